@@ -180,18 +180,23 @@ async def play(
     return result
 
 
-async def prefetched(all_jobs: Sequence[Job], count: int, budget: int) -> tuple[int, int]:
-    """For how many tasks a right tool is among as many prefetched ones, within as many tokens; and the mean of the tokens
-    of all that is offered. No model is asked."""
+async def prefetched(all_jobs: Sequence[Job], count: int, budget: int) -> tuple[int, int, int]:
+    """For how many tasks a right tool is among as many prefetched ones, within as many tokens; for how many more it is among the
+    signatures behind the prompt; and the mean of the tokens of both. No model is asked."""
     chosen = {"enabled": "on", "prefetch": count, "prefetch_tokens": budget, "reveal": "off"}
-    found, tokens = 0, 0
+    shown, behind, tokens = 0, 0, 0
     async with open_host("tool_search", config={"plugins": {"tool_search": {"config": chosen}}}) as host:
         for job in all_jobs:
             async with host.session(job.id) as session, session.run(job.prompt, context_window=32_768) as run:
                 offered = await run.resolve_tools(Executors(job).tools)
-                found += any(key_of(tool) in job.steps[0] for tool in offered)
-                tokens += run.stats["tokens_offered"]
-    return found, tokens // len(all_jobs)
+                await run.record({"role": "user", "content": job.prompt})
+                added = (await run.prepare_messages()).added
+                right = [tool for tool in run.tools if key_of(tool) in job.steps[0]]
+                is_shown = any(tool in offered for tool in right)
+                shown += is_shown
+                behind += not is_shown and any(f"\n- {tool.name}(" in text for tool in right for text in added)
+                tokens += run.stats["tokens_offered"] + sum(map(schema.estimate_tokens, added))
+    return shown, behind, tokens // len(all_jobs)
 
 
 def supported(settings: Mapping[str, Any]) -> dict[str, Any]:

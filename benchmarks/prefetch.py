@@ -2,11 +2,12 @@
 
     python benchmarks/prefetch.py [--queries 60] [--data FOLDER] [--json]
 
-Four tables. The share of the right tools that are shown at once, over the public retrieval sets (a query of
-theirs is taken for the prompt), for several numbers of tools and budgets. The tokens of the tools in a first request, at
-three sizes of catalog (livemcp's tools, or these and as many of the next set as are needed), with the bridge alone and with
-prefetch: median and maximum over livemcp's queries. The time that prefetch takes, with a warm index, stands beside them. And
-what is shown for prompts that no tool is for.
+Tables: the share of the right tools that are offered at once, over the public retrieval sets (a query of theirs is taken for the
+prompt), for several numbers of schemas and budgets; the same by set, and of requests as a model or a person writes them, for the
+defaults, every second query apart. The tokens of the tools in a first request, at three sizes of catalog (livemcp's tools, or
+these and as many of the next set as are needed), with the bridge alone and with prefetch: median and maximum over livemcp's
+queries, and of what stands behind the prompt. The time that prefetch takes, with a warm index, stands beside them. Many prompts
+in one session; and what is shown for prompts that no tool is for.
 Tokens are characters by four.
 """
 
@@ -18,56 +19,99 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import anyio
 from _data import data_folder
-from _idle_prompts import IDLE_PROMPTS
-from _scorer import SETS, load
+from _idle_prompts import IDLE_PROMPTS, KINDS
+from _scorer import SETS, load, read
 from offered_tokens import tools_of
 from quality import share_of_right
 
 from builtin_plugins.tool_search import ToolSearch
 from builtin_plugins.tool_search._ranking.indexes import Indexes
 from builtin_plugins.tool_search._reach import Reach
+from builtin_plugins.tool_search._sentences import MORE_TOOLS
 from builtin_plugins.tool_search.rankers import load_ranker
-from hooksdk import PluginState, Tool
+from hooksdk import PluginState, Tool, schema
 from hooksdk.catalog import build_catalog
 from hooksdk.testing import open_host
 
 COUNTS = (4, 6, 8, 10)
 BUDGETS = (1_000, 1_500, 2_000, 3_000, 4_000)
+DEFAULT = (6, 2_000)
 SIZES = (115, 527, 1_860)
 WINDOW = 200_000
 ROUNDS = 5
 WARM = Indexes(load_ranker("bm25"))
 
 
-async def prefetched(
-    tools: Sequence[Tool], prompts: Sequence[str], count: int, budget: int, indexes: Indexes
-) -> list[str]:
-    config = ToolSearch.Config(prefetch=count, prefetch_tokens=budget)
+@dataclass(frozen=True)
+class Offered:
+    """What one prompt brings."""
+
+    schemas: list[str]
+    signatures: list[str]
+    tokens: int
+
+    def share(self, query: dict[str, Any]) -> tuple[float, float, int]:
+        """The share of the right tools that are offered with their schemas, and in all; and the tokens."""
+        whole = [*self.schemas, *self.signatures]
+        return share_of_right(self.schemas, query), share_of_right(whole, query), self.tokens
+
+
+async def offered(
+    tools: Sequence[Tool], prompt: str, indexes: Indexes, reach: Reach | None = None, **config: Any
+) -> Offered:
+    reach = reach or Reach(ToolSearch.Config(**config), PluginState())
     ranker = indexes.of(tools)
-    return await Reach(config, PluginState()).prefetch(tools, prompts, lambda: ranker)
+    schemas = await reach.prefetch(tools, [prompt], lambda: ranker)
+    rows, tokens = reach.signatures(), {tool.name: tool.tokens for tool in tools}
+    behind = sum(map(schema.estimate_tokens, (MORE_TOOLS, *rows.values()))) if rows else 0
+    return Offered(schemas, [*rows], sum(tokens[name] for name in schemas) + behind)
+
+
+def means(rows: Sequence[tuple[float, float, int]]) -> dict[str, float]:
+    """Of what `Offered.share` answers for some queries."""
+    return dict(zip(("schemas", "offered", "tokens"), map(statistics.fmean, zip(*rows, strict=True)), strict=True))
+
+
+def named_by_id(data: Path, name: str) -> list[Tool]:
+    """The tools of a set, each with its id for its name."""
+    own = tools_of(data / name / "catalog.jsonl")
+    return [tool.copy(name=one["id"]) for tool, one in zip(own, read(data / name / "catalog.jsonl"), strict=True)]
 
 
 async def shares(data: Path, queries: int) -> dict[str, dict[str, Any]]:
-    """By set and by number and budget: the share of the right tools that are shown, and the tokens that it takes."""
+    """By set and by number and budget: the share of the right tools that are offered, and the tokens that it takes."""
     indexes = Indexes(load_ranker("bm25"))
     table: dict[str, dict[str, Any]] = {}
     for name in SETS:
         _, asked = load(data, name, queries)
-        tools = tools_of(data / name / "catalog.jsonl")
-        ids = [json.loads(line)["id"] for line in (data / name / "catalog.jsonl").read_text("utf-8").splitlines()]
-        tools = [tool.copy(name=own) for tool, own in zip(tools, ids, strict=True)]
-        tokens = {tool.name: tool.tokens for tool in tools}
+        tools = named_by_id(data, name)
         for count in COUNTS:
             for budget in BUDGETS:
-                rows = [(await prefetched(tools, [one["query"]], count, budget, indexes), one) for one in asked]
-                found = statistics.fmean(share_of_right(names, one) for names, one in rows)
-                cost = statistics.fmean(sum(tokens[name] for name in names) for names, _ in rows)
-                table.setdefault(name, {})[f"{count}/{budget}"] = {"found": found, "tokens": cost}
+                config: dict[str, Any] = {"prefetch": count, "prefetch_tokens": budget}
+                rows = [(await offered(tools, one["query"], indexes, **config)).share(one) for one in asked]
+                table.setdefault(name, {})[f"{count}/{budget}"] = means(rows)
+                if (count, budget) == DEFAULT:
+                    table[name] |= {"even": means(rows[::2]), "odd": means(rows[1::2])}
+    return table
+
+
+async def requests(data: Path) -> dict[str, dict[str, Any]]:
+    """The same for what a model asks for, and for livemcp's steps and tasks, by kind, over 1,860 tools."""
+    tools = named_by_id(data, "livemcp")
+    more = [tool.copy(name=f"more/{tool.name}") for tool in named_by_id(data, "stabletoolbench")]
+    tools = [*tools, *more][: SIZES[-1]]
+    table: dict[str, dict[str, Any]] = {}
+    for file, kinds in (("model_queries", ("keyword", "sentence", "task")), ("queries", ("step", "task"))):
+        for kind in kinds:
+            asked = [one for one in read(data / "livemcp" / f"{file}.jsonl") if one["kind"] == kind]
+            rows = [(await offered(tools, one["query"], WARM)).share(one) for one in asked]
+            table[f"{file}, {kind}"] = {"count": len(rows), "even": means(rows[::2]), "odd": means(rows[1::2])}
     return table
 
 
@@ -84,13 +128,20 @@ async def request(size: int, data: Path, queries: int) -> dict[str, Any]:
     row: dict[str, Any] = {"tools": size, "direct": sum(tool.tokens for tool in tools)}
     for name, count in (("bridge", 0), ("prefetch", 6)):
         config = {"plugins": {"tool_search": {"config": {"enabled": "on", "prefetch": count}}}}
-        offered: list[int] = []
+        sizes: list[int] = []
+        behind: list[int] = []
         async with open_host("tool_search", config=config) as host:
             for prompt in prompts:
                 async with host.session() as session, session.run(prompt, context_window=WINDOW) as run:
                     await run.resolve_tools(tools)
-                    offered.append(run.stats["tokens_offered"])
-        row[name] = {"median": statistics.median(offered), "most": max(offered)}
+                    sizes.append(run.stats["tokens_offered"])
+                    added = (await run.prepare_messages()).added
+                    behind.append(sum(map(schema.estimate_tokens, added)))
+        both = [one + other for one, other in zip(sizes, behind, strict=True)]
+        row[name] = {
+            "median": statistics.median(sizes), "most": max(sizes), "behind": statistics.median(behind),
+            "all, median": statistics.median(both), "all, most": max(both),
+        }  # fmt: skip
     row["milliseconds"] = await milliseconds(tools, prompts)
     return row
 
@@ -111,34 +162,43 @@ async def milliseconds(tools: Sequence[Tool], prompts: Sequence[str]) -> float:
 
 
 async def idle(size: int, data: Path) -> dict[str, Any]:
-    """What is shown for prompts that no tool is for, every second of them apart."""
+    """What is shown for prompts that no tool is for: of the first ones every second apart, then by kind."""
     tools = catalog_of(size, data)
     row: dict[str, Any] = {"tools": size}
-    for name, prompts in (("even", IDLE_PROMPTS[::2]), ("odd", IDLE_PROMPTS[1::2])):
-        shown = [len(await prefetched(tools, [prompt], 6, 2_000, WARM)) for prompt in prompts]
-        row[name] = {"prompts": len(prompts), "nothing": shown.count(0), "mean": statistics.fmean(shown)}
+    for name, prompts in (("even", IDLE_PROMPTS[::2]), ("odd", IDLE_PROMPTS[1::2]), *KINDS.items()):
+        brought = [await offered(tools, prompt, WARM) for prompt in prompts]
+        row[name] = {
+            "prompts": len(prompts),
+            "nothing": sum(not one.tokens for one in brought),
+            "mean": statistics.fmean(len(one.schemas) for one in brought),
+            "signatures": statistics.fmean(len(one.signatures) for one in brought),
+            "tokens": statistics.fmean(one.tokens for one in brought),
+        }
     return row
 
 
 async def sessions(data: Path, queries: int) -> dict[str, Any]:
-    """The share of the right tools that are shown, with a session for each prompt and with one for all; and in how many requests
+    """The share of the right tools that are offered, with a session for each prompt and with one for all; and in how many requests
     the tools were others than in the last one."""
-    catalog, asked = load(data, "livemcp", queries)
-    own = tools_of(data / "livemcp" / "catalog.jsonl")
-    tools = [tool.copy(name=one["id"]) for tool, one in zip(own, catalog, strict=True)]
-    ranker = WARM.of(tools)
+    _, asked = load(data, "livemcp", queries)
+    tools = named_by_id(data, "livemcp")
     row: dict[str, Any] = {"tools": len(tools), "prompts": len(asked)}
     for kind in ("fresh", "one", "called"):
-        state, shown, before, changes, shares = PluginState(), list[str](), list[str](), 0, list[float]()
+        state, before, changes, rows = PluginState(), list[str](), 0, list[tuple[float, float, int]]()
         for one in asked:
             reach = Reach(ToolSearch.Config(), PluginState() if kind == "fresh" else state)
-            shown = await reach.prefetch(tools, [one["query"]], lambda: ranker)
-            shares.append(share_of_right(shown, one))
-            changes, before = changes + (shown != before), shown
-            for name in (name for name in shown if kind == "called" and name in one["gold"]):
+            brought = await offered(tools, one["query"], WARM, reach)
+            rows.append(brought.share(one))
+            changes, before = changes + (brought.schemas != before), brought.schemas
+            for name in (name for name in brought.schemas if kind == "called" and name in one["gold"]):
                 reach.used(name)
-        row[kind] = {"found": statistics.fmean(shares), "changes": changes}
+        row[kind] = {**means(rows), "changes": changes}
     return row
+
+
+def cell(means_of: dict[str, float]) -> str:
+    schemas, offered = (f"{means_of[key]:.3f}".removeprefix("0") for key in ("schemas", "offered"))
+    return f"{schemas}, {offered} ({means_of['tokens']:,.0f})"
 
 
 def show(measured: dict[str, Any]) -> None:
@@ -146,40 +206,60 @@ def show(measured: dict[str, Any]) -> None:
         print(f"| tools | {' | '.join(f'{budget:,}' for budget in BUDGETS)} |\n|---|{'---|' * len(BUDGETS)}")
         for count in COUNTS:
             cells = [
-                tuple(
-                    statistics.fmean(one[f"{count}/{budget}"][key] for one in table.values())
-                    for key in ("found", "tokens")
-                )
+                {
+                    key: statistics.fmean(one[f"{count}/{budget}"][key] for one in table.values())
+                    for key in ("schemas", "offered", "tokens")
+                }
                 for budget in BUDGETS
             ]
-            print(f"| {count} | " + " | ".join(f"{found:.3f} ({cost:,.0f})" for found, cost in cells) + " |")
-        print(f"\n| set | {' | '.join(f'{count} tools' for count in COUNTS)} |\n|---|{'---|' * len(COUNTS)}")
+            print(f"| {count} | {' | '.join(map(cell, cells))} |")
+        print("\n| set | even | odd |\n|---|---|---|")
         for name, one in table.items():
-            print(f"| {name} | " + " | ".join(f"{one[f'{count}/2000']['found']:.3f}" for count in COUNTS) + " |")
+            print(f"| {name} | {cell(one['even'])} | {cell(one['odd'])} |")
+        halves = [
+            {
+                key: statistics.fmean(one[half][key] for one in table.values())
+                for key in ("schemas", "offered", "tokens")
+            }
+            for half in ("even", "odd")
+        ]
+        print(f"| **mean** | {' | '.join(map(cell, halves))} |")
+        print("\n| what is asked | queries | even | odd |\n|---|---|---|---|")
+        for name, one in measured["requests of a kind"].items():
+            print(f"| {name} | {one['count']} | {cell(one['even'])} | {cell(one['odd'])} |")
     print(
-        "\n| tools in the catalog | all shown | bridge alone | with prefetch, median | most | milliseconds |\n|---|---|---|---|---|---|"
+        "\n| tools in the catalog | all shown | bridge alone | `tools`, median | most | behind the prompt, median "
+        "| both, median | most | milliseconds |\n|---|---|---|---|---|---|---|---|---|"
     )
     for one in measured["requests"]:
+        with_prefetch = one["prefetch"]
         print(
-            f"| {one['tools']:,} | {one['direct']:,} | {one['bridge']['median']:,.0f} | {one['prefetch']['median']:,.0f} "
-            f"| {one['prefetch']['most']:,} | {one['milliseconds']:.1f} |"
+            f"| {one['tools']:,} | {one['direct']:,} | {one['bridge']['median']:,.0f} | {with_prefetch['median']:,.0f} "
+            f"| {with_prefetch['most']:,} | {with_prefetch['behind']:,.0f} | {with_prefetch['all, median']:,.0f} "
+            f"| {with_prefetch['all, most']:,} | {one['milliseconds']:.1f} |"
         )
     print(
         "\n| tools in the catalog | prompts | a session each | one session | one, and what was right is called |\n|---|---|---|---|---|"
     )
     one = measured["sessions"]
-    cells = (f"{one[kind]['found']:.3f} ({one[kind]['changes']} changes)" for kind in ("fresh", "one", "called"))
+    cells = (f"{cell(one[kind])}, {one[kind]['changes']} changes" for kind in ("fresh", "one", "called"))
     print(f"| {one['tools']:,} | {one['prompts']} | {' | '.join(cells)} |")
-    print("\n| tools in the catalog | prompts | nothing shown | tools shown, mean |\n|---|---|---|---|")
+    print(
+        "\n| tools in the catalog | prompts | nothing shown | tools, mean | signatures, mean | tokens, mean |\n|---|---|---|---|---|---|"
+    )
     for one in measured["idle"]:
-        for name in ("even", "odd"):
-            cell = one[name]
-            print(f"| {one['tools']:,} | {cell['prompts']} {name} | {cell['nothing']} | {cell['mean']:.1f} |")
+        for name in ("even", "odd", *KINDS):
+            half = one[name]
+            print(
+                f"| {one['tools']:,} | {half['prompts']} {name} | {half['nothing']} | {half['mean']:.1f} "
+                f"| {half['signatures']:.1f} | {half['tokens']:.0f} |"
+            )
 
 
 async def measure(data: Path, queries: int) -> dict[str, Any]:
     return {
         "shares": await shares(data, queries) if queries else {},
+        "requests of a kind": await requests(data) if queries else {},
         "requests": [await request(size, data, 60) for size in SIZES],
         "sessions": await sessions(data, 60),
         "idle": [await idle(size, data) for size in SIZES],

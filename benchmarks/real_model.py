@@ -221,7 +221,7 @@ def show(options: argparse.Namespace, results: Sequence[Result]) -> None:
 async def show_prefetched() -> None:
     """A table over numbers of prefetched tools and their budgets."""
     print(
-        "| prefetch | prefetch_tokens | plain: right tool offered | roundabout: right tool offered | tokens offered |"
+        "| prefetch | prefetch_tokens | plain: right tool offered, + by its signature | roundabout | tokens offered |"
     )
     print("|---|---|---|---|---|")
     for count, budget in BUDGETS:
@@ -229,8 +229,8 @@ async def show_prefetched() -> None:
         tokens = 0
         for wording in ("plain", "roundabout"):
             tasks = [job for job in jobs(wording).values() if not job.scenario]
-            found, mean = await prefetched(tasks, count, budget)
-            cells.append(f"{found} of {len(tasks)}")
+            shown, behind, mean = await prefetched(tasks, count, budget)
+            cells.append(f"{shown} + {behind} of {len(tasks)}")
             tokens += mean // 2
         print(f"| {count} | {budget:,} | {' | '.join(cells)} | {tokens:,} |")
 

@@ -23,6 +23,7 @@ from tests.measured import RETRIEVAL
 ROOT = Path(__file__).parents[1]
 
 call_path = import_module("call_path")
+calls_at_once = import_module("calls_at_once")
 offered_tokens = import_module("offered_tokens")
 quality = import_module("quality")
 ranker = import_module("ranker")
@@ -51,6 +52,14 @@ def test_the_page_says_what_is_offered_of_a_catalog_today(name: str) -> None:
 def test_the_page_leaves_no_catalog_out_and_has_no_other() -> None:
     rows = [row[0] for row in table(PAGE, "catalog", "tools", "direct")]
     assert sorted(rows) == sorted([*CATALOGS, "servers of the demo"])
+
+
+@pytest.mark.heavy
+@pytest.mark.anyio
+@pytest.mark.skipif(not find_spec("pydantic_monty"), reason="two rows are of code mode: needs the extra `code`")
+async def test_the_page_says_what_ten_calls_cost_in_each_way_today() -> None:
+    records = await calls_at_once.measure_all()
+    assert table(PAGE, "way", "the ten calls") == [calls_at_once.cells(one) for one in records]
 
 
 @cache

@@ -18,8 +18,10 @@ import anyio.to_thread
 
 from builtin_plugins.tool_search._answers.answers import compact, describe, number_of, search, texts_of
 from builtin_plugins.tool_search._answers.listing import listing_budget, owners_in
+from builtin_plugins.tool_search._answers.returned import Returned, form_of
 from builtin_plugins.tool_search._answers.scope import Refusal, Scope
 from builtin_plugins.tool_search._answers.streak import Streak
+from builtin_plugins.tool_search._bridge.batch import Batch
 from builtin_plugins.tool_search._bridge.tools import bridge_tools, client_tools, fill, native_search
 from builtin_plugins.tool_search._bridge.unwrapping import Unwrapping
 from builtin_plugins.tool_search._config import Config
@@ -30,6 +32,7 @@ from builtin_plugins.tool_search._ranking.learned import Learning, Memory
 from builtin_plugins.tool_search._reach import Reach
 from builtin_plugins.tool_search._script.sandbox import Sandbox, why_not
 from builtin_plugins.tool_search._script.tool import code_tool
+from builtin_plugins.tool_search._script.variables import SessionVariables
 from builtin_plugins.tool_search._sentences import (
     DESCRIPTIONS,
     HOW_TO_CALL,
@@ -38,6 +41,7 @@ from builtin_plugins.tool_search._sentences import (
     MORE_TOOLS,
     MORE_TOOLS_IN_SCRIPT,
     NATIVE_SEARCH,
+    not_offered,
 )
 from builtin_plugins.tool_search.rankers import load_ranker
 from hooksdk import Catalog, PluginState, Storage, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
@@ -126,6 +130,8 @@ class ToolSearch:
         self._unwrapping = Unwrapping(config.nested, {})
         self._streak = Streak()
         self._reach = Reach(config, state)
+        self._returned = Returned(state)
+        self._variables = SessionVariables(state)
         self._prompt = ""
 
     @hooks.assemble_tools.last(timeout=INDEX_SECONDS)
@@ -160,11 +166,12 @@ class ToolSearch:
             code = self._code_tool(descriptions, tools)
             hint = self._names.fill(HOW_TO_CALL_IN_SCRIPT)
             return Search(tools=[code], defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
-        executors = {"tool_search": self._search, "tool_describe": self._describe}
+        executors = {"tool_search": self._search, "tool_describe": self._describe, "tool_call": self._call_batch}
+        slowest = max(tool.timeout for tool in tools)
         if event.expose is None:
-            bridge = bridge_tools(descriptions, self._default_limit, executors, self._names)
+            bridge = bridge_tools(descriptions, self._default_limit, executors, self._names, slowest)
         else:
-            bridge = client_tools(owners_in(tools, event.catalog.missing), executors, self._names)
+            bridge = client_tools(owners_in(tools, event.catalog.missing), executors, self._names, slowest)
         hint = self._names.fill(HOW_TO_CALL)
         return Search(tools=bridge, defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
 
@@ -207,13 +214,17 @@ class ToolSearch:
         heading = self._names.fill(MORE_TOOLS_IN_SCRIPT if self._in_script else MORE_TOOLS)
         return AddContext("\n".join([heading, *rows.values()])) if rows else None
 
-    @hooks.transform_tool_result
-    def note_use(self, event: TransformToolResult) -> None:
-        """A call of a hidden tool, also one that was refused for its arguments: its schema is worth showing."""
+    @hooks.transform_tool_result.last
+    async def note_use(self, event: TransformToolResult) -> None:
+        """A call of a hidden tool, also one that was refused for its arguments: its schema is worth showing. What it returned is
+        noted as the other plugins have left it, before the model can ask for it."""
         if self._reach.answered(event.tool.name if event.tool is not None else event.call.name):
             event.count("signatures_used", 1)
-        if event.tool is not None:
-            self._reach.used(event.tool.name)
+        if event.tool is None:
+            return
+        self._reach.used(event.tool.name)
+        if self._deferred and not event.result.is_error and not event.tool.bridge and self._returned.wants(event.tool):
+            self._returned.note(event.tool, await form_of(event.result))
 
     @hooks.unwrap_tool_call
     async def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:
@@ -239,9 +250,30 @@ class ToolSearch:
             return self._streak.refuse((event.call.name, repr(event.call.arguments)), refused, scope)
         raise AssertionError("what was refused is refused again")
 
+    async def _call_batch(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+        """What `tool_call` of several calls answers; one of a single call was unwrapped."""
+        # A bridge within a batch is refused, with what it would have answered.
+        unwrapping = Unwrapping("refuse", self._unwrapping.answers)
+        entries = unwrapping.batch(arguments, self._scope(context.catalog, finds=False))
+        if entries is None:
+            raise ToolError(not_offered(context.call.name))
+
+        async def meant(entry: object) -> tuple[str, dict[str, Any]]:
+            try:
+                call = unwrapping.meant(entry, self._scope(context.catalog, finds=False))
+            except Refusal:  # in a thread, with a search for what was meant
+                call = await anyio.to_thread.run_sync(unwrapping.meant, entry, self._scope(context.catalog))
+            self._streak.end()
+            return call
+
+        return await Batch(context, meant).run(entries)
+
     def _scope(self, catalog: Catalog, *, finds: bool = True) -> Scope:
         ranker = (lambda: self._indexes.of([*catalog])) if finds else None
-        return Scope(catalog, self._deferred, self._names, ranker, in_script=self._in_script, prompt=self._prompt)
+        return Scope(
+            catalog, self._deferred, self._names, ranker, in_script=self._in_script, prompt=self._prompt,
+            returns=self._returned.of,
+        )  # fmt: skip
 
     @hooks.after_tool_call
     async def end_streak(self, event: AfterToolCall) -> None:
@@ -299,6 +331,8 @@ class ToolSearch:
             default_limit=self._default_limit,
             max_limit=self._config.max_search_limit,
             names=self._names,
+            returns=self._returned.of,
+            variables=self._variables,
         )
 
     def _search(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:

@@ -15,21 +15,22 @@ DESCRIPTIONS: Mapping[str, str] = {
         '{owners}. Give one or several queries in a few keywords, such as {"queries": ["create github issue"]}. '
         "Each hit comes with its call signature: use it through tool_call."
     ),
-    "tool_describe": "Show the full JSON Schema of tools, when a call signature is not enough.",
+    "tool_describe": "Show the JSON Schema of tools, when a signature is not enough.",
     "tool_call": "Call a tool that tool_search found. Tools that are shown to you are called directly.",
     "tool_search_code": """\
 Run a short Python script that finds tools and calls them. It reaches {count} tools, shown or not. Sources (not tools): {owners}. \
-Only a script can call what is not shown; it can call the shown ones, too. It has three functions, and each needs await:
-search(query, limit=5) -> list of hits, each a dict with name, call (the signature), description
-describe(name) -> dict with description, parameters (JSON Schema) and, where known, returns
-call(name, {arguments}) -> what the tool answers: a dict or list where it is JSON, else text
+Only a script can call what is not shown. It has three functions, and each needs await:
+search(query, limit=5) -> list of dicts with name, call (the signature), description
+describe(name) -> dict with description, parameters (JSON Schema), returns where known
+call(name, {arguments}) -> its answer: a dict or list where it is JSON, else text
 Example:
 hits = await search("create issue")
 print(hits[0]["call"])
 await call("create_issue", {"title": "It is broken"})
-What it prints and the value of its last line come back. await asyncio.gather(call(...), call(...)) runs calls at once (no \
-return_exceptions). A blocked or failed call raises an exception. Limited Python: no yield, no inheritance, no files or network; \
-import only asyncio, json, re, math, datetime, collections, itertools, functools.""",
+What it prints and the value of its last line come back; what it assigns outside of functions (JSON values) is there in your next \
+script. await asyncio.gather(call(...), call(...)) runs calls at once (no return_exceptions). A blocked or failed call raises. \
+Limited Python: no yield, no inheritance, no files or network; import only asyncio, json, re, math, datetime, \
+collections, itertools, functools.""",
 }
 """What the model reads of each bridge tool unless the configuration says otherwise."""
 

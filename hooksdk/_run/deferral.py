@@ -37,10 +37,9 @@ class Declared:
     def definitions(self, offered: Sequence[Tool]) -> list[ProviderJson]:
         """The tools of a request that shows these."""
         names = self._referenced if len(self.tools) > MOST_DECLARED else [*self.tools]
-        source = (offered, self.tools, len(names))  # references are only added, so their number tells them apart
-        before = self._written[0]
-        if before is None or before[0] is not offered or before[1] is not self.tools or before[2] != len(names):
-            deferred = [self.tools[name] for name in sorted(names)]
+        if self._written[0] != (source := (offered, self.tools, names)):
+            shown = {tool.name for tool in offered}  # what was revealed among them is not declared once more
+            deferred = [self.tools[name] for name in sorted(names) if name not in shown]
             written = self._format.deferred_tools(offered, deferred) if self._format and self.tools else None
             self._written = source, self._plain.tools(offered) if written is None else written
         return [*self._written[1]]
@@ -51,7 +50,7 @@ class Declared:
             return messages
         if self.tools:
             self._referenced = [name for name in self._format.references(messages) if name in self.tools]
-        return self._format.with_deferred(messages, self.tools)
+        return self._format.with_deferred(messages, self.tools, self.deferral)
 
     def not_added(self, tools: Sequence[Tool], messages: Sequence[Message]) -> list[Tool] | None:
         """Those of these tools that the conversation does not show yet; None where no message can add them all."""

@@ -97,7 +97,9 @@ async def before_model_call(state: RunState, *, follow: bool = False) -> Prepare
             replaced = await outcome.use(lambda answer: _checked(state, answer))
             base, context = (base, context) if replaced is None else (replaced, [])
         elif isinstance(answer, hooks.Reveal):
-            await outcome.use(lambda answer, plugin=plugin: reveal(state, answer, plugin))
+            added = list[Message]()
+            await outcome.use(lambda answer, plugin=plugin, added=added: reveal(state, answer, plugin, added))
+            base = base if base is None else [*base, *added]
         else:
             await outcome.use(lambda answer, plugin=plugin: _trim(state, answer, plugin))
         outcome.log()

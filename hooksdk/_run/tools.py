@@ -13,6 +13,7 @@ from hooksdk._tasks.background import logger
 from hooksdk._transcript.journal import Ledger
 from hooksdk.catalog import Catalog, build_catalog
 from hooksdk.errors import PolicyFailed, check_list
+from hooksdk.formats import Message
 from hooksdk.patterns import ToolPattern, near_tools
 from hooksdk.records import Revealed, ToolsResolved, Withheld
 from hooksdk.tools import Tool
@@ -84,16 +85,21 @@ def _hidden(state: RunState, names: Iterable[str], offered: Sequence[Tool]) -> l
     return [tool for tool in granted if tool is not None and tool.name not in shown]
 
 
-async def reveal(state: RunState, answer: hooks.Reveal, plugin: str) -> None:
-    """Offer these tools from now on, after all others. Those that are not granted are the handler's failure; the others are
-    shown."""
+async def reveal(state: RunState, answer: hooks.Reveal, plugin: str, messages: list[Message]) -> None:
+    """Offer these tools from now on, after all others, or add them by a message, which is put behind `messages` as well. Those
+    that are not granted are the handler's failure; the others are shown."""
     names = _names_in(answer.names, "Reveal")
     hidden = _hidden(state, names, state.offered)
-    added = await _add(state, hidden)
-    if added is None:
+    transcript = state.parts.transcript
+    # A host that keeps a list of its own would miss the message.
+    new = None if state.keeps_list else state.declared.not_added(hidden, transcript.ask(Ledger.as_shown))
+    if new is None:
         state.offered = (*state.offered, *hidden) if hidden else state.offered
         state.revealed += [tool.name for tool in hidden]
-    if more := hidden if added is None else added:
+    elif new:
+        messages.append(state.declared.addition(new))
+        await transcript.append(messages[-1:])
+    if more := hidden if new is None else new:
         state.stats.revealed(more)
         tokens = sum(tool.tokens for tool in more)
         await state.trace(Revealed(plugin=plugin, names=tuple(tool.name for tool in more), tokens=tokens))
@@ -101,16 +107,6 @@ async def reveal(state: RunState, answer: hooks.Reveal, plugin: str) -> None:
         reason = state.tools.withheld.get(missing[0])
         why = f"it is withheld ({reason})" if reason else "no granted tool has this name"
         raise ValueError(f"Reveal(names=...) holds '{missing[0]}': {why}")
-
-
-async def _add(state: RunState, tools: Sequence[Tool]) -> list[Tool] | None:
-    """Add those of these declared tools that the conversation does not show yet by a message at its end, and answer them; None
-    where that cannot be. A host that keeps a list of its own would miss the message."""
-    transcript = state.parts.transcript
-    new = None if state.keeps_list else state.declared.not_added(tools, transcript.ask(Ledger.as_shown))
-    if new:
-        await transcript.append([state.declared.addition(new)])
-    return new
 
 
 async def _granted(state: RunState, tools: Sequence[Tool], earlier: set[str], missing: Mapping[str, str]) -> Settlement:

@@ -153,7 +153,7 @@ def long_arguments(call: ToolCall) -> Iterator[tuple[str, str]]:
         return
     for name, value in (arguments_of(arguments) or {}).items():
         text = value if isinstance(value, str) else encode(value).decode() if is_list(value) or is_object(value) else ""
-        if len(text) > LONG_ARGUMENT:
+        if name and len(text) > LONG_ARGUMENT:  # a handle has a name
             yield name, text
 
 

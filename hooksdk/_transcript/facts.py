@@ -21,13 +21,13 @@ from hooksdk._transcript.encoding import EncodedMessage, MessageParts, encode, l
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.loose_ends import LooseEnds, is_loose_end
 from hooksdk._transcript.messages import Messages
-from hooksdk._transcript.trims import note
+from hooksdk._transcript.trims import note, plain_name
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FoundResult, HasArguments, Message, MessageFormat
 from hooksdk.formats.content import size_of
 from hooksdk.formats.kit import answered_ids, arguments_of
 
-FACTS_VERSION: Final = 4
+FACTS_VERSION: Final = 5
 """Of what is said about a message. Raise it when a format finds other calls or results in the same message, or when sizes are
 estimated otherwise: what an earlier version kept is not used then."""
 
@@ -416,13 +416,17 @@ class ResultRows(Sequence[ResultRow]):
         return [(index, self.with_arguments(ResultRow(self, result))[:-1]) for index, result in calls]
 
     def by_handle(self, handle: str) -> ResultRow | None:
-        """The result, or the argument, that goes by a handle."""
+        """The result, or the argument, that goes by a handle, as it is or as its note has it."""
         match = _HANDLE.fullmatch(handle)
         number = int(match[1]) - 1 if match and len(match[1]) < 20 else len(self)
         if match is None or number >= len(self):
             return None
         record, name = ResultRow(self, number), match[2] or ""
-        return next((row for row in self.with_arguments(record) if row.argument_name == name), None)
+        rows = self.with_arguments(record)
+        named = [row for row in rows if row.argument_name == name] or [
+            row for row in rows if plain_name(row.handle) == handle
+        ]
+        return named[0] if len(named) == 1 else None
 
     def by_id(self, call_id: str) -> list[ResultRow]:
         """The results whose call has this id, oldest first."""

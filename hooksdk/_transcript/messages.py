@@ -58,7 +58,7 @@ class Messages(Sequence[Message]):
         if self._lazy:
             self._sizes.append(size)
             self._bytes += size
-            if self._bytes > 2 * KEPT_BYTES:
+            if self._bytes > (KEPT_BYTES if self.source is None else 2 * KEPT_BYTES):
                 self._let_go()
 
     def _let_go(self) -> None:

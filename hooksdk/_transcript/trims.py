@@ -67,12 +67,13 @@ def note(handle: str, tool: str, characters: int, *, is_error: bool, in_session:
     Only a session can have the tool that gets it back. An error still begins with "Error": in some formats nothing else says
     that it is one.
     """
-    name, handle = _plain_name(tool) or "a tool", _plain_name(handle)
+    name, handle = plain_name(tool) or "a tool", plain_name(handle)
     recall = f" Where recall-tool-result is offered, its id {handle} gets it back." if in_session else ""
     return f"{'Error: ' if is_error else ''}[{what} {handle} of {name} was trimmed: {characters:,} characters.{recall}]"
 
 
-def _plain_name(name: str) -> str:
+def plain_name(name: str) -> str:
+    """A name, or a handle, as the note has it."""
     return re.sub(r"[^A-Za-z0-9_.:/-]", "_", name)[:64]
 
 

@@ -216,6 +216,8 @@ class _Loop:
     turns: int = 0
     tokens: int = 0
     reminders: int = 0
+    refused: bool = False
+    """The model has refused declared tools, which no attempt has since."""
     shown: Sequence[Message] = ()
     """What the model was sent last."""
     reason: OutcomeReason = "completed"
@@ -278,6 +280,9 @@ class _Loop:
             try:
                 reply = await self.ask(messages)
             except DeferralRefused as error:
+                if self.refused:
+                    raise
+                self.refused = True
                 await self.run.retry(deferral="off", reason=str(error))
                 await self.resolve_tools()
                 continue

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.tools import Tool
+from hooksdk.tools import Deferral, Tool
 from hooksdk.values import SdkObject
 
 Message = dict[str, Any]
@@ -145,9 +145,12 @@ class HasDeferral(Protocol):
         (`Tool.search`) finds them."""
         ...
 
-    def with_deferred(self, messages: Sequence[Message], deferred: Mapping[str, Tool]) -> list[Message]:
-        """The messages of a request that declares these tools, by name: what refers to others is left out. Where there are none
-        at all, searches and what they found stand there as those of any other tool."""
+    def with_deferred(
+        self, messages: Sequence[Message], deferred: Mapping[str, Tool], deferral: Deferral | None
+    ) -> list[Message]:
+        """The messages of a request that declares these tools, by name: what refers to others is left out, and additions are where
+        `deferral` does not take them. Where there are no such tools at all, searches and what they found stand there as those of
+        any other tool. None is a host that did not say what its requests take: it may declare tools of its own."""
         ...
 
     def references(self, messages: Sequence[Message]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from hooksdk.formats._base import Message, ProviderJson
 from hooksdk.formats.kit import clean_text, parameters_for, to_json
-from hooksdk.tools import Tool
+from hooksdk.tools import Deferral, Tool
 from hooksdk.values import as_list, as_object
 
 SEARCH_NAME = "tool_search"
@@ -17,24 +17,43 @@ SEARCH_NAME = "tool_search"
 DECLARING = ("tool_search_output", "additional_tools")
 """Items that declare tools."""
 _NO_NAMESPACE = re.compile(r"[^A-Za-z0-9_-]")
-"""What no name of a namespace may hold."""
+"""What no name of a namespace may hold. With more than the owner in it none is that of one of the provider's own tools, as a server
+of the name `file_search` would be: https://github.com/microsoft/vscode/issues/313033."""
 
 
-def written_for(messages: Sequence[Message], deferred: Mapping[str, Tool]) -> list[Message]:
-    """The items of a request that declares these tools (`HasDeferral.with_deferred`). A call of one of ours goes without its
-    namespace where no item before it declares that any more; a host may have namespaces of its own."""
+def written_for(messages: Sequence[Message], deferred: Mapping[str, Tool], deferral: Deferral | None) -> list[Message]:
+    """The items of a request that declares these tools (`HasDeferral.with_deferred`). A call has the namespace that an item of the
+    request declares for its tool, also where it was made without one, such as through the bridge; where none does any more it
+    has none. A host that does not say what its requests take may have namespaces and searches of its own: then that is so for
+    calls of ours alone, and an answer that has definitions already stays with its search."""
+    declaring = [item for item in messages if item.get("type") in DECLARING]
+    ours = {*deferred, *(name for item in declaring if not _foreign(item) for name in names_in(item))}
+    theirs = {item.get("call_id") for item in declaring if deferral is None and _is_search(item) and _foreign(item)}
     whole: list[Message] = []
-    ours, namespaces = set(deferred), set[object]()
-    for stored in messages:
-        item = _with_definitions(stored, deferred) if deferred else _without_search(stored)
-        if stored.get("type") in DECLARING:
-            ours.update(() if _foreign(stored) else names_in(stored))
-            namespaces.update(tool["name"] for tool in _declared_in(item) if tool.get("type") == "namespace")
-            if item["type"] == "additional_tools" and not item.get("tools"):
-                continue
-        is_in_none = "namespace" in item and item["namespace"] not in namespaces and item.get("name") in ours
-        whole.append({key: item[key] for key in item if key != "namespace"} if is_in_none else item)
-    return whole
+    for item in messages:
+        if item.get("type") == "additional_tools" and not _foreign(item):
+            item = _with_definitions(item, deferred if deferral == "additions" else {})  # noqa: PLW2901 - the item as it is sent
+            whole += [item] if item["tools"] else []
+        elif deferred:
+            whole.append(_with_definitions(item, deferred))
+        else:
+            whole.append(item if item.get("call_id") in theirs else _without_search(item))
+    declared = (tool for item in whole if item.get("type") in DECLARING for tool in _declared_in(item))
+    spaces = [tool for tool in declared if tool.get("type") == "namespace"]
+    names = {space["name"] for space in spaces}
+    homes = {
+        tool["name"]: space["name"] for space in spaces for tool in _declared_in(space) if tool["name"] in deferred
+    }
+
+    def in_place(item: Message) -> Message:
+        if item.get("type") != "function_call" or item.get("namespace") in names:
+            return item
+        if item["name"] in homes:
+            return {**item, "namespace": homes[item["name"]]}
+        is_ours = deferral is not None or item["name"] in ours
+        return {key: item[key] for key in item if key != "namespace"} if is_ours and "namespace" in item else item
+
+    return [in_place(item) for item in whole]
 
 
 def function_of(tool: Tool) -> dict[str, Any]:
@@ -45,6 +64,11 @@ def function_of(tool: Tool) -> dict[str, Any]:
 
 def is_client(item: Message) -> bool:
     return item.get("execution") == "client"
+
+
+def _is_search(item: Message) -> bool:
+    """True for a search that the client executes, and for its answer."""
+    return item.get("type") in ("tool_search_call", "tool_search_output") and is_client(item)
 
 
 def search_tool(tool: Tool) -> ProviderJson:
@@ -82,14 +106,11 @@ def _foreign(item: Message) -> bool:
 
 def _without_search(item: Message) -> Message:
     """The item for a request without the provider's own search: as that of any other tool."""
-    names, item_type = names_in(item), item.get("type")
-    if item_type == "additional_tools":
-        return item if _foreign(item) else {**item, "tools": []}
-    if item_type not in ("tool_search_call", "tool_search_output") or not is_client(item):
+    if not _is_search(item):
         return item
     call_id = {"call_id": item.get("call_id") or SEARCH_NAME}
-    if item_type == "tool_search_output":
-        return {"type": "function_call_output", **call_id, "output": names_text(names)}
+    if item["type"] == "tool_search_output":
+        return {"type": "function_call_output", **call_id, "output": names_text(names_in(item))}
     arguments = to_json(item.get("arguments") or {})
     return {"type": "function_call", **call_id, "name": SEARCH_NAME, "arguments": arguments}
 
@@ -105,10 +126,10 @@ def _with_definitions(item: Message, deferred: Mapping[str, Tool]) -> Message:
     late = {} if item["type"] == "additional_tools" else {"defer_loading": True}  # what is added is there from then on
     owners: dict[str, list[Tool]] = {}
     for tool in (deferred[name] for name in names_in(item) if name in deferred):
-        owners.setdefault(_NO_NAMESPACE.sub("_", tool.owner)[:64] or "tools", []).append(tool)
+        owners.setdefault(_NO_NAMESPACE.sub("_", tool.owner)[:58] or "host", []).append(tool)
     written = [
         {
-            "type": "namespace", "name": owner, "description": f"Tools of {owner}",
+            "type": "namespace", "name": f"{owner}_tools", "description": f"Tools of {owner}",
             "tools": [{**function_of(tool), **late} for tool in tools],
         }
         for owner, tools in owners.items()

@@ -25,7 +25,7 @@ from hooksdk.formats.kit import (
     parts_of,
     with_arguments,
 )
-from hooksdk.tools import Tool
+from hooksdk.tools import Deferral, Tool
 from hooksdk.values import as_list, as_object, is_list, is_object
 
 __all__ = ["Anthropic"]
@@ -121,21 +121,24 @@ class Anthropic:
         """The deferred ones have `defer_loading`: https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool."""
         return [*self.tools(tools), *({**tool, "defer_loading": True} for tool in self.tools(deferred))]
 
-    def with_deferred(self, messages: Sequence[Message], deferred: Mapping[str, Tool]) -> list[Message]:
+    def with_deferred(
+        self, messages: Sequence[Message], deferred: Mapping[str, Tool], deferral: Deferral | None
+    ) -> list[Message]:
         """A reference to a tool that the request does not declare is refused, and so is an addition that does not stand right
-        before a reply or at the end: https://github.com/earendil-works/pi/pull/9548."""
+        before a reply or at the end (https://github.com/earendil-works/pi/pull/9548): those that are in another place are put
+        together there."""
+        addable = ("", *deferred) if deferral == "additions" else ("",)
         whole: list[Message] = []
-        waiting: list[Message] = []
+        waiting: list[Any] = []
         for message in messages:
             if _additions(message):
-                content = [block for block in message["content"] if _added(block) in ("", *deferred)]
-                waiting += [{**message, "content": content}] if content else []
+                waiting += [block for block in message["content"] if _added(block) in addable]
                 continue
-            if self.is_reply(message):
-                whole += waiting
+            if waiting and self.is_reply(message):
+                whole.append({"role": "system", "content": waiting})
                 waiting = []
             whole.append(_with_references(message, deferred))
-        return [*whole, *waiting]
+        return [*whole, {"role": "system", "content": waiting}] if waiting else whole
 
     def references(self, messages: Sequence[Message]) -> list[str]:
         names: dict[str, None] = {}
@@ -273,9 +276,7 @@ def _with_references(message: Message, deferred: Mapping[str, Tool]) -> Message:
         parts = as_list(content[place]["content"])
         names = [name for part in parts if (name := _referenced(part)) and name not in deferred]
         if names:
-            text = (
-                f"No tool that is still here. Gone: {', '.join(names)}." if deferred else f"Found: {', '.join(names)}."
-            )
+            text = f"Found: {', '.join(names)}.{' None of these is hidden any more.' if deferred else ''}"
             shown = [part for part in parts if _referenced(part) not in names]
             content[place] = {**content[place], "content": shown or [{"type": "text", "text": text}]}
     return {**message, "content": content}

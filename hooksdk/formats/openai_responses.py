@@ -33,7 +33,7 @@ from hooksdk.formats.kit import (
     with_arguments,
     with_context,
 )
-from hooksdk.tools import Tool
+from hooksdk.tools import Deferral, Tool
 from hooksdk.values import as_list, as_object, is_list, is_object
 
 __all__ = ["OpenAIResponses", "as_input"]
@@ -210,9 +210,11 @@ class OpenAIResponses:
         del deferred
         return [search_tool(tool) if tool.search else function_of(tool) for tool in tools]
 
-    def with_deferred(self, messages: Sequence[Message], deferred: Mapping[str, Tool]) -> list[Message]:
-        """A call's `namespace` has to be one that an item before it declares: https://github.com/github/copilot-cli/issues/4519."""
-        return written_for(messages, deferred)
+    def with_deferred(
+        self, messages: Sequence[Message], deferred: Mapping[str, Tool], deferral: Deferral | None
+    ) -> list[Message]:
+        """A call has the `namespace` that an item of the request declares: https://github.com/github/copilot-cli/issues/4519."""
+        return written_for(messages, deferred, deferral)
 
     def references(self, messages: Sequence[Message]) -> list[str]:
         items = (item for item in messages if item.get("type") in DECLARING)

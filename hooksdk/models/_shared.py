@@ -140,7 +140,7 @@ class SdkModel(ABC):
                 reply = await self._ask(client, self._request(messages, tools, streamed=streamed), on_text)
             except Exception as error:
                 self._check_key(error)
-                if self._refuses_deferral(error):
+                if self._refuses_deferral(error, tools):
                     remember_refusal(self._endpoint, self.name)
                     raise DeferralRefused(f"{self.provider} ({self.name}): {_message_of(error)}") from error
                 problem = self._temporary(error)
@@ -193,8 +193,10 @@ class SdkModel(ABC):
         if no_key and not os.environ.get(variable) and "api_key" not in self._options:
             raise ConfigError(self.provider, (f"no key was found; set {variable}",)) from error
 
-    def _refuses_deferral(self, error: Any) -> bool:
-        if self.deferral == "off" or not isinstance(error, self._sdk.APIError):
+    def _refuses_deferral(self, error: Any, tools: Sequence[Mapping[str, Any]]) -> bool:
+        # Not `self.deferral`: another session's request may have been refused while this one was on its way.
+        declares = any(tool.get("defer_loading") or tool.get("type") == "tool_search" for tool in tools)
+        if not declares or not isinstance(error, self._sdk.APIError):
             return False
         text = f"{_words_of(error.body)} {_message_of(error)}".lower()
         return getattr(error, "status_code", 400) == 400 and any(word in text for word in WORDS_OF_REFUSALS)

@@ -131,7 +131,7 @@ def _missing(runs: Sequence[Run], sessions: Sequence[Session], *, with_trace: bo
 
 
 def _is_own_call(step: Step) -> bool:
-    return step.kind == "call" and step.origin in {"model", "bridge"} and not step.open
+    return step.kind == "call" and step.origin in {"model", "bridge"} and not step.open and not step.depth
 
 
 def _shortened(runs: Sequence[Run]) -> list[Run]:

@@ -152,9 +152,8 @@ def _label(step: Step) -> Html:
     status = badge(step.status) if step.status not in {"", "ok"} else None
     place = step.tool.rpartition(":")[0] if step.tool else "no such tool"
     way = f"{place} · through {step.through}" if step.through else place
-    way += (
-        f" · called by {'a script' if step.origin == 'code' else 'a tool'}" if step.origin in {"code", "tool"} else ""
-    )
+    way += {"code": " · called by a script", "tool": " · called by a tool"}.get(step.origin, "")
+    way += " · one of several" if step.origin == "bridge" and step.depth else ""
     return join(code(step.name, class_="name"), status, said, tag("span", way, class_="quiet"))
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats.kit import with_call_ids
 from hooksdk.schema import BadArguments, parse_arguments
+from hooksdk.values import as_list, as_object
 
 BRIDGE = "tool_call"
 """Tool search's: its call stands for the call of another tool."""
@@ -107,6 +109,43 @@ def real_call(call: ToolCall) -> tuple[str, dict[str, Any]]:
     if call.name == BRIDGE and isinstance(name := arguments.get("name"), str) and name not in {"", BRIDGE}:
         return name, _object(arguments.get("arguments"))
     return call.name, arguments
+
+
+def singly(exchange: Exchange, form: MessageFormat) -> Exchange:
+    """The run with each call of a batch, and what the batch answered to it, as a call of its own."""
+    return Exchange([_singly(step, form) if isinstance(step, Asked) else step for step in exchange.steps])
+
+
+def _singly(step: Asked, form: MessageFormat) -> Asked:
+    pairs = [pair for call, result in step.calls for pair in _calls_in(call, result)]
+    if pairs == step.calls:
+        return step
+    text = "\n".join(filter(None, map(form.text, step.messages)))
+    return Asked(list(form.reply_messages(text, [call for call, _ in pairs])), pairs)
+
+
+def _calls_in(call: ToolCall, result: FoundResult | None) -> list[tuple[ToolCall, FoundResult | None]]:
+    written = _object(call.arguments) if call.name == BRIDGE else {}
+    entries = as_list(written.get("calls"))
+    if not entries or "name" in written:
+        return [(call, result)]
+    answers = as_list(_object(result.text).get("results")) if result is not None else []
+    return [
+        (ToolCall(f"{call.id}_{number}", BRIDGE, entry), _answer(result, answers[number - 1 : number]))
+        for number, entry in enumerate(entries, 1)
+    ]
+
+
+def _answer(batch: FoundResult | None, answers: Sequence[object]) -> FoundResult | None:
+    """What the batch answered to one of its calls; where it was not made, or its answer was trimmed, what stands there."""
+    if batch is None or not answers:
+        return batch
+    answer = as_object(answers[0])
+    value = answer.get("result")
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if answer.get("status") == "not_called":
+        text = f"'{answer.get('name', '')!s}' was not run: {text}"
+    return replace(batch, text=text, is_error=answer.get("status") != "ok")
 
 
 def _object(written: object) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from hooksdk.formats import Message, get_format
 from hooksdk.histories import History, read_history
 from hooksdk.host import Host, names_file, plugins_at
 from hooksdk.stores import MemoryStore
-from hooksdk.testing._exchanges import exchanges_in
+from hooksdk.testing._exchanges import exchanges_in, singly
 from hooksdk.testing._replay_tools import GivenCatalog, complete_catalog, read_catalog
 from hooksdk.testing._session import check_installed
 from hooksdk.testing._theatre import RunOptions, Theatre
@@ -96,7 +96,7 @@ async def _replay(
     theatre.shows_messages = any("before_model_call" in one.hooks for one in host.plugins if one.loaded)
     check_installed(host, ids)
     form = get_format(history.format)
-    runs = exchanges_in(history.messages, form)
+    runs = [singly(run, form) for run in exchanges_in(history.messages, form)]
     catalog = complete_catalog(read_catalog(tools), runs, [name for one in host.plugins for name in one.tools])
     async with host, host.session("replay") as session:
         for number, run in enumerate(runs, 1):

@@ -35,9 +35,9 @@ def refusal_of(format_name: str, body: Body, headers: Mapping[str, str]) -> Refu
 
 
 def _anthropic_refusals(body: Body, betas: str) -> Iterator[Refusal]:
-    """The words of references, of tools that are all deferred and of the system's place are the API's
+    """The words of references, of tools that are all deferred, of names and of the system's place are the API's
     (https://github.com/anthropics/claude-code/issues/81863, https://github.com/nearai/ironclaw/pull/7274,
-    https://github.com/earendil-works/pi/pull/9548); that the others are refused is from pydantic-ai 2.68.0 and the SDK's types."""
+    https://github.com/anthropics/claude-code/issues/14221, https://github.com/earendil-works/pi/pull/9548); that the others are refused is from pydantic-ai 2.68.0 and the SDK's types."""
     tools = [as_object(tool) for tool in as_list(body.get("tools"))]
     names = {tool.get("name") for tool in tools}
     messages = [as_object(message) for message in as_list(body.get("messages"))]
@@ -59,6 +59,8 @@ def _anthropic_refusals(body: Body, betas: str) -> Iterator[Refusal]:
         following = messages[at + 1].get("role") if at + 1 < len(messages) else "assistant"
         if message.get("role") == "system" and following not in ("assistant", "system"):
             yield Refusal(text=f"messages.{at}: role 'system' must precede an 'assistant' message or end the array")
+    if len(names) < len(tools):
+        yield Refusal(text="tools: Tool names must be unique.")
     if tools and all(tool.get("defer_loading") for tool in tools):
         yield Refusal(text="At least one tool must have defer_loading=false. All tools cannot be deferred.")
     if any(tool.get("defer_loading") and tool.get("cache_control") for tool in tools):

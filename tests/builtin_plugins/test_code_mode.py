@@ -186,6 +186,16 @@ async def test_describe_shows_what_a_tool_returns() -> None:
         assert (await script.value('await describe("create_issue")'))["returns"] == returns
 
 
+async def test_a_signature_says_what_a_call_of_an_earlier_script_answered() -> None:
+    count = answering("count_stock", giving('{"total": 3, "fruit": "plums"}'))
+    async with coding(tools=[count]) as script:
+        code = 'hits = await search("count stock")\n[hits[0]["call"], (await describe("count_stock")).get("returns")]'
+        assert await script.value(code) == ["count_stock()", None]
+        await script.value('(await call("count_stock"))["total"]')
+        form = "{total: integer, fruit: string}"
+        assert await script.value(code) == [f"count_stock() -> {form}", form]
+
+
 @pytest.mark.parametrize(
     "written",
     [
@@ -458,7 +468,9 @@ async def test_what_was_never_awaited_is_said_in_place_of_its_value() -> None:
 
 async def test_a_script_without_a_value_says_so() -> None:
     async with coding() as script:
-        assert (await script.answer("x = 1"))["note"] == "the script printed nothing, and its last line has no value"
+        assert (await script.answer("for x in [1]: pass"))[
+            "note"
+        ] == "the script printed nothing, and its last line has no value"
 
 
 # Policies, and what is seen of a call

@@ -568,11 +568,12 @@ async def test_nested_functions_that_grow_and_tuples_that_double_are_stopped() -
         assert "more than 64 MiB" in (await attempt(played, large)).text
 
 
-async def test_what_one_script_leaves_behind_the_next_does_not_find() -> None:
+async def test_of_what_one_script_does_to_functions_and_modules_the_next_finds_nothing() -> None:
     async with attacked() as played:
-        await attempt(played, "json.dumps = 5\nkept = 1\ndef search(*a): return 'mine'\nimport builtins")
-        left = "try:\n  found = kept\nexcept NameError:\n  found = None\n[found, json.dumps([1]), len(await search('issue'))]"
-        assert json.loads((await attempt(played, left)).text)["value"] == [None, "[1]", 1]
+        for code in ("json.dumps = 5", "def search(*a): return 'mine'", "import builtins", "def helper(): return 1"):
+            await attempt(played, f"kept = 1\n{code}")
+        left = "try:\n  found = helper\nexcept NameError:\n  found = kept\n[found, json.dumps([1]), len(await search('issue'))]"
+        assert json.loads((await attempt(played, left)).text)["value"] == [1, "[1]", 1]
 
 
 async def test_a_result_that_a_hostile_tool_answers_stays_a_value() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from hooksdk import Session, hooks
@@ -16,7 +18,8 @@ from hooksdk.agent import Limits, run_agent
 from hooksdk.errors import WrongArgument
 from hooksdk.formats import get_format
 from hooksdk.histories import read_history
-from hooksdk.hooks import BeforeToolCall, Block, Trace
+from hooksdk.hooks import BeforeModelCall, BeforeToolCall, Block, ReplaceMessages, Reveal, Trace
+from hooksdk.models import DeferralRefused, ModelReply
 from hooksdk.models.anthropic import AnthropicModel
 from hooksdk.models.openai_responses import OpenAIResponsesModel
 from hooksdk.records import AttemptStarted, Revealed
@@ -310,6 +313,201 @@ async def test_a_host_that_keeps_its_own_list_is_shown_the_tools_among_its_tools
         assert await run.prepare_messages(own) == own
         assert [tool.name for tool in run.offered] == ["tool_search", "create_document"]
         assert await run.prepare_messages(own) == own
+
+
+async def test_additions_stay_out_of_requests_that_take_none(form: str) -> None:
+    """Such as with another model of the same provider."""
+    async with a_session(prefetch=2) as session, ScriptedServer(find_and_make) as server:
+        await run_agent(session, model_of(server, form, "additions"), "Create a word document.", tools=CATALOG)
+        async with ScriptedServer(find_and_make) as second:
+            model = model_of(second, form, "search")
+            outcome = await run_agent(session, model, "Create another word document.", tools=CATALOG)
+    assert (outcome.text, outcome.attempts, model.deferral) == ("Done: made a.docx", 1, "search")
+    assert "addition" not in said(second.requests[0])
+    assert [turn.offered for turn in second.turns[:1]] == [["tool_search"]]
+
+
+async def test_additions_that_wait_for_a_reply_stand_in_one_message() -> None:
+    mail = make("send_email", "Send an email message.", "gmail", to="string").copy(execute=send)
+    async with a_session(prefetch=1) as session, ScriptedServer([refuse(500), "Done."]) as server:
+        model = model_of(server, "anthropic", "additions")
+        with pytest.raises(Exception, match="Refused"):
+            await run_agent(session, model, "Create a word document.", tools=[*CATALOG, mail])
+        await run_agent(session, model, "Send an email message.", tools=[*CATALOG, mail])
+    *_, last = server.requests[1].body["messages"]
+    assert [message["role"] for message in server.requests[1].body["messages"]] == ["user", "user", "system"]
+    assert [block["tool"]["name"] for block in last["content"]] == ["create_document", "send_email"]
+
+
+async def test_what_is_added_is_in_the_request_for_which_a_plugin_has_put_others_in_the_place_of_its_messages(
+    form: str,
+) -> None:
+    class Shorten:
+        @hooks.before_model_call.first
+        def shorten(self, event: BeforeModelCall) -> ReplaceMessages:
+            return ReplaceMessages(event.messages[-1:])
+
+    async with a_session(Shorten, prefetch=2) as session, ScriptedServer(["Done."]) as server:
+        await run_agent(session, model_of(server, form, "additions"), "Create a word document.", tools=CATALOG)
+    assert [name.rpartition(".")[2] for name in server.turns[0].offered] == ["tool_search", "create_document"]
+
+
+@pytest.mark.parametrize("deferral", ["search", "additions"])
+async def test_a_tool_that_is_shown_among_the_tools_is_not_declared_once_more(form: str, deferral: Any) -> None:
+    class Show:
+        @hooks.before_model_call
+        def show(self, event: BeforeModelCall) -> Reveal:
+            return Reveal(["create_document"])
+
+    async with a_session(Show) as session, session.run(format=form, deferral=deferral) as run:
+        await run.resolve_tools(CATALOG)
+        await run.prepare_messages([run.format.user("Hello.")])
+        names = [tool.get("name") or tool["type"] for tool in run.definitions]
+    assert names[:2] == ["tool_search", "create_document"]
+    assert len(set(names)) == len(names)
+
+
+async def test_what_is_declared_of_thousands_of_tools_follows_a_compaction() -> None:
+    many = [DOCUMENT, *(make(f"thing_{number}", f"A thing {number}.") for number in range(2_001))]
+    form = get_format("anthropic")
+
+    def searched(name: str) -> list[Any]:
+        used = {"type": "tool_use", "id": f"to_{name}", "name": "tool_search", "input": {"queries": [name]}}
+        reference = {"type": "tool_reference", "tool_name": name}
+        block = {"type": "tool_result", "tool_use_id": f"to_{name}", "content": [reference]}
+        return [{"role": "assistant", "content": [used]}, {"role": "user", "content": [block]}]
+
+    async with a_session() as session, session.run(format="anthropic", deferral="search") as run:
+        await run.resolve_tools(many)
+        await run.record([form.user("One."), *searched("thing_1")])
+        declared: list[list[str]] = []
+        for name in ("thing_1", "thing_2"):
+            async with run.compaction() as compaction:
+                await compaction.replace([form.user("A summary."), *searched(name)])
+            await run.prepare_messages()
+            declared.append([tool["name"] for tool in run.definitions])
+    assert declared == [["tool_search", "thing_1"], ["tool_search", "thing_2"]]
+
+
+async def test_a_call_whose_search_was_compacted_away_has_its_namespace_again_once_a_later_one_finds_the_tool() -> None:
+    form = get_format("openai-responses")
+    async with a_session() as session, ScriptedServer(find_and_make) as server:
+        model = model_of(server, "openai-responses")
+        await run_agent(session, model, "Make a Word file.", tools=CATALOG)
+        async with session.run(format="openai-responses") as run, run.compaction() as compaction:
+            await compaction.replace([form.user("A summary."), *session.view[3:]])
+        async with ScriptedServer([call("tool_search", **LOOK_FOR), "Done."]) as second:
+            outcome = await run_agent(session, model_of(second, "openai-responses"), "Again.", tools=CATALOG)
+    assert outcome.text == "Done."
+    called = [
+        [item.get("namespace") for item in request.body["input"] if item.get("type") == "function_call"]
+        for request in second.requests
+    ]
+    assert called == [[None], ["word_tools"]]
+
+
+async def test_a_call_of_a_tool_that_nothing_tells_of_any_more_has_no_namespace() -> None:
+    async with a_session() as session, ScriptedServer(find_and_make) as server:
+        await run_agent(session, model_of(server, "openai-responses"), "Make a Word file.", tools=CATALOG)
+        async with session.run(format="openai-responses") as run, run.compaction() as compaction:
+            await compaction.replace([run.format.user("A summary."), *session.view[3:]])
+        async with ScriptedServer(["Plain.", "Native."]) as second:
+            for deferral in ("off", "search"):
+                model = model_of(second, "openai-responses", deferral)
+                await run_agent(session, model, "And now?", tools=CATALOG[1:])
+    assert not any("namespace" in said(request) for request in second.requests)
+
+
+async def test_a_call_that_was_made_through_the_bridge_has_a_namespace_once_the_provider_hides_its_tool() -> None:
+    bridged = [call("create_document", filename="a.docx"), "Made."]
+    native = [call("tool_search", **LOOK_FOR), "Found."]
+    async with a_session() as session:
+        for script, deferral in ((bridged, "off"), (native, "search")):
+            async with ScriptedServer(script) as server:
+                model = model_of(server, "openai-responses", deferral)
+                outcome = await run_agent(session, model, "Make a Word file.", tools=CATALOG)
+    assert (outcome.text, outcome.attempts) == ("Found.", 1)
+    assert '"namespace": "word_tools"' in said(server.requests[1])
+
+
+@pytest.mark.parametrize("owner", ["file_search", "", "git hub", "x" * 80])
+async def test_no_namespace_has_the_name_of_one_of_the_providers_own_tools(owner: str) -> None:
+    tools = [DOCUMENT.copy(owner=owner, source="mcp"), *CATALOG[1:]]
+    async with a_session() as session, ScriptedServer(find_and_make) as server:
+        outcome = await run_agent(session, model_of(server, "openai-responses"), "Make a Word file.", tools=tools)
+    assert outcome.text == "Done: made a.docx"
+    namespace = server.turns[1].offered[1].rpartition(".")[0]
+    assert namespace.endswith("_tools")
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", namespace)
+
+
+async def test_a_hosts_own_searches_stay_as_they_are() -> None:
+    definition = {"type": "function", "name": "add", "description": "Add.", "parameters": {"type": "object"}}
+    space = {"type": "namespace", "name": "sums", "description": "Sums.", "tools": [definition]}
+    about = {"call_id": "c1", "execution": "client", "status": "completed"}
+    items = [
+        {"role": "user", "content": "Add."},
+        {"type": "tool_search_call", **about, "arguments": {"queries": ["add"]}},
+        {"type": "tool_search_output", **about, "tools": [space]},
+        {"type": "function_call", "call_id": "c2", "name": "add", "namespace": "sums", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c2", "output": "2"},
+    ]
+    async with a_session() as session, session.run(format="openai-responses") as run:
+        await run.resolve_tools(CATALOG)
+        await run.record(items)
+        assert await run.prepare_messages() == items
+
+
+async def test_what_was_found_and_is_now_shown_is_not_said_to_be_gone() -> None:
+    async with a_session() as session, ScriptedServer(find_and_make) as server:
+        model = model_of(server, "anthropic")
+        await run_agent(session, model, "Make a Word file.", tools=CATALOG)
+        tools = [DOCUMENT.copy(core=True), *CATALOG[1:]]
+        async with ScriptedServer(["Well."]) as second:
+            await run_agent(session, model_of(second, "anthropic"), "And now?", tools=tools)
+    assert tools_in(second.requests[0]) == ["create_document", "tool_search"]
+    assert "Found: create_document. None of these is hidden any more." in said(second.requests[0])
+
+
+async def test_two_sessions_that_are_refused_at_once_both_go_on_through_the_bridge(form: str) -> None:
+    both = anyio.Event()
+    asked: list[Turn] = []
+
+    async def script(turn: Turn) -> Any:
+        if any(tool.get("defer_loading") or tool.get("type") == "tool_search" for tool in turn.tools):
+            asked.append(turn)
+            if len(asked) == 2:
+                both.set()
+            return refuse(400, text="tools.0.defer_loading: Extra inputs are not permitted (tool_search)")
+        return "Done."
+
+    async with a_session() as first, a_session() as second, ScriptedServer(script) as server:
+        models = [model_of(server, form), model_of(server, form)]
+        texts: list[str] = []
+
+        async def go(session: Session, model: Any) -> None:
+            texts.append((await run_agent(session, model, "Make a Word file.", tools=CATALOG)).text)
+
+        async with anyio.create_task_group() as group:
+            for session, model in zip((first, second), models, strict=True):
+                group.start_soon(go, session, model)
+    assert texts == ["Done.", "Done."]
+
+
+async def test_a_model_that_refuses_declared_tools_where_there_are_none_ends_the_run() -> None:
+    class Stubborn:
+        name, format, context_window, deferral = "stubborn", "anthropic", 200_000, "search"
+        asked = 0
+
+        async def reply(self, messages: Any, tools: Any) -> ModelReply:
+            self.asked += 1
+            raise DeferralRefused("no 'namespace' here")
+
+    model = Stubborn()
+    async with a_session() as session:
+        with pytest.raises(DeferralRefused):
+            await run_agent(session, model, "Make a Word file.", tools=CATALOG)
+    assert model.asked == 2
 
 
 async def test_an_unknown_endpoint_gets_the_bridge(form: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from searching import BRIDGE, CREATE_ISSUE, SEND_EMAIL, configuration, make
 
 from builtin_plugins.tool_search._nearest.hits import Hit, nearest
+from builtin_plugins.tool_search._nearest.idle import wants_no_tool
 from builtin_plugins.tool_search._nearest.siblings import without_siblings
 from builtin_plugins.tool_search.rankers import Ranked
 from hooksdk import Annotations, Host, Run, Session, Tool, ToolCall, hooks, schema
@@ -228,6 +229,39 @@ async def test_beside_a_first_hit_that_is_far_ahead_no_other_schema_is_shown() -
     async with hosted() as host, host.session() as session, asked(session, "Sweep the cellar") as run:
         assert [tool.name for tool in beside(run)] == ["sweep_cellar"]
         assert await named(run) == ["paint_cellar"]
+
+
+# What wants no tool
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Thanks a lot for the quick help with the broom.",
+        "Wow, perfect, the attic has never been so clean.",
+        "You saved my day!",
+        "What did you mean by the cellar?",
+        "Could you shorten your last answer?",
+        "What have we decided? Which broom, as far as you said so far?",
+        "Why is the attic dark?",
+    ],
+)
+def test_thanks_and_talk_of_the_conversation_want_no_tool(prompt: str) -> None:
+    assert wants_no_tool(prompt)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Thanks! Now create an issue about the broom.",
+        "Great, and then send it to Ann.",
+        "Delete the file that you mentioned.",
+        "Sweep the cellar.",
+        "",
+    ],
+)
+def test_what_asks_for_something_does_not_want_none(prompt: str) -> None:
+    assert not wants_no_tool(prompt)
 
 
 # Siblings

@@ -154,6 +154,22 @@ async def test_a_call_in_a_script_is_told_as_one(tmp_path: Path) -> None:
     assert "turn 1.2 sweep_cellar in the script\n         minutes=5\n" in done.err
 
 
+async def test_the_calls_of_a_batch_are_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "hooksdk.toml").write_text('[plugins.tool_search.config]\nenabled = "on"\n')
+    servers = write_servers(tmp_path / "mcp.json", house=script("many"))
+
+    def at_once(turn: Turn) -> Any:
+        if turn.number == 1:
+            return call("tool_call", calls=[{"name": "sweep_cellar", "arguments": {"minutes": 5}}] * 2)
+        return " and ".join(one["result"] for one in turn.result.json()["results"])
+
+    async with ScriptedServer(at_once) as server:
+        done = await hooksdk("run", *MODEL, "--mcp", servers, "Sweep.", folder=tmp_path, server=server)
+    assert done.out == "sweep_cellar is done and sweep_cellar is done\n"
+    assert "turn 1   tool_call\n" in done.err
+    assert done.err.count("sweep_cellar one of several\n") == 2
+
+
 async def test_a_small_context_window_brings_tool_search_on(tmp_path: Path) -> None:
     servers = write_servers(tmp_path / "mcp.json")
     async with ScriptedServer(["Fine."]) as server:

@@ -103,6 +103,8 @@ async def test_what_is_denied_runs_on_no_way(era: str, by: str, name: str) -> No
             ("tool_call", {"name": name, "arguments": arguments}),
             ("tool_call_readonly", {"name": name, "arguments": arguments}),
             ("tool_call_readonly", {"name": "tool_call", "arguments": {"name": name, "arguments": arguments}}),
+            ("tool_call", {"calls": [{"name": name, "arguments": arguments}] * 2}),
+            ("tool_call_readonly", {"calls": [{"name": name, "arguments": arguments}] * 2}),
         ]
         for way, given in ways:
             assert (await connected.call_tool(way, given)).is_error
@@ -165,6 +167,16 @@ async def test_only_what_is_known_to_read_runs_read_only(trusted: list[str], nam
     assert (not result.is_error, bool(tools.executed), judged) == (runs, runs, [name] if runs else [])
     if not runs:
         assert "Call it through tool_call" in text_of(result)
+
+
+async def test_a_client_makes_its_calls_one_by_one_also_those_that_only_read() -> None:
+    tools = source(30)
+    async with gateway(tools, config={"trusted_hints": ["*"]}, search=True) as made, client(made) as connected:
+        calls = [{"name": name, "arguments": {"path": "a"}} for name in ("read_note", "read_note")]
+        refused = [await connected.call_tool(way, {"calls": calls}) for way in ("tool_call_readonly", "tool_call")]
+    assert text_of(refused[0]) == "'tool_call' was not run: it may do more than read. Call it directly."
+    assert "arguments.name (required): is required and missing" in text_of(refused[1])
+    assert tools.executed == []
 
 
 NAMES = ["tool_call", "tool_call_readonly", "tool_search", "recall-tool-result"]

@@ -42,8 +42,8 @@ async def test_it_is_closed_once_nobody_used_it_for_so_long(noting: Any) -> None
         while session.open:
             await anyio.sleep(1)
         assert 59 <= anyio.current_time() - began <= 63
-        assert noting.log == ["s begins", "s idle"]
-        again = await host.hold("s", idle=60)
+        again = await host.hold("s", idle=60)  # waits until the other has ended
+        assert noting.log == ["s begins", "s idle", "s begins"]
         assert (again is session, again.open, again.resumed) == (False, True, True)
     assert noting.log == ["s begins", "s idle", "s begins", "s shutdown"]
 

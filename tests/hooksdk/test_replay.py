@@ -218,6 +218,25 @@ def test_a_call_of_tool_searchs_bridge_is_judged_as_the_call_that_it_stands_for(
     assert (verdict.tool, verdict.arguments, verdict.outcome) == ("delete_file", {"path": "a"}, "block")
 
 
+@pytest.mark.parametrize("form", sorted(FORMATS))
+def test_the_calls_of_a_batch_are_judged_one_by_one_with_what_the_record_has_of_each(form: str) -> None:
+    calls = [{"name": f"{verb}_file", "arguments": {"path": "A"}} for verb in ("read", "delete", "delete", "send")]
+    results = [
+        {"call": 1, "name": "read_file", "status": "ok", "result": {"lines": 3}},
+        {"call": 2, "name": "delete_file", "status": "ok", "result": "gone"},
+        {"call": 3, "name": "delete_file", "status": "blocked", "result": "Blocked by other: no"},
+        {"call": 4, "name": "send_file", "status": "not_called", "result": "there is no tool called 'send_file'."},
+    ]
+    history = session(("tool_call", {"calls": calls}, json.dumps({"results": results})), form=form)
+    verdicts = replay(history, [NoDeletes, Lowers]).calls
+    assert [(one.tool, one.recorded, one.outcome) for one in verdicts] == [
+        ("read_file", "ok", "rewrite"), ("delete_file", "ok", "block"), ("delete_file", "blocked", "block"),
+        ("send_file", "blocked", "allow"),
+    ]  # fmt: skip
+    refused = session(("tool_call", {"calls": calls}, "Blocked by other: one at a time"), form=form)
+    assert {one.recorded for one in replay(refused, [NoDeletes]).calls} == {"blocked"}
+
+
 def test_repeated_call_ids_are_calls_of_their_own() -> None:
     history = session(("delete_file", {"path": "a"}, "gone"), ("read_file", {"path": "b"}, "text"), runs=3)
     assert [one.outcome for one in replay(history, [NoDeletes]).calls] == ["block", "allow"] * 3

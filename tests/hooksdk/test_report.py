@@ -12,9 +12,21 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 import pytest
-from reports import HOSTILE, STEERING, of_class, part, play_runs, read_page, rows, stored_session, trace_of, words
+from reports import (
+    HOSTILE,
+    STEERING,
+    TOOLS,
+    of_class,
+    part,
+    play_runs,
+    read_page,
+    rows,
+    stored_session,
+    trace_of,
+    words,
+)
 
-from hooksdk import ToolCall, ToolResult, hooks
+from hooksdk import JsonlStore, ToolCall, ToolResult, hooks
 from hooksdk.formats import get_format
 from hooksdk.hooks import AgentStart, BeforeToolCall, Block
 from hooksdk.report import StoredSession, build, page, render
@@ -128,6 +140,25 @@ async def test_nested_calls_stand_inside_of_theirs() -> None:
     ]  # fmt: skip
     steps = {step.call_id: step for step in build(trace).runs[0].steps if step.kind == "call"}
     assert (steps["a"].depth, steps["b"].depth) == (0, 1)
+
+
+async def test_the_calls_of_a_batch_stand_inside_of_it_and_are_not_missed_in_the_session(tmp_path: Path) -> None:
+    config = {
+        "plugins": {
+            "trace_file": {"config": {"path": str(tmp_path / "trace.jsonl")}},
+            "tool_search": {"config": {"enabled": "on"}},
+        }
+    }
+    calls = [{"name": "weather", "arguments": {"city": city}} for city in ("Rome", "Bern")]
+    store = JsonlStore(tmp_path / "sessions")
+    async with open_session("trace_file", "tool_search", tools=TOOLS, config=config, store=store) as session:
+        await play(session, [call("tool_call", calls=calls), "Rainy."])
+    trace, stored = trace_of(tmp_path), await stored_session(tmp_path)
+    steps = [step for step in build(trace, [stored]).runs[0].steps if step.kind == "call"]
+    assert [(step.name, step.depth) for step in steps] == [("tool_call", 0), ("weather", 1), ("weather", 1)]
+    read = page(trace, [stored])
+    assert "one of several" in read
+    assert "does not tell the arguments" not in read
 
 
 async def test_time_is_split_between_model_tools_and_person() -> None:

@@ -156,6 +156,49 @@ async def test_an_argument_that_is_short_or_unknown_has_no_handle(transcript: Tr
             transcript.read_result(handle)
 
 
+@pytest.mark.parametrize("name", ["new text", "Inhalt\N{EM DASH}neu", "日本", "x" * 100])
+def test_an_argument_goes_by_the_handle_in_its_note_whatever_its_name_is(form: MessageFormat, name: str) -> None:
+    call = ToolCall("w", "write_file", {name: POEM, "path": "poem.md"})
+    messages = [
+        form.user("Write!"),
+        *form.reply_messages("", [call]),
+        *form.result_messages([(call, ToolResult("done"))]),
+        form.reply("Ok."),
+    ]
+    (handle, _) = [info.handle for info in list_results(messages, form, arguments=True)]
+    (shown, *_) = arguments_in(form, trim(messages, [handle], form))
+    in_note = shown[name].split()[1]
+    assert in_note.isascii()
+    assert read(messages, handle, form).text == read(messages, in_note, form).text == POEM
+
+
+def test_a_handle_in_a_note_that_may_mean_two_arguments_means_none() -> None:
+    form = get_format("anthropic")
+    call = ToolCall("w", "write_file", {"a b": POEM, "a/b": EDITS, "a!b": POEM})
+    messages = [
+        form.user("Write!"),
+        form.reply("", [call]),
+        *form.result_messages([(call, ToolResult("done"))]),
+        form.reply("Ok."),
+    ]
+    assert read(messages, "r1.a b", form).text == POEM
+    with pytest.raises(UnknownResult):
+        read(messages, "r1.a_b", form)
+
+
+def test_a_long_argument_without_a_name_does_not_stand_in_the_way_of_the_result(form: MessageFormat) -> None:
+    call = ToolCall("w", "write_file", {"": POEM})
+    messages = [
+        form.user("Write!"),
+        *form.reply_messages("", [call]),
+        *form.result_messages([(call, ToolResult(POEM * 2))]),
+        form.reply("Ok."),
+    ]
+    assert [info.handle for info in list_results(messages, form, arguments=True)] == ["r1"]
+    assert read(messages, "r1", form).text == POEM * 2
+    assert len(str(trim(messages, ["r1"], form))) < len(str(messages))
+
+
 async def test_arguments_that_are_no_json_are_left_alone() -> None:
     form = get_format("openai-chat")
     call = ToolCall("w", "write_file", '{"content": "' + POEM)

@@ -43,7 +43,7 @@ def search(queries: Sequence[str], limit: int, *, scope: Scope, ranker: Ranker) 
 def _group(query: str, ranked: Sequence[Ranked], limit: int, scope: Scope) -> dict[str, Any]:
     catalog, deferred = scope.catalog, scope.deferred
     best = [one for one in ranked if one.id in deferred][:limit]
-    hits = [_hit(_tool(catalog, one.id), weak=one.weak) for one in best]
+    hits = [_hit(_tool(catalog, one.id), scope, weak=one.weak) for one in best]
     if hits and not best[0].weak and _deserves_schema(parameters := _tool(catalog, best[0].id).parameters):
         # Which dialect it is helps nobody to call it.
         hits[0]["parameters"] = {key: part for key, part in (parameters or {}).items() if key != "$schema"}
@@ -62,8 +62,10 @@ def _tool(catalog: Catalog, name: str) -> Tool:
     return tool
 
 
-def _hit(tool: Tool, *, weak: bool) -> dict[str, Any]:
-    hit = {"call": signature(tool.name, tool.parameters), "name": tool.name, "description": summary(tool.description)}
+def _hit(tool: Tool, scope: Scope, *, weak: bool) -> dict[str, Any]:
+    answers = scope.returns(tool)
+    call = signature(tool.name, tool.parameters) + (f" -> {answers}" if answers else "")
+    hit = {"call": call, "name": tool.name, "description": summary(tool.description)}
     hit |= {"from": clip(tool.owner, 60)}
     return {**hit, "weak": True} if weak else hit
 
@@ -100,6 +102,8 @@ def describe(names: Sequence[str], part: object, *, scope: Scope) -> dict[str, A
             problems[clip(name, 200)] = reason_of(error)
         else:
             tools[granted.name] = described(granted, part)
+            if not part and (answers := scope.returns(granted)):
+                tools[granted.name]["returns"] = answers
     answer: dict[str, Any] = {"tools": tools}
     if problems:
         answer["problems"] = problems

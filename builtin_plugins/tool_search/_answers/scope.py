@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from builtin_plugins.tool_search._answers.listing import not_available
-from builtin_plugins.tool_search._answers.signatures import clip, row
+from builtin_plugins.tool_search._answers.signatures import clip, returns, row
 from builtin_plugins.tool_search._names import Names
 from builtin_plugins.tool_search._ranking.words import squeeze
 from builtin_plugins.tool_search._sentences import HOW_TO_CALL, HOW_TO_CALL_IN_SCRIPT
@@ -57,6 +57,8 @@ class Scope:
     """Whether what is deferred is called in a script."""
     prompt: str = ""
     """What the user asked last."""
+    returns: Callable[[Tool], str] = lambda tool: returns(tool.output_schema)
+    """What a tool returns, as far as it is known."""
 
     def granted(self, name: str, arguments: Mapping[str, Any] | None = None) -> Tool:
         """The deferred tool that is meant. Raises `Refusal` for a bridge, a tool that is offered directly, one that is

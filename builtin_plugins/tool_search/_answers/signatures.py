@@ -1,4 +1,4 @@
-"""A tool's parameters in one line, so that a search hit can be called without its schema."""
+"""A tool's parameters and what it returns in one line, so that a search hit can be called without its schema."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ SENTENCE = 80
 """Characters of a tool's first sentence in a list."""
 MAX_VALUES = 8
 MAX_DEPTH = 2
+MAX_RETURNS = 200
+"""Characters of what a tool returns: of a form that is longer the inner parts are left out."""
 MAX_NESTING = 6
 """Levels of unions, arrays and references that are followed: a schema may refer to itself."""
 _SENTENCE_END = re.compile(r"(?<!^\d)(?<!\be\.g)(?<!\bi\.e)\. ")
@@ -40,6 +42,17 @@ def signature(
             break
         parts.append(part)
     return f"{name}({', '.join(parts)})"
+
+
+def returns(output_schema: Mapping[str, Any] | None) -> str:
+    """`{total: integer, issues: {id: integer, title?: string}[]}`: what such a schema says of a result; empty where it says
+    nothing."""
+    if not output_schema:
+        return ""
+    text = _type(output_schema, 0, 0, output_schema)
+    if len(text) > MAX_RETURNS:
+        text = _type(output_schema, 1, 0, output_schema)
+    return "" if text in ("any", "object") else clip(text, MAX_RETURNS)
 
 
 def row(tool: Tool) -> str:

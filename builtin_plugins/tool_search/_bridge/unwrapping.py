@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from builtin_plugins.tool_search._answers.parts import compact
 from builtin_plugins.tool_search._answers.scope import Refusal, Scope, reason_of, refusal
+from builtin_plugins.tool_search._answers.signatures import clip
+from builtin_plugins.tool_search._bridge.batch import MAX_CALLS
 from builtin_plugins.tool_search._bridge.written_call import EXAMPLE, BridgeCallReader
 from builtin_plugins.tool_search._sentences import not_offered
 from hooksdk import Catalog, Tool, ToolCall, ToolError
@@ -35,12 +37,20 @@ class Unwrapping:
         if event.tool is None:
             self._refuse_unknown(event, scope)
             return None
-        if event.call.name != scope.names.call:
+        if event.call.name != scope.names.call or self.batch(event.call.arguments, scope) is not None:
             return None
-        name, arguments = self._meant(event.call.arguments, scope)
+        name, arguments = self.meant(event.call.arguments, scope)
         return ToolCall(event.call.id, name, arguments)
 
-    def _meant(self, written: object, scope: Scope, level: int = 0) -> tuple[str, dict[str, Any]]:
+    def batch(self, written: object, scope: Scope) -> list[object] | None:
+        """The entries of a call that stands for several; None for any other. Raises `Refusal` where they are too many."""
+        entries = BridgeCallReader(scope.catalog, scope.names).read_batch(written)
+        if entries is not None and len(entries) > MAX_CALLS:
+            raise refusal(f"these are {len(entries)} calls, and {MAX_CALLS} are the most at once. Make several batches")
+        return entries
+
+    def meant(self, written: object, scope: Scope, level: int = 0) -> tuple[str, dict[str, Any]]:
+        """The name and the arguments of the real call. Raises `Refusal`."""
         name, arguments = BridgeCallReader(scope.catalog, scope.names).read(written)
         bridge = scope.names.bridge(name) if scope.catalog.meant(name, arguments) is None else ""
         if not bridge:
@@ -71,10 +81,12 @@ class Unwrapping:
         itself = f"{scope.names.call} cannot call itself."
         if not arguments or level >= MAX_NESTED:
             raise refusal(f"{itself} Write {EXAMPLE} with the tool's own name.")
+        if BridgeCallReader(scope.catalog, scope.names).read_batch(arguments) is not None:
+            raise refusal(f"{itself} Write {clip(compact(arguments), MAX_ECHO)}")
         if self.nested == "answer":
-            return self._meant(arguments, scope, level + 1)
+            return self.meant(arguments, scope, level + 1)
         try:
-            name, inner = self._meant(arguments, scope, level + 1)
+            name, inner = self.meant(arguments, scope, level + 1)
         except Refusal as refused:
             reason = reason_of(refused)
             raise refusal(

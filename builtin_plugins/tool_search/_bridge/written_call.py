@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast, final
 
 from builtin_plugins.tool_search._answers.scope import LONGEST_NAME, refusal
@@ -14,6 +14,7 @@ from hooksdk.tools import Tool
 EXAMPLE = '{"name": "TOOL", "arguments": {...}}'
 NAME_KEYS = ("name", "tool", "tool_name", "toolName", "toolId", "tool_id", "function", "id")
 ARGUMENT_KEYS = ("arguments", "args", "input", "parameters", "params", "kwargs", "tool_input", "action_input")
+BATCH = f'{{"calls": [{EXAMPLE}, ...]}}'
 CALLS_KEYS = ("calls", "tool_calls")
 WRAPPERS = ("tool_call", "function", *ARGUMENT_KEYS)
 """Keys under which a model writes the whole call once more."""
@@ -39,6 +40,18 @@ class BridgeCallReader:
         """
         return self._read(self._call_in(_object(written, self._names.call, EXAMPLE)))
 
+    def read_batch(self, written: object) -> list[object] | None:
+        """The calls in a bridge call that stands for several; None for one that stands for a single call, or for none."""
+        fields = _object(written, self._names.call, EXAMPLE)
+        if _names(fields):
+            return None
+        inner = (fields[key] for key in WRAPPERS if isinstance(fields.get(key), Mapping))
+        for wrapper in (fields, *cast("Iterable[Mapping[str, Any]]", inner)):
+            entries = next((_entries(wrapper[key]) for key in CALLS_KEYS if wrapper.get(key)), None)
+            if entries is not None and len(entries) > 1 and not _names(wrapper):
+                return entries
+        return None
+
     def _read(self, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         names = _names(fields)
         # Of several keys that can name the tool, the one that does; the others may be its parameters.
@@ -59,7 +72,9 @@ class BridgeCallReader:
                     rest.pop(key, None)
         for key in CALLS_KEYS:
             if key not in own and rest.get(key):
-                raise refusal(f"{self._names.call} takes one call, not '{key}' beside a name. Write {EXAMPLE}")
+                raise refusal(
+                    f"{self._names.call} takes one call or '{key}', not '{key}' beside a name. Write {EXAMPLE}"
+                )
             if key not in own:
                 rest.pop(key, None)
         arguments: dict[str, Any] = {}
@@ -108,19 +123,22 @@ class BridgeCallReader:
         return fields
 
     def _only_entry(self, calls: object, key: str) -> dict[str, Any]:
-        bridge = self._names.call
-        if isinstance(calls, str):
-            try:
-                calls = schema.parse_arguments(f'{{"calls": {calls}}}')["calls"]
-            except schema.BadArguments:
-                said = f"'{key}' is no valid JSON, and {bridge} takes one call anyway. Write {EXAMPLE}"
-                raise refusal(said) from None
-        entries = cast("list[object]", calls) if isinstance(calls, list) else [calls]
-        first = cast("Mapping[str, Any]", entries[0]) if entries and isinstance(entries[0], Mapping) else None
-        if first is not None and len(entries) == 1:
-            return dict(first)
-        example = EXAMPLE if first is None else clip(schema.canonical(dict(first)), 300)
-        raise refusal(f"{bridge} takes one call; make several {bridge} calls. Begin with {example}")
+        entries, bridge = _entries(calls), self._names.call
+        if entries is None:
+            raise refusal(f"'{key}' is no valid JSON. Write {BATCH} for several calls, {EXAMPLE} for one")
+        if len(entries) == 1 and isinstance(entries[0], Mapping):
+            return dict(cast("Mapping[str, Any]", entries[0]))
+        raise refusal(f"'{key}' of {bridge} is a list of calls, each {EXAMPLE}")
+
+
+def _entries(calls: object) -> list[object] | None:
+    """What stands under `calls`, also as JSON text; None where it cannot be read."""
+    if isinstance(calls, str):
+        try:
+            calls = schema.parse_arguments(f'{{"calls": {calls}}}')["calls"]
+        except schema.BadArguments:
+            return None
+    return cast("list[object]", calls) if isinstance(calls, list) else [calls]
 
 
 def _names(fields: Mapping[str, Any]) -> dict[str, str]:

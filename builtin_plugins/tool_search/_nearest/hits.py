@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from builtin_plugins.tool_search._ranking.purpose import wants_words
+from builtin_plugins.tool_search._nearest.idle import wants_no_tool
 from builtin_plugins.tool_search.rankers import Ranked, Ranker
 
 MAX_STEPS = 8
 """Sentences of a prompt that are searched one by one, beside the whole of it."""
-EVIDENCE, EVIDENCE_BESIDE_WORDS = 0.37, 0.74
-"""What has to speak for a hit (see `Ranked.evidence`), and where words are asked for rather than a tool."""
+EVIDENCE, EVIDENCE_UNASKED = 0.37, 0.74
+"""What has to speak for a hit (see `Ranked.evidence`), and where no tool seems to be asked for."""
 NEAR, FAR = 0.5, 0.3
 """The shares of the best hit's score down to which a hit is near, and where the list ends. Chosen on one half of the queries of
 `benchmarks/prefetch.py`."""
@@ -48,7 +48,7 @@ def steps(prompt: str) -> list[str]:
 
 
 def _hits(ranker: Ranker, query: str, count: int) -> list[Hit]:
-    least = EVIDENCE_BESIDE_WORDS if wants_words(query) else EVIDENCE
+    least = EVIDENCE_UNASKED if wants_no_tool(query) else EVIDENCE
     hits = [hit for hit in ranker.search(query, count) if _fits(hit, least)]
     best = hits[0].score if hits else 0.0
     return [

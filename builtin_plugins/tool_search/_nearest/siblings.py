@@ -4,6 +4,7 @@ meant. Search finds them all the same."""
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import cast
@@ -75,17 +76,24 @@ def without_siblings(hits: Sequence[Hit], tools: Mapping[str, Tool], asked: str)
     for hit in _one_of_twins(hits, tools, prompt):
         if hit.first or not _is_too_much(tools[hit.name], kept, tools, prompt):
             kept.append(hit)
-    return [hit for hit in kept if not any(_is_opposed(tools[hit.name], tools[one.name], prompt) for one in kept)]
+    words = [(tools[hit.name].owner, name_words(tools[hit.name].own_name)) for hit in kept]
+    return [
+        hit for hit, own in zip(kept, words, strict=True) if not any(_is_opposed(own, one, prompt) for one in words)
+    ]
 
 
 def _one_of_twins(hits: Sequence[Hit], tools: Mapping[str, Tool], prompt: Prompt) -> list[Hit]:
-    forms = [_form(tools[hit.name]) for hit in hits]
-    best: dict[object, tuple[int, Hit]] = {}
-    for hit, form in zip(hits, forms, strict=True):
-        words = prompt.count(name_words(tools[hit.name].owner))
-        if form is not None and (form not in best or words > best[form][0]):
-            best[form] = (words, hit)
-    return [hit for hit, form in zip(hits, forms, strict=True) if form is None or best[form][1] is hit]
+    names = Counter(tools[hit.name].own_name for hit in hits)
+    kept: dict[object, tuple[int, Hit]] = {}
+    for hit in hits:
+        tool = tools[hit.name]
+        form = _form(tool) if names[tool.own_name] > 1 else None
+        key = hit.name if form is None else form
+        words = prompt.count(name_words(tool.owner)) if form is not None else 0
+        if key not in kept or words > kept[key][0]:
+            kept[key] = (words, hit)
+    best = {hit.name for _, hit in kept.values()}
+    return [hit for hit in hits if hit.name in best]
 
 
 def _form(tool: Tool) -> object:
@@ -97,13 +105,14 @@ def _form(tool: Tool) -> object:
     return (tool.own_name, keys, sentence) if sentence else None
 
 
-def _is_opposed(tool: Tool, other: Tool, prompt: Prompt) -> bool:
-    """Whether the tool does the opposite of the other one, and the prompt names only what the other does."""
-    if tool.owner != other.owner:
+def _is_opposed(tool: tuple[str, list[str]], other: tuple[str, list[str]], prompt: Prompt) -> bool:
+    """Whether the tool, given by its owner and the words of its name, does the opposite of the other one, and the prompt names
+    only what the other does."""
+    (owner, own), (other_owner, theirs) = tool, other
+    if owner != other_owner or len(own) != len(theirs):
         return False
-    own, theirs = name_words(tool.own_name), name_words(other.own_name)
-    different = [pair for pair in zip(own, theirs, strict=False) if pair[0] != pair[1]]
-    if len(own) != len(theirs) or len(different) != 1:
+    different = [pair for pair in zip(own, theirs, strict=True) if pair[0] != pair[1]]
+    if len(different) != 1:
         return False
     (verb, opposite), *_ = different
     sides = _sides(stem(verb), stem(opposite))

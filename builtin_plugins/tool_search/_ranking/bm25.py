@@ -96,12 +96,17 @@ class Bm25Ranker:
         cut = heapq.nlargest(limit, scores.values())[-1] if len(scores) > limit else 0.0
         ids = self._postings.ids
         best = sorted([(-score, ids[number], number) for number, score in scores.items() if score >= cut])[:limit]
-        floor = self._floor(all_words)
+        floor, named = self._floor(all_words)
         rare = self._rare
         return [
             Ranked(name, -score, weak=False)
             if number in exact
-            else Ranked(name, -score, own_scores[number] <= floor, full_scores[number] / rare if rare else None)
+            else Ranked(
+                name,
+                -score,
+                own_scores[number] <= floor and number not in named,
+                full_scores[number] / rare if rare else None,
+            )
             for score, name, number in best
         ]
 
@@ -148,25 +153,24 @@ class Bm25Ranker:
             return weighed
         return {number: score for number, score in enumerate(scores) if score} | weighed
 
-    def _floor(self, words: Sequence[Word]) -> float:
-        """Tell the score up to which a hit is weak.
+    def _floor(self, words: Sequence[Word]) -> tuple[float, set[int]]:
+        """Tell the score up to which a hit is weak, and the tools that are not weak all the same.
 
-        Correct paraphrases score as low as wrong answers do, so only short queries are judged: those that name
-        capabilities of which the catalog has few or none (in the shortest one missing is enough, a longer one may name
-        several), and those whose words a hit hardly has.
+        Correct paraphrases score as low as wrong answers do, so only short queries are judged: those that name a capability
+        which the catalog lacks, and those whose words a hit hardly has. All but the shortest may name several, of which a
+        tool that has one in its name is meant.
         """
-        terms = {word.stem: word.idf for word in _unique(words)}
+        unique = _unique(words)
+        terms = {word.stem: word.idf for word in unique}
         if len(terms) > _JUDGED_WORDS:
-            return 0.0
+            return 0.0, set()
         missing = {term for term in terms if not self._is_about(term)}
-        wanted = capabilities().intersection(terms)
-        absent = wanted & missing
-        lacks = (
-            (bool(absent) if len(terms) <= _SHORT else 2 * len(absent) > len(wanted))
-            and max(terms[term] for term in missing) >= max(terms.values())
-        )  # fmt: skip
-        least = _LACKING if lacks else _WEAK if len(terms) <= _SHORT else 0.0
-        return least * sum(terms.values()) * WEIGHTS[NAME] / (WEIGHTS[NAME] + K1)
+        wanted, is_short = capabilities().intersection(terms), len(terms) <= _SHORT
+        lacks = not wanted.isdisjoint(missing) and max(terms[term] for term in missing) >= max(terms.values())
+        least = _LACKING if lacks else _WEAK if is_short else 0.0
+        there = set[str]() if is_short else wanted - missing
+        named = {number for word in unique if word.stem in there for number in word.in_name}
+        return least * sum(terms.values()) * WEIGHTS[NAME] / (WEIGHTS[NAME] + K1), named
 
     def _is_about(self, term: str) -> bool:
         forms = (term, *self._short_forms.get(term, ()), *synonyms().get(term, ()))

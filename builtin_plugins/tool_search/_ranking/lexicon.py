@@ -113,3 +113,15 @@ def opposites() -> tuple[tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...
         sides = " ".join(line).split("|")
         pairs.append(tuple(tuple(tuple(map(stem, phrase.split("_"))) for phrase in side.split()) for side in sides))
     return tuple((one, two) for one, two in pairs)
+
+
+@cache
+def closings() -> frozenset[tuple[str, ...]]:
+    """How sentences begin that thank, praise or take leave, as they are written."""
+    return frozenset(tuple(phrase.split("_")) for line in _lines("closings") for phrase in line)
+
+
+@cache
+def dialogue() -> frozenset[tuple[str, ...]]:
+    """What sentences have that speak of the conversation itself, as it is written."""
+    return frozenset(tuple(phrase.split("_")) for line in _lines("dialogue") for phrase in line)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-_TEXT_OR_COMMENT = (
+TEXT_OR_COMMENT = (
     r'"""(?s:\\.|[^\\])*?(?:"""|\Z)|\'\'\'(?s:\\.|[^\\])*?(?:\'\'\'|\Z)'
     r'|"(?:\\(?:\r\n|(?s:.))|[^"\\\n])*"?|\'(?:\\(?:\r\n|(?s:.))|[^\'\\\n])*\'?|#[^\n]*'
 )
 """The texts and comments of a script, as a pattern that needs no second look, however they are left open."""
-_TOKEN = re.compile(_TEXT_OR_COMMENT + r"|\\\r?\n|(?P<mark>[()\[\]{};\n])")
+_TOKEN = re.compile(TEXT_OR_COMMENT + r"|\\\r?\n|(?P<mark>[()\[\]{};\n])")
 _DEFINES = re.compile(r"(?:async\s+)?def\b")
 _RETURNS = re.compile(
     r"((?:if|elif|else|for|while|with|try|except|finally)\b[^\"'#]*:\s*)?return\b(?=.*\S)",  # also in the line of a block
@@ -21,7 +21,7 @@ _RETURNS = re.compile(
 def keeping_value(code: str) -> list[str]:
     """The script with the value of its last line kept under a name, and what a `return` at the top level gives, too. Where
     that line is no expression the first of these is a syntax error, and the second keeps only the others."""
-    lines = list(_lines(code))
+    lines = list(statements(code))
     returns = list(_returns(code, lines))
     edited = [_edited(code, [*returns, *_last(code, lines, returns)]), _edited(code, returns)]
     return list(dict.fromkeys(one for one in edited if one != code))
@@ -67,7 +67,7 @@ def _returns(code: str, lines: Sequence[tuple[int, int]]) -> Iterator[tuple[int,
             yield start + indent, end, f"{match[1] or ''}__value__ = ({value}); return"
 
 
-def _lines(code: str) -> Iterator[tuple[int, int]]:
+def statements(code: str) -> Iterator[tuple[int, int]]:
     """Where the statements begin and end: a line each, or the parts of one between semicolons."""
     start = depth = 0
     for token in (*_TOKEN.finditer(code), None):

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, TypeVar, final
 import anyio
 import anyio.to_thread
 
-from builtin_plugins.tool_search._script.script import Function, Limits, OverLimit, Printout, Script
+from builtin_plugins.tool_search._script.script import (
+    Assigned,
+    Function,
+    Limits,
+    OverLimit,
+    Printout,
+    Script,
+    read_variables,
+)
 from builtin_plugins.tool_search._script.serialise import PRELUDE_FILE, READING, prelude
 from builtin_plugins.tool_search._sentences import SCRIPT_MODULES
 from hooksdk.tasks import run_shielded
@@ -68,6 +76,21 @@ class ScriptResult:
     """Why it failed, with the line."""
     not_awaited: Sequence[str] = ()
     """The calls that it did not wait for: given up, or never begun."""
+    variables: Mapping[str, Assigned] | None = None
+    """What it has left in the variables that were asked for; None where that cannot be told, as after a script that was
+    stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """The global variables that a script begins with, and those that are read when it has ended."""
+
+    values: Mapping[str, object]
+    names: Sequence[str]
+    most: int = 0
+    """Characters of JSON that one of them may have."""
+    room: int = 0
+    """Characters that all may have together."""
 
 
 @final
@@ -84,9 +107,11 @@ class Sandbox:
         self._places = anyio.Semaphore(COMPUTING)
         self._threads = anyio.CapacityLimiter(workers + COMPUTING)
 
-    async def run(self, code: str, functions: Mapping[str, Function], limits: Limits) -> ScriptResult:
-        """Run a script that may call these functions. However it ends, the outcome says so; what a function raises is
-        raised in the script under the same built-in name. When this is cancelled, the worker is killed."""
+    async def run(
+        self, code: str, functions: Mapping[str, Function], limits: Limits, variables: Variables | None = None
+    ) -> ScriptResult:
+        """Run a script that may call these functions and has these variables. However it ends, the outcome says so; what a
+        function raises is raised in the script under the same built-in name. When this is cancelled, the worker is killed."""
         import pydantic_monty as monty
 
         worker_limits: monty.ResourceLimits = {
@@ -97,18 +122,25 @@ class Sandbox:
         printout = Printout(limits.printed)
         script = Script(functions, limits)
         source, _ = prelude(tuple(functions))
-        value, problem = None, None
+        variables = variables or Variables({}, ())
+        value, problem, left = None, None, None
         try:
             async with self._worker(worker_limits) as worker:
                 await worker.step(lambda: worker.session.feed_run(f"{source}\nimport {', '.join(SCRIPT_MODULES)}"))
-                value = await script.drive(worker.step, worker.session, code, printout)
+                try:
+                    value = await script.drive(worker.step, worker.session, code, printout, variables.values)
+                except monty.MontyError as error:
+                    problem = _problem(error, limits, code)
+                    if not _is_whole(error):
+                        raise
+                left = await _read_variables(worker, variables)
         except monty.MontyError as error:
-            problem = _problem(error, limits, code)
+            problem = problem or _problem(error, limits, code)
         except OverLimit as error:
-            problem = str(error)
+            problem = problem or str(error)
         return ScriptResult(
             value=value, printed=printout.text, characters=printout.characters, problem=problem,
-            not_awaited=script.not_awaited,
+            not_awaited=script.not_awaited, variables=left,
         )  # fmt: skip
 
     async def close(self) -> None:
@@ -205,6 +237,26 @@ class _Worker:
         if self._pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+async def _read_variables(worker: _Worker, variables: Variables) -> Mapping[str, Assigned] | None:
+    """What the script has left. Whatever goes wrong here: it was run, and its value counts."""
+    import pydantic_monty as monty
+
+    if not variables.names:
+        return {}
+    try:
+        return await read_variables(worker.step, worker.session, variables.names, variables.most, variables.room)
+    except (monty.MontyError, OverLimit):
+        return None
+
+
+def _is_whole(error: monty.MontyError) -> bool:
+    """Whether the sandbox goes on after this: not one that was stopped in the middle, by its time or its memory."""
+    import pydantic_monty as monty
+
+    text = str(error)
+    return isinstance(error, monty.MontyRuntimeError) and not text.startswith(("TimeoutError", "MemoryError"))
 
 
 def _problem(error: monty.MontyError, limits: Limits, code: str) -> str:

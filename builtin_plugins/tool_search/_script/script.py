@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, final
 
@@ -16,7 +16,14 @@ import anyio
 from anyio.abc import TaskGroup
 
 from builtin_plugins.tool_search._script.last_value import keeping_value
-from builtin_plugins.tool_search._script.serialise import MAX_TEXT, PRELUDE_FILE, prelude, read_json, reading_value
+from builtin_plugins.tool_search._script.serialise import (
+    MAX_TEXT,
+    PRELUDE_FILE,
+    prelude,
+    read_json,
+    reading_value,
+    reading_variables,
+)
 from builtin_plugins.tool_search._script.values import THREAD_FROM, clean
 
 if TYPE_CHECKING:
@@ -71,6 +78,16 @@ class OverLimit(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned:
+    """What a script has left in one of its global variables."""
+
+    value: object = None
+    """As JSON."""
+    problem: str = ""
+    """Why it cannot be told, if so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What one script may take."""
 
@@ -111,13 +128,15 @@ class Script:
         """What was called and never waited for."""
         return list(self._labels.values())
 
-    async def drive(self, step: Step, session: monty.MontySession, code: str, printout: Printout) -> object:
-        """Run it to its end. Returns the value of its last line, as JSON."""
+    async def drive(
+        self, step: Step, session: monty.MontySession, code: str, printout: Printout, variables: Mapping[str, object]
+    ) -> object:
+        """Run it to its end, with these global variables to begin with. Returns the value of its last line, as JSON."""
         problem: BaseException | None = None
         value: object = None
         async with anyio.create_task_group() as tasks:
             try:
-                value = await self._run_code(step, session, code, printout, tasks)
+                value = await self._run_code(step, session, code, printout, variables, tasks)
             except Exception as error:  # raised outside the task group, which would wrap it
                 problem = error
             tasks.cancel_scope.cancel()
@@ -126,13 +145,14 @@ class Script:
         return value
 
     async def _run_code(
-        self, step: Step, session: monty.MontySession, code: str, printout: Printout, tasks: TaskGroup
-    ) -> object:
+        self, step: Step, session: monty.MontySession, code: str, printout: Printout, variables: Mapping[str, object],
+        tasks: TaskGroup,
+    ) -> object:  # fmt: skip
         import pydantic_monty as monty
 
         def feed(source: str) -> Callable[[], monty.SyncSnapshot]:
             self._source = source.encode()
-            return functools.partial(session.feed_start, source, print_callback=printout)
+            return functools.partial(session.feed_start, source, inputs={**variables}, print_callback=printout)
 
         for source in keeping_value(code):
             try:
@@ -148,7 +168,8 @@ class Script:
         await self._go_on(step, snapshot, tasks)
         if source is code:
             return None
-        snapshot = await step(feed(reading_value(code)))
+        self._source = b""
+        snapshot = await step(functools.partial(session.feed_start, reading_value(code), print_callback=printout))
         if not isinstance(snapshot, monty.MontyComplete):
             raise OverLimit("It was stopped: its value called something while it was read.")
         (value, *more) = await step(lambda: _read(str(snapshot.output))) or [None]
@@ -243,3 +264,27 @@ class Script:
 
 def _read(text: str) -> list[Any]:
     return read_json(clean(text[: MAX_TEXT + 1]))
+
+
+async def read_variables(
+    step: Step, session: monty.MontySession, names: Sequence[str], most: int, room: int
+) -> dict[str, Assigned]:
+    """What a script that has ended has left in these global variables; see `reading_variables`. Those that there are not are
+    left out."""
+    import pydantic_monty as monty
+
+    snapshot = await step(functools.partial(session.feed_start, reading_variables(names, most, room)))
+    while isinstance(snapshot, monty.NameLookupSnapshot):
+        snapshot = await step(snapshot.resume)  # there is no such variable
+    if not isinstance(snapshot, monty.MontyComplete):
+        raise OverLimit("It changed what writes its variables.")
+    assigned: dict[str, Assigned] = {}
+    for entry in await step(lambda: _read(str(snapshot.output))):
+        match entry:
+            case [str(name), [value]] if name in names:
+                assigned[name] = Assigned(value=value)
+            case [str(name), str(problem)] if name in names:
+                assigned[name] = Assigned(problem=problem)
+            case _:
+                raise OverLimit("It changed what writes its variables.")
+    return assigned

@@ -17,6 +17,8 @@ PRELUDE_FILE = "<python-input-0>"
 """The file in which places of the code are that a session runs first."""
 READING = 'f"{__json__'
 """The beginning of what reads the value. As an f-string it is certainly text."""
+READING_VARIABLES = 'f"{__variables__'
+"""The beginning of what reads variables."""
 MAX_DEPTH = 100
 MAX_VALUES = 100_000
 MAX_CHARACTERS = 1_000_000
@@ -34,7 +36,7 @@ def __make__(
     str=str, int=int, bool=bool, float=float, list=list, tuple=tuple, dict=dict, set=set, frozenset=frozenset, bytes=bytes,
     len=len, type=type, isinstance=isinstance, getattr=getattr, sorted=sorted, reversed=reversed, bin=bin,
     zip=zip, enumerate=enumerate,
-    BaseException=BaseException, Exception=Exception, TypeError=TypeError,
+    BaseException=BaseException, Exception=Exception, TypeError=TypeError, NameError=NameError,
 ):
     import dataclasses, datetime, json, math
     dumps, isfinite, is_dataclass = json.dumps, math.isfinite, dataclasses.is_dataclass
@@ -43,12 +45,15 @@ def __make__(
     HOLDS = ["what holds other values"]
     VIEWS = ("dict_keys", "dict_values", "dict_items", "deque")
 
-    def too_long():
-        raise TypeError(f"the arguments have too many characters: {MAX_CHARACTERS:,} are the most")
+    def json_of(sources, roots, strict, names, most=MAX_CHARACTERS, same=False):
+        # JSON of these values. Strict raises for what JSON has not; otherwise that is described in words. Same raises also for
+        # what would come back as something else.
+        values, room = MAX_VALUES, most if same else most + 1000  # for names and marks
 
-    def json_of(sources, roots, strict, names):
-        # JSON of these values. Strict raises for what JSON has not; otherwise that is described in words.
-        values, room = MAX_VALUES, MAX_CHARACTERS + 1000  # for names and marks
+        def too_long():
+            if same:
+                raise TypeError(f"{roots[0]} has more than {most:,} characters")
+            raise TypeError(f"the arguments have too many characters: {most:,} are the most")
 
         def refuse(path, what, instead):
             if strict:
@@ -117,6 +122,8 @@ def __make__(
             if isinstance(value, (list, tuple, dict)) or kind.__name__ == "deque":
                 return HOLDS
             if isinstance(value, (date, time)):
+                if same:
+                    refuse((path, step), f"a {kind.__name__}: take its isoformat()", None)
                 return text(value.isoformat())
             return other(value, kind, (path, step))
 
@@ -164,8 +171,9 @@ def __make__(
             if isinstance(value, dict):
                 copy = {}
                 for key, item in value.items():
-                    if strict and not isinstance(key, (str, int)):
-                        refuse(path, f"an object with a key of type {type(key).__name__}", None)
+                    if strict and (same or not isinstance(key, (str, int))) and type(key) is not str:
+                        cure = ": make its keys text" if same else ""
+                        refuse(path, f"an object with a key of type {type(key).__name__}{cure}", None)
                     key = name(key, path)
                     if key in copy and not strict:
                         key = f"{key} ({len(copy) + 1})"
@@ -207,7 +215,7 @@ def __make__(
             into, place, value, path, depth = todo.pop()
             into[place] = parts(value, path, depth, todo)
         copy = dumps(top, ensure_ascii=False, separators=(",", ":"))
-        if strict and len(copy) > MAX_CHARACTERS + 1000:
+        if strict and len(copy) > (most if same else most + 1000):
             too_long()
         return copy
 
@@ -218,10 +226,27 @@ def __make__(
         few = positional[:3]
         return json_of([named, *few], ["arguments", "the first argument", "arguments", "arguments"], True, ())
 
-FUNCTIONS
-    return json_of_value, FUNCTION_NAMES
+    def json_of_variables(names, reads, most, room):
+        # Of each variable that there is its name and a list with its value, or why it has no JSON. They have as many
+        # characters as there is room for.
+        parts = []
+        for name, read in zip(names, reads):
+            try:
+                value = read()
+            except NameError:
+                continue
+            try:
+                copy = json_of([value], [name], True, (), most if most < room else room, True)
+                room -= len(copy)
+            except TypeError as error:
+                copy = dumps(str(error), ensure_ascii=False)
+            parts.append(f'[{dumps(name, ensure_ascii=False)},{copy}]')
+        return f'[{",".join(parts)}]'
 
-__json__, FUNCTION_NAMES = __make__()
+FUNCTIONS
+    return json_of_value, json_of_variables, FUNCTION_NAMES
+
+__json__, __variables__, FUNCTION_NAMES = __make__()
 __make__ = None
 __value__ = None
 """
@@ -291,3 +316,10 @@ def reading_value(code: str) -> str:
     since the sandbox cannot list them."""
     names = {match[1] or match[2] for match in _ATTRIBUTE.finditer(code)}
     return f'{READING}(__value__, {sorted(names)[:MAX_NAMES]})}}"'
+
+
+def reading_variables(names: Sequence[str], most: int, room: int) -> str:
+    """The code that writes these global variables as a JSON list, each as its name and a list of its value, or a text that
+    says why it has no JSON that comes back as the same. One of them may have `most` characters, all together `room`."""
+    reads = ", ".join(f"lambda: {name}" for name in names)
+    return f'{READING_VARIABLES}({[*names]}, [{reads}], {most}, {room})}}"'

@@ -19,6 +19,7 @@ from builtin_plugins.tool_search._names import Names
 from builtin_plugins.tool_search._script.sandbox import Sandbox, ScriptResult
 from builtin_plugins.tool_search._script.script import Limits
 from builtin_plugins.tool_search._script.values import THREAD_FROM, TooLarge, as_json, beginning, clean, result_value
+from builtin_plugins.tool_search._script.variables import FUNCTIONS, SessionVariables
 from builtin_plugins.tool_search._sentences import (
     INSTEAD_IN_SCRIPT,
     NOT_UNDONE,
@@ -38,9 +39,10 @@ LONGEST_NAME = 300
 MAX_ANSWER = 16_000
 """Characters of what comes back from it."""
 MAX_RETURNS = 8_000
-"""Characters of an output schema that `describe` shows."""
+"""Characters of an output schema that `describe` shows whole."""
 CALLS_SECONDS = 300.0
 """What the calls of one script may take together, unless one of the tools alone may take longer."""
+NOTHING = "the script printed nothing, and its last line has no value"
 
 # Prose around it has no quotes, so the fence is certainly in no text of the script.
 _FENCE = re.compile(r"(?:[^\"'#`]|\b'\b)*```[a-z]*[ \t]*\n(.*?)```[^`]*", re.DOTALL)
@@ -57,15 +59,18 @@ def code_tool(
     default_limit: int,
     max_limit: int,
     names: Names,
+    returns: Callable[[Tool], str],
+    variables: SessionVariables,
 ) -> Tool:
     """`tool_search_code` with this description. A script has `seconds` of its own time; `slowest` is the longest time
     that a tool may take."""
 
     async def run(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         code = _read_code(arguments.get("code"), names.code)
-        script = _Functions(context, lambda: ranker(context), default_limit, max_limit, names)
+        script = _Functions(context, lambda: ranker(context), default_limit, max_limit, names, returns, variables)
         functions = {"search": script.search, "describe": script.describe, "call": script.call}
-        return script.answer(await sandbox.run(code, functions, Limits(seconds=seconds)))
+        wanted = variables.wanted(code, context.mask)
+        return script.answer(await sandbox.run(code, functions, Limits(seconds=seconds), wanted))
 
     tool = Tool(
         name="tool_search_code",
@@ -104,6 +109,8 @@ class _Functions:
     default_limit: int
     max_limit: int
     names: Names
+    returns: Callable[[Tool], str]
+    variables: SessionVariables
     done: list[str] = field(default_factory=list[str])
     """The tools whose calls succeeded, in the order in which the calls ended."""
     failed: list[str] = field(default_factory=list[str])
@@ -130,7 +137,9 @@ class _Functions:
     def _scope(self) -> Scope:
         """Every granted tool: a script may call those that are shown, too."""
         catalog = self.context.catalog
-        return Scope(catalog, frozenset(tool.name for tool in catalog), self.names, in_script=True)
+        return Scope(
+            catalog, frozenset(tool.name for tool in catalog), self.names, in_script=True, returns=self.returns
+        )
 
     async def describe(self, /, name: object = None, **keywords: object) -> dict[str, Any]:
         """Description and schemas of one tool."""
@@ -141,9 +150,10 @@ class _Functions:
         except Refusal as error:
             raise ValueError(reason_of(error).replace(f"{self.names.search} ", "search ")) from None
         answer = {"name": tool.name, **described(tool)}
-        returns = tool.output_schema
-        fits = returns is not None and len(compact(returns)) <= MAX_RETURNS
-        return as_json({**answer, "returns": returns} if fits else answer)
+        form: object = tool.output_schema
+        if form is None or len(compact(form)) > MAX_RETURNS:
+            form = self.returns(tool)
+        return as_json({**answer, "returns": form} if form else answer)
 
     async def call(self, /, *positional: object, **keywords: object) -> Any:
         """Call a tool like any other call: every policy sees it."""
@@ -179,9 +189,12 @@ class _Functions:
         return name, {**keywords, **arguments}
 
     def answer(self, outcome: ScriptResult) -> ToolResult:
-        """What the model reads of the script."""
+        """What the model reads of the script; what it has left in its variables is kept."""
+        lost = self.variables.take(outcome.variables or {})
+        if outcome.not_awaited:  # which is said already
+            lost = [one for one in lost if "was not awaited" not in one]
         if outcome.problem is not None:
-            return ToolResult.error(self._failure(outcome))
+            return ToolResult.error(self._failure(outcome, lost))
         answer: dict[str, Any] = {}
         notes: list[str] = []
         value = outcome.value
@@ -199,11 +212,16 @@ class _Functions:
             answer = {"value": value, **answer}
         if outcome.not_awaited:
             notes.append(f"not awaited, so not waited for: {_few(outcome.not_awaited)}. Write await before each")
+        if outcome.variables is None:
+            notes.append("what it assigned could not be kept for later scripts")
+        if lost:
+            notes.append(f"not kept for later scripts: {'; '.join(lost)}")
         if outcome.value is None and not outcome.characters:
-            notes.append("the script printed nothing, and its last line has no value")
+            kept = self._kept(outcome)
+            notes.append(f"kept for later scripts: {kept}" if kept else NOTHING)
         return ToolResult(compact({**answer, "note": ". ".join(notes)} if notes else answer))
 
-    def _failure(self, outcome: ScriptResult) -> str:
+    def _failure(self, outcome: ScriptResult, lost: Sequence[str]) -> str:
         problem = clean(outcome.problem or "")
         parts = [f"The script failed. {problem}", *(advice for part, advice in SCRIPT_ADVICE if part in problem)]
         if match := _UNDEFINED.search(problem):
@@ -212,11 +230,18 @@ class _Functions:
             parts.append(f"Calls that it had made: {_few(self.done)}. {NOT_UNDONE}")
         if self.failed:
             parts.append(f"Calls that failed: {_few(self.failed)}")
+        if kept := self._kept(outcome):
+            parts.append(f"Kept for later scripts: {kept}")
+        if lost:
+            parts.append(f"Not kept for later scripts: {'; '.join(lost)}")
         if outcome.not_awaited:
             parts.append(f"Given up: {_few(outcome.not_awaited)}")
         if outcome.characters:
             parts.append(f"It had printed: {clip(clean(outcome.printed), MAX_ANSWER // 2)}")
         return "\n".join(filter(None, parts))
+
+    def _kept(self, outcome: ScriptResult) -> str:
+        return _few([name for name in outcome.variables or () if name in self.variables.names])
 
     def _instead_of(self, name: str) -> str:
         """What to write in place of a name that is not defined in a script."""
@@ -225,7 +250,9 @@ class _Functions:
         tool = self.context.catalog.get(name)
         if tool is not None:
             return f'{name} is a tool: write await call("{tool.name}", {{...}})'
-        return did_you_mean(name, ("search", "describe", "call", *SCRIPT_MODULES)).strip()
+        kept = self.variables.names
+        near = did_you_mean(name, (*FUNCTIONS, *SCRIPT_MODULES, *kept)).strip()
+        return near or (f"Earlier scripts have left: {_few(kept)}" if kept else "")
 
 
 def _value_of(name: str, result: ToolResult) -> Any:

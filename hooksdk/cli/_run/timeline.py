@@ -146,6 +146,8 @@ class Timeline:
         through = f" [dim]through {one_line(bridge)}[/]" if bridge else ""
         if record.origin == "code":
             through = " [dim]in the script[/]"
+        elif record.origin == "bridge" and record.parent_id:
+            through = " [dim]one of several[/]"
         session.calls += 1
         # The first is `1`, and mostly the only one.
         number = str(session.turn) if session.calls == 1 else f"{session.turn}.{session.calls}"

@@ -1,0 +1,124 @@
+"""Several calls in one call of the bridge: each is made as a call of its own, and the answer has all results in order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, final
+
+import anyio
+import anyio.to_thread
+
+from builtin_plugins.tool_search._answers.parts import compact
+from builtin_plugins.tool_search._answers.scope import LONGEST_NAME, Refusal, reason_of
+from builtin_plugins.tool_search._answers.signatures import clip
+from builtin_plugins.tool_search._script.script import AT_ONCE
+from hooksdk import ToolContext, ToolResult
+
+MAX_CALLS = 32
+"""Calls of one batch: two rounds of those that run at a time."""
+ROUNDS = -(-MAX_CALLS // AT_ONCE)
+JUDGING_SECONDS = 60.0
+"""What policies may take of a batch's time, beside its tools. While a person is asked the run stops the clock."""
+_THREAD_FROM = 20_000
+"""Characters of results from which on they are put together in a thread."""
+
+Status = Literal["ok", "blocked", "failed", "not_called"]
+Meant = Callable[[object], Awaitable[tuple[str, dict[str, Any]]]]
+"""The name and the arguments that an entry of a batch stands for. Raises `Refusal`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answered:
+    """What came of one call of a batch."""
+
+    name: str
+    status: Status
+    text: str
+    blocks: Sequence[dict[str, Any]] = field(default=())
+    """What is no text, such as images."""
+
+
+@final
+class Batch:
+    """The calls of one batch while they run."""
+
+    def __init__(self, context: ToolContext, meant: Meant) -> None:
+        self._context = context
+        self._meant = meant
+        self._turns = anyio.Semaphore(AT_ONCE)
+        self._answers: dict[int, Answered] = {}
+        self._interrupt: KeyboardInterrupt | None = None
+
+    async def run(self, entries: Sequence[object]) -> ToolResult:
+        """Make these calls, as many at a time as a script may. However one ends, the others go on."""
+        async with anyio.create_task_group() as tasks:
+            for number, entry in enumerate(entries, 1):
+                tasks.start_soon(self._one, number, entry, tasks.cancel_scope)
+        if self._interrupt is not None:  # raised outside of the task group, which would wrap it
+            raise self._interrupt
+        answers = [self._answers[number] for number in sorted(self._answers)]
+        if sum(len(one.text) for one in answers) < _THREAD_FROM:
+            return _together(answers)
+        return await anyio.to_thread.run_sync(_together, answers)
+
+    async def _one(self, number: int, entry: object, scope: anyio.CancelScope) -> None:
+        async with self._turns:
+            try:
+                self._answers[number] = await self._answer(entry)
+            except KeyboardInterrupt as error:
+                self._interrupt = error
+                scope.cancel()
+
+    async def _answer(self, entry: object) -> Answered:
+        try:
+            name, arguments = await self._meant(entry)
+        except Refusal as refused:
+            return Answered(name=_written_name(entry), status="not_called", text=reason_of(refused))
+        try:
+            result = await self._context.call_tool(name, arguments, origin="bridge")
+        except Exception as error:  # of the host itself: the other results must not be lost with it
+            return Answered(name=name, status="failed", text=f"'{name}' failed inside the host: {type(error).__name__}")
+        blocks = [] if result.plain else [block for block in result.blocks if block.get("type") != "text"]
+        return Answered(name=name, status=_status_of(result), text=result.text, blocks=blocks)
+
+
+def _status_of(result: ToolResult) -> Status:
+    if not result.is_error:
+        return "ok"
+    return "blocked" if result.text.startswith("Blocked") else "failed"
+
+
+def _written_name(entry: object) -> str:
+    name: object = entry.get("name") if isinstance(entry, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return clip(name, LONGEST_NAME) if isinstance(name, str) else ""
+
+
+def _together(answers: Sequence[Answered]) -> ToolResult:
+    """One result of all of them: JSON, so that no tool's text can pass for another one's."""
+    parts = [_part(number, one) for number, one in enumerate(answers, 1)]
+    text = '{"results":[' + ",\n".join(parts) + "]}"
+    attached = [block for one in answers for block in one.blocks]
+    blocks = [{"type": "text", "text": text}, *attached] if attached else []
+    return ToolResult(text, is_error=all(one.status != "ok" for one in answers), blocks=blocks)
+
+
+def _part(number: int, answered: Answered) -> str:
+    head: dict[str, Any] = {"call": number, "name": answered.name, "status": answered.status}
+    if answered.blocks:
+        head["attached"] = len(answered.blocks)
+    # A text that is JSON stands as it is: as a text within JSON each of its quotes would cost a character more.
+    written = answered.text if _is_json(answered.text) else compact(answered.text)
+    return f'{compact(head)[:-1]},"result":{written}}}'
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return text.lstrip()[:1] in {"{", "["} and bool(json.loads(text, parse_constant=_refuse) or True)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not in JSON")
