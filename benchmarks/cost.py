@@ -84,7 +84,7 @@ COLUMNS = [
     *(Column(f"OpenAI {read:.2g}".replace("0.", "."), Prices(read=read, write=1), PrefixCache) for read in (0.5, 0.25, 0.1)),
     Column("none", Prices(read=1, write=1), lambda _: NoCache()),
 ]  # fmt: skip
-HEAD = [*(column.name for column in COLUMNS), "drains", "lost"]
+HEAD = [*(column.name for column in COLUMNS), "drains", "lost", "lost in arguments"]
 
 
 # Policies
@@ -302,7 +302,7 @@ def long_session(pattern: str, folder: Path = FOLDER) -> list[Message]:
 
 def measure(messages: Sequence[Message]) -> list[list[str]]:
     """The rows: shares of the untrimmed bill in each cache. Drains and losses are those with Anthropic's prices."""
-    needed = needed_values(messages)
+    needed, in_arguments = needed_values(messages), _needed(messages, in_arguments=True)
     as_sent = record(messages, never)[0]
     untrimmed = [price_of(as_sent, column) for column in COLUMNS]
     table: list[list[str]] = []
@@ -322,10 +322,8 @@ def measure(messages: Sequence[Message]) -> list[list[str]]:
                 recorded[key] = record(messages, policy, arguments=name.endswith("arguments as well"))
             shares.append(_share(price_of(recorded[key][0], column) / whole))
         requests, drains = next(iter(recorded.values()))
-        losses = str(lost(needed, requests, as_sent))
-        if name.endswith("arguments as well"):
-            losses += f" + {lost(_needed(messages, in_arguments=True), requests, as_sent)}"
-        table.append([name, *shares, str(drains), losses])
+        losses = [lost(each, requests, as_sent) for each in (needed, in_arguments)]
+        table.append([name, *shares, str(drains), *map(str, losses)])
     return table
 
 

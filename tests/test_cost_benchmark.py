@@ -57,5 +57,5 @@ def test_a_value_that_stood_in_a_result_alone_is_lost_once_that_is_cleared() -> 
     assert len(needed) > 50
     whole, _ = cost.record(messages, cost.never)
     cleared, _ = cost.record(messages, cost.older_than(1))
-    assert cost.lost(needed, whole) == 0
-    assert 0 < cost.lost(needed, cleared) < len(needed)
+    assert cost.lost(needed, whole, whole) == 0
+    assert 0 < cost.lost(needed, cleared, whole) < len(needed)

@@ -238,7 +238,7 @@ def test_a_tool_without_a_signature_is_described_before_it_is_called():
     async def played() -> list[str]:
         tools = scenario_tools.deferrable_tools(False)
         agent = scenario_model.scripted_agent(TOLD["A"]["prompt"], scenario_model.plan_of(TOLD["A"]))
-        config = {"plugins": {"tool_search": {"config": {"enabled": "on"}}}}
+        config = {"plugins": {"tool_search": {"config": {"enabled": "on", "reveal": "off"}}}}
         async with open_session("tool_search", NoSignatures, tools=tools, config=config) as session:
             return [one.call.name for one in (await play_model(session, agent)).calls]
 
