@@ -112,7 +112,7 @@ def test_a_probe_finds_its_tool_first_among_20_and_among_the_first_five_of_547(r
     assert all(rank is not None and rank <= 5 for rank in many)
 
 
-ALL_MODES = ["off", "tools", "code", "prefetch"]
+ALL_MODES = [*scenarios.MODES]
 needs_code = pytest.mark.skipif(
     not find_spec("pydantic_monty"), reason="the tables have code mode: needs the extra `code`"
 )
