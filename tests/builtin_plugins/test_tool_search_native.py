@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from hooksdk import Session, hooks
+from hooksdk import Session, ToolCall, hooks
 from hooksdk.agent import Limits, run_agent
 from hooksdk.errors import WrongArgument
 from hooksdk.formats import get_format
@@ -439,6 +439,25 @@ async def test_no_namespace_has_the_name_of_one_of_the_providers_own_tools(owner
     namespace = server.turns[1].offered[1].rpartition(".")[0]
     assert namespace.endswith("_tools")
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", namespace)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+async def test_a_host_may_keep_the_messages_as_they_were_prepared(form: str, follow: bool) -> None:
+    mixed = [make(f"mail_{number}", "Send mail.", f"owner_{number % 2}", to="string") for number in range(4)]
+    async with a_session() as session, session.run(format=form, deferral="search") as run:
+        await run.resolve_tools(mixed)
+        sent = await run.prepare_messages([run.format.user("Mail it.")])
+        for number in (1, 2):
+            call_id = f"{'tool_search:' if form == 'openai-responses' else ''}c{number}"
+            search = ToolCall(call_id, "tool_search", {"queries": ["send mail"]})
+            reply = run.format.reply_messages("", [search])
+            await run.record(reply)
+            results = run.format.result_messages([(search, await run.call_tool(search))])
+            sent = await run.prepare_messages([*sent, *reply, *results], follow=follow)
+        whole = [tool["name"] for tool in run.definitions if tool.get("defer_loading")]
+        whole += [one["name"] for item in sent for space in item.get("tools", ()) for one in space["tools"]]
+    assert sorted(run.format.references(sent)) == sorted(tool.name for tool in mixed)
+    assert set(whole) == {tool.name for tool in mixed}
 
 
 async def test_a_hosts_own_searches_stay_as_they_are() -> None:
