@@ -16,7 +16,7 @@ import pytest
 from hooksdk import Session, ToolCall, hooks
 from hooksdk.agent import Limits, run_agent
 from hooksdk.errors import WrongArgument
-from hooksdk.formats import get_format
+from hooksdk.formats import HasDeferral, get_format
 from hooksdk.histories import read_history
 from hooksdk.hooks import BeforeModelCall, BeforeToolCall, Block, ReplaceMessages, Reveal, Trace
 from hooksdk.models import DeferralRefused, ModelReply
@@ -456,6 +456,7 @@ async def test_a_host_may_keep_the_messages_as_they_were_prepared(form: str, fol
             sent = await run.prepare_messages([*sent, *reply, *results], follow=follow)
         whole = [tool["name"] for tool in run.definitions if tool.get("defer_loading")]
         whole += [one["name"] for item in sent for space in item.get("tools", ()) for one in space["tools"]]
+    assert isinstance(run.format, HasDeferral)
     assert sorted(run.format.references(sent)) == sorted(tool.name for tool in mixed)
     assert set(whole) == {tool.name for tool in mixed}
 
