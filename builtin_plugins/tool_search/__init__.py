@@ -133,7 +133,7 @@ class ToolSearch:
         tools = [tool for tool in event.deferrable if not any(pattern.matches(tool) for pattern in self._pinned)]
         self._warn_of_core(event)
         if not self._is_worth_it(tools, event):
-            self._deferred = frozenset()
+            self._deferred, self._native = frozenset(), False
             self._reach.none()
             return None
         self._deferred = frozenset(tool.name for tool in tools)
@@ -235,7 +235,9 @@ class ToolSearch:
 
     def _scope(self, catalog: Catalog, *, finds: bool = True) -> Scope:
         ranker = (lambda: self._indexes.of([*catalog])) if finds else None
-        return Scope(catalog, self._deferred, self._names, ranker, in_script=self._in_script, prompt=self._prompt)
+        return Scope(
+            catalog, self._deferred, self._names, ranker, in_script=self._in_script, native=self._native, prompt=self._prompt
+        )  # fmt: skip
 
     @hooks.after_tool_call
     async def end_streak(self, event: AfterToolCall) -> None:

@@ -148,6 +148,17 @@ async def test_a_search_in_vain_says_so(form: str) -> None:
     assert server.turns[1].offered == ["tool_search"]
 
 
+async def test_nothing_tells_of_the_bridge(form: str) -> None:
+    core = make("read_file", "Read a file.", "core", core=True, path="string")
+    wrong = [call("create_documents", filename="a"), call("frobnicate"), call("tool_search", queries=["read a file"])]
+    async with a_session() as session, ScriptedServer([wrong, wrong, "Well."]) as server:
+        await run_agent(session, model_of(server, form), "Make a Word file.", tools=[*CATALOG, core])
+    made_up, unknown, _ = server.turns[1].results
+    assert "called by their own names:\n- create_document(filename: string" in made_up.text
+    assert "Find it with tool_search first; then call it by its own name." in unknown.text
+    assert "tool_call" not in json.dumps([said(request) for request in server.requests])
+
+
 async def test_at_most_five_tools_are_shown_by_one_search(form: str) -> None:
     tools = [make(f"send_mail_{number}", "Send a mail.", "mail", to="string") for number in range(12)]
     queries = ["send a mail", "mail", "send"]

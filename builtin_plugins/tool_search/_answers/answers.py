@@ -49,8 +49,8 @@ def _group(query: str, ranked: Sequence[Ranked], limit: int, scope: Scope) -> di
         hits[0]["parameters"] = {key: part for key, part in (parameters or {}).items() if key != "$schema"}
     group: dict[str, Any] = {"query": clip(query, 200), "hits": hits}
     if ranked and ranked[0].id not in deferred and not ranked[0].weak:
-        offered = f"{ranked[0].id} is offered to you directly: call it without {scope.names.call}"
-        group["already_offered"] = offered
+        directly = "by its own name" if scope.native else f"without {scope.names.call}"
+        group["already_offered"] = f"{ranked[0].id} is offered to you directly: call it {directly}"
     if hits and all(one.weak for one in best):
         group["weak"] = "None of these fits well; the capability may not exist here."
     return group
