@@ -417,6 +417,19 @@ async def test_a_call_whose_search_was_compacted_away_has_its_namespace_again_on
     assert called == [[None], ["word_tools"]]
 
 
+async def test_a_compaction_to_messages_as_they_were_prepared_keeps_no_definitions(form: str) -> None:
+    async with a_session() as session, ScriptedServer(find_and_make) as server:
+        await run_agent(session, model_of(server, form), "Make a Word file.", tools=CATALOG)
+        async with session.run(format=form, deferral="search") as run:
+            await run.resolve_tools(CATALOG)
+            async with run.compaction() as compaction:
+                await compaction.replace(await run.prepare_messages())
+            await run.resolve_tools(CATALOG[1:])
+            assert "Create a Word document." not in json.dumps([*await run.prepare_messages(), *run.definitions])
+            await run.resolve_tools(CATALOG)
+            assert "Create a Word document." in json.dumps([*await run.prepare_messages(), *run.definitions])
+
+
 async def test_a_call_of_a_tool_that_nothing_tells_of_any_more_has_no_namespace() -> None:
     async with a_session() as session, ScriptedServer(find_and_make) as server:
         await run_agent(session, model_of(server, "openai-responses"), "Make a Word file.", tools=CATALOG)
