@@ -18,6 +18,7 @@ from hooksdk.costs import estimate
 from hooksdk.errors import HookSDKError, UnknownResult
 from hooksdk.hooks import BeforeToolCall, Block, NarrowTools, Withhold
 from hooksdk.transcript import Results
+from hooksdk.values import as_list, as_object
 
 __all__ = ["ToolResults"]
 
@@ -60,10 +61,10 @@ class ToolResults:
     def keep_notes_out(self, event: BeforeToolCall) -> Block | None:
         """Models repeat what they see: a note where a text was would be written into a file."""
         for name, value in event.arguments.items():
-            if isinstance(value, str) and (note := ARGUMENT_NOTE.match(value)):
+            if handle := _noted(value):
                 return Block(
                     f"'{name}' is the note in the place of a trimmed argument, not its text: read it with "
-                    f"recall-tool-result ({note[1]}) and write it whole"
+                    f"recall-tool-result ({handle}) and write it whole"
                 )
         return None
 
@@ -165,6 +166,15 @@ def _listing(results: Sequence[ResultInfo], matches: Sequence[ResultInfo], page:
     head = _json(summary)[:-1]
     rows = ",\n".join(_json(_row(info)) for info in page)
     return f'{head},"results":[\n{rows}\n]}}' if rows else f'{head},"results":[]}}'
+
+
+def _noted(value: object) -> str:
+    """The handle in the first note that stands anywhere in an argument; empty without one."""
+    if isinstance(value, str):
+        note = ARGUMENT_NOTE.match(value.lstrip())
+        return note[1] if note else ""
+    inner = [*as_object(value).values(), *as_list(value)]
+    return next((handle for each in inner if (handle := _noted(each))), "")
 
 
 def _row(info: ResultInfo) -> dict[str, Any]:

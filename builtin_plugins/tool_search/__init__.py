@@ -11,12 +11,11 @@ import logging
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import Any
 
 import anyio.to_thread
 
-from builtin_plugins.tool_search._answers.answers import compact, describe, number_of, search, texts_of
+from builtin_plugins.tool_search._answers.answers import compact, describe, number_of, references, search, texts_of
 from builtin_plugins.tool_search._answers.listing import listing_budget, owners_in
 from builtin_plugins.tool_search._answers.result_forms import ResultForms, form_of
 from builtin_plugins.tool_search._answers.scope import Refusal, Scope
@@ -67,8 +66,6 @@ UNKNOWN_WINDOW_TOKENS = 20_000
 logger = logging.getLogger("hooksdk")
 
 
-MOST_REFERENCES = 5
-"""Tools that one search shows natively: a provider that compacts a conversation keeps a bounded number of references."""
 MAX_PROMPT = 1_000
 """Characters of what the user asked that tell which tool a made-up name means."""
 INDEX_SECONDS = 300.0
@@ -143,7 +140,7 @@ class ToolSearch:
         tools = [tool for tool in event.deferrable if not any(pattern.matches(tool) for pattern in self._pinned)]
         self._warn_of_core(event)
         if not self._is_worth_it(tools, event):
-            self._deferred = frozenset()
+            self._deferred, self._native = frozenset(), False
             self._reach.none()
             return None
         self._deferred = frozenset(tool.name for tool in tools)
@@ -276,7 +273,7 @@ class ToolSearch:
     def _scope(self, catalog: Catalog, *, finds: bool = True) -> Scope:
         ranker = (lambda: self._indexes.of([*catalog])) if finds else None
         return Scope(
-            catalog, self._deferred, self._names, ranker, in_script=self._in_script, prompt=self._prompt,
+            catalog, self._deferred, self._names, ranker, in_script=self._in_script, native=self._native, prompt=self._prompt,
             returns=self._result_forms.of,
         )  # fmt: skip
 
@@ -346,9 +343,9 @@ class ToolSearch:
         context.count("hits", sum(map(_hits_in, answer["results"])))
         if not self._native:
             return ToolResult(compact(answer))
-        references = _references(answer["results"])
-        context.count("references", len(references))
-        return ToolResult(compact(answer), references=references)
+        names = references(answer["results"])
+        context.count("references", len(names))
+        return ToolResult(compact(answer), references=names)
 
     def _find(self, arguments: dict[str, Any], catalog: Catalog) -> dict[str, Any]:
         arguments = self._without_wrapper(arguments)
@@ -392,10 +389,3 @@ class ToolSearch:
 
 def _hits_in(group: dict[str, Any]) -> int:
     return len(group["hits"])
-
-
-def _references(groups: Sequence[dict[str, Any]]) -> list[str]:
-    """The best hits of all queries in turns; those that fit badly only where no other is."""
-    hits = [hit for rank in zip_longest(*(group["hits"] for group in groups)) for hit in rank if hit]
-    fitting = [hit["name"] for hit in hits if "weak" not in hit]
-    return list(dict.fromkeys(fitting or (hit["name"] for hit in hits)))[:MOST_REFERENCES]

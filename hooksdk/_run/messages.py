@@ -105,7 +105,8 @@ async def before_model_call(state: RunState, *, follow: bool = False) -> Prepare
         outcome.log()
     prepared = state.secrets.value(messages())
     if not follow:
-        prepared = state.declared.messages(sendable(prepared, state.parts.format))
+        prepared = sendable(prepared, state.parts.format)
+    prepared = state.declared.messages(prepared)
     return PreparedMessages(prepared, context, replaced=base is not None, transcript=state.parts.transcript)
 
 

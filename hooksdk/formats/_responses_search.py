@@ -25,19 +25,22 @@ def written_for(messages: Sequence[Message], deferred: Mapping[str, Tool], defer
     """The items of a request that declares these tools (`HasDeferral.with_deferred`). A call has the namespace that an item of the
     request declares for its tool, also where it was made without one, such as through the bridge; where none does any more it
     has none. A host that does not say what its requests take may have namespaces and searches of its own: then that is so for
-    calls of ours alone, and an answer that has definitions already stays with its search."""
+    calls of ours alone, and what has definitions already stays, with its search."""
     declaring = [item for item in messages if item.get("type") in DECLARING]
-    ours = {*deferred, *(name for item in declaring if not _foreign(item) for name in names_in(item))}
-    theirs = {item.get("call_id") for item in declaring if deferral is None and _is_search(item) and _foreign(item)}
+    foreign = [item for item in declaring if deferral is None and _has_definitions(item)]
+    searches = {item["call_id"] for item in foreign if item.get("call_id")}
+    ours = {*deferred}
     whole: list[Message] = []
     for item in messages:
-        if item.get("type") == "additional_tools" and not _foreign(item):
-            item = _with_definitions(item, deferred if deferral == "additions" else {})  # noqa: PLW2901 - the item as it is sent
-            whole += [item] if item["tools"] else []
-        elif deferred:
-            whole.append(_with_definitions(item, deferred))
+        if item in foreign or item.get("call_id") in searches:
+            whole.append(item)
+            continue
+        ours.update(names_in(item) if item.get("type") in DECLARING else ())
+        if item.get("type") == "additional_tools":
+            added = _with_definitions(item, deferred if deferral == "additions" else {})
+            whole += [added] if added["tools"] else []
         else:
-            whole.append(item if item.get("call_id") in theirs else _without_search(item))
+            whole.append(_with_definitions(item, deferred) if deferred else _without_search(item))
     declared = (tool for item in whole if item.get("type") in DECLARING for tool in _declared_in(item))
     spaces = [tool for tool in declared if tool.get("type") == "namespace"]
     names = {space["name"] for space in spaces}
@@ -99,8 +102,8 @@ def names_text(names: Sequence[str]) -> str:
     return f"Found: {', '.join(names)}." if names else "No tool was found."
 
 
-def _foreign(item: Message) -> bool:
-    """True where definitions stand in the item that are not ours to write."""
+def _has_definitions(item: Message) -> bool:
+    """True for an item that stands there as it was sent, or as a host wrote it."""
     return any("parameters" in tool for tool in _functions_in(item))
 
 
@@ -117,11 +120,7 @@ def _without_search(item: Message) -> Message:
 
 def _with_definitions(item: Message, deferred: Mapping[str, Tool]) -> Message:
     """The item with the definitions of those of its tools that there are, by whose they are."""
-    if (
-        item.get("type") not in DECLARING
-        or _foreign(item)
-        or (item["type"] != "additional_tools" and not is_client(item))
-    ):
+    if item.get("type") not in DECLARING or (item["type"] != "additional_tools" and not is_client(item)):
         return item
     late = {} if item["type"] == "additional_tools" else {"defer_loading": True}  # what is added is there from then on
     owners: dict[str, list[Tool]] = {}

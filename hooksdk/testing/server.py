@@ -135,10 +135,10 @@ class ScriptedServer:
     a thread of the server, one call at a time; an async one in the event loop of the test, asyncio's or trio's. It may
     also answer with a `Fault`, or with a whole message in the provider's shape: of Responses an item, a list of them, or a
     whole `response`. An exception that it raises reaches the client as status 400, and raised again when the `async with`
-    block ends without an error of its own. What OpenAI is known to refuse at `/v1/responses` is refused in its words.
+    block ends without an error of its own. What OpenAI is known to refuse at `/v1/responses`, and Anthropic where tools are hidden, is
+    refused, in their words where these are known.
 
-    Where a reply names no usage, its prompt is counted as the provider's cache would (`hooksdk.costs`): what it held, and
-    what it took.
+    Where a reply names no usage, its prompt is counted as the provider's cache would (`hooksdk.costs`): what it held and took.
 
     It listens on 127.0.0.1 and a free port. Leaving the block ends every connection and thread.
     """

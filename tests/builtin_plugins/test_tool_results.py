@@ -162,13 +162,14 @@ async def test_long_arguments_are_listed_trimmed_and_read_again_when_they_are_as
         assert (await model.call("recall-tool-result", {"id": "r1.text"})).text == LONG
 
 
-async def test_a_call_that_repeats_the_note_of_an_argument_does_not_run():
+@pytest.mark.parametrize("written", ['"NOTE"', '"\\n NOTE"', '["NOTE"]', '{"old": [1, "NOTE"]}'])
+async def test_a_call_that_repeats_the_note_of_an_argument_does_not_run(written: str):
     async with a_model() as model:
         await model.fetch(LONG)
         await model.call("list-tool-results")
         receipt = await model.session.results.trim("r1.text")
         assert receipt.status == "queued"
-        result = await model.call("fetch", {"text": receipt.text})
+        result = await model.call("fetch", {"text": "short", "more": json.loads(written.replace("NOTE", receipt.text))})
         assert result.is_error
         assert "read it with recall-tool-result (r1.text) and write it whole" in result.text
 

@@ -13,10 +13,10 @@ from typing import Any
 import anyio
 import pytest
 
-from hooksdk import Session, hooks
+from hooksdk import Session, ToolCall, hooks
 from hooksdk.agent import Limits, run_agent
 from hooksdk.errors import WrongArgument
-from hooksdk.formats import get_format
+from hooksdk.formats import HasDeferral, get_format
 from hooksdk.histories import read_history
 from hooksdk.hooks import BeforeModelCall, BeforeToolCall, Block, ReplaceMessages, Reveal, Trace
 from hooksdk.models import DeferralRefused, ModelReply
@@ -146,6 +146,17 @@ async def test_a_search_in_vain_says_so(form: str) -> None:
     if form == "anthropic":
         assert "total_available" in server.turns[1].result.text
     assert server.turns[1].offered == ["tool_search"]
+
+
+async def test_nothing_tells_of_the_bridge(form: str) -> None:
+    core = make("read_file", "Read a file.", "core", core=True, path="string")
+    wrong = [call("create_documents", filename="a"), call("frobnicate"), call("tool_search", queries=["read a file"])]
+    async with a_session() as session, ScriptedServer([wrong, wrong, "Well."]) as server:
+        await run_agent(session, model_of(server, form), "Make a Word file.", tools=[*CATALOG, core])
+    made_up, unknown, _ = server.turns[1].results
+    assert "called by their own names:\n- create_document(filename: string" in made_up.text
+    assert "Find it with tool_search first; then call it by its own name." in unknown.text
+    assert "tool_call" not in json.dumps([said(request) for request in server.requests])
 
 
 async def test_at_most_five_tools_are_shown_by_one_search(form: str) -> None:
@@ -406,6 +417,19 @@ async def test_a_call_whose_search_was_compacted_away_has_its_namespace_again_on
     assert called == [[None], ["word_tools"]]
 
 
+async def test_a_compaction_to_messages_as_they_were_prepared_keeps_no_definitions(form: str) -> None:
+    async with a_session() as session, ScriptedServer(find_and_make) as server:
+        await run_agent(session, model_of(server, form), "Make a Word file.", tools=CATALOG)
+        async with session.run(format=form, deferral="search") as run:
+            await run.resolve_tools(CATALOG)
+            async with run.compaction() as compaction:
+                await compaction.replace(await run.prepare_messages())
+            await run.resolve_tools(CATALOG[1:])
+            assert "Create a Word document." not in json.dumps([*await run.prepare_messages(), *run.definitions])
+            await run.resolve_tools(CATALOG)
+            assert "Create a Word document." in json.dumps([*await run.prepare_messages(), *run.definitions])
+
+
 async def test_a_call_of_a_tool_that_nothing_tells_of_any_more_has_no_namespace() -> None:
     async with a_session() as session, ScriptedServer(find_and_make) as server:
         await run_agent(session, model_of(server, "openai-responses"), "Make a Word file.", tools=CATALOG)
@@ -439,6 +463,26 @@ async def test_no_namespace_has_the_name_of_one_of_the_providers_own_tools(owner
     namespace = server.turns[1].offered[1].rpartition(".")[0]
     assert namespace.endswith("_tools")
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", namespace)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+async def test_a_host_may_keep_the_messages_as_they_were_prepared(form: str, follow: bool) -> None:
+    mixed = [make(f"mail_{number}", "Send mail.", f"owner_{number % 2}", to="string") for number in range(4)]
+    async with a_session() as session, session.run(format=form, deferral="search") as run:
+        await run.resolve_tools(mixed)
+        sent = await run.prepare_messages([run.format.user("Mail it.")])
+        for number in (1, 2):
+            call_id = f"{'tool_search:' if form == 'openai-responses' else ''}c{number}"
+            search = ToolCall(call_id, "tool_search", {"queries": ["send mail"]})
+            reply = run.format.reply_messages("", [search])
+            await run.record(reply)
+            results = run.format.result_messages([(search, await run.call_tool(search))])
+            sent = await run.prepare_messages([*sent, *reply, *results], follow=follow)
+        whole = [tool["name"] for tool in run.definitions if tool.get("defer_loading")]
+        whole += [one["name"] for item in sent for space in item.get("tools", ()) for one in space["tools"]]
+    assert isinstance(run.format, HasDeferral)
+    assert sorted(run.format.references(sent)) == sorted(tool.name for tool in mixed)
+    assert set(whole) == {tool.name for tool in mixed}
 
 
 async def test_a_hosts_own_searches_stay_as_they_are() -> None:

@@ -359,3 +359,51 @@ async def test_gemini_is_answered_with_parts(http: httpx2.AsyncClient, method: s
         {"id": "c1", "name": "add", "args": {"a": 1}}
     ]
     assert chunks[-1]["candidates"][0]["finishReason"] == "STOP"
+
+
+HIDDEN: Json = {"name": "write", "description": "Write.", "input_schema": {}, "defer_loading": True}
+SHOWN = TOOLS["anthropic"]
+USED: Json = {"type": "tool_use", "id": "t1", "name": "add", "input": {}}
+ADDITION: Json = {
+    "role": "system", "content": [{"type": "tool_addition", "tool": {"type": "tool_reference", "name": "write"}}]
+}  # fmt: skip
+
+
+def answered(content: list[Json]) -> list[Json]:
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": content}
+    return [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": [USED]},
+        {"role": "user", "content": [result]},
+    ]
+
+
+REFERENCE: Json = {"type": "tool_reference", "tool_name": "write"}
+BETA = {"anthropic-beta": "mid-conversation-tool-changes-2026-07-01"}
+REFUSED: dict[str, tuple[Json, Json, str]] = {
+    "nothing but hidden tools": (asking(tools=[HIDDEN]), {}, "All tools cannot be deferred"),
+    "two tools of one name": (asking(tools=[SHOWN, {**HIDDEN, "name": "add"}]), {}, "Tool names must be unique"),
+    "a mark on a hidden tool": (asking(tools=[SHOWN, {**HIDDEN, "cache_control": {"type": "ephemeral"}}]), {}, "prompt caching"),
+    "a reference to a tool that is not declared": (asking(*answered([REFERENCE]), tools=[SHOWN]), {}, "'write' not found"),
+    "a result without content": (asking(*answered([]), tools=[SHOWN]), {}, "must not be empty"),
+    "an addition without the beta": (asking(*answered([REFERENCE]), ADDITION, tools=[SHOWN, HIDDEN]), {}, "beta"),
+    "an addition of a tool that is not declared": (asking({"role": "user", "content": "hi"}, ADDITION, tools=[SHOWN]), BETA, "not found"),
+    "an addition before a user": (asking(ADDITION, *answered([REFERENCE]), tools=[SHOWN, HIDDEN]), BETA, "must precede"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_what_anthropic_refuses_is_refused(case: str, http: httpx2.AsyncClient):
+    body, headers, text = REFUSED[case]
+    async with ScriptedServer([]) as server:
+        answer = await http.post(f"{server.url}{PATHS['anthropic']}", json=body, headers=headers)
+        assert (len(server.requests), server.turns) == (1, []), "seen, and never asked of the script"
+    assert answer.status_code == 400
+    assert text in answer.json()["error"]["message"]
+
+
+async def test_what_anthropic_takes_of_hidden_tools_is_answered(http: httpx2.AsyncClient):
+    body = asking(*answered([REFERENCE]), ADDITION, tools=[SHOWN, HIDDEN])
+    async with ScriptedServer(["ok"]) as server:
+        answer = await http.post(f"{server.url}{PATHS['anthropic']}", json=body, headers=BETA)
+    assert answer.status_code == 200

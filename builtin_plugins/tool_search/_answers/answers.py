@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, cast
 
 from builtin_plugins.tool_search._answers.listing import available, not_available
@@ -14,6 +15,8 @@ from hooksdk import Catalog, Tool, schema
 
 MAX_QUERIES = 10
 MAX_DESCRIBED = 10
+MOST_REFERENCES = 5
+"""Tools that one search shows natively: a provider that compacts a conversation keeps a bounded number of references."""
 MAX_HIT_SCHEMA = 800
 """Characters up to which the best hit comes with its schema, where that says more than the call signature."""
 _IN_SIGNATURE = {"type", "title", "enum", "const"}
@@ -40,6 +43,13 @@ def search(queries: Sequence[str], limit: int, *, scope: Scope, ranker: Ranker) 
     return answer
 
 
+def references(groups: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The best hits of all queries in turns; those that fit badly only where no other is."""
+    hits = [hit for rank in zip_longest(*(group["hits"] for group in groups)) for hit in rank if hit]
+    fitting = [hit["name"] for hit in hits if "weak" not in hit]
+    return list(dict.fromkeys(fitting or (hit["name"] for hit in hits)))[:MOST_REFERENCES]
+
+
 def _group(query: str, ranked: Sequence[Ranked], limit: int, scope: Scope) -> dict[str, Any]:
     catalog, deferred = scope.catalog, scope.deferred
     best = [one for one in ranked if one.id in deferred][:limit]
@@ -49,8 +59,8 @@ def _group(query: str, ranked: Sequence[Ranked], limit: int, scope: Scope) -> di
         hits[0]["parameters"] = {key: part for key, part in (parameters or {}).items() if key != "$schema"}
     group: dict[str, Any] = {"query": clip(query, 200), "hits": hits}
     if ranked and ranked[0].id not in deferred and not ranked[0].weak:
-        offered = f"{ranked[0].id} is offered to you directly: call it without {scope.names.call}"
-        group["already_offered"] = offered
+        directly = "by its own name" if scope.native else f"without {scope.names.call}"
+        group["already_offered"] = f"{ranked[0].id} is offered to you directly: call it {directly}"
     if hits and all(one.weak for one in best):
         group["weak"] = "None of these fits well; the capability may not exist here."
     return group

@@ -10,7 +10,7 @@ from builtin_plugins.tool_search._answers.listing import not_available
 from builtin_plugins.tool_search._answers.signatures import clip, returns, row
 from builtin_plugins.tool_search._names import Names
 from builtin_plugins.tool_search._ranking.words import squeeze
-from builtin_plugins.tool_search._sentences import HOW_TO_CALL, HOW_TO_CALL_IN_SCRIPT
+from builtin_plugins.tool_search._sentences import HOW_TO_CALL, HOW_TO_CALL_IN_SCRIPT, HOW_TO_CALL_NATIVELY
 from builtin_plugins.tool_search.rankers import Ranker
 from hooksdk import Catalog, Tool, ToolError, schema
 
@@ -55,6 +55,8 @@ class Scope:
     """Finds tools in the place of a name that there is not; without it none are looked for."""
     in_script: bool = False
     """Whether what is deferred is called in a script."""
+    native: bool = False
+    """Whether it is called by its own name, since the provider shows what a search found."""
     prompt: str = ""
     """What the user asked last."""
     returns: Callable[[Tool], str] = lambda tool: returns(tool.output_schema)
@@ -100,7 +102,8 @@ class Scope:
         advice = self.lines(hits)
         if not hits:
             near = self.catalog.suggest(name)
-            how = self.names.fill(HOW_TO_CALL_IN_SCRIPT if self.in_script else HOW_TO_CALL)
+            words = HOW_TO_CALL_IN_SCRIPT if self.in_script else HOW_TO_CALL_NATIVELY if self.native else HOW_TO_CALL
+            how = self.names.fill(words)
             advice = (
                 f" Did you mean {' or '.join(near)}?" if near else f" There are tools that are not shown to you. {how}"
             )
@@ -149,7 +152,8 @@ class Scope:
         """These tools with their signatures, one a line, and how they are called."""
         if not hits:
             return ""
-        how = f"in a script for {self.names.code}" if self.in_script else f"through {self.names.call}"
+        bridge = "by their own names" if self.native else f"through {self.names.call}"
+        how = f"in a script for {self.names.code}" if self.in_script else bridge
         rows = [
             row(tool) + ("" if tool.name in self.deferred else " (is shown to you: call it directly)") for tool in hits
         ]

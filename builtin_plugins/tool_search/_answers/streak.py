@@ -58,7 +58,8 @@ class Streak:
         told = f"{NOTHING_CALLED}{REFUSED_AGAIN} {reason[:1].upper()}{reason[1:]}"
         if refused.lead is None:
             return Refusal(f"{told} {NOTHING_FITS}")
-        how = f" through {scope.names.call}" if refused.lead.name in scope.deferred and not scope.in_script else ""
+        through = refused.lead.name in scope.deferred and not scope.in_script and not scope.native
+        how = f" through {scope.names.call}" if through else ""
         return Refusal(f"{told}\nTo call {refused.lead.name}{how}: {compact(described(refused.lead))} {NOTHING_FITS}")
 
     def guide(self, answer: dict[str, Any], *, scope: Scope, repeated: bool) -> dict[str, Any]:
