@@ -60,8 +60,8 @@ _refused: set[tuple[str, str]] = set()
 """Endpoint and model that refused it since this process began."""
 
 
-def known_deferral(base_url: str, model: str, headers: Mapping[str, str]) -> Deferral:
-    """What this model of this endpoint is known to take."""
+def known_deferral(base_url: str, model: str, headers: Mapping[str, str]) -> Deferral | None:
+    """What this model of this endpoint is known to take; None where the table does not have it."""
     host = urlsplit(base_url).hostname or ""
     betas = (
         next((value for name, value in headers.items() if name.lower() == "anthropic-beta"), "")
@@ -73,7 +73,7 @@ def known_deferral(base_url: str, model: str, headers: Mapping[str, str]) -> Def
         is_model = model.startswith(row.models) and not any(part in model for part in row.without)
         if is_host and is_model and (not row.betas or not set(betas).isdisjoint(row.betas)):
             return row.deferral
-    return "off"
+    return None
 
 
 def remember_refusal(base_url: str, model: str) -> None:

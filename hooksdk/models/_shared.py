@@ -96,9 +96,9 @@ class SdkModel(ABC):
         self._endpoint = base_url or os.environ.get(f"{self._package.upper()}_BASE_URL") or self._default_url
 
     @property
-    def deferral(self) -> Deferral:
+    def deferral(self) -> Deferral | None:
         """How requests to this model can declare tools that it is not shown: as it was given, or as the table of endpoints and models
-        says; `off` once it was refused."""
+        says; None where that does not know it, `off` once it was refused."""
         if not isinstance(get_format(self.format), HasDeferral) or has_refused(self._endpoint, self.name):
             return "off"
         if self._deferral != "auto":

@@ -576,6 +576,12 @@ async def test_it_is_done_where_setting_and_host_say_so(native: str, said: Any, 
     assert (definitions != json.dumps(run.format.tools(run.offered))) is declares
 
 
+async def test_on_declares_tools_to_an_endpoint_that_nobody_knows(form: str) -> None:
+    async with a_session(native="on") as session, ScriptedServer(find_and_make) as server:
+        outcome = await run_agent(session, model_of(server, form, "auto"), "Make a Word file.", tools=CATALOG)
+    assert (outcome.text, outcome.stats["counters"]["references"]) == ("Done: made a.docx", 1)
+
+
 @pytest.mark.parametrize("form_without", ["openai-chat", "gemini"])
 async def test_a_format_that_cannot_declare_tools_has_the_bridge(form_without: str) -> None:
     async with a_session(native="on") as session, session.run(format=form_without, deferral="search") as run:
@@ -607,26 +613,26 @@ async def test_a_wrong_word_for_the_deferral_is_refused() -> None:
             AnthropicModel("any", deferral=wrong)
 
 
-KNOWN: list[tuple[Callable[..., Any], str, dict[str, Any], str]] = [
+KNOWN: list[tuple[Callable[..., Any], str, dict[str, Any], str | None]] = [
     (AnthropicModel, "claude-sonnet-5-5", {}, "search"),
     (AnthropicModel, "claude-sonnet-5-5", {"headers": BETA}, "additions"),
     (AnthropicModel, "claude-sonnet-5-5", {"headers": {"Anthropic-Beta": f"compact-2026-09-04, {BETA['anthropic-beta']}"}}, "additions"),
     (AnthropicModel, "claude-sonnet-4-5-20250929", {"headers": BETA}, "search"),
-    (AnthropicModel, "claude-3-opus", {}, "off"),
-    (AnthropicModel, "claude-sonnet-5-5", {"base_url": "http://localhost:1"}, "off"),
+    (AnthropicModel, "claude-3-opus", {}, None),
+    (AnthropicModel, "claude-sonnet-5-5", {"base_url": "http://localhost:1"}, None),
     (AnthropicModel, "claude-sonnet-5-5", {"base_url": "http://localhost:1", "deferral": "search"}, "search"),
     (OpenAIResponsesModel, "gpt-5.5", {}, "additions"),
     (OpenAIResponsesModel, "gpt-5.5", {"deferral": "off"}, "off"),
-    (OpenAIResponsesModel, "gpt-5.4-nano", {}, "off"),
+    (OpenAIResponsesModel, "gpt-5.4-nano", {}, None),
     (OpenAIResponsesModel, "gpt-5.4-mini", {"base_url": "https://x.openai.azure.com/openai/v1/"}, "additions"),
-    (OpenAIResponsesModel, "gpt-5.5", {"base_url": "https://openai.azure.com.example.org/"}, "off"),
-    (OpenAIResponsesModel, "gpt-5", {}, "off"),
+    (OpenAIResponsesModel, "gpt-5.5", {"base_url": "https://openai.azure.com.example.org/"}, None),
+    (OpenAIResponsesModel, "gpt-5", {}, None),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "name", "options", "deferral"), KNOWN)
 def test_endpoints_and_models_that_take_it_are_known(
-    kind: Callable[..., Any], name: str, options: dict[str, Any], deferral: str
+    kind: Callable[..., Any], name: str, options: dict[str, Any], deferral: str | None
 ) -> None:
     assert kind(name, **options).deferral == deferral
 
