@@ -398,6 +398,7 @@ class Run(AsyncOnly):
         for step in (
             close_turn,
             partial(messaging.drain_trims, self._state),
+            partial(self._parts.family.end_run, reason),
             self._transcript.publish,
             self._parts.states.save,
         ):

@@ -15,6 +15,7 @@ from hooksdk import hooks
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._masking.mask import SecretMask
 from hooksdk._plugins.plugin import instantiate
+from hooksdk._run.families import OwnFamilyState, SessionFamily
 from hooksdk._run.listening import Listener, Listeners
 from hooksdk._run.masked import MaskedResults
 from hooksdk._run.options import check_options, json_value, make_info
@@ -95,6 +96,7 @@ class Session(AsyncOnly):
         self._keepers: list[Keeper[Any]] = []
         self._instances: dict[str, object] = {}
         self._states: PluginStates | None = None
+        self._family: SessionFamily | None = None
         self._is_open = False
         """True once it has opened, until it begins to close."""
         self._open_run = OpenRun(session_id, parts.on_idle)
@@ -233,7 +235,12 @@ class Session(AsyncOnly):
 
     async def _open_plugins(self) -> None:
         self._states = states = PluginStates(self._need_transcript(), self._secrets)
-        for plugin in self._parts.registry.loaded:
+        loaded = self._parts.registry.loaded
+        self._family = family = SessionFamily(
+            self._parts.store, self._need_transcript(), lambda: self._open_run.info, self._parts.families, self._secrets,
+            [plugin.id for plugin in loaded if "family" in plugin.asks_for], subagent=bool(self._parent),
+        )  # fmt: skip
+        for plugin in loaded:
             if not plugin.is_class:
                 continue
             available: dict[str, Any] = {"config": plugin.config, "shared": self._parts.shared.get(plugin.id)}
@@ -241,6 +248,8 @@ class Session(AsyncOnly):
                 available["host"] = self._parts.plugin_host
             if "state" in plugin.asks_for:
                 available["state"] = states.open(plugin.id)
+            if "family" in plugin.asks_for:
+                available["family"] = OwnFamilyState(family, plugin.id)
             if "storage" in plugin.asks_for:
                 available["storage"] = PluginStorage(self._parts.store, plugin.id, self._secrets)
             instance = instantiate(plugin, available)
@@ -287,12 +296,14 @@ class Session(AsyncOnly):
         have `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. Entering raises `RunAlreadyOpen`,
         `RunBlocked` or `PolicyFailed`.
         """
-        dispatcher, states, own_transcript = self._dispatcher, self._states, self._need_transcript()
+        own_transcript = self._need_transcript()
+        dispatcher, states, family = self._dispatcher, self._states, self._family
         assert dispatcher is not None
         assert states is not None
+        assert family is not None
         parent_run = self._parent_run or (self._parent_runs.newest if self._parent_runs else None)
         info = make_info(
-            self.id, parent=self._parent, parent_run=parent_run, agent_id=agent_id, workspace_dir=workspace_dir,
+            self.id, parent=self._parent, parent_run=parent_run, family=family.left_open, agent_id=agent_id, workspace_dir=workspace_dir,
             requester=requester, trigger=trigger, metadata=metadata, provider=provider, model=model, transcript=transcript,
         )  # fmt: skip
         check_options(
@@ -301,7 +312,7 @@ class Session(AsyncOnly):
         registry = self._parts.registry
         parts = RunParts(
             dispatcher=dispatcher, transcript=own_transcript, store=self._parts.store, format=get_format(format),
-            tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states,
+            tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states, family=family,
             secrets=self._secrets, open_run=self._open_run,
             allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call",
             contracts=registry.contracts, expose=expose, deferral=deferral, unmatched=self._unmatched,
@@ -370,6 +381,8 @@ class Session(AsyncOnly):
             try:
                 if self._states is not None:
                     await self._states.save()
+                if self._family is not None:
+                    await self._family.close()
             finally:
                 await dispatcher.trace(self._info, SessionEnded(reason=reason, dropped=dispatcher.dropped))
         finally:

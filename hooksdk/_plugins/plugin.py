@@ -29,7 +29,7 @@ from hooksdk.errors import (
 from hooksdk.manifest import Manifest
 from hooksdk.patterns import ToolPattern
 
-CONSTRUCTOR = {"config", "host", "state", "shared", "storage"}
+CONSTRUCTOR = {"config", "family", "host", "state", "shared", "storage"}
 """What a plugin class may ask for."""
 
 

@@ -78,6 +78,11 @@ class Storage(Twin[catalog_side.Storage]):
         """Forget `key`; no error when it is not there."""
         self._call("delete", key)
 
+    def update(self, key: str, change: Callable[[Any], Any]) -> Any:
+        """Keep what `change` makes of the value (None: there is none) in one step that nobody's write comes between; answers it.
+        None removes it. `change` is called anew where somebody else was faster. Raises `StoreError`."""
+        return self._call("update", key, change)
+
     def keys(self) -> Sequence[str]:
         """All keys, sorted."""
         return self._call("keys")
