@@ -28,7 +28,7 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.storage import as_store_errors
 from hooksdk.approvals import Approver
 from hooksdk.calls import TrimReceipt
-from hooksdk.costs import Request, requests_in
+from hooksdk.costs import PriceList, Request, requests_in
 from hooksdk.errors import AsyncOnly, ConfigError, FenceClosed, PluginRefused, SessionClosed, check_list, check_text
 from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
 from hooksdk.formats.intake import messages_in
@@ -313,7 +313,7 @@ class Session(AsyncOnly):
         parts = RunParts(
             dispatcher=dispatcher, transcript=own_transcript, store=self._parts.store, format=get_format(format),
             tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states, family=family,
-            secrets=self._secrets, open_run=self._open_run,
+            secrets=self._secrets, open_run=self._open_run, prices=PriceList(self._parts.config.prices),
             allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call",
             contracts=registry.contracts, expose=expose, deferral=deferral, unmatched=self._unmatched,
             missing_grants=registry.missing_conversation(), transcript_kept=transcript, withhold=withhold,

@@ -83,6 +83,10 @@ class Registry:
             logger.warning("plugin '%s': its tool %s has no description: %s", plugin.id, name, advice)
         plugin.grants = tuple(section.grants) if section else ()
         plugin.config = configure(plugin, self._config)
+        wanted = getattr(holder, "hooks_for", None) if plugin.is_class else None
+        if wanted is not None:
+            handles = wanted(plugin.config)
+            plugin.hooks = [name for name in plugin.hooks if name in handles]
         check_lost(plugin.id, holder, self.modules)
         expected = ["self", "event"] if plugin.is_class else ["event"]
         check_bare(plugin.id, holder, expected, {*handled, *plugin.tools})

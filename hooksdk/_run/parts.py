@@ -16,6 +16,7 @@ from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Background, logger
 from hooksdk.approvals import Approver
 from hooksdk.config import Config
+from hooksdk.costs import PriceList
 from hooksdk.errors import MissingGrant, RunAlreadyOpen
 from hooksdk.formats import MessageFormat
 from hooksdk.hooks import RunInfo
@@ -60,6 +61,7 @@ class RunParts:
     secrets: SecretMask
     """The values that the session's calls were given."""
     open_run: OpenRun
+    prices: PriceList
     allowed: Sequence[Sequence[ToolPattern]]
     """Which tools this session may be granted at all: each layer is a sub-agent's, and every layer must match."""
     parent_run: ParentRun | None = None

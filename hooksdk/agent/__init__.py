@@ -20,7 +20,7 @@ from hooksdk.approvals import Approver
 from hooksdk.calls import ToolCall
 from hooksdk.catalog import Catalog
 from hooksdk.costs import usage_of
-from hooksdk.errors import ApprovalPending, WrongArgument, check, check_function, check_text, refuse
+from hooksdk.errors import ApprovalPending, RunBlocked, WrongArgument, check, check_function, check_text, refuse
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, get_format
 from hooksdk.formats.intake import as_tools, messages_in
 from hooksdk.models import (
@@ -50,8 +50,9 @@ __all__ = [
     "tokens_of",
 ]
 
-OutcomeReason = Literal["completed", "paused", "turn_limit", "token_limit", "time_limit"]
-"""Why the agent stopped: it had no more calls to make, calls wait for an approval, or a limit was reached."""
+OutcomeReason = Literal["completed", "paused", "blocked", "turn_limit", "token_limit", "time_limit"]
+"""Why the agent stopped: it had no more calls to make, calls wait for an approval, a plugin blocked its next request, or a limit
+was reached."""
 WAITS = "calls wait for an approval"
 
 
@@ -123,6 +124,8 @@ class Outcome:
     attempts: int
     stats: Mapping[str, Any] = field(repr=False)
     """The run's counters, those of the drain at its end among them."""
+    blocked: str = ""
+    """Who blocked the next request and why, when the reason is `blocked`."""
     pending: Sequence[ToolCall] = ()
     """The calls that wait, when it is paused. `run_agent(session, model, None)` asks about them again, and goes on."""
 
@@ -152,7 +155,7 @@ async def run_agent(
     this run, in the place of the host's; while calls wait for its answer, the run is paused when the others of the reply have
     their results. `on_text` gets the model's prose as it comes, from a `StreamingModel`; another model's when the reply is
     there. An attempt that fails may have given some of it already. Raises what the model raises (the run ends as `error`),
-    `RunBlocked`, `PolicyFailed` and the errors of
+    `RunBlocked` before it began, `PolicyFailed` and the errors of
     the store; a cancellation ends the run as `cancelled`. However it ends, no call stays without a result but those that
     wait for an approval.
     """
@@ -179,14 +182,21 @@ async def run_agent(
     )  # fmt: skip
     given = tools if callable(tools) else tuple(as_tools(tools, "run_agent(tools=...)"))
     loop = _Loop(run, model, message_format, given, limits, on_text)
-    async with run:
-        with anyio.move_on_after(limits.seconds) as clock:
-            await loop.begin(prompt, None if session.messages else system)
-            await loop.go_on()
-        if clock.cancelled_caught:
-            loop.reason = "time_limit"
+    blocked = ""
+    try:
+        async with run:
+            loop.began = True
+            with anyio.move_on_after(limits.seconds) as clock:
+                await loop.begin(prompt, None if session.messages else system)
+                await loop.go_on()
+            if clock.cancelled_caught:
+                loop.reason = "time_limit"
+    except RunBlocked as error:
+        if not loop.began:
+            raise
+        loop.reason, blocked = "blocked", str(error)
     return Outcome(
-        text=loop.text, reason=loop.reason, turns=loop.turns, attempts=run.info.attempt, stats=run.stats,
+        text=loop.text, reason=loop.reason, turns=loop.turns, attempts=run.info.attempt, stats=run.stats, blocked=blocked,
         pending=tuple(run.pending),
     )  # fmt: skip
 
@@ -219,6 +229,7 @@ class _Loop:
     shown: Sequence[Message] = ()
     """What the model was sent last."""
     reason: OutcomeReason = "completed"
+    began: bool = False
 
     async def begin(self, prompt: str | Message | None, system: str | None) -> None:
         await self.resolve_tools()

@@ -301,7 +301,7 @@ def run_agent(
     this run, in the place of the host's; while calls wait for its answer, the run is paused when the others of the reply have
     their results. `on_text` gets the model's prose as it comes, from a `StreamingModel`; another model's when the reply is
     there. An attempt that fails may have given some of it already. Raises what the model raises (the run ends as `error`),
-    `RunBlocked`, `PolicyFailed` and the errors of
+    `RunBlocked` before it began, `PolicyFailed` and the errors of
     the store; a cancellation ends the run as `cancelled`. However it ends, no call stays without a result but those that
     wait for an approval."""
     return session.portal.call(
