@@ -473,7 +473,8 @@ async def main():
 
             async def call(at):
                 nonlocal ran
-                ran += (await run.call_tool(ToolCall(f"c{at}", "act", {}))).text == "ran"
+                result = await run.call_tool(ToolCall(f"c{at}", "act", {}))
+                ran += result.text == "ran"
 
             async with anyio.create_task_group() as group:
                 for at in range(10):
