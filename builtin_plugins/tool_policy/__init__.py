@@ -15,7 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from builtin_plugins.tool_policy._dead import dead_rules, problem_of
 from builtin_plugins.tool_policy._explain import Explanation, RuleFit, text_of
 from builtin_plugins.tool_policy._layers import add_project
-from builtin_plugins.tool_policy._lint import problems_of, unsaid_tools
+from builtin_plugins.tool_policy._lint import problems_of, unpriced, unsaid_tools
 from builtin_plugins.tool_policy._near import near_misses_of, would_count
 from builtin_plugins.tool_policy._rules import GRAVITY, Action, CompiledRule, Rule, Undecidable, read_rules
 from builtin_plugins.tool_policy._spending import Reached, Spending, fitting
@@ -77,14 +77,15 @@ class ToolPolicy:
         tools that are near to one."""
         yield from problems_of(config.rules, tools)
         yield from map(Notice, unsaid_tools(config.rules, tools or (), Vocabulary(config.vocabulary)))
+        yield from map(Notice, unpriced(config.rules))
         rules = [CompiledRule(rule, number) for number, rule in enumerate(config.rules, 1)]
         yield from map(Notice, near_misses_of(rules, config.default, tools or ()))
 
     @classmethod
-    def hooks_for(cls, config: Config) -> Collection[str]:
+    def handlers_for(cls, config: Config) -> Collection[str]:
         """Without a limit in its rules it counts nothing, so it looks at no request."""
-        plain = ("narrow_tools", "before_tool_call")
-        counting = ("tool_call_start", "before_model_call", "after_model_call", "agent_end")
+        plain = ("narrow", "judge")
+        counting = ("judge_limits", "begin", "before_request", "count_usage", "count_the_rest")
         return (*plain, *counting) if any(rule.limit for rule in config.rules) else plain
 
     def __init__(self, config: Config, family: FamilyState | None = None, storage: Storage | None = None) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar, cast, final
 
 from hooksdk._firing.calling import Failure, call_handler, settle
-from hooksdk._firing.event import CallEvent, Event, RunInfo, Trace
+from hooksdk._firing.event import Block, CallEvent, Event, RunInfo, Trace
 from hooksdk._firing.hook import Handler
 from hooksdk._firing.mailbox import Mailbox
 from hooksdk._tasks.background import Background, logger
@@ -217,7 +217,8 @@ class Dispatcher:
             HookFired(hook=handler.hook, plugin=handler.plugin, handler=handler.function, outcome=outcome.name,
                       seconds=round(seconds, 6), problem=problem, shadow=handler.shadow, call_id=call_id),
         )  # fmt: skip
-        if (handler.decides or handler.shadow) and answer is not None and not failure:
+        decides = handler.decides or handler.shadow or isinstance(answer, Block)
+        if decides and answer is not None and not failure:
             await self.trace(
                 info,
                 Decision(hook=handler.hook, plugin=handler.plugin, handler=handler.function, decision=outcome.name,

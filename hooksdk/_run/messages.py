@@ -64,7 +64,8 @@ async def take_messages(state: RunState, messages: Sequence[GivenMessage], *, fo
 def used_by(info: RunInfo, counts: Mapping[str, Any] | None) -> Entry | None:
     """What the journal keeps of a reply's usage; None where the provider counts nothing."""
     usage = usage_of(counts) if counts else None
-    return usage and Request(model=model_name(info.provider, info.model), usage=usage, run_id=info.run_id).entry()
+    model = model_name(info.provider, info.model)
+    return usage and Request(model=model, usage=usage, run_id=info.run_id, family=info.family).entry()
 
 
 async def before_model_call(state: RunState, *, follow: bool = False) -> PreparedMessages:

@@ -23,7 +23,7 @@ from hooksdk.approvals import Later
 from hooksdk.errors import RunBlocked, StoreError
 from hooksdk.hooks import AgentEnd, BeforeToolCall, Block
 from hooksdk.stores import Store
-from hooksdk.testing import Reply, ScriptedModel, call
+from hooksdk.testing import Reply, ScriptedModel, call, event
 from tests.stage import OwnStore, make
 
 pytestmark = pytest.mark.anyio
@@ -369,6 +369,27 @@ def test_a_wrong_limit_is_told_at_the_start(rule: dict[str, Any], problem: str) 
     with pytest.raises(ValueError, match=r"rule 1: ") as told:
         ToolPolicy.Config.model_validate({"rules": [rule]})
     assert problem in str(told.value)
+
+
+def test_doctor_says_that_dollars_need_prices_where_nobody_has_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = ToolPolicy.Config.model_validate({"rules": [deny({"calls": 1}), deny({"dollars": 1})]})
+    assert list(ToolPolicy.diagnose(settings, None)) == []
+
+    def nothing(name: str) -> None: ...
+
+    monkeypatch.setattr("builtin_plugins.tool_policy._lint.find_spec", nothing)
+    (said,) = ToolPolicy.diagnose(settings, None)
+    assert "rule 2: a limit in dollars lets no request pass to a model without a price" in said
+
+
+def test_a_call_is_explained_by_the_rules_that_hold_now_and_a_limit_is_named_among_the_others() -> None:
+    rules = [deny({"calls": 5, "window": "1h"}, tools="read_*"), {"action": "ask", "tools": "read_*"}]
+    policy = ToolPolicy(ToolPolicy.Config.model_validate({"rules": rules}))
+    said = policy.explain(event(BeforeToolCall, tool="read_file", arguments={"path": "a"}))
+    assert (said.action, [one.text for one in said.do_not_fit]) == (
+        "ask", ['action = "deny", tools = "read_*", limit = { calls = 5, window = "1h" }'],
+    )  # fmt: skip
+    assert "once its limit is reached" in said.do_not_fit[0].why
 
 
 async def test_a_rule_without_a_limit_leaves_requests_alone() -> None:

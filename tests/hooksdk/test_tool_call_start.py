@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 import pytest
 
-from hooksdk import Approval, ApprovalRequest, ToolCall, hooks
+from hooksdk import Approval, ApprovalRequest, Host, ToolCall, hooks
 from hooksdk.agent import run_agent
 from hooksdk.approvals import Later
-from hooksdk.errors import ApprovalPending, RunBlocked
+from hooksdk.errors import ApprovalPending, PluginRefused, RunBlocked
 from hooksdk.hooks import AfterModelCall, AgentEnd, Ask, BeforeModelCall, BeforeToolCall, Block, ToolCallStart
 from hooksdk.testing import ScriptedModel, call, open_session
 from tests.stage import make, playing
@@ -171,3 +171,48 @@ async def test_a_run_that_is_blocked_before_it_begins_is_an_error_as_ever() -> N
     async with open_session(Never) as session:
         with pytest.raises(RunBlocked, match="never"):
             await run_agent(session, ScriptedModel(["Hello."]), "Go.")
+
+
+class Chooses:
+    """Its settings say whether it judges."""
+
+    needed: ClassVar[list[str]] = ["note"]
+
+    @classmethod
+    def handlers_for(cls, config: Any) -> list[str]:
+        return cls.needed
+
+    @hooks.before_tool_call
+    def judge(self, event: BeforeToolCall) -> Block:
+        return Block("no")
+
+    @hooks.before_tool_call
+    def note(self, event: BeforeToolCall) -> None: ...
+
+    @hooks.agent_end
+    def end(self, event: AgentEnd) -> None: ...
+
+
+async def test_a_plugin_says_which_of_its_handlers_its_settings_need() -> None:
+    async with playing(Chooses, tools=[make()]) as stage:
+        assert "ran with" in (await stage.call("read_file", {"path": "a"})).text
+        assert stage.host.judging == "1 handler judges tool calls: chooses"
+        assert next(one.hooks for one in stage.host.plugins if one.id == "chooses") == ["before_tool_call"]
+
+
+def test_a_name_that_is_no_handler_of_it_is_refused() -> None:
+    class Misspelt(Chooses):
+        needed: ClassVar[list[str]] = ["jugde"]
+
+    class Fails(Chooses):
+        @classmethod
+        def handlers_for(cls, config: Any) -> list[str]:
+            raise ValueError("no settings")
+
+    for holder, problem in (
+        (Misspelt, "its handlers_for names 'jugde', which is no handler of it. Did you mean 'judge'?"),
+        (Fails, "its handlers_for raised ValueError: no settings"),
+    ):
+        with pytest.raises(PluginRefused) as refused:
+            Host(plugins=[holder], config={"allow": []})
+        assert problem in str(refused.value)
