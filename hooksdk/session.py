@@ -238,7 +238,7 @@ class Session(AsyncOnly):
         loaded = self._parts.registry.loaded
         self._family = family = SessionFamily(
             self._parts.store, self._need_transcript(), lambda: self._open_run.info, self._parts.families, self._secrets,
-            [plugin.id for plugin in loaded if "family" in plugin.asks_for], subagent=bool(self._parent),
+            [plugin.id for plugin in loaded if "family" in plugin.asks_for],
         )  # fmt: skip
         for plugin in loaded:
             if not plugin.is_class:

@@ -142,7 +142,7 @@ class ToolPolicy:
             return Block(f"the limits of the tool policy cannot be checked: {problem}")
         return None
 
-    @hooks.tool_call_start.first
+    @hooks.tool_call_start.last
     async def begin(self, event: ToolCallStart) -> Block | None:
         """Count the call. Of calls at once each was judged before any was counted, so here the last one too many is held back."""
         reached = await self._spending.begin(event, list(fitting(self._spending.rules, event)))

@@ -69,7 +69,7 @@ class SessionFamily:
 
     def __init__(
         self, store: Store, transcript: Transcript, run: Callable[[], RunInfo | None], members: FamilyMembers, mask: SecretMask,
-        plugins: Collection[str], *, subagent: bool,
+        plugins: Collection[str],
     ) -> None:  # fmt: skip
         """`run` answers the session's run, `plugins` are the ids of those that ask for what is kept for a family."""
         self._store = store
@@ -78,7 +78,8 @@ class SessionFamily:
         self._members = members
         self._mask = mask
         self._plugins = plugins
-        self._subagent = subagent
+        self._ended = ""
+        """The id of the run that has ended last: what an observer keeps after it opens no family again."""
 
     @property
     def left_open(self) -> str:
@@ -89,10 +90,14 @@ class SessionFamily:
     @property
     def id(self) -> str:
         """The family of the run that is open, or was last. Raises `RunClosed` before the first."""
+        return self._info.family
+
+    @property
+    def _info(self) -> RunInfo:
         run = self._run()
         if run is None:
             raise RunClosed("what is kept for a family is there from the session's first run on")
-        return run.family
+        return run
 
     async def read(self, plugin: str) -> dict[str, Any]:
         """What the plugin keeps for the family: a fresh copy."""
@@ -101,7 +106,7 @@ class SessionFamily:
     async def update(self, plugin: str, change: Callable[[dict[str, Any]], T]) -> T:
         """Change what the plugin keeps for the family, in one step; durable when this returns. Answers what `change` does."""
         family, is_first = self.id, False
-        if self.left_open != family:
+        if self.left_open != family and self._info.run_id != self._ended:
             await self._transcript.save_state(OPEN, {"id": family})
         self._members.add(family, self._transcript.session_id)
 
@@ -125,14 +130,14 @@ class SessionFamily:
         was paused."""
         if not self._plugins:
             return
-        family = self.id
+        family, self._ended = self.id, self._info.run_id
         await self._forget(self._members.leave(self._transcript.session_id, but=family))
         if reason == "paused":
             return
         if self.left_open:
             self._members.add(family, self._transcript.session_id)
             await self._transcript.save_state(OPEN, {})
-        if not self._subagent and family in self._members:
+        if len(self._info.agents) == 1 and family in self._members:  # it is the outermost
             self._members.add(
                 family, self._transcript.session_id
             )  # a sub-agent that begins from now on is of this family, too

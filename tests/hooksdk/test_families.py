@@ -171,6 +171,16 @@ async def test_a_sub_agent_that_outlives_its_parents_run_and_session_is_held_to_
 
 
 @pytest.mark.anyio
+async def test_what_is_kept_after_a_run_has_ended_does_not_make_the_next_one_go_on_with_its_family() -> None:
+    async with Host(plugins=[Budget], config=CONFIG) as host, host.session("s") as session:
+        async with a_run(session) as run:
+            assert await calls(run, 5) == 5
+        await session.plugin("budget").family.update(lambda state: state.update(late=True))
+        async with a_run(session) as after:
+            assert (await calls(after, 9), after.info.family) == (5, after.info.run_id)
+
+
+@pytest.mark.anyio
 async def test_what_a_change_raises_changes_nothing_and_what_is_read_is_a_copy() -> None:
     async with Host(plugins=[Budget], config=CONFIG) as host, host.session("s") as session:
         state: FamilyState = session.plugin("budget").family
