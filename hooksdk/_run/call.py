@@ -363,7 +363,7 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
     tool = work.tool
     assert tool is not None
     event = hooks.BeforeToolCall(
-        info=state.info, call=work.call, tool=tool, arguments=work.arguments, again=work.again, begun=work.begun
+        info=state.info, call=work.call, tool=tool, arguments=work.arguments, again=work.again, begun=work.let_through
     )
     questions: list[Question] = []
     answer: ToolResult | None = None
@@ -461,10 +461,10 @@ def _values_of(answers: Mapping[str, Any], names: Iterable[str]) -> dict[str, st
 
 async def tool_call_start(state: RunState, work: CallInProgress) -> CallEnd | None:
     """The last word, for whoever counts what begins. A call whose tool has paused has begun already."""
-    tool, begun = work.tool, work.begun
+    tool, before = work.tool, work.let_through
     assert tool is not None
-    work.begun = True
-    if begun or "tool_call_start" not in state.hooks.plans:
+    work.let_through = True
+    if before or "tool_call_start" not in state.hooks.plans:
         return None
     event = hooks.ToolCallStart(
         info=state.info, call=work.call, tool=tool, arguments=work.arguments, granted=work.granted

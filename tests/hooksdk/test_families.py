@@ -175,7 +175,8 @@ async def test_what_is_kept_after_a_run_has_ended_does_not_make_the_next_one_go_
     async with Host(plugins=[Budget], config=CONFIG) as host, host.session("s") as session:
         async with a_run(session) as run:
             assert await calls(run, 5) == 5
-        await session.plugin("budget").family.update(lambda state: state.update(late=True))
+        late: FamilyState = session.plugin("budget").family
+        await late.update(lambda state: state.update(late=True))
         async with a_run(session) as after:
             assert (await calls(after, 9), after.info.family) == (5, after.info.run_id)
 
