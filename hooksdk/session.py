@@ -274,6 +274,7 @@ class Session(AsyncOnly):
         requester: Mapping[str, Any] | None = None,
         trigger: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        family: str | None = None,
         provider: str | None = None,
         model: str | None = None,
         context_window: int | None = None,
@@ -289,7 +290,8 @@ class Session(AsyncOnly):
         `input` is what `agent_start` handlers judge; record it yourself. `context_window` is in tokens. `requester` is a
         mapping with id, is_owner and roles; `trigger` is user (unless you say so), schedule, subagent or other. In a
         sub-agent's session `requester` and `workspace_dir` are the parent's unless others are given, and `trigger` is
-        subagent. `approver` answers in this run, in the place of the host's. `transcript=False` is for a host without a model: calls
+        subagent. `family` is the `run.info.family` of a run in another process that this one works for: what plugins keep for that
+        family is this run's, too, where both have one store. `approver` answers in this run, in the place of the host's. `transcript=False` is for a host without a model: calls
         go past every policy, and neither messages nor results are kept, however many there are. `withhold` is asked about each
         tool, plugins' own among them: one that it answers a reason for is not granted to this run. `expose` is how a client that
         lists the tools is shown them, for the plugins that search (`AssembleTools.expose`). `deferral` says whether your requests
@@ -297,13 +299,13 @@ class Session(AsyncOnly):
         `RunBlocked` or `PolicyFailed`.
         """
         own_transcript = self._need_transcript()
-        dispatcher, states, family = self._dispatcher, self._states, self._family
+        dispatcher, states, kept = self._dispatcher, self._states, self._family
         assert dispatcher is not None
         assert states is not None
-        assert family is not None
+        assert kept is not None
         parent_run = self._parent_run or (self._parent_runs.newest if self._parent_runs else None)
         info = make_info(
-            self.id, parent=self._parent, parent_run=parent_run, family=family.left_open, agent_id=agent_id, workspace_dir=workspace_dir,
+            self.id, parent=self._parent, parent_run=parent_run, family=family, left_open=kept.left_open, agent_id=agent_id, workspace_dir=workspace_dir,
             requester=requester, trigger=trigger, metadata=metadata, provider=provider, model=model, transcript=transcript,
         )  # fmt: skip
         check_options(
@@ -312,7 +314,7 @@ class Session(AsyncOnly):
         registry = self._parts.registry
         parts = RunParts(
             dispatcher=dispatcher, transcript=own_transcript, store=self._parts.store, format=get_format(format),
-            tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states, family=family,
+            tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states, family=kept,
             secrets=self._secrets, open_run=self._open_run, prices=PriceList(self._parts.config.prices),
             allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call",
             contracts=registry.contracts, expose=expose, deferral=deferral, unmatched=self._unmatched,

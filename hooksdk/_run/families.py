@@ -99,6 +99,12 @@ class SessionFamily:
             raise RunClosed("what is kept for a family is there from the session's first run on")
         return run
 
+    @property
+    def _is_outermost(self) -> bool:
+        """True for the run by which the family is called, and for one that goes on in its place."""
+        own = self._transcript.state(OPEN)
+        return self._info.run_id == self.id or (own.get("id") == self.id and own.get("outermost") is True)
+
     async def read(self, plugin: str) -> dict[str, Any]:
         """What the plugin keeps for the family: a fresh copy."""
         return as_object(as_object(await self._store.get_value(SPACE, f"{self.id}/{plugin}")).get("state"))
@@ -107,7 +113,7 @@ class SessionFamily:
         """Change what the plugin keeps for the family, in one step; durable when this returns. Answers what `change` does."""
         family, is_first = self.id, False
         if self.left_open != family and self._info.run_id != self._ended:
-            await self._transcript.save_state(OPEN, {"id": family})
+            await self._transcript.save_state(OPEN, {"id": family, "outermost": self._is_outermost})
         self._members.add(family, self._transcript.session_id)
 
         def step(stored: Any) -> tuple[Any, T]:
@@ -130,14 +136,14 @@ class SessionFamily:
         was paused."""
         if not self._plugins:
             return
-        family, self._ended = self.id, self._info.run_id
+        family, is_outermost, self._ended = self.id, self._is_outermost, self._info.run_id
         await self._forget(self._members.leave(self._transcript.session_id, but=family))
         if reason == "paused":
             return
         if self.left_open:
             self._members.add(family, self._transcript.session_id)
             await self._transcript.save_state(OPEN, {})
-        if len(self._info.agents) == 1 and family in self._members:  # it is the outermost
+        if is_outermost and family in self._members:
             self._members.add(
                 family, self._transcript.session_id
             )  # a sub-agent that begins from now on is of this family, too

@@ -143,6 +143,7 @@ async def run_agent(
     requester: Mapping[str, Any] | None = None,
     trigger: str | None = None,
     metadata: Mapping[str, Any] | None = None,
+    family: str | None = None,
     approver: Approver | None = None,
     on_text: OnText | None = None,
 ) -> Outcome:
@@ -152,7 +153,7 @@ async def run_agent(
     environment. `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause
     left open. `system` is recorded when the session has no messages yet. `tools` are those of `Run.resolve_tools`: functions,
     `Tool`s, a provider's JSON; or a function that answers them, which is asked again for each attempt. `approver` answers in
-    this run, in the place of the host's; while calls wait for its answer, the run is paused when the others of the reply have
+    this run, in the place of the host's; `family` is as for `session.run`; while calls wait for its answer, the run is paused when the others of the reply have
     their results. `on_text` gets the model's prose as it comes, from a `StreamingModel`; another model's when the reply is
     there. An attempt that fails may have given some of it already. Raises what the model raises (the run ends as `error`),
     `RunBlocked` before it began, `PolicyFailed` and the errors of
@@ -167,7 +168,7 @@ async def run_agent(
         async with get_model(model) as opened:
             return await run_agent(
                 session, opened, prompt, tools=tools, limits=limits, system=system, agent_id=agent_id,
-                workspace_dir=workspace_dir, requester=requester, trigger=trigger, metadata=metadata, approver=approver,
+                workspace_dir=workspace_dir, requester=requester, trigger=trigger, metadata=metadata, family=family, approver=approver,
                 on_text=on_text,
             )  # fmt: skip
     _check_model(model)
@@ -176,7 +177,7 @@ async def run_agent(
         (prompt,) = messages_in([prompt], message_format, "run_agent(..., prompt)").messages
     run = session.run(
         prompt, agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger,
-        metadata=metadata, provider=getattr(model, "provider", None), model=model.name,
+        metadata=metadata, family=family, provider=getattr(model, "provider", None), model=model.name,
         context_window=model.context_window, format=message_format, approver=approver,
         deferral=getattr(model, "deferral", None),
     )  # fmt: skip

@@ -482,14 +482,14 @@ from hooksdk.stores import open_store
 async def act(arguments):
     return "ran"
 
-rule = {"action": "deny", "limit": {"calls": 40, "per": "requester", "window": "1h"}}
+rule = {"action": "deny", "limit": {"calls": 40, "per": sys.argv[3], "window": "1h"}}
 waits = {"before_tool_call": 120, "tool_call_start": 120}  # eight Pythons on a small machine
 config = {"allow": ["tool_policy"], "timeouts": waits, "plugins": {"tool_policy": {"config": {"rules": [rule]}}}}
 
 async def main():
     store, ran = open_store(sys.argv[1]), 0
     async with Host(store=store, config=config) as host, host.session(sys.argv[2]) as session:
-        async with session.run(requester={"id": "ann"}) as run:
+        async with session.run(requester={"id": "ann"}, family="of-elsewhere") as run:
             await run.resolve_tools([Tool(name="act", source="host", execute=act)])
 
             async def call(at):
@@ -508,11 +508,20 @@ anyio.run(main)
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("kind", ["jsonl", "sqlite", "postgres"])
-def test_eight_processes_make_not_one_call_more_than_one_requesters_limit(
-    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+@pytest.mark.parametrize(
+    ("kind", "per"),
+    [
+        ("jsonl", "family"),
+        ("sqlite", "family"),
+        ("postgres", "family"),
+        ("jsonl", "requester"),
+        ("sqlite", "requester"),
+    ],
+)
+def test_eight_processes_make_not_one_call_more_than_a_familys_or_a_requesters_limit(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, per: str
 ) -> None:
     spec = {"jsonl": f"jsonl:{tmp_path}", "sqlite": f"sqlite:///{tmp_path / 'values.db'}"}.get(kind)
     spec = spec or request.getfixturevalue("postgres").url()
-    processes = [Popen([sys.executable, "-c", WORKER, spec, f"s{at}"], stdout=PIPE, text=True) for at in range(8)]
+    processes = [Popen([sys.executable, "-c", WORKER, spec, f"s{at}", per], stdout=PIPE, text=True) for at in range(8)]
     assert sum(int(process.communicate(timeout=180)[0]) for process in processes) == 40

@@ -171,6 +171,34 @@ async def test_a_sub_agent_that_outlives_its_parents_run_and_session_is_held_to_
 
 
 @pytest.mark.anyio
+async def test_a_run_of_another_host_joins_the_family_that_it_is_told_and_does_not_end_it(
+    place: Callable[[], Store],
+) -> None:
+    here, there = place(), place()
+    async with (
+        Host(plugins=[Budget], store=here, config=CONFIG) as host,
+        host.session("s") as session,
+        a_run(session) as run,
+    ):
+        assert await calls(run, 2) == 2
+        async with Host(plugins=[Budget], store=there, config=CONFIG) as other:
+            for pauses, ran in ((True, 2), (False, 1), (False, 0)):
+                async with other.session("worker") as worker:
+                    family = run.info.family if pauses or not ran else None  # the second goes on with what it was told
+                    async with a_run(worker, family=family) as below:
+                        assert below.info.family == run.info.family
+                        assert await calls(below, ran or 3) == ran
+                        if pauses:
+                            below.pause("later")
+        assert await calls(run, 1) == 0
+        async with session.child() as child, a_run(child, family="another") as below:
+            assert below.info.family == run.info.family  # nobody leaves it
+    if here is not there:
+        await there.aclose()
+    await here.aclose()
+
+
+@pytest.mark.anyio
 async def test_what_is_kept_after_a_run_has_ended_does_not_make_the_next_one_go_on_with_its_family() -> None:
     async with Host(plugins=[Budget], config=CONFIG) as host, host.session("s") as session:
         async with a_run(session) as run:
