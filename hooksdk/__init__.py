@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hooksdk.host import Host
     from hooksdk.run import JudgedCall, Run
     from hooksdk.session import Session
-    from hooksdk.state import PluginHost, PluginState
+    from hooksdk.state import FamilyState, PluginHost, PluginState
     from hooksdk.stores import JsonlStore, MemoryStore
     from hooksdk.tools import Annotations, Tool, tool
     from hooksdk.transcript import Results
@@ -29,6 +29,7 @@ __all__ = [
     "ApprovalRequest",
     "Catalog",
     "Config",
+    "FamilyState",
     "HookSDKError",
     "Host",
     "JsonlStore",
@@ -57,6 +58,7 @@ _PLACES = {
     "ApprovalRequest": "approvals",
     "Catalog": "catalog",
     "Config": "config",
+    "FamilyState": "state",
     "HookSDKError": "errors",
     "Host": "host",
     "JsonlStore": "stores",

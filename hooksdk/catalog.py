@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, final, overload
 
@@ -37,15 +37,8 @@ class Catalog(Sequence[Tool]):
     """
 
     __slots__ = (
-        "_by_name",
-        "_fingerprint",
-        "_shared_names",
-        "_tools",
-        "diagnostics",
-        "missing",
-        "removed_names",
-        "withheld",
-    )
+        "_by_name", "_fingerprint", "_shared_names", "_tools", "diagnostics", "missing", "removed_names", "withheld",
+    )  # fmt: skip
 
     withheld: Mapping[str, str]
     """Tools handed to this run and taken away by policy: name to reason."""
@@ -286,7 +279,7 @@ class Storage(Protocol):
 
         @hooks.session_start
         async def count(self, event: SessionStart) -> None:
-            await self.storage.set("visits", await self.storage.get("visits", 0) + 1)
+            await self.storage.update("visits", lambda visits: (visits or 0) + 1)
     ```
     """
 
@@ -302,6 +295,11 @@ class Storage(Protocol):
 
     async def delete(self, key: str) -> None:
         """Forget `key`; no error when it is not there."""
+        ...
+
+    async def update(self, key: str, change: Callable[[Any], Any]) -> Any:
+        """Keep what `change` makes of the value (None: there is none) in one step that nobody's write comes between; answers it.
+        None removes it. `change` is called anew where somebody else was faster. Raises `StoreError`."""
         ...
 
     async def keys(self) -> Sequence[str]:

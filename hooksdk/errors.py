@@ -23,7 +23,7 @@ HookSDKError
 │   └── StoreError       the store cannot read or write
 └── PolicyError          a policy decided, or failed to
     ├── HookTimeout, PolicyFailed
-    └── RunBlocked       `agent_start` blocked the run
+    └── RunBlocked       a plugin blocked the run
 ```
 
 Beside them the checks of arguments that raise `WrongArgument`, for whoever writes a store, a model or a format.
@@ -391,7 +391,7 @@ class PolicyFailed(PolicyError):
 
 @dataclass(eq=False)
 class RunBlocked(PolicyError):
-    """A plugin blocked the run before it began; nothing was recorded."""
+    """A plugin blocked the run: before it began, and nothing was recorded, or before a request to the model, and it ends."""
 
     who: str
     reason: str

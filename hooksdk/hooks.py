@@ -13,8 +13,10 @@ from hooksdk._firing.event import Answer, Around, AroundRun, Block, CallEvent, C
 from hooksdk._firing.granted import Granted
 from hooksdk._firing.hook import GRANTS, Hook, define
 from hooksdk._schema.fresh import Fresh
+from hooksdk.approvals import Question
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import Catalog
+from hooksdk.costs import PriceList
 from hooksdk.errors import did_you_mean
 from hooksdk.records import CallStatus, EndReason, SessionEndReason
 from hooksdk.tools import Deferral, Expose, Tool
@@ -25,10 +27,10 @@ __all__ = [
     "AgentStart", "Answer", "Around", "AroundRun", "AroundToolCall", "Ask", "AssembleTools", "BeforeCompaction", "BeforeModelCall",
     "BeforeToolCall", "Block", "CallStatus", "Checked", "EndReason", "Event", "NarrowTools", "Offer", "Replace", "ReplaceMessages",
     "ResolveSecrets", "Reveal", "Rewrite", "RewriteToolCall", "RunInfo", "Search", "Secrets", "SessionEnd", "SessionEndReason", "SessionStart",
-    "Trace", "TransformToolResult", "Trim", "UnwrapToolCall", "Withhold", "after_compaction", "after_model_call", "after_tool_call",
+    "ToolCallStart", "Trace", "TransformToolResult", "Trim", "UnwrapToolCall", "Withhold", "after_compaction", "after_model_call", "after_tool_call",
     "after_tools_resolved", "agent_end", "agent_start", "around_run", "around_tool_call", "assemble_tools", "before_compaction",
     "before_model_call", "before_tool_call", "narrow_tools", "resolve_secrets", "rewrite_tool_call", "session_end", "session_start",
-    "trace", "transform_tool_result", "unwrap_tool_call",
+    "tool_call_start", "trace", "transform_tool_result", "unwrap_tool_call",
 ]  # fmt: skip
 
 
@@ -176,6 +178,8 @@ class BeforeModelCall(Event):
     """The model's, in tokens, if the host knows it; `tokens` estimates what the messages take of it."""
     results: Results = field(repr=False)
     """The session's tool results, to list and to trim."""
+    prices: PriceList = field(default_factory=PriceList, repr=False)
+    """What models cost, by the configuration's `[prices]` and by genai-prices."""
 
 
 @dataclass(frozen=True)
@@ -210,8 +214,9 @@ class Reveal(Checked):
 
 
 @define(kind="transform", timeout=15, grant="conversation", answer_grants={Reveal: "offer"})
-def before_model_call(event: BeforeModelCall) -> AddContext | ReplaceMessages | Trim | Reveal | None:
-    """Before each model call. Each handler sees the messages that the ones before it left; a failing one is skipped."""
+def before_model_call(event: BeforeModelCall) -> AddContext | ReplaceMessages | Trim | Reveal | Block | None:
+    """Before each model call. Each handler sees the messages that the ones before it left; a failing one is skipped. `Block` ends
+    the run: the request is not made, and `run.prepare_messages` raises `RunBlocked` with the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,11 +226,14 @@ class AfterModelCall(Event):
     message: Fresh[Mapping[str, Any]] = Fresh()
     usage: Fresh[Mapping[str, Any] | None] = Fresh(None)
     stop_reason: str | None = None
+    prices: PriceList = field(default_factory=PriceList, repr=False)
+    """What models cost, by the configuration's `[prices]` and by genai-prices."""
 
 
-@define(kind="observe", grant="conversation")
+@define(kind="observe", options={"wait"}, grant="conversation")
 def after_model_call(event: AfterModelCall) -> None:
-    """The model has replied; in the background."""
+    """The model has replied; in the background. With `wait=True` the run waits for the handler before it goes on: for what must
+    be counted before the next call."""
 
 
 # Each tool call
@@ -271,6 +279,8 @@ class BeforeToolCall(_ToolEvent):
     """True where this very call was judged before, has waited for a person or for its tool since, and may run now: policies are
     asked once more, so that rules which were tightened meanwhile hold. For a policy that counts calls: it has counted this one.
     A policy that asks answers the same `Ask` as before, which is not asked again once a person has said yes to it."""
+    begun: bool = False
+    """True where the call was let through to its tool already, which has paused: `tool_call_start` is not fired for it again."""
 
 
 @define(kind="decide", timeout=15, options={"tools"}, answer_grants={Answer: "answer"})
@@ -291,6 +301,21 @@ class ResolveSecrets(_ToolEvent):
 @define(kind="first_answer", options={"tools"}, grant="secrets")
 def resolve_secrets(event: ResolveSecrets) -> Secrets | None:
     """Give values for secret placeholders, after the call was judged. Nobody else sees them. A failing handler blocks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCallStart(_ToolEvent):
+    """A call that was judged, and that nothing holds back any more."""
+
+    granted: tuple[Question, ...] = ()
+    """What a person was asked about it, now or when it waited, and approved."""
+
+
+@define(kind="decide", timeout=15, options={"tools"})
+def tool_call_start(event: ToolCallStart) -> Block | None:
+    """The call is let through to its tool: once for each call, after every policy and every answer of a person, and with the
+    values of its secrets at hand. For what counts calls: one that was blocked or waits is none. `run.judge` fires it as it hands
+    out a call that may run. `Block`, and a handler that fails, still hold the call back, though handlers before it have counted it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -346,7 +371,8 @@ class AgentEnd(Event):
 
     reason: EndReason = "completed"
     error: str | None = None
-    """The error's type and text, when the reason is `error`; the pause's reason, when it is `paused`."""
+    """The error's type and text, when the reason is `error`; who blocked and why, when it is `blocked`; the pause's reason, when it
+    is `paused`."""
     stats: Fresh[Mapping[str, Any]] = Fresh()
     transcript: TranscriptEditor = field(repr=False)
     """The one place where a transcript may be edited; closed once `agent_end` is over."""

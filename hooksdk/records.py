@@ -58,7 +58,7 @@ __all__ = [
 
 CallStatus = Literal["ok", "error", "blocked", "answered", "invalid", "unknown", "not_run"]
 """What became of a tool call. `not_run`: it was judged, and neither executed nor given a result before its run ended."""
-EndReason = Literal["completed", "paused", "error", "cancelled"]
+EndReason = Literal["completed", "paused", "blocked", "error", "cancelled"]
 """How a run ended."""
 SessionEndReason = Literal["closed", "reset", "idle", "shutdown"]
 """Why a session ended."""

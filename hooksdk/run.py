@@ -74,7 +74,7 @@ class Run(AsyncOnly):
     anyio.run(main)
     ```
 
-    Leaving the block ends the run: an exception makes it an `error`, a cancellation `cancelled`, `pause()` before it
+    Leaving the block ends the run: an exception makes it an `error`, `RunBlocked` `blocked`, a cancellation `cancelled`, `pause()` before it
     `paused`; else it is `completed`. Its `agent_end` handlers and the drain of trims are done when the block is left.
     """
 
@@ -217,7 +217,7 @@ class Run(AsyncOnly):
     ) -> PreparedMessages:
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
         trims applied and the plugins' edits for this request. Raises `TranscriptChanged` for a list that does not
-        match. With `follow` your list is the truth: of a fork, or of a list that was filtered or rewritten, the results keep
+        match, and `RunBlocked` where a plugin says that the request is not made: leave the run then. With `follow` your list is the truth: of a fork, or of a list that was filtered or rewritten, the results keep
         their trims, and no compaction is told."""
         self._state.check_transcript()
         self._state.keeps_list = messages is not None
@@ -274,9 +274,10 @@ class Run(AsyncOnly):
                 is_last = message is reply[-1]  # what the reply cost is said once
                 event = hooks.AfterModelCall(
                     info=self.info, message=schema.clone(message), usage=usage if is_last else None,
-                    stop_reason=stop_reason if is_last else None,
+                    stop_reason=stop_reason if is_last else None, prices=self._parts.prices,
                 )  # fmt: skip
                 self._hooks.observe("after_model_call", event)
+                await self._hooks.attend("after_model_call", event)
 
     # Each tool call: its steps are in `_run/call.py`
 
@@ -366,6 +367,8 @@ class Run(AsyncOnly):
     def _ending(self, error: BaseException | None) -> tuple[EndReason, str | None]:
         if error is None:
             return ("paused", self._paused) if self._paused is not None else ("completed", None)
+        if isinstance(error, RunBlocked):
+            return "blocked", self._state.secrets.text(str(error))
         if isinstance(error, (Exception, SystemExit)):
             return "error", describe(error, clean=self._state.secrets.text)
         return "cancelled", None
@@ -398,6 +401,7 @@ class Run(AsyncOnly):
         for step in (
             close_turn,
             partial(messaging.drain_trims, self._state),
+            partial(self._parts.family.end_run, reason),
             self._transcript.publish,
             self._parts.states.save,
         ):

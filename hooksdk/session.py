@@ -15,6 +15,7 @@ from hooksdk import hooks
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._masking.mask import SecretMask
 from hooksdk._plugins.plugin import instantiate
+from hooksdk._run.families import OwnFamilyState, SessionFamily
 from hooksdk._run.listening import Listener, Listeners
 from hooksdk._run.masked import MaskedResults
 from hooksdk._run.options import check_options, json_value, make_info
@@ -27,7 +28,7 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.storage import as_store_errors
 from hooksdk.approvals import Approver
 from hooksdk.calls import TrimReceipt
-from hooksdk.costs import Request, requests_in
+from hooksdk.costs import PriceList, Request, requests_in
 from hooksdk.errors import AsyncOnly, ConfigError, FenceClosed, PluginRefused, SessionClosed, check_list, check_text
 from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
 from hooksdk.formats.intake import messages_in
@@ -95,6 +96,7 @@ class Session(AsyncOnly):
         self._keepers: list[Keeper[Any]] = []
         self._instances: dict[str, object] = {}
         self._states: PluginStates | None = None
+        self._family: SessionFamily | None = None
         self._is_open = False
         """True once it has opened, until it begins to close."""
         self._open_run = OpenRun(session_id, parts.on_idle)
@@ -233,7 +235,12 @@ class Session(AsyncOnly):
 
     async def _open_plugins(self) -> None:
         self._states = states = PluginStates(self._need_transcript(), self._secrets)
-        for plugin in self._parts.registry.loaded:
+        loaded = self._parts.registry.loaded
+        self._family = family = SessionFamily(
+            self._parts.store, self._need_transcript(), lambda: self._open_run.info, self._parts.families, self._secrets,
+            [plugin.id for plugin in loaded if "family" in plugin.asks_for],
+        )  # fmt: skip
+        for plugin in loaded:
             if not plugin.is_class:
                 continue
             available: dict[str, Any] = {"config": plugin.config, "shared": self._parts.shared.get(plugin.id)}
@@ -241,6 +248,8 @@ class Session(AsyncOnly):
                 available["host"] = self._parts.plugin_host
             if "state" in plugin.asks_for:
                 available["state"] = states.open(plugin.id)
+            if "family" in plugin.asks_for:
+                available["family"] = OwnFamilyState(family, plugin.id)
             if "storage" in plugin.asks_for:
                 available["storage"] = PluginStorage(self._parts.store, plugin.id, self._secrets)
             instance = instantiate(plugin, available)
@@ -265,6 +274,7 @@ class Session(AsyncOnly):
         requester: Mapping[str, Any] | None = None,
         trigger: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        family: str | None = None,
         provider: str | None = None,
         model: str | None = None,
         context_window: int | None = None,
@@ -280,19 +290,22 @@ class Session(AsyncOnly):
         `input` is what `agent_start` handlers judge; record it yourself. `context_window` is in tokens. `requester` is a
         mapping with id, is_owner and roles; `trigger` is user (unless you say so), schedule, subagent or other. In a
         sub-agent's session `requester` and `workspace_dir` are the parent's unless others are given, and `trigger` is
-        subagent. `approver` answers in this run, in the place of the host's. `transcript=False` is for a host without a model: calls
+        subagent. `family` is the `run.info.family` of a run in another process that this one works for: what plugins keep for that
+        family is this run's, too, where both have one store. `approver` answers in this run, in the place of the host's. `transcript=False` is for a host without a model: calls
         go past every policy, and neither messages nor results are kept, however many there are. `withhold` is asked about each
         tool, plugins' own among them: one that it answers a reason for is not granted to this run. `expose` is how a client that
         lists the tools is shown them, for the plugins that search (`AssembleTools.expose`). `deferral` says whether your requests
         have `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. Entering raises `RunAlreadyOpen`,
         `RunBlocked` or `PolicyFailed`.
         """
-        dispatcher, states, own_transcript = self._dispatcher, self._states, self._need_transcript()
+        own_transcript = self._need_transcript()
+        dispatcher, states, kept = self._dispatcher, self._states, self._family
         assert dispatcher is not None
         assert states is not None
+        assert kept is not None
         parent_run = self._parent_run or (self._parent_runs.newest if self._parent_runs else None)
         info = make_info(
-            self.id, parent=self._parent, parent_run=parent_run, agent_id=agent_id, workspace_dir=workspace_dir,
+            self.id, parent=self._parent, parent_run=parent_run, family=family, left_open=kept.left_open, agent_id=agent_id, workspace_dir=workspace_dir,
             requester=requester, trigger=trigger, metadata=metadata, provider=provider, model=model, transcript=transcript,
         )  # fmt: skip
         check_options(
@@ -301,8 +314,8 @@ class Session(AsyncOnly):
         registry = self._parts.registry
         parts = RunParts(
             dispatcher=dispatcher, transcript=own_transcript, store=self._parts.store, format=get_format(format),
-            tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states,
-            secrets=self._secrets, open_run=self._open_run,
+            tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states, family=kept,
+            secrets=self._secrets, open_run=self._open_run, prices=PriceList(self._parts.config.prices),
             allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call",
             contracts=registry.contracts, expose=expose, deferral=deferral, unmatched=self._unmatched,
             missing_grants=registry.missing_conversation(), transcript_kept=transcript, withhold=withhold,
@@ -370,6 +383,8 @@ class Session(AsyncOnly):
             try:
                 if self._states is not None:
                     await self._states.save()
+                if self._family is not None:
+                    await self._family.close()
             finally:
                 await dispatcher.trace(self._info, SessionEnded(reason=reason, dropped=dispatcher.dropped))
         finally:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
-__all__ = ["PluginHost", "PluginState"]
+__all__ = ["FamilyState", "PluginHost", "PluginState"]
 
 T = TypeVar("T")
 
@@ -35,6 +35,57 @@ class PluginState(dict[str, Any]):
         @overload
         def get(self, key: str, default: T, /) -> T: ...
         def get(self, key: str, default: Any = None, /) -> Any: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+
+
+class FamilyState(Protocol):
+    """A plugin's own JSON-able mapping for a family: a run and all runs of sub-agents below it (`event.family`). What one of them
+    keeps, all see at once: in tasks, in processes, and on every machine that has the same store.
+
+    ```python
+    from hooksdk import FamilyState, hooks
+    from hooksdk.hooks import BeforeToolCall, Block
+
+    class FiveCalls:
+        def __init__(self, family: FamilyState) -> None:
+            self.family = family
+
+        @hooks.before_tool_call
+        async def spend(self, event: BeforeToolCall) -> Block | None:
+            def count(state: dict[str, int]) -> bool:
+                state["calls"] = state.get("calls", 0) + 1
+                return state["calls"] <= 5
+
+            return None if await self.family.update(count) else Block("five calls are enough for one task")
+    ```
+
+    It begins empty with each outermost run, also when the session is resumed; a run that goes on with what a pause or a crash
+    has left finds it as it was. It is removed once its outermost run is over and nobody has a session of the family open in
+    which it could be asked for; what a pause or a crash has left, 30 days after its last change. Each method raises
+    `StoreError`, and `RunClosed` before the session's first run.
+    """
+
+    @property
+    def id(self) -> str:
+        """The family's id, as `event.family`."""
+        ...
+
+    async def read(self) -> dict[str, Any]:
+        """All that is kept: a fresh copy."""
+        ...
+
+    @overload
+    async def get(self, key: str, default: None = None, /) -> Any: ...
+    @overload
+    async def get(self, key: str, default: T, /) -> T: ...
+    async def get(self, key: str, default: Any = None, /) -> Any:
+        """What is kept under `key` now, or `default`."""
+        ...
+
+    async def update(self, change: Callable[[dict[str, Any]], T]) -> T:
+        """Change the mapping in one step that nobody's change comes between: `change` gets it, changes it in place, and its answer
+        is this method's. Durable when this returns. `change` is called anew where somebody else was faster, so it should do
+        nothing else; where it raises, nothing is changed."""
+        ...
 
 
 class PluginHost(Protocol):

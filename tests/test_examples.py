@@ -18,7 +18,7 @@ SECONDS = 240
 PROMISED = {
     "01_log_catalog.py": ["4 tools, attempt 1", "mcp:github:create_issue", "(title, labels)"],
     "02_policy.py": ["/etc/passwd is outside the workspace", "report.txt? -> no", "draft.txt is gone", "'blocked': 2"],
-    "03_budget_with_state.py": ["Monday: resumed=False", "left 1", "Tuesday: resumed=True", "left 0"],
+    "03_budget_for_a_task.py": ["session: see elsewhere", "tool: see elsewhere; Error: Blocked by", "calls_left: 0"],
     "04_plugin_with_tools.py": ["read_all{'most': 0} -> invalid", "asked for by a tool", "'b': 'call Ann'"],
     "05_trim_results.py": ["r1 (list_files): 6,689 -> ", "r1 can still be read: 6,689 characters"],
     "06_host_in_your_loop.py": ["plugin: add ok", "run completed after 2 model calls", "It is 5.0."],

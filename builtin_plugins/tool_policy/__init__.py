@@ -7,7 +7,7 @@ the call is made. Every call is judged in full, so a tool that came round the na
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -15,13 +15,25 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from builtin_plugins.tool_policy._dead import dead_rules, problem_of
 from builtin_plugins.tool_policy._explain import Explanation, RuleFit, text_of
 from builtin_plugins.tool_policy._layers import add_project
-from builtin_plugins.tool_policy._lint import problems_of, unsaid_tools
+from builtin_plugins.tool_policy._lint import problems_of, unpriced, unsaid_tools
 from builtin_plugins.tool_policy._near import near_misses_of, would_count
 from builtin_plugins.tool_policy._rules import GRAVITY, Action, CompiledRule, Rule, Undecidable, read_rules
+from builtin_plugins.tool_policy._spending import Reached, Spending, fitting
 from builtin_plugins.tool_policy._vocabulary import Kind, Vocabulary, read_vocabulary
-from hooksdk import Tool, hooks
+from hooksdk import FamilyState, Storage, Tool, hooks
 from hooksdk.config import Notice, ProjectSettings
-from hooksdk.hooks import Ask, BeforeToolCall, Block, NarrowTools, Withhold
+from hooksdk.costs import model_name
+from hooksdk.hooks import (
+    AfterModelCall,
+    AgentEnd,
+    Ask,
+    BeforeModelCall,
+    BeforeToolCall,
+    Block,
+    NarrowTools,
+    ToolCallStart,
+    Withhold,
+)
 from hooksdk.patterns import near_miss
 
 __all__ = ["Explanation", "RuleFit", "ToolPolicy"]
@@ -65,19 +77,28 @@ class ToolPolicy:
         tools that are near to one."""
         yield from problems_of(config.rules, tools)
         yield from map(Notice, unsaid_tools(config.rules, tools or (), Vocabulary(config.vocabulary)))
+        yield from map(Notice, unpriced(config.rules))
         rules = [CompiledRule(rule, number) for number, rule in enumerate(config.rules, 1)]
         yield from map(Notice, near_misses_of(rules, config.default, tools or ()))
 
-    def __init__(self, config: Config) -> None:
+    @classmethod
+    def handlers_for(cls, config: Config) -> Collection[str]:
+        """Without a limit in its rules it counts nothing, so it looks at no request."""
+        plain = ("narrow", "judge")
+        counting = ("judge_limits", "begin", "before_request", "count_usage", "count_the_rest")
+        return (*plain, *counting) if any(rule.limit for rule in config.rules) else plain
+
+    def __init__(self, config: Config, family: FamilyState | None = None, storage: Storage | None = None) -> None:
         words = Vocabulary(config.vocabulary)
         numbered = [CompiledRule(rule, number, words) for number, rule in enumerate(config.rules, 1)]
         self._rules = sorted(numbered, key=lambda rule: GRAVITY[rule.rule.action])  # of equals the first stays first
+        self._spending = Spending([rule for rule in self._rules if rule.rule.limit], family, storage)
         self._default = CompiledRule(Rule(action=config.default, reason=_NO_RULE[config.default]), 0)
 
     @hooks.narrow_tools
     def narrow(self, event: NarrowTools) -> Withhold | None:
         """Withhold the tools of which no call could be allowed."""
-        rules = [rule for rule in self._rules if rule.fits_run(event)]
+        rules = [rule for rule in self._rules if rule.fits_run(event) and not rule.rule.limit]
         closed = {tool.id: rule for tool in event.tools if (rule := self._closing(tool, rules))}
         reasons = {_denial(rule) for rule in closed.values()}
         reason = reasons.pop() if len(reasons) == 1 else "the tool policy denies it"
@@ -97,7 +118,7 @@ class ToolPolicy:
         """Let the gravest rule that fits the call decide."""
         arguments = event.arguments
         for rule in self._for_tool(event.tool, self._rules):
-            if not rule.fits_run(event):
+            if rule.rule.limit or not rule.fits_run(event):
                 continue
             try:
                 if rule.conditional and rule.why_not(arguments, event.tool, event.workspace_dir):
@@ -107,6 +128,62 @@ class ToolPolicy:
             return _answer(rule, event.tool)
         return None
 
+    @hooks.before_tool_call.last
+    async def judge_limits(self, event: BeforeToolCall) -> Block | Ask | None:
+        """Let a rule decide whose limit leaves nothing. A call that began already was counted then."""
+        if not self._spending.rules or event.begun:
+            return None
+        await self._spending.settle()
+        try:
+            for rule in fitting(self._spending.rules, event):
+                if reached := await self._spending.reached(rule, event, event.tool):
+                    return _at_limit(reached, event.tool)
+        except Undecidable as problem:
+            return Block(f"the limits of the tool policy cannot be checked: {problem}")
+        return None
+
+    @hooks.tool_call_start.last
+    async def begin(self, event: ToolCallStart) -> Block | None:
+        """Count the call. Of calls at once each was judged before any was counted, so here the last one too many is held back."""
+        reached = await self._spending.begin(event, list(fitting(self._spending.rules, event)))
+        if reached is None:
+            return None
+        again = (
+            "; other calls were faster, so call again to have a person asked"
+            if reached.rule.rule.action == "ask"
+            else ""
+        )
+        return Block(f"{_limit_reason(reached)}{again}")
+
+    @hooks.before_model_call.first
+    async def before_request(self, event: BeforeModelCall) -> Block | None:
+        """End a run for whose requests a limit leaves nothing. What cannot be counted is not spent."""
+        try:
+            await self._spending.settle()
+            for rule in self._spending.rules:
+                if not rule.fits_run(event):
+                    continue
+                if problem := _without_price(rule, event):
+                    return Block(problem)
+                if rule.rule.action == "deny" and rule.about_all_tools and (
+                    reached := await self._spending.reached(rule, event, None)
+                ):  # fmt: skip
+                    return Block(_limit_reason(reached))
+        except Exception as error:  # a failing handler would be skipped, and the request made
+            return Block(f"the limits of the tool policy cannot be checked: {error}")
+        self._spending.asks(event)
+        return None
+
+    @hooks.after_model_call(wait=True)
+    async def count_usage(self, event: AfterModelCall) -> None:
+        """Count what the request used, before the run goes on."""
+        await self._spending.replied(event)
+
+    @hooks.agent_end
+    async def count_the_rest(self, event: AgentEnd) -> None:  # noqa: ARG002 - what is left over is known here
+        """Count the last reply as well where no provider says what it used."""
+        await self._spending.settle()
+
     def explain(self, event: BeforeToolCall) -> Explanation:
         """What the policy says of a call, by which rule and why. It is judged as `judge` does, and nothing runs."""
         arguments = event.arguments
@@ -114,17 +191,19 @@ class ToolPolicy:
         others: list[RuleFit] = []
         for rule in self._for_tool(event.tool, self._rules):
             text = text_of(rule.rule) if rule.number else f'default = "{rule.rule.action}"'
-            action, why, fitting = rule.rule.action, "", fits
+            action, why, place = rule.rule.action, "", fits
             try:
                 if not rule.fits_run(event):
-                    why, fitting = "it is not about this run (agent, trigger, workspace or requester)", others
+                    why, place = "it is not about this run (agent, trigger, workspace or requester)", others
+                elif rule.rule.limit:
+                    why, place = "it decides once its limit is reached, which the call alone does not say", others
                 elif rule.conditional and (why := rule.why_not(arguments, event.tool, event.workspace_dir)):
-                    fitting = others
+                    place = others
                 elif action != "allow":
                     why = rule.why(arguments, event.tool, event.workspace_dir)
             except Undecidable as problem:
                 action, why = "deny", _undecidable(rule, problem)
-            fitting.append(RuleFit(number=rule.number, action=action, text=text, why=why))
+            place.append(RuleFit(number=rule.number, action=action, text=text, why=why))
         deciding, *beaten = fits or [None]
         action = deciding.action if deciding else "allow"
         return Explanation(
@@ -156,6 +235,32 @@ def _denial(rule: CompiledRule) -> str:
 
 def _undecidable(rule: CompiledRule, problem: Undecidable) -> str:
     return f"the arguments cannot be checked against {rule.name} of the tool policy: {problem}"
+
+
+def _limit_reason(reached: Reached) -> str:
+    return f"{_denial(reached.rule)}: {reached.words}"
+
+
+def _at_limit(reached: Reached, tool: Tool) -> Block | Ask:
+    """A question says nothing that changes with what was used: a yes is for this wording."""
+    compiled, rule = reached.rule, reached.rule.rule
+    if rule.action == "deny":
+        return Block(_limit_reason(reached))
+    limit = f"The limit of {reached.limit.words(reached.used.unit)} is reached."
+    description = (
+        f"{rule.reason} {limit}" if rule.reason else f"{compiled.name} of the tool policy asks for a person. {limit}"
+    )
+    return Ask(
+        rule.title or f"Run {tool.label or tool.name} past its limit?", description, rule.severity, rule=text_of(rule)
+    )
+
+
+def _without_price(compiled: CompiledRule, event: BeforeModelCall) -> str:
+    """Why a limit in dollars cannot be held; empty where it can."""
+    limit, model = compiled.rule.limit, model_name(event.provider, event.model)
+    if limit is None or limit.dollars is None or event.prices.price(model) is not None:
+        return ""
+    return f"{compiled.name} of the tool policy lets through {limit.words('dollars')}, and there is {event.prices.source(model)}"
 
 
 def _answer(compiled: CompiledRule, tool: Tool) -> Block | Ask | None:

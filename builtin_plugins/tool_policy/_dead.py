@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from builtin_plugins.tool_policy._patterns import all_hold, says_part_of_a_name, tools_hold
 from builtin_plugins.tool_policy._rules import GRAVITY, Rule
 
-_CONDITIONS = ("does", "arguments", "path_inside", "path_outside", "path_name", "url_host", "command")
+_CONDITIONS = ("does", "arguments", "path_inside", "path_outside", "path_name", "url_host", "command", "limit")
 
 
 def dead_rules(rules: Sequence[Rule]) -> list[tuple[int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, cast
 
 from builtin_plugins.tool_policy._launchers import LAUNCHERS
@@ -42,6 +43,16 @@ def unsaid_tools(rules: Sequence[Rule], tools: Sequence[Tool], words: Vocabulary
         yield (
             f"nobody says what {', '.join(unsaid[:5])}{more} does, so rules with does take it for everything; "
             f'say it: vocabulary = {{"{unsaid[0]}" = ["read"]}}'
+        )
+
+
+def unpriced(rules: Sequence[Rule]) -> Iterator[str]:
+    """The limits in dollars, where only prices of one's own are known."""
+    numbers = [str(number) for number, rule in enumerate(rules, 1) if rule.limit and rule.limit.dollars]
+    if numbers and find_spec("genai_prices") is None:
+        yield (
+            f"rule {', '.join(numbers)}: a limit in dollars lets no request pass to a model without a price; "
+            "write them under [prices], or pip install 'hooksdk[prices]'"
         )
 
 

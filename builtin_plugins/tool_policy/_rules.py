@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, cast, final
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     field_validator,
@@ -23,13 +21,15 @@ from builtin_plugins.tool_policy._conditions import EVERY, Condition, Targets
 from builtin_plugins.tool_policy._does import Does
 from builtin_plugins.tool_policy._hosts import check_host
 from builtin_plugins.tool_policy._keywords import check_keywords
+from builtin_plugins.tool_policy._limits import Limit
 from builtin_plugins.tool_policy._names import NameReader, OutsideReader, check_name
 from builtin_plugins.tool_policy._paths import check_folder
 from builtin_plugins.tool_policy._patterns import says_part_of_a_name, wildcard
+from builtin_plugins.tool_policy._strict import Strict, Texts, as_list, check_known
 from builtin_plugins.tool_policy._vocabulary import KINDS, WORDS, Kind, Vocabulary
 from builtin_plugins.tool_policy._watch import READERS, Watch
 from hooksdk import Annotations, Tool, schema
-from hooksdk.errors import problem_text, unknown_key
+from hooksdk.errors import problem_text
 from hooksdk.hooks import Event
 from hooksdk.patterns import SOURCES, ToolPattern, check_patterns
 
@@ -38,25 +38,14 @@ GRAVITY: dict[Action, int] = {"deny": 0, "ask": 1, "allow": 2}
 """The lower one decides, wherever it stands."""
 
 
-def _as_list(value: object) -> object:
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, list) and not value:
-        raise ValueError("an empty list fits nothing; leave the setting out, or fill it")
-    return value  # pyright: ignore[reportUnknownVariableType] - pydantic checks it next
-
-
-Texts = Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(_as_list)]
-
-
 def _as_targets(value: object) -> object:
     """A text or a list is for every argument; a table says it for each by name."""
     if isinstance(value, Mapping):
         named = cast("Mapping[str, object]", value)
         if not named:
             raise ValueError("it is empty; write what the arguments must be")
-        return {name: _as_list(one) for name, one in named.items()}
-    return {EVERY: _as_list(value)}
+        return {name: as_list(one) for name, one in named.items()}
+    return {EVERY: as_list(value)}
 
 
 ByArgument = Annotated[dict[str, Texts], BeforeValidator(_as_targets)]
@@ -70,26 +59,7 @@ _UNSAID = {"read_only": False, "destructive": True, "idempotent": False, "open_w
 """What MCP says of a tool that says nothing."""
 
 
-class _Strict(BaseModel):
-    """Refuses unknown keys with a suggestion."""
-
-    model_config = ConfigDict(frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_keys(cls, value: object) -> object:
-        if isinstance(value, Mapping):
-            for name in cast("Mapping[str, Any]", value):
-                _check_known(str(name), cls.model_fields, "setting")
-        return value  # pyright: ignore[reportUnknownVariableType] - pydantic checks it next
-
-
-def _check_known(word: str, known: Collection[str], what: str) -> None:
-    if word not in known:
-        raise ValueError(unknown_key(word, known, f"a known {what}"))
-
-
-class Requester(_Strict):
+class Requester(Strict):
     """Who asked, as the host said it with `session.run(requester=...)`."""
 
     is_owner: bool | None = None
@@ -117,7 +87,7 @@ class Requester(_Strict):
         return self.roles is None or not roles.isdisjoint(self.roles)
 
 
-class Rule(_Strict):
+class Rule(Strict):
     """One rule. Everything that it says must hold; what it leaves out holds always."""
 
     action: Action
@@ -137,7 +107,7 @@ class Rule(_Strict):
     requester: Requester | None = None
     arguments: dict[str, Any] | None = None
     """A JSON Schema that the call's final arguments fit."""
-    does: Annotated[list[Kind], BeforeValidator(_as_list)] | None = None
+    does: Annotated[list[Kind], BeforeValidator(as_list)] | None = None
     """What the call does: one of these, or several."""
     path_inside: ByArgument | None = None
     """Folders that the paths in the arguments lie in."""
@@ -149,6 +119,8 @@ class Rule(_Strict):
     """Hosts that the addresses in the arguments lead to."""
     command: ByArgument | None = None
     """Programs that the command lines in the arguments run."""
+    limit: Limit | None = None
+    """The rule holds once so much was used."""
     reason: str = ""
     """What the model reads when the rule denies, and the person when it asks."""
     title: str = ""
@@ -161,7 +133,7 @@ class Rule(_Strict):
         if value is not None and not value:
             raise ValueError("it is empty; write such as {destructive = true}")
         for name in value or ():
-            _check_known(name, Annotations.names(), "annotation")
+            check_known(name, Annotations.names(), "annotation")
         return value
 
     @field_validator("sources", "triggers")
@@ -169,7 +141,7 @@ class Rule(_Strict):
     def _check_words(cls, value: list[str] | None, info: Any) -> list[str] | None:
         known = SOURCES if info.field_name == "sources" else ("user", "schedule", "subagent", "other")
         for word in value or ():
-            _check_known(word, known, info.field_name.removesuffix("s"))
+            check_known(word, known, info.field_name.removesuffix("s"))
         return value
 
     @field_validator("does", mode="before")
@@ -178,11 +150,13 @@ class Rule(_Strict):
         for word in cast(
             "list[object]", [value] if isinstance(value, str) else value if isinstance(value, list) else []
         ):
-            _check_known(str(word), KINDS, "word of does")
+            check_known(str(word), KINDS, "word of does")
         return value  # pyright: ignore[reportUnknownVariableType] - pydantic checks it next
 
     @model_validator(mode="after")
     def _check_stopping(self) -> Rule:
+        if self.action == "allow" and self.limit is not None:
+            raise ValueError("limit stands in rules that deny or ask once it is reached; an allow has none")
         for key in ("path_outside", "path_name"):
             if self.action == "allow" and getattr(self, key) is not None:
                 raise ValueError(
@@ -270,7 +244,19 @@ class CompiledRule:
     @property
     def conditional(self) -> bool:
         """True when the call itself decides, so that nothing can be said of the tool alone."""
+        return self.looks_at_arguments or self.rule.limit is not None
+
+    @property
+    def looks_at_arguments(self) -> bool:
+        """True when what the call says decides."""
         return self.rule.arguments is not None or self._does is not None or bool(self._conditions)
+
+    @property
+    def about_all_tools(self) -> bool:
+        """True when it says nothing of tools and calls, so that it is about the whole run."""
+        rule = self.rule
+        said = (rule.annotations, rule.sources, rule.owners)
+        return not self.looks_at_arguments and rule.tools == ["*"] and all(one is None for one in said)
 
     @property
     def always(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar, cast, final
 
 from hooksdk._firing.calling import Failure, call_handler, settle
-from hooksdk._firing.event import CallEvent, Event, RunInfo, Trace
+from hooksdk._firing.event import Block, CallEvent, Event, RunInfo, Trace
 from hooksdk._firing.hook import Handler
 from hooksdk._firing.mailbox import Mailbox
 from hooksdk._tasks.background import Background, logger
@@ -125,17 +125,24 @@ class Dispatcher:
     # Handlers that the run does not wait for
 
     def observe(self, hook: str, event: Event) -> None:
-        """Queue the event for its observers; never waits. After `stop` nobody is told any more."""
+        """Queue the event for its observers; never waits, so those that the run waits for are told by `attend`. After `stop` nobody
+        is told any more."""
         if self.stopped:
             return
         tool = getattr(event, "tool", None)
         for handler in self.plans.get(hook, ()):
-            if handler.tools is not None and not handler.concerns(tool):
+            if handler.waits or (handler.tools is not None and not handler.concerns(tool)):
                 continue
             box = self._observing.get(handler.plugin)
             if box is None:
                 box = self._observing[handler.plugin] = Mailbox(handler.plugin, self._background, self._observed)
             box.put(handler, event)
+
+    async def attend(self, hook: str, event: Event) -> None:
+        """Tell the observers that the run waits for, one after another; a failing one is logged."""
+        waiting = [handler for handler in self.plans.get(hook, ()) if handler.waits]
+        async for outcome in Firing(self, waiting, event):
+            outcome.log()
 
     async def trace(self, info: RunInfo, record: Record, content: Callable[[], Content] | None = None) -> None:
         """Hand a record to every trace handler, and to the host's listeners with what it is about. Waits only for one whose
@@ -210,7 +217,8 @@ class Dispatcher:
             HookFired(hook=handler.hook, plugin=handler.plugin, handler=handler.function, outcome=outcome.name,
                       seconds=round(seconds, 6), problem=problem, shadow=handler.shadow, call_id=call_id),
         )  # fmt: skip
-        if (handler.decides or handler.shadow) and answer is not None and not failure:
+        decides = handler.decides or handler.shadow or isinstance(answer, Block)
+        if decides and answer is not None and not failure:
             await self.trace(
                 info,
                 Decision(hook=handler.hook, plugin=handler.plugin, handler=handler.function, decision=outcome.name,

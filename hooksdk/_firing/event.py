@@ -88,6 +88,9 @@ class RunInfo:
     run. The last is `trigger`."""
     agents: tuple[str, ...] = ()
     """The agents of the run and of those around it, the outermost first. The last is `agent_id`."""
+    family: str = ""
+    """The run's family, which is the same for a run and for all runs of sub-agents below it: the id of the outermost run. A
+    run that goes on with what a pause or a crash has left keeps the id of before."""
     metadata: Fresh[Mapping[str, Any] | None] = Fresh(None)
     transcript: bool = True
     """False where the run keeps neither messages nor results."""
@@ -163,6 +166,11 @@ class Event:
     def agents(self) -> tuple[str, ...]:
         """The agents of the run and of those around it, the outermost first."""
         return self.info.agents
+
+    @property
+    def family(self) -> str:
+        """The id that a run and all runs of sub-agents below it have in common; empty outside a run."""
+        return self.info.family
 
     @property
     def metadata(self) -> Mapping[str, Any]:

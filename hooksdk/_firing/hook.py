@@ -66,6 +66,7 @@ class HandlerOptions:
     tools: tuple[ToolPattern, ...] | None = None
     required: bool = False
     thread: bool = False
+    wait: bool = False
 
 
 @final
@@ -86,6 +87,7 @@ class Hook(Generic[E, R]):
       case and any joining; one that gives the values of secrets is called for the tools as they are written.
     - `required`: what the handler was to change is withheld when it fails (a redactor).
     - `thread`: run a plain `def` in a worker thread.
+    - `wait`: the run waits for a handler that observes.
     """
 
     def __init__(
@@ -139,7 +141,14 @@ class Hook(Generic[E, R]):
     def __call__(self, function: Callable[[E], R], /) -> Callable[[E], R]: ...
     @overload
     def __call__(
-        self, /, *, timeout: float = ..., tools: str | Iterable[str] = ..., required: bool = ..., thread: bool = ...
+        self,
+        /,
+        *,
+        timeout: float = ...,
+        tools: str | Iterable[str] = ...,
+        required: bool = ...,
+        thread: bool = ...,
+        wait: bool = ...,
     ) -> Hook[E, R]: ...
     def __call__(self, function: Any = None, /, **options: Any) -> Any:
         if function is None:
@@ -172,7 +181,7 @@ class Hook(Generic[E, R]):
         if "timeout" in changes and not _is_positive(changes["timeout"]):
             problem = f"timeout={changes['timeout']!r} is not a number of seconds above 0"
             raise refuse(problem, "Write such as timeout=3")
-        for option in ("required", "thread"):
+        for option in ("required", "thread", "wait"):
             if not isinstance(changes.get(option, True), bool):
                 raise refuse(f"{option}={changes[option]!r} is not True or False", f"Write {option}=True")
         if "tools" in changes:
@@ -286,7 +295,7 @@ class Handler:
 
     __slots__ = (
         "answers", "call", "decides", "exact", "function", "hook", "is_async", "kept", "limiter", "plugin", "required", "shadow",
-        "source", "threaded", "timeout", "tools", "ungranted", "who",
+        "source", "threaded", "timeout", "tools", "ungranted", "waits", "who",
     )  # fmt: skip
 
     def __init__(
@@ -322,6 +331,7 @@ class Handler:
         self.tools = options.tools
         self.required = options.required
         self.shadow = False
+        self.waits = options.wait
         # A plain `def` that observes would stall the run's event loop; one that decides is meant to be quick.
         wraps_async = self.is_async or is_async(innermost)
         self.threaded = not wraps_async and (options.thread or hook.kind in {"observe", "trace"})

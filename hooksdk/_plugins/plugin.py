@@ -29,7 +29,7 @@ from hooksdk.errors import (
 from hooksdk.manifest import Manifest
 from hooksdk.patterns import ToolPattern
 
-CONSTRUCTOR = {"config", "host", "state", "shared", "storage"}
+CONSTRUCTOR = {"config", "family", "host", "state", "shared", "storage"}
 """What a plugin class may ask for."""
 
 
@@ -50,6 +50,8 @@ class Plugin:
     config: Any = None
     """The plugin's own configuration, checked: an instance of its `Config`, or a mapping."""
     hooks: list[str] = field(default_factory=list[str])
+    unneeded: frozenset[str] = frozenset()
+    """The names of handlers that its settings have no use for: they are not called."""
     tools: list[str] = field(default_factory=list[str])
     tool_patterns: dict[str, list[ToolPattern]] = field(default_factory=dict[str, list[ToolPattern]])
     """By hook, which tools its handlers are for (`tools=`); those for every tool are not here."""

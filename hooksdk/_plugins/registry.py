@@ -17,6 +17,7 @@ from hooksdk._firing.signature import locate
 from hooksdk._plugins.handlers import check_bare, check_empty, check_lost
 from hooksdk._plugins.plugin import Plugin, configure, constructor_parameters
 from hooksdk._tasks.background import logger
+from hooksdk._tasks.limits import describe
 from hooksdk.config import Config, fold
 from hooksdk.errors import (
     DuplicatePlugin,
@@ -83,6 +84,9 @@ class Registry:
             logger.warning("plugin '%s': its tool %s has no description: %s", plugin.id, name, advice)
         plugin.grants = tuple(section.grants) if section else ()
         plugin.config = configure(plugin, self._config)
+        plugin.unneeded = _unneeded(plugin, handled)
+        needed = {hook for name, hook in handled.items() if name not in plugin.unneeded}
+        plugin.hooks = [name for name in plugin.hooks if name in needed]
         check_lost(plugin.id, holder, self.modules)
         expected = ["self", "event"] if plugin.is_class else ["event"]
         check_bare(plugin.id, holder, expected, {*handled, *plugin.tools})
@@ -222,7 +226,8 @@ class Registry:
                 )
             )
             handlers = [self._handler(by_holder[id(impl.plugin)], hook, impl.function) for impl in impls
-                        if name in by_holder[id(impl.plugin)].hooks]  # fmt: skip
+                        if name in by_holder[id(impl.plugin)].hooks
+                        and impl.function.__name__ not in by_holder[id(impl.plugin)].unneeded]  # fmt: skip
             if handlers:
                 plan[name] = handlers
         return plan
@@ -242,6 +247,21 @@ class Registry:
         handler = Handler(hook, function, function, plugin.id, timeout=timeout, ungranted=ungranted, kept=kept)
         handler.shadow = section is not None and section.mode == "shadow" and hook.kind in EFFECTIVE_KINDS
         return handler
+
+
+def _unneeded(plugin: Plugin, handled: Mapping[str, str]) -> frozenset[str]:
+    """The handlers of a class that its settings have no use for, as its `handlers_for` says: they are not called."""
+    handlers_for = getattr(plugin.holder, "handlers_for", None) if plugin.is_class else None
+    if handlers_for is None:
+        return frozenset()
+    try:
+        needed = {str(name) for name in handlers_for(plugin.config)}
+    except Exception as error:
+        raise PluginRefused(plugin.id, f"its handlers_for raised {describe(error)}") from error
+    if unknown := sorted(needed.difference(handled)):
+        hint = did_you_mean(unknown[0], handled).strip()
+        raise PluginRefused(plugin.id, f"its handlers_for names '{unknown[0]}', which is no handler of it", hint)
+    return frozenset(handled).difference(needed)
 
 
 def _bind(handler: Handler, instance: object) -> Handler:

@@ -170,7 +170,7 @@ async def keep_call(state: RunState, work: CallInProgress, approval: Approval | 
     questions, granted = (work.questions, work.granted) if approval is None else (work.granted, ())
     return await state.waiting.keep(
         work.written, work.call, work.tool, work.arguments, questions, approval, granted=granted,
-        rewriters=work.rewriters, mask=state.secrets,
+        rewriters=work.rewriters, let_through=work.let_through, mask=state.secrets,
     )  # fmt: skip
 
 
@@ -200,6 +200,7 @@ def take_up(state: RunState, work: CallInProgress) -> bool:
     work.call = ToolCall(work.written.id, tool.name, waiting.arguments, origin=waiting.origin)
     work.arguments, work.own_arguments = waiting.arguments, schema.clone(waiting.arguments)
     work.answered_by, work.rewriters, work.again = waiting.answered_by, waiting.rewriters, True
+    work.let_through = work.let_through or waiting.let_through
     if waiting.answered_by is None:
         work.questions, work.granted = waiting.questions, waiting.granted
     else:
@@ -222,6 +223,7 @@ def _replace(state: RunState, other: CallInProgress, work: CallInProgress) -> No
     """Its `JudgedCall` goes on with this one."""
     state.open_calls.remove(other)
     other.replaced_by = work
+    work.let_through = work.let_through or other.let_through
 
 
 def _take_over(state: RunState, work: CallInProgress, others: Sequence[CallInProgress]) -> bool:

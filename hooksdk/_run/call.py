@@ -190,6 +190,7 @@ async def execute(state: RunState, work: CallInProgress) -> CallEnd:
     if state.waiting.calls:
         await state.waiting.forget(work.written)  # a crash from here on has it judged anew: its tool may have run
     end = await resolve_secrets(state, work) if "resolve_secrets" in state.hooks.plans else None
+    end = end or check_still_granted(state, work) or await tool_call_start(state, work)
     end = end or check_still_granted(state, work)
     try:
         return end or await run_tool(state, work)
@@ -361,7 +362,9 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
     """The policies judge: a block beats a question to a person beats an answer, whatever the order."""
     tool = work.tool
     assert tool is not None
-    event = hooks.BeforeToolCall(info=state.info, call=work.call, tool=tool, arguments=work.arguments, again=work.again)
+    event = hooks.BeforeToolCall(
+        info=state.info, call=work.call, tool=tool, arguments=work.arguments, again=work.again, begun=work.let_through
+    )
     questions: list[Question] = []
     answer: ToolResult | None = None
     async for outcome in state.hooks.fire("before_tool_call", event, tool):
@@ -454,6 +457,23 @@ async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | No
 
 def _values_of(answers: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
     return {name: str.__str__(value) for name in names if isinstance(value := answers.get(name), str)}
+
+
+async def tool_call_start(state: RunState, work: CallInProgress) -> CallEnd | None:
+    """The last word, for whoever counts what begins. A call whose tool has paused has begun already."""
+    tool, before = work.tool, work.let_through
+    assert tool is not None
+    work.let_through = True
+    if before or "tool_call_start" not in state.hooks.plans:
+        return None
+    event = hooks.ToolCallStart(
+        info=state.info, call=work.call, tool=tool, arguments=work.arguments, granted=work.granted
+    )
+    async for outcome in state.hooks.fire("tool_call_start", event, tool):
+        if outcome.failure is not None:
+            return policy_failed(outcome)
+        return _refused("blocked", refusals.blocked(outcome.handler.plugin, outcome.answer.reason))
+    return None
 
 
 async def run_tool(state: RunState, work: CallInProgress) -> CallEnd:

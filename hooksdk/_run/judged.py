@@ -7,7 +7,16 @@ from typing import Any, final
 
 from hooksdk import schema
 from hooksdk._run import asking, room
-from hooksdk._run.call import begin, execute, go_on, judge, judge_again, take_result, wait_until_at_rest
+from hooksdk._run.call import (
+    begin,
+    execute,
+    go_on,
+    judge,
+    judge_again,
+    take_result,
+    tool_call_start,
+    wait_until_at_rest,
+)
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk.approvals import YES, Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
@@ -170,8 +179,17 @@ class JudgedCall:
 
 async def judge_call(state: RunState, work: CallInProgress) -> JudgedCall:
     """Take a call through all steps before its tool runs."""
-    await begin(state, work, judge)
+    await begin(state, work, _judge)
     return JudgedCall(state, work)
+
+
+async def _judge(state: RunState, work: CallInProgress) -> CallEnd | None:
+    return await _let_through(state, work, await judge(state, work))
+
+
+async def _let_through(state: RunState, work: CallInProgress, end: CallEnd | None) -> CallEnd | None:
+    """Whoever has the call may run it anywhere from now on."""
+    return end if end is not None or work.pending is not None else await tool_call_start(state, work)
 
 
 async def _after_pause(
@@ -188,7 +206,7 @@ async def _after_pause(
 
 async def _approve(state: RunState, work: CallInProgress, approval: Approval) -> CallEnd | None:
     end = await asking.take_answer(state, work, approval)
-    return end if end or work.pending else await judge_again(state, work)
+    return end if end or work.pending else await _let_through(state, work, await judge_again(state, work))
 
 
 async def _supply(state: RunState, work: CallInProgress, result: ToolResult) -> CallEnd:

@@ -15,7 +15,7 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.sizes import message_tokens
 from hooksdk.calls import ToolCall
 from hooksdk.costs import Request, estimate_change, model_name, usage_of
-from hooksdk.errors import UnknownResult
+from hooksdk.errors import RunBlocked, UnknownResult
 from hooksdk.formats import GivenMessage, Message, ProviderJson
 from hooksdk.formats.intake import call_in, messages_in
 from hooksdk.formats.sending import sendable
@@ -64,12 +64,13 @@ async def take_messages(state: RunState, messages: Sequence[GivenMessage], *, fo
 def used_by(info: RunInfo, counts: Mapping[str, Any] | None) -> Entry | None:
     """What the journal keeps of a reply's usage; None where the provider counts nothing."""
     usage = usage_of(counts) if counts else None
-    return usage and Request(model=model_name(info.provider, info.model), usage=usage, run_id=info.run_id).entry()
+    model = model_name(info.provider, info.model)
+    return usage and Request(model=model, usage=usage, run_id=info.run_id, family=info.family).entry()
 
 
 async def before_model_call(state: RunState, *, follow: bool = False) -> PreparedMessages:
     """The view, with the plugins' edits for this request. Each handler sees what the ones before it left; one that fails
-    is skipped. Ids and the like are mended at the end, since plugins know the stored ones; with `follow` they are the host's."""
+    is skipped, and one that blocks ends the run. Ids and the like are mended at the end, since plugins know the stored ones; with `follow` they are the host's."""
     base: list[Message] | None = None
     context: list[str] = []
 
@@ -87,10 +88,13 @@ async def before_model_call(state: RunState, *, follow: bool = False) -> Prepare
             tokens=schema.estimate_tokens(now),
             results=state.results("before_model_call"),
             context_window=state.context_window,
+            prices=state.parts.prices,
         )
 
     async for outcome in state.hooks.fire("before_model_call", event):
         answer, plugin = outcome.answer, outcome.handler.plugin
+        if isinstance(answer, hooks.Block):
+            raise RunBlocked(f"plugin '{plugin}'", state.secrets.text(answer.reason))
         if isinstance(answer, hooks.AddContext):
             context.append(state.secrets.text(answer.text))
         elif isinstance(answer, hooks.ReplaceMessages):

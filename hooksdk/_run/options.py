@@ -34,6 +34,8 @@ def make_info(
     *,
     parent: str,
     parent_run: ParentRun | None,
+    family: str | None,
+    left_open: str,
     agent_id: str,
     workspace_dir: Any,
     requester: Mapping[str, Any] | None,
@@ -43,7 +45,8 @@ def make_info(
     model: str | None,
     transcript: bool,
 ) -> RunInfo:
-    """Where the run comes from. In a sub-agent's session much of it is the parent's."""
+    """Where the run comes from. In a sub-agent's session much of it is the parent's. `family` is the one that the host
+    names, `left_open` the one that an earlier run of the session has left open, if any."""
     if trigger is None:
         trigger = "subagent" if parent else "user"
     if trigger not in TRIGGERS:  # a rule about a trigger would hold for no run with a misspelt one
@@ -57,12 +60,14 @@ def make_info(
         "session.run(model=...)", model, "It is the model's name; run_agent(session, model, ...) takes the model itself"
     )
     check("session.run(transcript=...)", transcript, bool, "True or False")
+    check_text("session.run(family=...)", family, "It is the `run.info.family` of the run that this one works for")
     above = parent_run.info if parent_run else RunInfo()
     requester = above.requester if requester is None else requester
     workspace_dir = above.workspace_dir if workspace_dir is None else workspace_dir
     extra = {"parent_session": parent} if parent else {}
+    run_id = f"run-{uuid.uuid4().hex[:12]}"
     return RunInfo(
-        session_id=session_id, run_id=f"run-{uuid.uuid4().hex[:12]}", attempt=1, agent_id=agent_id,
+        session_id=session_id, run_id=run_id, family=above.family or family or left_open or run_id, attempt=1, agent_id=agent_id,
         workspace_dir=None if workspace_dir is None else str(workspace_dir), provider=provider, model=model,
         requester=None if requester is None else json_value("session.run(requester=...)", dict(requester)), trigger=trigger,
         triggers=(*above.triggers, trigger) if parent_run else (trigger,),

@@ -10,19 +10,20 @@ from hooksdk import schema
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._masking.mask import SecretMask
 from hooksdk._plugins.registry import Registry
+from hooksdk._run.changing import change_stored, check_id
+from hooksdk._run.families import FamilyMembers, SessionFamily
 from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Background, logger
 from hooksdk.approvals import Approver
 from hooksdk.config import Config
-from hooksdk.errors import MissingGrant, PluginRefused, RunAlreadyOpen
+from hooksdk.costs import PriceList
+from hooksdk.errors import MissingGrant, RunAlreadyOpen
 from hooksdk.formats import MessageFormat
 from hooksdk.hooks import RunInfo
 from hooksdk.patterns import ToolPattern
 from hooksdk.state import PluginHost, PluginState
 from hooksdk.tools import Deferral, Expose, Tool
 from hooksdk.transcript import Store, Transcript
-
-OWN_IDS = "hooksdk."
 
 
 class ParentRun(Protocol):
@@ -56,9 +57,11 @@ class RunParts:
     """Plugins that may not read or trim results, with the reason."""
     approver: Approver | None
     states: PluginStates
+    family: SessionFamily
     secrets: SecretMask
     """The values that the session's calls were given."""
     open_run: OpenRun
+    prices: PriceList
     allowed: Sequence[Sequence[ToolPattern]]
     """Which tools this session may be granted at all: each layer is a sub-agent's, and every layer must match."""
     parent_run: ParentRun | None = None
@@ -108,6 +111,12 @@ class OpenRun:
         self._on_release = on_release
 
     @property
+    def info(self) -> RunInfo | None:
+        """Of the open run, or of the one that was open last."""
+        run = self.run or self.newest
+        return None if run is None else run.info
+
+    @property
     def claimed(self) -> bool:
         """True while a run has the session."""
         return self.run is not None
@@ -138,12 +147,6 @@ class _Saved:
     """Why it cannot be saved at the moment, logged once."""
 
 
-def _check_id(plugin_id: str) -> None:
-    """Approvals that are remembered, and calls that wait, are kept beside what plugins keep: no plugin may reach them."""
-    if plugin_id.casefold().startswith(OWN_IDS):
-        raise PluginRefused(plugin_id, f"ids that begin with '{OWN_IDS}' are hooksdk's own", "Give it another id")
-
-
 @final
 class PluginStates:
     """What the plugins keep in a session, saved when it changed."""
@@ -155,7 +158,7 @@ class PluginStates:
 
     def open(self, plugin_id: str) -> PluginState:
         """A plugin's state, as it was last saved."""
-        _check_id(plugin_id)
+        check_id(plugin_id)
         state = PluginState(self._transcript.state(plugin_id))
         self._by_plugin[plugin_id] = _Saved(state, schema.canonical(dict(state)))
         return state
@@ -191,7 +194,7 @@ class PluginStorage:
     """One plugin's key-value space in a store; what goes into it out of a session holds no value of a secret."""
 
     def __init__(self, store: Store, plugin_id: str, mask: SecretMask | None = None) -> None:
-        _check_id(plugin_id)
+        check_id(plugin_id)
         self._store = store
         self._space = plugin_id
         self._mask = SecretMask() if mask is None else mask
@@ -207,6 +210,16 @@ class PluginStorage:
     async def delete(self, key: str) -> None:
         """Forget `key`."""
         await self._store.delete_value(self._space, self._mask.text(key))
+
+    async def update(self, key: str, change: Callable[[Any], Any]) -> Any:
+        """Put what `change` makes of the value (None: there is none) in its place, in one step; answers it. With None it is
+        removed. `change` is called anew where somebody else was faster."""
+
+        def step(stored: Any) -> tuple[Any, Any]:
+            new = self._mask.value(change(stored))
+            return new, new
+
+        return await change_stored(self._store, self._space, self._mask.text(key), step)
 
     async def keys(self) -> Sequence[str]:
         """All keys, sorted."""
@@ -229,5 +242,7 @@ class SessionParts:
     on_idle: Callable[[], None]
     """Called when the session may be idle now: it has opened, or a run of it has ended."""
     plugin_host: PluginHost
+    families: FamilyMembers = field(default_factory=FamilyMembers)
+    """Those of the session and of its sub-agents."""
     wait: float
     """Seconds to wait for a session that somebody else holds."""

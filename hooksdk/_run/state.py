@@ -80,6 +80,8 @@ class CallInProgress:
     """It was judged before, in this run or an earlier one, and has waited since."""
     paused: bool = False
     """Its tool has paused."""
+    let_through: bool = False
+    """It was let through to its tool."""
     pending: ApprovalRequest | None = None
     """What it waits for."""
     runs_at_once: bool = False

@@ -50,6 +50,8 @@ class WaitingCall:
     """Other questions, which were approved before."""
     rewriters: tuple[str, ...] | None = None
     """The plugins that were asked to rewrite it; None where hooksdk 0.2.0 has stored it: all of them."""
+    let_through: bool = False
+    """It was let through to its tool, which has paused."""
 
 
 @final
@@ -90,7 +92,7 @@ class WaitingCalls:
 
     async def keep(
         self, written: ToolCall, call: ToolCall, tool: Tool, arguments: dict[str, Any], questions: tuple[Question, ...],
-        approval: Approval | None, *, granted: tuple[Question, ...], rewriters: tuple[str, ...] | None, mask: SecretMask,
+        approval: Approval | None, *, granted: tuple[Question, ...], rewriters: tuple[str, ...] | None, let_through: bool, mask: SecretMask,
     ) -> bool:  # fmt: skip
         """Keep what was judged, with placeholders for values of secrets; durable when this answers True. False where
         something is not JSON."""
@@ -98,7 +100,7 @@ class WaitingCalls:
             reply=self._reply_of(written), run=self._run, written=digest_of_call(written), name=call.name, origin=call.origin,
             tool=tool.id, fingerprint=definition_of(tool), arguments=arguments,
             questions=questions, answered_by=mask.text(approval.by) if approval else None, granted=granted,
-            rewriters=rewriters,
+            rewriters=rewriters, let_through=let_through,
         )  # fmt: skip
         value = asdict(waiting)
         value |= {name: mask.value(value[name]) for name in ("arguments", "questions", "granted")}

@@ -13,7 +13,7 @@ applies both in their original order, and a ledger that is rebuilt equals the on
 | trim, restore | n, handle, at `{position, call_id, occurrence, hash}`, text (of a trim), owner, reason |
 | drain | done `[[n, status], ...]`: one entry applies everything that was queued |
 | compact | base (messages, and positions of stored ones that stay), upto (stored messages that the base stands for), hash (of the last of these) |
-| used | what a request used: model, run, tokens (`costs.Usage` without zeros); m counts the reply, too |
+| used | what a request used: model, run, family (of a sub-agent's), tokens (`costs.Usage` without zeros); m counts the reply, too |
 | state | plugin, change (`changes.py`: what is new in it), or state (the whole of it) |
 """
 

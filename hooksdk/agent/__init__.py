@@ -20,7 +20,7 @@ from hooksdk.approvals import Approver
 from hooksdk.calls import ToolCall
 from hooksdk.catalog import Catalog
 from hooksdk.costs import usage_of
-from hooksdk.errors import ApprovalPending, WrongArgument, check, check_function, check_text, refuse
+from hooksdk.errors import ApprovalPending, RunBlocked, WrongArgument, check, check_function, check_text, refuse
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, get_format
 from hooksdk.formats.intake import as_tools, messages_in
 from hooksdk.models import (
@@ -50,8 +50,9 @@ __all__ = [
     "tokens_of",
 ]
 
-OutcomeReason = Literal["completed", "paused", "turn_limit", "token_limit", "time_limit"]
-"""Why the agent stopped: it had no more calls to make, calls wait for an approval, or a limit was reached."""
+OutcomeReason = Literal["completed", "paused", "blocked", "turn_limit", "token_limit", "time_limit"]
+"""Why the agent stopped: it had no more calls to make, calls wait for an approval, a plugin blocked its next request, or a limit
+was reached."""
 WAITS = "calls wait for an approval"
 
 
@@ -123,6 +124,8 @@ class Outcome:
     attempts: int
     stats: Mapping[str, Any] = field(repr=False)
     """The run's counters, those of the drain at its end among them."""
+    blocked: str = ""
+    """Who blocked the next request and why, when the reason is `blocked`."""
     pending: Sequence[ToolCall] = ()
     """The calls that wait, when it is paused. `run_agent(session, model, None)` asks about them again, and goes on."""
 
@@ -140,6 +143,7 @@ async def run_agent(
     requester: Mapping[str, Any] | None = None,
     trigger: str | None = None,
     metadata: Mapping[str, Any] | None = None,
+    family: str | None = None,
     approver: Approver | None = None,
     on_text: OnText | None = None,
 ) -> Outcome:
@@ -149,10 +153,10 @@ async def run_agent(
     environment. `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause
     left open. `system` is recorded when the session has no messages yet. `tools` are those of `Run.resolve_tools`: functions,
     `Tool`s, a provider's JSON; or a function that answers them, which is asked again for each attempt. `approver` answers in
-    this run, in the place of the host's; while calls wait for its answer, the run is paused when the others of the reply have
+    this run, in the place of the host's; `family` is as for `session.run`; while calls wait for its answer, the run is paused when the others of the reply have
     their results. `on_text` gets the model's prose as it comes, from a `StreamingModel`; another model's when the reply is
     there. An attempt that fails may have given some of it already. Raises what the model raises (the run ends as `error`),
-    `RunBlocked`, `PolicyFailed` and the errors of
+    `RunBlocked` before it began, `PolicyFailed` and the errors of
     the store; a cancellation ends the run as `cancelled`. However it ends, no call stays without a result but those that
     wait for an approval.
     """
@@ -164,7 +168,7 @@ async def run_agent(
         async with get_model(model) as opened:
             return await run_agent(
                 session, opened, prompt, tools=tools, limits=limits, system=system, agent_id=agent_id,
-                workspace_dir=workspace_dir, requester=requester, trigger=trigger, metadata=metadata, approver=approver,
+                workspace_dir=workspace_dir, requester=requester, trigger=trigger, metadata=metadata, family=family, approver=approver,
                 on_text=on_text,
             )  # fmt: skip
     _check_model(model)
@@ -173,20 +177,27 @@ async def run_agent(
         (prompt,) = messages_in([prompt], message_format, "run_agent(..., prompt)").messages
     run = session.run(
         prompt, agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger,
-        metadata=metadata, provider=getattr(model, "provider", None), model=model.name,
+        metadata=metadata, family=family, provider=getattr(model, "provider", None), model=model.name,
         context_window=model.context_window, format=message_format, approver=approver,
         deferral=getattr(model, "deferral", None),
     )  # fmt: skip
     given = tools if callable(tools) else tuple(as_tools(tools, "run_agent(tools=...)"))
     loop = _Loop(run, model, message_format, given, limits, on_text)
-    async with run:
-        with anyio.move_on_after(limits.seconds) as clock:
-            await loop.begin(prompt, None if session.messages else system)
-            await loop.go_on()
-        if clock.cancelled_caught:
-            loop.reason = "time_limit"
+    blocked = ""
+    try:
+        async with run:
+            loop.began = True
+            with anyio.move_on_after(limits.seconds) as clock:
+                await loop.begin(prompt, None if session.messages else system)
+                await loop.go_on()
+            if clock.cancelled_caught:
+                loop.reason = "time_limit"
+    except RunBlocked as error:
+        if not loop.began:
+            raise
+        loop.reason, blocked = "blocked", str(error)
     return Outcome(
-        text=loop.text, reason=loop.reason, turns=loop.turns, attempts=run.info.attempt, stats=run.stats,
+        text=loop.text, reason=loop.reason, turns=loop.turns, attempts=run.info.attempt, stats=run.stats, blocked=blocked,
         pending=tuple(run.pending),
     )  # fmt: skip
 
@@ -221,6 +232,7 @@ class _Loop:
     shown: Sequence[Message] = ()
     """What the model was sent last."""
     reason: OutcomeReason = "completed"
+    began: bool = False
 
     async def begin(self, prompt: str | Message | None, system: str | None) -> None:
         await self.resolve_tools()

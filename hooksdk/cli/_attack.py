@@ -17,7 +17,7 @@ from rich.console import Console
 
 from hooksdk import Host, Tool, ToolCall
 from hooksdk.cli._console import counted, one_line, print_columns, stderr_console, stdout_console, warnings_shown
-from hooksdk.cli._project import open_host, open_servers, project_config
+from hooksdk.cli._project import ThrowawayStore, open_host, open_servers, project_config
 from hooksdk.errors import did_you_mean, problem_text, unknown_key
 from hooksdk.formats import get_format
 from hooksdk.testing import Attack, ScriptedApprover, attacks, make_workspace
@@ -191,8 +191,11 @@ class Gate:
         result.add(attack, verdict, arguments.get(result.target.argument))
 
     async def _judge(self, target: Target, tool: Tool, call: ToolCall, folder: Path) -> tuple[str, str, dict[str, Any]]:
-        """`through`, `asked` or `stopped`, why, and the arguments that would run."""
+        """`through`, `asked` or `stopped`, why, and the arguments that would run. Nothing is counted from one attack to the next:
+        a limit that is full would stop all that follow."""
         before = len(self.person.requests)
+        if isinstance(self.host.store, ThrowawayStore):
+            self.host.store.forget()
         async with (
             self.host.session() as session,
             session.run(

@@ -92,6 +92,12 @@ class ThrowawayStore:
                 await self._memory.set_value(space, key, await self._store.get_value(space, key))
         return self._memory
 
+    def forget(self) -> None:
+        """Begin anew with what is stored: what was changed here since, such as what a limit has counted, is gone. No session may be
+        open."""
+        self._memory = MemoryStore()
+        self._spaces.clear()
+
     async def open_session(self, session_id: str, *, wait: float = 5.0) -> SessionLog:
         """A session of its own."""
         return await self._memory.open_session(session_id, wait=wait)

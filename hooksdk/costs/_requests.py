@@ -22,6 +22,8 @@ class Request:
     """`PROVIDER:NAME` as the run said it, `NAME` where it named no provider; empty where it said neither."""
     usage: Usage
     run_id: str = ""
+    family: str = field(default="", compare=False)
+    """The family of its run: the id of the outermost run, `run_id` itself where it is no sub-agent's."""
     messages: int = 0
     """How many messages were stored once the reply was."""
     time: float | None = field(default=None, compare=False)
@@ -30,7 +32,8 @@ class Request:
     def entry(self) -> Entry:
         """What the journal keeps of it. Places and times are the journal's own."""
         tokens = {name: count for name, count in asdict(self.usage).items() if count}
-        return {"model": self.model, "run": self.run_id, "tokens": tokens}
+        above = {} if self.family in {"", self.run_id} else {"family": self.family}
+        return {"model": self.model, "run": self.run_id, **above, "tokens": tokens}
 
 
 def model_name(provider: str | None, model: str | None) -> str:
@@ -64,6 +67,7 @@ def _request(entry: Mapping[str, Any]) -> Request:
     usage = Usage(**{one.name: int(counts.get(one.name, 0)) for one in fields(Usage)})
     time = entry.get("time")
     return Request(
-        model=str(entry.get("model", "")), usage=usage, run_id=str(entry.get("run", "")), messages=int(entry.get("m", 0)),
+        model=str(entry.get("model", "")), usage=usage, run_id=str(entry.get("run", "")),
+        family=str(entry.get("family") or entry.get("run", "")), messages=int(entry.get("m", 0)),
         time=float(time) if isinstance(time, (int, float)) else None,
     )  # fmt: skip

@@ -78,6 +78,11 @@ class Storage(Twin[catalog_side.Storage]):
         """Forget `key`; no error when it is not there."""
         self._call("delete", key)
 
+    def update(self, key: str, change: Callable[[Any], Any]) -> Any:
+        """Keep what `change` makes of the value (None: there is none) in one step that nobody's write comes between; answers it.
+        None removes it. `change` is called anew where somebody else was faster. Raises `StoreError`."""
+        return self._call("update", key, change)
+
     def keys(self) -> Sequence[str]:
         """All keys, sorted."""
         return self._call("keys")
@@ -247,7 +252,7 @@ class Run(Opened[run_side.Run]):
     ) -> PreparedMessages:
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
         trims applied and the plugins' edits for this request. Raises `TranscriptChanged` for a list that does not
-        match. With `follow` your list is the truth: of a fork, or of a list that was filtered or rewritten, the results keep
+        match, and `RunBlocked` where a plugin says that the request is not made: leave the run then. With `follow` your list is the truth: of a fork, or of a list that was filtered or rewritten, the results keep
         their trims, and no compaction is told."""
         return self._call("prepare_messages", messages, follow=follow)
 

@@ -126,6 +126,7 @@ class Session(Opened[session_side.Session]):
         requester: Mapping[str, Any] | None = None,
         trigger: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        family: str | None = None,
         provider: str | None = None,
         model: str | None = None,
         context_window: int | None = None,
@@ -141,7 +142,8 @@ class Session(Opened[session_side.Session]):
         `input` is what `agent_start` handlers judge; record it yourself. `context_window` is in tokens. `requester` is a
         mapping with id, is_owner and roles; `trigger` is user (unless you say so), schedule, subagent or other. In a
         sub-agent's session `requester` and `workspace_dir` are the parent's unless others are given, and `trigger` is
-        subagent. `approver` answers in this run, in the place of the host's. `transcript=False` is for a host without a model: calls
+        subagent. `family` is the `run.info.family` of a run in another process that this one works for: what plugins keep for that
+        family is this run's, too, where both have one store. `approver` answers in this run, in the place of the host's. `transcript=False` is for a host without a model: calls
         go past every policy, and neither messages nor results are kept, however many there are. `withhold` is asked about each
         tool, plugins' own among them: one that it answers a reason for is not granted to this run. `expose` is how a client that
         lists the tools is shown them, for the plugins that search (`AssembleTools.expose`). `deferral` says whether your requests
@@ -156,6 +158,7 @@ class Session(Opened[session_side.Session]):
                 requester=requester,
                 trigger=trigger,
                 metadata=metadata,
+                family=family,
                 provider=provider,
                 model=model,
                 context_window=context_window,
@@ -289,6 +292,7 @@ def run_agent(
     requester: Mapping[str, Any] | None = None,
     trigger: str | None = None,
     metadata: Mapping[str, Any] | None = None,
+    family: str | None = None,
     approver: Approver | None = None,
     on_text: OnText | None = None,
 ) -> Outcome:
@@ -298,10 +302,10 @@ def run_agent(
     environment. `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause
     left open. `system` is recorded when the session has no messages yet. `tools` are those of `Run.resolve_tools`: functions,
     `Tool`s, a provider's JSON; or a function that answers them, which is asked again for each attempt. `approver` answers in
-    this run, in the place of the host's; while calls wait for its answer, the run is paused when the others of the reply have
+    this run, in the place of the host's; `family` is as for `session.run`; while calls wait for its answer, the run is paused when the others of the reply have
     their results. `on_text` gets the model's prose as it comes, from a `StreamingModel`; another model's when the reply is
     there. An attempt that fails may have given some of it already. Raises what the model raises (the run ends as `error`),
-    `RunBlocked`, `PolicyFailed` and the errors of
+    `RunBlocked` before it began, `PolicyFailed` and the errors of
     the store; a cancellation ends the run as `cancelled`. However it ends, no call stays without a result but those that
     wait for an approval."""
     return session.portal.call(
@@ -317,6 +321,7 @@ def run_agent(
         requester=requester,
         trigger=trigger,
         metadata=metadata,
+        family=family,
         approver=None if approver is None else as_async(approver),
         on_text=on_text,
     )

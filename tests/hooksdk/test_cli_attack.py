@@ -111,6 +111,14 @@ async def test_what_is_not_denied_at_all_is_through_as_it_stands(tmp_path: Path)
     assert told["targets"][0]["attacks"][0]["value"] == "curl"
 
 
+async def test_a_limit_stops_no_attack_because_others_came_before_it(tmp_path: Path) -> None:
+    limit = '[[plugins.tool_policy.config.rules]]\naction = "deny"\nlimit = { calls = 1, per = "requester" }\n'
+    through = [
+        (await attack(tmp_path, config, SHELL))[1]["targets"][0]["through"] for config in (deny(tools="other"), limit)
+    ]
+    assert through[0] == through[1] > 50
+
+
 async def test_what_a_person_is_asked_about_is_counted_apart(tmp_path: Path) -> None:
     config = deny(tools="mcp:shell:run", command="curl").replace('"deny"', '"ask"')
     code, told = await attack(tmp_path, config, SHELL)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from hooksdk import Host, JsonlStore, Tool, ToolCall
+
 pytest.importorskip("mcp", reason="needs the extra `mcp`")
 
 from commands import hooksdk, write_servers
@@ -51,6 +53,31 @@ async def check(folder: Path, call: object, *options: str, config: str = CONFIG)
     (folder / "call.json").write_text(call if isinstance(call, str) else json.dumps(call))
     done = await hooksdk("policy", "check", "call.json", "--json", *options, folder=folder)
     return done.code, done.json() if done.out else done.err
+
+
+def _read(arguments: dict[str, Any]) -> str:
+    return "read"
+
+
+async def test_a_limit_is_judged_by_what_the_store_says_was_used_and_nothing_is_counted(tmp_path: Path) -> None:
+    rule = {"action": "deny", "tools": "read_*", "limit": {"calls": 1, "per": "requester"}, "reason": "enough"}
+    settings = {"allow": ["tool_policy"], "plugins": {"tool_policy": {"config": {"rules": [rule]}}}}
+    lines = '[[plugins.tool_policy.config.rules]]\naction = "deny"\ntools = "read_*"\nreason = "enough"\n'
+    config = f'{lines}limit = {{ calls = 1, per = "requester" }}\n'
+    tool = Tool(name="read_file", source="host", execute=_read)
+    call = {"tool": "read_file", "arguments": {"path": "a"}, "requester": {"id": "ann"}}
+    told: Any = {}
+    for _ in range(2):
+        code, told = await check(tmp_path, call, config=config)
+        assert (code, told["verdict"]) == (0, "allow")
+    assert "once its limit is reached" in told["tool_policy"]["do_not_fit"][0]["why"]
+    host = Host(store=JsonlStore(tmp_path / "kept" / "sessions"), config=settings)
+    async with host, host.session("s") as session, session.run(requester={"id": "ann"}) as run:
+        await run.resolve_tools([tool])
+        assert (await run.call_tool(ToolCall("c", "read_file", {}))).text == "read"
+    code, told = await check(tmp_path, call, config=config)
+    assert (code, told["verdict"]) == (1, "block")
+    assert "enough: used: 1 of 1 call for this requester" in told["reason"]
 
 
 async def test_an_allowed_call_answers_zero_and_the_rule(tmp_path: Path) -> None:

@@ -480,6 +480,19 @@ async def test_a_run_that_reaches_a_limit_ends_with_4_and_says_which(tmp_path: P
     assert done.complaint == "hooksdk: stopped at the limit of 2 turns (--max-turns)"
 
 
+async def test_a_run_that_a_rules_limit_ends_says_who_ended_it_and_why(tmp_path: Path) -> None:
+    rule = '[[plugins.tool_policy.config.rules]]\naction = "deny"\nlimit = { tokens = 1 }\nreason = "enough"\n'
+    (tmp_path / "hooksdk.toml").write_text(rule)
+    servers = write_servers(tmp_path / "mcp.json")
+    async with ScriptedServer(lambda turn: Reply("Working.", [call("add", a=1, b=1)])) as server:
+        arguments = [*MODEL, "--mcp", servers, "Add."]
+        done = await hooksdk("run", *arguments, folder=tmp_path, server=server)
+        told = (await hooksdk("run", "--json", *arguments, folder=tmp_path, server=server)).json()
+    assert (done.code, done.out) == (4, "Working.\n")
+    assert done.complaint.startswith("hooksdk: run blocked by plugin 'tool_policy': enough: used: ")
+    assert (told["reason"], told["turns"], "of 1 token for this task" in told["blocked"]) == ("blocked", 1, True)
+
+
 async def test_a_model_that_writes_a_call_as_text_is_told_how_to_call_as_often_as_asked(tmp_path: Path) -> None:
     servers = write_servers(tmp_path / "mcp.json")
     wrong = '{"name": "add", "arguments": {"a": 1, "b": 1}}'

@@ -146,6 +146,43 @@ def test_the_list_reads_the_beginning_of_a_session_alone(store: JsonlStore, tmp_
     assert "damaged: hooksdk sessions doctor" in sessions("list", "--sizes", folder=tmp_path).out
 
 
+def test_the_list_says_what_each_session_used_alone_and_with_its_sub_agents(store: JsonlStore, tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with Host(store=store, config={"allow": []}) as host, host.session("ann") as session:
+            async with session.run(provider="acme", model="small") as run:
+                await run.record({"role": "user", "content": "Hello"})
+                await run.record(
+                    {"role": "assistant", "content": "a"}, usage={"input_tokens": 1_000, "output_tokens": 100}
+                )
+                async with session.child("helper") as child, child.run(provider="acme", model="small") as below:
+                    await below.record({"role": "user", "content": "Hello"})
+                    await below.record(
+                        {"role": "assistant", "content": "b"}, usage={"input_tokens": 4_000, "output_tokens": 0}
+                    )
+            async with session.run(provider="acme", model="small") as run:
+                await run.record({"role": "user", "content": "Hello"})
+
+    anyio.run(talk)
+    user = tmp_path / "none" / "hooksdk" / "config.toml"
+    user.parent.mkdir(parents=True)
+    user.write_text('[prices]\n"acme:small" = { input = 1000.0, output = 1000.0 }\n')
+    listed = sessions("list", "--used", "--json", folder=tmp_path).json()["sessions"]
+    used = {one["id"]: one["used"] for one in listed}
+    assert (used["ann"]["requests"], used["ann"]["prompt"], used["ann"]["dollars"]) == (1, 1_000, 1.1)
+    assert (used["ann"]["with_subagents"]["prompt"], used["ann"]["with_subagents"]["dollars"]) == (5_000, 5.1)
+    assert (used["helper"]["dollars"], used["helper"]["with_subagents"]["requests"]) == (4.0, 0)
+    head, *rows = sessions("list", "--used", folder=tmp_path).out.splitlines()
+    assert head.split() == ["id", "requests", "tokens", "paid", "with", "sub-agents", "paid", "age"]
+    assert next(row.split() for row in rows if row.startswith("ann"))[:6] == [
+        "ann",
+        "1",
+        "1,100",
+        "$1.10",
+        "5,100",
+        "$5.10",
+    ]
+
+
 def test_the_list_with_sizes_tells_results_queued_trims_and_tokens(stored: JsonlStore, tmp_path: Path) -> None:
     (summary,) = sessions("list", "--sizes", "--json", folder=tmp_path).json()["sessions"]
     assert summary.pop("changed").startswith("20")

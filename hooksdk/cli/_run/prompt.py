@@ -85,6 +85,7 @@ def run_prompt(options: RunOptions) -> int:
     if options.as_json:
         document = {"schema": 1, "session": session_id, "text": outcome.text, "reason": outcome.reason}
         document |= {"turns": outcome.turns, "attempts": outcome.attempts, "stats": outcome.stats}
+        document |= {"blocked": outcome.blocked} if outcome.blocked else {}
         document["cost"] = spent_json(played.spent)
         print_json(document)
     elif outcome.text and not (prose.stream is sys.stdout and prose.has_told(outcome.text)):
@@ -104,6 +105,9 @@ def run_prompt(options: RunOptions) -> int:
     if outcome.reason == "paused":
         waiting = counted(len(outcome.pending), "call")
         console.print(f"[yellow]hooksdk:[/] stopped: {waiting} without an approval yet", soft_wrap=True)
+        return AT_A_LIMIT
+    if outcome.reason == "blocked":
+        console.print(f"[yellow]hooksdk:[/] {one_line(outcome.blocked)}", soft_wrap=True)
         return AT_A_LIMIT
     limit = f"{counted(options.max_turns, 'turn')} (--max-turns)" if outcome.reason == "turn_limit" else outcome.reason
     console.print(f"[yellow]hooksdk:[/] stopped at the limit of {limit}", soft_wrap=True)

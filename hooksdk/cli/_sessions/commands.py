@@ -26,6 +26,9 @@ def list_sessions(
     sizes: Annotated[
         bool, typer.Option("--sizes", help="Read all of each: messages, results, trims and tokens.")
     ] = False,
+    used: Annotated[
+        bool, typer.Option("--used", help="What each has used, also with its sub-agents: requests, tokens, money.")
+    ] = False,
     as_json: Json = False,
     project: Project = Path(),
     store: StorePlace = None,
@@ -33,7 +36,7 @@ def list_sessions(
     """List the sessions, the last changed first: what was asked, which model, where and when."""
     from hooksdk.cli._sessions import listing
 
-    raise typer.Exit(listing.list_sessions(project, store, sizes=sizes, as_json=as_json))
+    raise typer.Exit(listing.list_sessions(project, store, sizes=sizes, used=used, as_json=as_json))
 
 
 @sessions_app.command("show")

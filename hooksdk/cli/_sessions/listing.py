@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from hooksdk.cli._console import print_columns, print_json, printable
+from hooksdk.cli._project import project_config
 from hooksdk.cli._sessions.ids import place_of, short_ids
 from hooksdk.cli._sessions.look import SIZES, Damaged, described, holder_of, look_at, with_store
+from hooksdk.cli._sessions.used import HEADINGS, requests_of, used_by, used_cells
+from hooksdk.costs import PriceList
 from hooksdk.stores import JsonlStore, SessionSummary, Store, list_summaries
 from hooksdk.stores.jsonl import file_name
 from hooksdk.tasks import in_thread
@@ -20,13 +23,18 @@ _PROMPT_CHARS, _FOLDER_CHARS, _MODEL_CHARS = 200, 28, 24
 _DAMAGED = "damaged: hooksdk sessions doctor"
 
 
-def list_sessions(project: Path, place: str | None, *, sizes: bool, as_json: bool) -> int:
+def list_sessions(project: Path, place: str | None, *, sizes: bool, used: bool, as_json: bool) -> int:
     """One line or object for each session."""
 
     async def look(store: Store) -> tuple[list[dict[str, Any]], str]:
         found = [await _entry(store, one) for one in await list_summaries(store)]
         if sizes:
             found = [await _with_sizes(store, one) for one in found]
+        if used:
+            by_session = used_by(
+                await requests_of(store, [one["id"] for one in found]), PriceList(project_config(project).prices)
+            )
+            found = [{**one, "used": by_session.get(one["id"])} for one in found]
         return found, place_of(store)
 
     sessions, where = with_store(project, place, look)
@@ -34,6 +42,10 @@ def list_sessions(project: Path, place: str | None, *, sizes: bool, as_json: boo
         print_json({"schema": 1, "sessions": sessions})
     elif not sessions:
         print(f"There are no sessions in {printable(where)}.")
+    elif used:
+        print_columns(
+            ("id", *HEADINGS, "age"), _rows(sessions, lambda one: (*used_cells(one["used"]), _age(one["changed"])))
+        )
     elif sizes:
         print_columns(("id", *SIZES, "age", "held by"), _rows(sessions, _sizes_of))
     else:

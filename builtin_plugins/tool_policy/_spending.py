@@ -1,0 +1,226 @@
+"""Where the rules with limits are held: what was used is counted in the store, in one step among all agents and processes."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from builtin_plugins.tool_policy._explain import text_of
+from builtin_plugins.tool_policy._limits import SCOPES, Limit, Unit, Used, count, is_over, with_amount
+from builtin_plugins.tool_policy._rules import CompiledRule
+from hooksdk import FamilyState, Storage, Tool
+from hooksdk.costs import Usage, model_name, usage_of
+from hooksdk.hooks import AfterModelCall, BeforeModelCall, BeforeToolCall, Event, ToolCallStart
+from hooksdk.schema import estimate_tokens
+
+Count = Mapping[str, Any]
+LOOKED_AT = 8
+"""How many other counts are looked at, as one begins, whether their window is over."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A rule whose limit leaves nothing."""
+
+    rule: CompiledRule
+    used: Used
+    limit: Limit
+
+    @property
+    def words(self) -> str:
+        """What was used, and when there is more."""
+        return self.used.words(self.limit)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a count is kept."""
+
+    key: str
+    in_family: bool
+
+
+@dataclass(frozen=True)
+class _Amount:
+    """What a request has used of one limit."""
+
+    place: _Place
+    limit: Limit
+    unit: Unit
+    amount: float | None
+    problem: str = ""
+    """Why the amount is not known."""
+
+
+@final
+class Spending:
+    """The rules with limits of one session, and what was used of them."""
+
+    def __init__(self, rules: Sequence[CompiledRule], family: FamilyState | None, storage: Storage | None) -> None:
+        self.rules = rules
+        self._family = family
+        self._storage = storage
+        self._uncounted: list[_Amount] = []
+        """What was used and is not counted yet."""
+        self._prompt = 0
+        """An estimate of the last request's tokens, until its provider says how many they were."""
+        self._estimate: tuple[AfterModelCall, Usage] | None = None
+        """Of a reply whose provider has counted nothing so far."""
+
+    async def reached(self, rule: CompiledRule, event: Event, tool: Tool | None) -> Reached | None:
+        """What was used of a rule's limit, where nothing is left."""
+        limit = _limit_of(rule)
+        for unit in limit.amounts:
+            if unit == "calls" and tool is None:
+                continue
+            used = count(await self._read(_place(rule, unit, event, tool)), limit, unit)[1]
+            if used.is_full:
+                return Reached(rule, used, limit)
+        return None
+
+    async def begin(self, event: ToolCallStart, rules: Sequence[CompiledRule]) -> Reached | None:
+        """Count a call that begins; where a limit leaves nothing it is counted nowhere, and that rule is the answer. Past a limit
+        that asks goes a call about which a person said yes."""
+        taken: list[tuple[_Place, CompiledRule]] = []
+        for rule in rules:
+            limit, place = _limit_of(rule), _place(rule, "calls", event, event.tool)
+            if limit.calls is None:
+                continue
+            used = await self._take(place, limit, past=was_granted(rule, event))
+            if used is not None:
+                for each, other in reversed(taken):
+                    await self._add(each, _limit_of(other), "calls", -1)
+                return Reached(rule, used, limit)
+            taken.append((place, rule))
+        return None
+
+    async def _take(self, place: _Place, limit: Limit, *, past: bool) -> Used | None:
+        full: Used | None = None
+
+        def take(stored: object) -> Count:
+            nonlocal full
+            current, used = count(stored, limit, "calls")
+            full = used if used.is_full and not past else None
+            return current if full else with_amount(current, 1)
+
+        await self._change(place, take)
+        return full
+
+    # Tokens and money
+
+    def asks(self, event: BeforeModelCall) -> None:
+        """A request is about to be made."""
+        self._prompt = event.tokens
+
+    async def replied(self, event: AfterModelCall) -> None:
+        """Count what a request used. Where nobody counts it, its tokens are estimated before the next step."""
+        usage = usage_of(event.usage)
+        if usage is None:
+            _, before = self._estimate or (event, Usage(fresh=self._prompt))
+            self._prompt = 0
+            self._estimate = (event, before + Usage(output=estimate_tokens(event.message)))
+            return
+        self._estimate = None
+        self._note(event, usage)
+        await self.settle(estimated=False)
+
+    def _note(self, event: AfterModelCall, usage: Usage) -> None:
+        model = model_name(event.provider, event.model)
+        for rule in self.rules:
+            limit = _limit_of(rule)
+            if not rule.fits_run(event):
+                continue
+            if limit.tokens is not None:
+                place = _place(rule, "tokens", event, None)
+                self._uncounted.append(_Amount(place, limit, "tokens", usage.prompt + usage.output))
+            if limit.dollars is not None:
+                place, dollars = _place(rule, "dollars", event, None), event.prices.cost(model, usage)
+                problem = "" if dollars is not None else event.prices.source(model)
+                self._uncounted.append(_Amount(place, limit, "dollars", dollars, problem))
+
+    async def settle(self, *, estimated: bool = True) -> None:
+        """Count what could not be counted so far. Raises what the store raises, and `ValueError` for a model without a price."""
+        if estimated and self._estimate is not None:
+            (event, usage), self._estimate = self._estimate, None
+            self._note(event, usage)
+        while self._uncounted:
+            one = self._uncounted[0]
+            if one.amount is None:
+                raise ValueError(f"{one.limit.words(one.unit)} cannot be held: {one.problem}")
+            await self._add(one.place, one.limit, one.unit, one.amount)
+            del self._uncounted[0]
+
+    # What is stored
+
+    async def _add(self, place: _Place, limit: Limit, unit: Unit, amount: float) -> None:
+        if amount:
+            await self._change(place, lambda stored: with_amount(count(stored, limit, unit)[0], amount))
+
+    async def _read(self, place: _Place) -> object:
+        if place.in_family:
+            assert self._family is not None
+            return await self._family.get(place.key)
+        assert self._storage is not None
+        return await self._storage.get(place.key)
+
+    async def _change(self, place: _Place, change: Callable[[object], Count]) -> None:
+        if place.in_family:
+            assert self._family is not None
+
+            def step(state: dict[str, Any]) -> None:
+                state[place.key] = change(state.get(place.key))
+
+            await self._family.update(step)
+        else:
+            assert self._storage is not None
+            is_first = False
+
+            def anew(stored: object) -> Count:
+                nonlocal is_first
+                is_first = stored is None
+                return change(stored)
+
+            await self._storage.update(place.key, anew)
+            if is_first:
+                await self._sweep(self._storage)
+
+    async def _sweep(self, storage: Storage) -> None:
+        """Remove some of the counts whose window is over."""
+        keys = [key for key in await storage.keys() if "/" in key]
+        for key in random.sample(keys, min(LOOKED_AT, len(keys))):
+            await storage.update(key, lambda stored: None if is_over(stored) else stored)
+
+
+def was_granted(rule: CompiledRule, event: ToolCallStart) -> bool:
+    """True where a person was asked by this rule, and said yes."""
+    asked = text_of(rule.rule)
+    return rule.rule.action == "ask" and any((one.plugin, one.rule) == ("tool_policy", asked) for one in event.granted)
+
+
+def fitting(rules: Sequence[CompiledRule], event: BeforeToolCall | ToolCallStart) -> Iterator[CompiledRule]:
+    """The rules that are about this call. Raises `Undecidable`."""
+    for rule in rules:
+        if rule.fits_tool(event.tool) and rule.fits_run(event) and not (
+            rule.looks_at_arguments and rule.why_not(event.arguments, event.tool, event.workspace_dir)
+        ):  # fmt: skip
+            yield rule
+
+
+def _limit_of(rule: CompiledRule) -> Limit:
+    assert rule.rule.limit is not None
+    return rule.rule.limit
+
+
+def _place(rule: CompiledRule, unit: Unit, event: Event, tool: Tool | None) -> _Place:
+    """A count is the rule's own: another rule of the same words shares it, and one that was changed begins anew."""
+    per = _limit_of(rule).per
+    digest = hashlib.sha256(text_of(rule.rule).encode()).hexdigest()[:16]
+    ids = {
+        "run": event.run_id, "session": event.session_id, "family": "", "requester": str((event.requester or {}).get("id", "")),
+        "tool": tool.id if tool is not None else "",
+    }  # fmt: skip
+    key = "/".join([f"{digest}.{unit}", *(f"{scope}:{ids[scope]}" for scope in SCOPES if scope in per)])
+    return _Place(key, in_family="family" in per or "run" in per)
