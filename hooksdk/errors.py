@@ -107,10 +107,8 @@ class DuplicatePlugin(PluginError):
     second: str
 
     def __str__(self) -> str:
-        return (
-            f"two plugins are called '{self.plugin}': {self.first} and {self.second}. "
-            "Rename one (a `plugin_id` attribute on the class or module), or list only one of them."
-        )
+        advice = "Rename one (a `plugin_id` attribute on the class or module), or list only one of them."
+        return f"two plugins are called '{self.plugin}': {self.first} and {self.second}. {advice}"
 
 
 @dataclass(eq=False)
@@ -169,6 +167,8 @@ class ToolError(PluginError):
     """
 
     text: str
+    in_doubt: bool = False
+    """Whether the call took effect is not known, such as of a request that got no answer: an equal call is asked about then."""
 
     def __str__(self) -> str:
         return self.text

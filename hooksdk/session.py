@@ -26,7 +26,7 @@ from hooksdk._tasks.shielding import run_shielded
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.storage import as_store_errors
 from hooksdk.approvals import Approver
-from hooksdk.calls import TrimReceipt
+from hooksdk.calls import CallInDoubt, ToolResult, TrimReceipt
 from hooksdk.costs import Request, requests_in
 from hooksdk.errors import AsyncOnly, ConfigError, FenceClosed, PluginRefused, SessionClosed, check_list, check_text
 from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
@@ -136,6 +136,20 @@ class Session(AsyncOnly):
     def requests(self) -> list[Request]:
         """What each of its requests used, where the provider counted: `PriceList.spent` says what that cost so far."""
         return self._need_transcript().ask(lambda ledger: requests_in(ledger.used))
+
+    @property
+    def in_doubt(self) -> Sequence[CallInDoubt]:
+        """The calls that began, and of which nobody knows how they ended: they may have taken effect."""
+        running = self._open_run.run.at_work if self._open_run.run else ()
+        return [one for one in self._need_transcript().without_end if one.effect_id not in running]
+
+    async def settle(self, reference: str, result: ToolResult | str) -> CallInDoubt:
+        """Say what came of a call that is in doubt, by its call id or its effect id; durable when this returns. The result becomes
+        the call's own where the conversation has not gone on without it. An equal call runs without a question then. Answers the
+        call; raises `WrongArgument` where no call, or more than one, has this id."""
+        running = self._open_run.run.at_work if self._open_run.run else ()
+        whole = self._secrets.result(ToolResult(result) if isinstance(result, str) else result)
+        return await self._need_transcript().settle(reference, whole, running)
 
     async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
         """Shorten a tool result for the model, by its handle or call id, as `results.trim` does. Raises `UnknownResult`."""

@@ -21,6 +21,7 @@ from hooksdk._approvals.request import (
     wording_of,
 )
 from hooksdk._run import refusals
+from hooksdk._run.effects import OWNER
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._run.waiting_calls import digest_of_call
 from hooksdk._tasks.background import logger
@@ -133,7 +134,8 @@ async def _settle(
     work.pending = None
     await _trace_answer(state, work, approval, remembered=remembered)
     if not approval.granted:
-        return _blocked(refusals.approval_refused(request.title, approval.reason))
+        doubts = [one.description for one in request.questions if one.plugin == OWNER]
+        return _blocked(". ".join([refusals.approval_refused(request.title, approval.reason), *doubts]))
     work.granted, work.questions, work.answered_by = (*work.granted, *work.questions), (), approval.by
     if not work.depth and not (work.runs_at_once and state.open):
         await keep_call(state, work, approval)

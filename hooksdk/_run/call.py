@@ -20,7 +20,7 @@ from hooksdk._approvals.request import Question, digest_of
 from hooksdk._firing.dispatcher import HandlerOutcome
 from hooksdk._firing.signature import is_async, own_result, to_result
 from hooksdk._masking.mask import MIN_MASKED, SecretMask
-from hooksdk._run import asking, refusals, room
+from hooksdk._run import asking, effects, refusals, room
 from hooksdk._run.around import AroundStack
 from hooksdk._run.parts import PluginStorage
 from hooksdk._run.secrets import fill, placeholders
@@ -30,6 +30,7 @@ from hooksdk._schema.fresh import peek, put_fresh
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import Attempt, describe, is_cancelled
 from hooksdk._tasks.shielding import in_abandonable_thread, run_shielded
+from hooksdk._transcript.effects import in_doubt
 from hooksdk.calls import Origin, ToolCall, ToolResult
 from hooksdk.catalog import Catalog, Storage
 from hooksdk.errors import ApprovalPending, RunClosed, ToolError
@@ -164,7 +165,7 @@ async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
         if "rewrite_tool_call" in plans:
             end = end or await rewrite_tool_call(state, work)
         end = end or validate_arguments(work)
-        if "before_tool_call" in plans:
+        if "before_tool_call" in plans or state.parts.transcript.without_end:
             end = end or await before_tool_call(state, work)
     end = end or check_still_granted(state, work)
     work.judged = True
@@ -191,10 +192,13 @@ async def execute(state: RunState, work: CallInProgress) -> CallEnd:
         await state.waiting.forget(work.written)  # a crash from here on has it judged anew: its tool may have run
     end = await resolve_secrets(state, work) if "resolve_secrets" in state.hooks.plans else None
     end = end or check_still_granted(state, work)
+    if end is None and await effects.begin(state, work):
+        end = check_still_granted(state, work)
     try:
         return end or await run_tool(state, work)
     except ApprovalPending as error:
         pause = error
+    await run_shielded(effects.withdraw, state, work)
     # Raised outside the except block: the tool's own error, which may quote its arguments, is not chained.
     raise await asking.pause_tool(state, work, pause)
 
@@ -375,6 +379,8 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
             answer = await outcome.use(_result_in)
         if outcome.failure is not None:
             return policy_failed(outcome)
+    if answer is None or questions:
+        questions += effects.question(state, work)
     if questions or work.questions:
         end = await asking.ask(state, work, questions)
         if end is not None:
@@ -492,7 +498,7 @@ async def _attempt(state: RunState, work: CallInProgress, tool: Tool) -> ToolRes
     inputs = (work.own_arguments, Context(state, work)) if tool.takes_context else (work.own_arguments,)
     result: ToolResult | None = None
     async with Attempt(tool.timeout) as attempt:
-        work.attempt = attempt
+        work.attempt, work.entered = attempt, True
         if is_async(tool.execute):
             value = await tool.execute(*inputs)
         else:
@@ -500,7 +506,8 @@ async def _attempt(state: RunState, work: CallInProgress, tool: Tool) -> ToolRes
             value = await value if inspect.isawaitable(value) else value
         result = to_result(value)
     if attempt.late and attempt.cancelled:
-        return ToolResult.error(refusals.too_late(tool.name, tool.timeout))
+        work.in_doubt = work.begun
+        return ToolResult.error(refusals.too_late(tool.name, tool.timeout, in_doubt=work.in_doubt))
     if isinstance(attempt.error, ApprovalPending) and not work.depth:
         raise attempt.error
     if attempt.error is not None:
@@ -512,10 +519,12 @@ async def _attempt(state: RunState, work: CallInProgress, tool: Tool) -> ToolRes
 def _problem(state: RunState, work: CallInProgress, error: BaseException) -> str:
     name = work.call.name
     if isinstance(error, ToolError):
+        work.in_doubt = work.begun and error.in_doubt
         return error.text
     if isinstance(error, ApprovalPending):
         return refusals.cannot_pause(name)
     if isinstance(error, anyio.get_cancelled_exc_class()):
+        work.in_doubt = work.begun
         return refusals.tool_cancelled(name)
     # Masked before it is clipped and set in one line: half a secret, or one on two lines, is not recognised.
     return refusals.tool_failed(name, describe(error, MAX_PROBLEM, lambda text: _without_secrets(state, work, text)))
@@ -599,6 +608,10 @@ class Context:
         return self._work.native
 
     @property
+    def effect_id(self) -> str:
+        return effects.effect_id(self._state, self._work)
+
+    @property
     def _over(self) -> bool:
         return self._work.abandoned or self._work.end is not None
 
@@ -673,7 +686,9 @@ async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[Ca
     except ApprovalPending:  # its tool has paused: there is no result yet
         raise
     except BaseException as error:
-        end = CallEnd("error", ToolResult.error(refusals.interrupted(work.call.name, error, ran=work.running)))
+        work.in_doubt = work.begun and work.entered
+        text = refusals.interrupted(work.call.name, error, ran=work.entered, in_doubt=work.in_doubt)
+        end = CallEnd("error", ToolResult.error(text))
         if state.ended is not None and not work.running:  # cut off before its tool ran
             end = await _not_run(work)
         clean = state.secrets.error(error)
@@ -686,6 +701,8 @@ async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[Ca
             try:
                 if work.depth == 0:  # nested results stay out of the transcript
                     await run_shielded(_record_result, state, work, end.result)
+                elif work.begun:
+                    await run_shielded(effects.finish, state, work)
             finally:
                 await after_tool_call(state, work, end)
     if clean is not None:  # raised outside the except block, so that the error with the value is not chained
@@ -700,10 +717,13 @@ async def _record_result(state: RunState, work: CallInProgress, result: ToolResu
     parts = state.parts
     if parts.transcript_kept:
         try:
-            await parts.transcript.answer(work.written, result, work.tool, replies=state.replies_at_end)
+            ends = "" if work.in_doubt or not work.begun else work.effect
+            await parts.transcript.answer(work.written, result, work.tool, replies=state.replies_at_end, ends=ends)
         except Exception:
             room.keep_result(state, work, result)
             raise
+    elif work.begun:
+        await effects.finish(state, work)
     if state.waiting.calls:
         await state.waiting.forget(work.written)
     await parts.states.save()
@@ -771,4 +791,7 @@ async def end_calls(state: RunState) -> None:
 
 
 async def _not_run(work: CallInProgress) -> CallEnd:
+    if work.begun:  # somebody said so, and gave no result
+        work.in_doubt = True
+        return CallEnd("error", ToolResult.error(in_doubt(work.call.name)))
     return CallEnd("not_run", ToolResult.error(refusals.not_run_at_end(work.call.name)))

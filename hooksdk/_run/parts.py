@@ -33,6 +33,11 @@ class ParentRun(Protocol):
         """Where it comes from."""
         ...
 
+    @property
+    def at_work(self) -> Collection[str]:
+        """The effect ids of its calls that have begun and are not over."""
+        ...
+
     def has(self, tool: Tool) -> bool:
         """True when the run has the tool now."""
         ...

@@ -9,7 +9,7 @@ from typing import Any
 from hooksdk import agent as agent_side
 from hooksdk import session as session_side
 from hooksdk.agent import DEFAULT_LIMITS, Limits, OnText, Outcome
-from hooksdk.calls import TrimReceipt
+from hooksdk.calls import CallInDoubt, ToolResult, TrimReceipt
 from hooksdk.config import Config
 from hooksdk.costs import Request
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat
@@ -76,6 +76,17 @@ class Session(Opened[session_side.Session]):
     def requests(self) -> list[Request]:
         """What each of its requests used, where the provider counted: `PriceList.spent` says what that cost so far."""
         return self._read("requests")
+
+    @property
+    def in_doubt(self) -> Sequence[CallInDoubt]:
+        """The calls that began, and of which nobody knows how they ended: they may have taken effect."""
+        return self._read("in_doubt")
+
+    def settle(self, reference: str, result: ToolResult | str) -> CallInDoubt:
+        """Say what came of a call that is in doubt, by its call id or its effect id; durable when this returns. The result becomes
+        the call's own where the conversation has not gone on without it. An equal call runs without a question then. Answers the
+        call; raises `WrongArgument` where no call, or more than one, has this id."""
+        return self._call("settle", reference, result)
 
     def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
         """Shorten a tool result for the model, by its handle or call id, as `results.trim` does. Raises `UnknownResult`."""
