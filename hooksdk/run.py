@@ -406,6 +406,7 @@ class Run(AsyncOnly):
             partial(messaging.drain_trims, self._state),
             self._transcript.publish,
             self._parts.states.save,
+            self._transcript.write_ended,
         ):
             try:
                 await step()

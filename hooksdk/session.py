@@ -288,6 +288,7 @@ class Session(AsyncOnly):
         withhold: Callable[[Tool], str | None] | None = None,
         expose: Expose | None = None,
         deferral: Deferral | None = None,
+        in_doubt: Callable[[], Sequence[CallInDoubt]] | None = None,
     ) -> Run:
         """A run of this session, to use as `async with session.run(...) as run`.
 
@@ -298,7 +299,8 @@ class Session(AsyncOnly):
         go past every policy, and neither messages nor results are kept, however many there are. `withhold` is asked about each
         tool, plugins' own among them: one that it answers a reason for is not granted to this run. `expose` is how a client that
         lists the tools is shown them, for the plugins that search (`AssembleTools.expose`). `deferral` says whether your requests
-        have `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. Entering raises `RunAlreadyOpen`,
+        have `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. `in_doubt` answers calls of
+        other sessions that are in doubt, for a host whose sessions are new after a crash: equal ones are asked about. Entering raises `RunAlreadyOpen`,
         `RunBlocked` or `PolicyFailed`.
         """
         dispatcher, states, own_transcript = self._dispatcher, self._states, self._need_transcript()
@@ -310,8 +312,9 @@ class Session(AsyncOnly):
             requester=requester, trigger=trigger, metadata=metadata, provider=provider, model=model, transcript=transcript,
         )  # fmt: skip
         check_options(
-            context_window=context_window, approver=approver, withhold=withhold, expose=expose, deferral=deferral
-        )
+            context_window=context_window, approver=approver, withhold=withhold, expose=expose, deferral=deferral,
+            in_doubt=in_doubt,
+        )  # fmt: skip
         registry = self._parts.registry
         parts = RunParts(
             dispatcher=dispatcher, transcript=own_transcript, store=self._parts.store, format=get_format(format),
@@ -319,7 +322,7 @@ class Session(AsyncOnly):
             secrets=self._secrets, open_run=self._open_run,
             allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call",
             contracts=registry.contracts, expose=expose, deferral=deferral, unmatched=self._unmatched,
-            missing_grants=registry.missing_conversation(), transcript_kept=transcript, withhold=withhold,
+            missing_grants=registry.missing_conversation(), transcript_kept=transcript, withhold=withhold, in_doubt=in_doubt,
         )  # fmt: skip
         return Run(parts, info, input=json_value("session.run(input)", input), context_window=context_window)
 

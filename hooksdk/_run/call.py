@@ -165,7 +165,7 @@ async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
         if "rewrite_tool_call" in plans:
             end = end or await rewrite_tool_call(state, work)
         end = end or validate_arguments(work)
-        if "before_tool_call" in plans or state.parts.transcript.without_end:
+        if "before_tool_call" in plans or state.in_doubt():
             end = end or await before_tool_call(state, work)
     end = end or check_still_granted(state, work)
     work.judged = True
@@ -198,7 +198,7 @@ async def execute(state: RunState, work: CallInProgress) -> CallEnd:
         return end or await run_tool(state, work)
     except ApprovalPending as error:
         pause = error
-    await run_shielded(effects.withdraw, state, work)
+    effects.withdraw(state, work)
     # Raised outside the except block: the tool's own error, which may quote its arguments, is not chained.
     raise await asking.pause_tool(state, work, pause)
 

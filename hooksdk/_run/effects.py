@@ -90,14 +90,14 @@ async def finish(state: RunState, work: CallInProgress) -> None:
     if work.in_doubt:
         await transcript.doubt(work.effect)
     else:
-        await transcript.end(work.effect)
+        transcript.end(work.effect)
 
 
-async def withdraw(state: RunState, work: CallInProgress) -> None:
+def withdraw(state: RunState, work: CallInProgress) -> None:
     """It began, and waits again: its tool has done nothing."""
     if work.begun:
         work.begun = work.entered = False
-        await state.parts.transcript.end(work.effect)
+        state.parts.transcript.end(work.effect)
 
 
 def _place_of(state: RunState, work: CallInProgress) -> str:

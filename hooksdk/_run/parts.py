@@ -13,6 +13,7 @@ from hooksdk._plugins.registry import Registry
 from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Background, logger
 from hooksdk.approvals import Approver
+from hooksdk.calls import CallInDoubt
 from hooksdk.config import Config
 from hooksdk.errors import MissingGrant, PluginRefused, RunAlreadyOpen
 from hooksdk.formats import MessageFormat
@@ -79,6 +80,8 @@ class RunParts:
     """Drain queued trims before each model call already."""
     transcript_kept: bool = True
     """False for a host without a model: neither messages nor results are stored."""
+    in_doubt: Callable[[], Sequence[CallInDoubt]] | None = None
+    """Calls of other sessions that are in doubt."""
     withhold: Callable[[Tool], str | None] | None = None
     """Why the host does not grant this run a tool, or None."""
 

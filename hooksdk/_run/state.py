@@ -217,6 +217,9 @@ class RunState:
     def in_doubt(self) -> list[CallInDoubt]:
         """The session's calls that began, and of which nobody knows how they ended."""
         begun = self.parts.transcript.without_end
+        if self.parts.in_doubt is not None:
+            own = {one.effect_id for one in begun}
+            begun = [*begun, *(one for one in self.parts.in_doubt() if one.effect_id not in own)]
         return [one for one in begun if one.effect_id not in self.at_work] if begun else []
 
     @property

@@ -41,6 +41,7 @@ class Beginnings(Stored):
         for entry in begun:
             if entry["effect"] not in self._ledger.effects.begun:
                 self._ledger.apply(entry)
+        self._ledger.effects.end(self._ended)
         return journal
 
     async def begin(self, entry: Entry) -> None:
@@ -48,10 +49,20 @@ class Beginnings(Stored):
         the store raises; then nothing of it is stored, and the call must not run."""
         await self._commit({"kind": "began", **entry})
 
-    async def end(self, effect_id: str) -> None:
-        """It has ended, and no result in the messages says so. Durable when this returns."""
+    def end(self, effect_id: str) -> None:
+        """It has ended, and no result in the messages says so. It is written with what is written next: until then whoever made
+        the call may not have heard of its end, and a process that dies leaves it in doubt."""
         if effect_id in self._ledger.effects.begun:
-            await self._commit({"kind": "done", "effects": [effect_id]})
+            self._ledger.effects.end([effect_id])
+            if not self._volatile:
+                self._ended.append(effect_id)
+
+    @alone
+    async def write_ended(self) -> None:
+        """Write what has ended, where nothing else is to be written."""
+        if self._ended:
+            await self._journal()
+            await self._shorten()
 
     async def doubt(self, effect_id: str) -> None:
         """Nobody will know its end."""

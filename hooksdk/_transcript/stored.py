@@ -50,6 +50,8 @@ class Stored:
         self._lock = anyio.Lock()  # not fast_acquire: each step lets other tasks run
         self._ledger = Ledger(None)
         self._closed = False
+        self._ended: list[str] = []
+        """Effects whose end is to be written with the next entry."""
         self._void: int = 0
         """Entries that may be void, since the journal was last looked through for them."""
         self._must_reload = False
@@ -90,9 +92,13 @@ class Stored:
 
     async def _journal(self, *entries: Entry, verify: bool = False) -> None:
         stamp = {"m": self._ledger.count, "time": round(time.time(), 3)}
+        ended = self._ended[:]
+        if ended:
+            entries = ({"kind": "done", "effects": ended}, *entries)
         stamped = [{**entry, **stamp} for entry in entries]
         with self.unwritten.watch():
             await self._log.append_journal(stamped, verify=verify)
+        del self._ended[: len(ended)]
         for entry in stamped:
             self._ledger.apply(entry)
 

@@ -186,6 +186,8 @@ class Transcript(Beginnings):
         if slot is not None:
             others = [one for one in self._ledger.effects.of_slot(slot) if one.effect_id != ends and not one.in_doubt]
             await self._doubt(others)
+        if self._ended:  # calls that this one made
+            await self._journal()
         due = [] if slot is None else self._ledger.due(slot, result)
         ran = tool.name if tool is not None and tool.name != call.name else ""
         entry: Entry = {"reply": self._ledger.last_reply, "order": slot.order if slot else None, "ran": ran}

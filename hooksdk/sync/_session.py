@@ -146,6 +146,7 @@ class Session(Opened[session_side.Session]):
         withhold: Callable[[Tool], str | None] | None = None,
         expose: Expose | None = None,
         deferral: Deferral | None = None,
+        in_doubt: Callable[[], Sequence[CallInDoubt]] | None = None,
     ) -> Run:
         """A run of this session, to use as `with session.run(...) as run`.
 
@@ -156,7 +157,8 @@ class Session(Opened[session_side.Session]):
         go past every policy, and neither messages nor results are kept, however many there are. `withhold` is asked about each
         tool, plugins' own among them: one that it answers a reason for is not granted to this run. `expose` is how a client that
         lists the tools is shown them, for the plugins that search (`AssembleTools.expose`). `deferral` says whether your requests
-        have `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. Entering raises `RunAlreadyOpen`,
+        have `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. `in_doubt` answers calls of
+        other sessions that are in doubt, for a host whose sessions are new after a crash: equal ones are asked about. Entering raises `RunAlreadyOpen`,
         `RunBlocked` or `PolicyFailed`."""
         return Run(
             self._do(
@@ -176,6 +178,7 @@ class Session(Opened[session_side.Session]):
                 withhold=withhold,
                 expose=expose,
                 deferral=deferral,
+                in_doubt=in_doubt,
             ),
             self.portal,
         )
