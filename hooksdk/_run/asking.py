@@ -21,7 +21,7 @@ from hooksdk._approvals.request import (
     wording_of,
 )
 from hooksdk._run import refusals
-from hooksdk._run.effects import OWNER
+from hooksdk._run.effects import OWNER, effect_id
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._run.waiting_calls import digest_of_call
 from hooksdk._tasks.background import logger
@@ -107,7 +107,7 @@ def _request(state: RunState, work: CallInProgress) -> ApprovalRequest:
         plugin=gravest.plugin, questions=work.questions, session_id=info.session_id, run_id=info.run_id,
         agent_id=info.agent_id, workspace_dir=info.workspace_dir, requester=info.requester, trigger=info.trigger,
         triggers=info.triggers, agents=info.agents,
-        call=work.call, tool=work.tool, arguments=schema.clone(work.own_arguments),
+        call=work.call, tool=work.tool, arguments=schema.clone(work.own_arguments), effect_id=effect_id(state, work),
         store=state.parts.store, mask=state.secrets.value,
     )  # fmt: skip
 
@@ -224,6 +224,7 @@ def _replace(state: RunState, other: CallInProgress, work: CallInProgress) -> No
     """Its `JudgedCall` goes on with this one."""
     state.open_calls.remove(other)
     other.replaced_by = work
+    work.effect = work.effect or other.effect
 
 
 def _take_over(state: RunState, work: CallInProgress, others: Sequence[CallInProgress]) -> bool:

@@ -81,8 +81,7 @@ class Beginnings(Stored):
     @property
     def without_end(self) -> list[CallInDoubt]:
         """The calls that have begun and not ended, those that run at this moment among them; the oldest first."""
-        begun = self._ledger.effects
-        return [one.described() for one in begun.without_end()] if begun.begun else []
+        return self._ledger.effects.described()
 
     async def _commit(self, entry: Entry) -> None:
         if self._volatile:

@@ -83,6 +83,10 @@ class Effects:
         """Those that have begun and not ended."""
         return [one for one in self.begun.values() if self._is_open(one)]
 
+    def described(self) -> list[CallInDoubt]:
+        """The same, for people. Where the session is open somewhere, some of them may run at this moment."""
+        return [one.described() for one in self.without_end()] if self.begun else []
+
     def of_slot(self, slot: Slot) -> list[Begun]:
         """Those that began as this call of the newest reply."""
         return [one for one in self.begun.values() if self._is_of(one, slot)]

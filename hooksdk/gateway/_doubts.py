@@ -54,7 +54,7 @@ class Doubts:
                     except (HookSDKError, KeyError, TypeError, ValueError) as problem:
                         logger.warning("what session '%s' was doing cannot be read: %s", session_id, problem)
                         continue
-                    self.add(session_id, [one.described() for one in ledger.effects.without_end()])
+                    self.add(session_id, ledger.effects.described())
             self._is_known = True
 
     async def made_again(self, judged: JudgedCall, run: Run | None) -> None:

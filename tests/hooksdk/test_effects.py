@@ -562,3 +562,91 @@ async def test_each_call_has_an_effect_id_of_its_own_also_under_ids_that_repeat(
             await run.call_tool(PAY)
             await run.call_tool(PAY)
     assert len(set(bank.paid)) == 4
+
+
+async def test_the_effect_id_is_known_wherever_the_call_is(bank: Bank) -> None:
+    person = Person(granted=True)
+
+    class Asks:
+        @hooks.before_tool_call
+        async def ask(self, event: BeforeToolCall) -> Ask:
+            return Ask("Pay?")
+
+    async with bank.run(None, Asks, approver=person) as (_, run):
+        await run.record([USER, reply(PAY)])
+        judged = await run.judge(PAY)
+        await judged.execute()
+    (began,) = (entry for entry in bank.journal() if entry.get("kind") == "began")
+    assert {person.asked[0].effect_id, judged.effect_id, began["effect"]} == {bank.paid[0]}
+
+
+# --- servers, gateways, commands ---
+
+
+@pytest.mark.heavy
+async def test_an_mcp_server_is_told_the_effect_id_and_one_that_dies_leaves_its_call_in_doubt(tmp_path: Path) -> None:
+    from hooksdk.mcp import McpServers
+    from tests.hooksdk.mcp_servers import script
+
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("pay", "die")]
+    (tmp_path / "script.json").write_text(json.dumps({"tools": tools}))
+    async with (
+        McpServers({"bank": script("scripted", str(tmp_path))}) as servers,
+        Host() as host,
+        host.session("s") as session,
+        session.run() as run,
+    ):
+        await run.resolve_tools(servers.tools())
+        await run.record([USER, reply(ToolCall("c1", "pay", {}), ToolCall("c2", "die", {}))])
+        judged = await run.judge(run.pending[0])
+        await judged.execute()
+        assert MAY_HAVE in (await run.call_tool(run.pending[0])).text
+        (call,) = session.in_doubt
+    sent = [json.loads(line) or {} for line in (tmp_path / "meta").read_text().splitlines()]
+    assert [one["hooksdk/effect-id"] for one in sent if "hooksdk/effect-id" in one] == [
+        judged.effect_id,
+        call.effect_id,
+    ]
+
+
+async def test_the_client_of_a_gateway_that_died_is_asked_in_its_next_session(bank: Bank) -> None:
+    from hooksdk.gateway import Gateway
+    from tests.hooksdk.gateways import Source, client, text_of
+
+    async def pay(store: Path, approver: Approver) -> str:
+        async with (
+            Host(store=JsonlStore(store)) as host,
+            Gateway(host, Source(listed=bank.tools()), approver=approver, folder=bank.live.parent) as gateway,
+            client(gateway) as connected,
+        ):
+            return text_of(await connected.call_tool("pay", {"path": "ann"}))
+
+    yes, no = Person(granted=True), Person(granted=False)
+    assert await pay(bank.live, no) == "paid"
+    assert MAY_HAVE in await pay(bank.dead, no)
+    assert await pay(bank.dead, yes) == "paid"
+    assert await pay(bank.dead, no) == "paid"  # it is settled
+    assert [len(person.asked) for person in (yes, no)] == [1, 1]
+    assert [bank.paid.count(effect) for effect in bank.paid] == [2, 2, 1]
+
+
+@pytest.mark.heavy
+async def test_a_command_shows_what_is_in_doubt_and_settles_it(bank: Bank) -> None:
+    from tests.hooksdk.commands import Done, hooksdk
+
+    await pay_and_die(bank)
+    where = ("--store", str(bank.dead))
+
+    async def command(*arguments: str) -> Done:
+        return await hooksdk("sessions", *arguments, *where, folder=bank.live.parent)
+
+    shown = await command("show", "s")
+    assert 'may have taken effect: pay {"path":"ann"} began' in shown.out
+    assert [one["call_id"] for one in (await command("show", "s", "--json")).json()["in_doubt"]] == ["c1"]
+    done = await command("settle", "s", "c1", "no such account", "--failed")
+    assert (done.code, done.out) == (0, "c1  settled  pay\n")
+    again = await command("settle", "s", "c1", "paid")
+    assert (again.code, "no call of this id is in doubt" in again.err) == (1, True)
+    async with bank.run(bank.dead) as (session, run):
+        assert (run.pending, run.in_doubt) == ((), [])
+        assert session.messages[-1]["content"] == "Error: no such account"
