@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hooksdk.catalog import Catalog
+from hooksdk.errors import StoreError
 from hooksdk.values import clip
 
 
@@ -121,6 +122,8 @@ def result_withheld(plugin: str) -> str:
 def interrupted(name: str, error: BaseException, *, ran: bool, in_doubt: bool = False) -> str:
     """The call was cut off by a cancellation, or by an error of the host; perhaps before its tool ran, as while a person was
     asked."""
+    if not ran and isinstance(error, StoreError):
+        return f"'{name}' was not run: it could not be written down that it begins."
     how = (
         "failed inside the host"
         if isinstance(error, Exception)

@@ -57,6 +57,9 @@ class Effects:
         self.begun: dict[str, Begun] = {}
         """By effect id, the oldest first. Of those that have ended some are still there."""
 
+    def __repr__(self) -> str:
+        return f"Effects({self.without_end()})"
+
     def begin(self, entry: Entry) -> None:
         """A call begins, for the first time or once more."""
         for effect_id in [one.effect_id for one in self.begun.values() if not self._is_open(one)]:

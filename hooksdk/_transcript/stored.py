@@ -50,6 +50,8 @@ class Stored:
         self._lock = anyio.Lock()  # not fast_acquire: each step lets other tasks run
         self._ledger = Ledger(None)
         self._closed = False
+        self._replies_before = 0
+        """How many replies of the model there were when the session was opened: calls of the newest may have been cut off."""
         self._ended: list[str] = []
         """Effects whose end is to be written with the next entry."""
         self._void: int = 0
@@ -63,6 +65,7 @@ class Stored:
         """Rebuild everything from what is stored. Queued trims stay queued. A journal that is mostly void is stored anew."""
         stored = cls(log, session_id)
         await run_shielded(shorten_journal, session_id, log, await stored._load(None), stored._ledger)
+        stored._replies_before = stored._ledger.replies
         await run_shielded(keep_index, log, stored._ledger)
         return stored
 

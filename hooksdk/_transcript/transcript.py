@@ -227,6 +227,8 @@ class Transcript(Beginnings):
         ledger, missing = self._ledger, len(self.pending)
         begun = ledger.effects
         await self._doubt(begun.closed_with_turn())
+        if ledger.replies <= self._replies_before and text.startswith("not run"):  # of those nothing is written
+            text += ". If it only reads, it may have been cut off"
         waiting = [
             (slot, slot.staged or ToolResult.error(in_doubt(slot.name) if begun.of_slot(slot) else text))
             for slot in ledger.slots if slot.record is None

@@ -548,6 +548,8 @@ async def test_a_call_that_cannot_be_written_down_does_not_run() -> None:
         store.full = False
         assert all(isinstance(answer, StoreError) for answer in answers)
         assert session.in_doubt == []
+    messages, _ = await store.read_session("s")
+    assert ["was not run" in message["content"] for message in messages[2:]] == [True] * 3
     assert ran == []
 
 
@@ -650,3 +652,42 @@ async def test_a_command_shows_what_is_in_doubt_and_settles_it(bank: Bank) -> No
     async with bank.run(bank.dead) as (session, run):
         assert (run.pending, run.in_doubt) == ((), [])
         assert session.messages[-1]["content"] == "Error: no such account"
+
+
+def test_plain_programs_have_all_of_it(bank: Bank) -> None:
+    from hooksdk import sync
+
+    bank.dead.mkdir()
+    with sync.Host(store=JsonlStore(bank.live)) as host, host.session("s") as session:
+        with session.run() as run:
+            run.resolve_tools([make("pay")])
+            run.record([USER, reply(PAY)])
+            judged = run.judge(PAY)
+            effect = judged.begin()
+        assert [(one.call_id, one.effect_id) for one in session.in_doubt] == [("c1", effect)]
+        session.settle("c1", "paid")
+        assert session.in_doubt == []
+
+
+@pytest.mark.heavy
+async def test_calls_of_a_script_are_written_down_like_any_other(tmp_path: Path) -> None:
+    pytest.importorskip("pydantic_monty", reason="code mode needs the extra 'code'")
+    from builtin_plugins.tool_search import ToolSearch
+
+    config = {"plugins": {"tool_search": {"config": {"enabled": "on", "mode": "code"}}}}
+    store, seen = JsonlStore(tmp_path), list[str]()
+
+    async def pay(arguments: dict[str, Any]) -> str:
+        seen.extend(one["kind"] for one in (await store.read_session("s"))[1] if one["kind"] in {"began", "done"})
+        return "paid"
+
+    async with Host(plugins=[ToolSearch], config=config, store=store) as host, host.session("s") as session:
+        async with session.run() as run:
+            await run.resolve_tools([make("pay", pay, core=False)])
+            code = 'await call("pay", {"path": "ann"})\nawait call("pay", {"path": "bob"})'
+            script = ToolCall("c1", "tool_search_code", {"code": code})
+            await run.record([USER, reply(script)])
+            result = await run.call_tool(script)
+            assert not result.is_error, result.text
+        assert session.in_doubt == []
+    assert seen == ["began", "began", "began", "began", "done", "began"]
