@@ -11,7 +11,7 @@ from hooksdk._schema.fresh import Fresh, put_fresh
 from hooksdk.errors import WrongArgument, check, check_list
 from hooksdk.values import readable
 
-__all__ = ["Origin", "ResultInfo", "ToolCall", "ToolResult", "TrimReceipt"]
+__all__ = ["CallInDoubt", "Origin", "ResultInfo", "ToolCall", "ToolResult", "TrimReceipt"]
 
 Origin = Literal["model", "bridge", "code", "tool"]
 """Where a call comes from: the model itself, a bridge call unwrapped, a script in code mode, or another tool."""
@@ -209,6 +209,36 @@ class ResultInfo:
     def trimmable(self) -> bool:
         """True when a trim of it would be accepted."""
         return self.why_not is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallInDoubt:
+    """A call that began, and of which nobody knows how it ended: its process died, its run was cancelled, its time was up. It
+    may have taken effect. `session.settle` ends the doubt.
+
+    ```python
+    from hooksdk.calls import CallInDoubt
+
+    def line(call: CallInDoubt) -> str:
+        return f"{call.name} {call.arguments}: look for {call.effect_id}"
+    ```
+    """
+
+    call_id: str
+    name: str
+    """The tool's name in its run."""
+    tool: str
+    """The tool's id."""
+    arguments: str
+    """Those with which it ran, as JSON, without the values of secrets; what is long is cut off."""
+    digest: str
+    """Stands for all of them: an equal call has the same."""
+    effect_id: str
+    """As the tool was told it (`ToolContext.effect_id`): by it a service may know whether the effect took place."""
+    parent_id: str | None
+    """The id of the call that made this one; None for the model's own."""
+    began: float
+    """When, in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

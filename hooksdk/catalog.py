@@ -358,6 +358,11 @@ class ToolContext(Protocol):
         ...
 
     @property
+    def effect_id(self) -> str:
+        """The same whenever this call is made again, in a later run or process: by it a service knows a request that it has done."""
+        ...
+
+    @property
     def catalog(self) -> Catalog:
         """The tools granted to this run."""
         ...
@@ -378,8 +383,7 @@ class ToolContext(Protocol):
         ...
 
     def mask(self, text: str) -> str:
-        """The text with the values that the session's calls were given turned back into their placeholders. A tool's result is masked
-        in any case; this is for a tool that cuts text (half a value would not be recognised) or writes it elsewhere."""
+        """The text with the session's secrets as placeholders, for a tool that cuts it or writes it elsewhere. Its result is masked."""
         ...
 
     def count(self, counter: str, amount: int = 1) -> None:

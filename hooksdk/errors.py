@@ -32,7 +32,7 @@ Beside them the checks of arguments that raise `WrongArgument`, for whoever writ
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hooksdk._errors.base import HookSDKError, HostError, WrongArgument
@@ -107,10 +107,8 @@ class DuplicatePlugin(PluginError):
     second: str
 
     def __str__(self) -> str:
-        return (
-            f"two plugins are called '{self.plugin}': {self.first} and {self.second}. "
-            "Rename one (a `plugin_id` attribute on the class or module), or list only one of them."
-        )
+        advice = "Rename one (a `plugin_id` attribute on the class or module), or list only one of them."
+        return f"two plugins are called '{self.plugin}': {self.first} and {self.second}. {advice}"
 
 
 @dataclass(eq=False)
@@ -169,6 +167,8 @@ class ToolError(PluginError):
     """
 
     text: str
+    in_doubt: bool = field(default=False, kw_only=True)
+    """Whether the call took effect is not known, such as of a request that got no answer: an equal call is asked about then."""
 
     def __str__(self) -> str:
         return self.text

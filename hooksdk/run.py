@@ -32,7 +32,7 @@ from hooksdk._run.written_calls import notice_text_calls
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
-from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.calls import CallInDoubt, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import AsyncOnly, PolicyFailed, RunBlocked, check
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, ProviderJson, SdkObject
@@ -131,6 +131,12 @@ class Run(AsyncOnly):
     def pending(self) -> Sequence[ToolCall]:
         """Calls of the newest reply that have no result yet, such as after a pause."""
         return self._transcript.pending
+
+    @property
+    def in_doubt(self) -> Sequence[CallInDoubt]:
+        """The session's calls that began, and of which nobody knows how they ended: they may have taken effect. Those of the newest
+        reply are among `pending`, too."""
+        return self._state.in_doubt()
 
     @property
     def reminder(self) -> str | None:
@@ -404,6 +410,7 @@ class Run(AsyncOnly):
             partial(self._parts.family.end_run, reason),
             self._transcript.publish,
             self._parts.states.save,
+            self._transcript.write_ended,
         ):
             try:
                 await step()

@@ -27,7 +27,7 @@ from hooksdk._tasks.shielding import run_shielded
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.storage import as_store_errors
 from hooksdk.approvals import Approver
-from hooksdk.calls import TrimReceipt
+from hooksdk.calls import CallInDoubt, ToolResult, TrimReceipt
 from hooksdk.costs import PriceList, Request, requests_in
 from hooksdk.errors import AsyncOnly, ConfigError, FenceClosed, PluginRefused, SessionClosed, check_list, check_text
 from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
@@ -138,6 +138,20 @@ class Session(AsyncOnly):
     def requests(self) -> list[Request]:
         """What each of its requests used, where the provider counted: `PriceList.spent` says what that cost so far."""
         return self._need_transcript().ask(lambda ledger: requests_in(ledger.used))
+
+    @property
+    def in_doubt(self) -> Sequence[CallInDoubt]:
+        """The calls that began, and of which nobody knows how they ended: they may have taken effect."""
+        running = self._open_run.run.at_work if self._open_run.run else ()
+        return [one for one in self._need_transcript().without_end if one.effect_id not in running]
+
+    async def settle(self, reference: str, result: ToolResult | str) -> CallInDoubt:
+        """Say what came of a call that is in doubt, by its call id or its effect id; durable when this returns. The result becomes
+        the call's own where the conversation has not gone on without it. An equal call runs without a question then. Answers the
+        call; raises `WrongArgument` where no call, or more than one, has this id."""
+        running = self._open_run.run.at_work if self._open_run.run else ()
+        whole = self._secrets.result(ToolResult(result) if isinstance(result, str) else result)
+        return await self._need_transcript().settle(reference, whole, running)
 
     async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
         """Shorten a tool result for the model, by its handle or call id, as `results.trim` does. Raises `UnknownResult`."""
@@ -284,6 +298,7 @@ class Session(AsyncOnly):
         withhold: Callable[[Tool], str | None] | None = None,
         expose: Expose | None = None,
         deferral: Deferral | None = None,
+        in_doubt: Callable[[], Sequence[CallInDoubt]] | None = None,
     ) -> Run:
         """A run of this session, to use as `async with session.run(...) as run`.
 
@@ -295,7 +310,8 @@ class Session(AsyncOnly):
         go past every policy, and neither messages nor results are kept, however many there are. `withhold` is asked about each
         tool, plugins' own among them: one that it answers a reason for is not granted to this run. `expose` is how a client that
         lists the tools is shown them, for the plugins that search (`AssembleTools.expose`). `deferral` says whether your requests
-        have `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. Entering raises `RunAlreadyOpen`,
+        have `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. `in_doubt` answers calls of
+        other sessions that are in doubt, for a host whose sessions are new after a crash: equal ones are asked about. Entering raises `RunAlreadyOpen`,
         `RunBlocked` or `PolicyFailed`.
         """
         own_transcript = self._need_transcript()
@@ -309,8 +325,9 @@ class Session(AsyncOnly):
             requester=requester, trigger=trigger, metadata=metadata, provider=provider, model=model, transcript=transcript,
         )  # fmt: skip
         check_options(
-            context_window=context_window, approver=approver, withhold=withhold, expose=expose, deferral=deferral
-        )
+            context_window=context_window, approver=approver, withhold=withhold, expose=expose, deferral=deferral,
+            in_doubt=in_doubt,
+        )  # fmt: skip
         registry = self._parts.registry
         parts = RunParts(
             dispatcher=dispatcher, transcript=own_transcript, store=self._parts.store, format=get_format(format),
@@ -318,7 +335,7 @@ class Session(AsyncOnly):
             secrets=self._secrets, open_run=self._open_run, prices=PriceList(self._parts.config.prices),
             allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call",
             contracts=registry.contracts, expose=expose, deferral=deferral, unmatched=self._unmatched,
-            missing_grants=registry.missing_conversation(), transcript_kept=transcript, withhold=withhold,
+            missing_grants=registry.missing_conversation(), transcript_kept=transcript, withhold=withhold, in_doubt=in_doubt,
         )  # fmt: skip
         return Run(parts, info, input=json_value("session.run(input)", input), context_window=context_window)
 

@@ -19,6 +19,8 @@ from hooksdk.transcript import Store
 
 FORMAT = get_format("openai-chat")
 USER: Message = FORMAT.user("hello")
+MAY_HAVE = " It may have taken effect: look before you call it again."
+"""What is said of a call that was cut off, unless it only reads."""
 
 
 async def echo(arguments: dict[str, Any]) -> str:

@@ -229,7 +229,13 @@ def samples() -> list[Exception]:
 
 
 def sample(kind: str, name: str) -> Any:
-    values: dict[str, Any] = {"str": f"the {name}", "int": 7, "float": 2.5, "tuple[str, ...]": ("one", "two")}
+    values: dict[str, Any] = {
+        "str": f"the {name}",
+        "int": 7,
+        "float": 2.5,
+        "bool": True,
+        "tuple[str, ...]": ("one", "two"),
+    }
     values["Mapping[str, tuple[str, ...]]"] = {"conversation": ("one", "two")}
     values["Any"] = f"any {name}"
     return values[kind]

@@ -143,6 +143,8 @@ class ApprovalRequest:
     tool: Tool = field(repr=False)
     arguments: Fresh[dict[str, Any]] = Fresh()
     """A fresh copy of what will run."""
+    effect_id: str = ""
+    """Stands for what the call does: what its tool is told, when it runs (`ToolContext.effect_id`)."""
     store: Store | None = field(default=None, repr=False, compare=False)
     """The host's store, for an approver that keeps what it asks; None for a request that no host has made."""
     mask: Callable[[Any], Any] = field(default=_as_it_is, repr=False, compare=False)

@@ -21,6 +21,7 @@ from hooksdk._approvals.request import (
     wording_of,
 )
 from hooksdk._run import refusals
+from hooksdk._run.effects import OWNER, effect_id
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._run.waiting_calls import digest_of_call
 from hooksdk._tasks.background import logger
@@ -106,7 +107,7 @@ def _request(state: RunState, work: CallInProgress) -> ApprovalRequest:
         plugin=gravest.plugin, questions=work.questions, session_id=info.session_id, run_id=info.run_id,
         agent_id=info.agent_id, workspace_dir=info.workspace_dir, requester=info.requester, trigger=info.trigger,
         triggers=info.triggers, agents=info.agents,
-        call=work.call, tool=work.tool, arguments=schema.clone(work.own_arguments),
+        call=work.call, tool=work.tool, arguments=schema.clone(work.own_arguments), effect_id=effect_id(state, work),
         store=state.parts.store, mask=state.secrets.value,
     )  # fmt: skip
 
@@ -133,7 +134,8 @@ async def _settle(
     work.pending = None
     await _trace_answer(state, work, approval, remembered=remembered)
     if not approval.granted:
-        return _blocked(refusals.approval_refused(request.title, approval.reason))
+        doubts = [one.description for one in request.questions if one.plugin == OWNER]
+        return _blocked(". ".join([refusals.approval_refused(request.title, approval.reason), *doubts]))
     work.granted, work.questions, work.answered_by = (*work.granted, *work.questions), (), approval.by
     if not work.depth and not (work.runs_at_once and state.open):
         await keep_call(state, work, approval)
@@ -224,6 +226,7 @@ def _replace(state: RunState, other: CallInProgress, work: CallInProgress) -> No
     state.open_calls.remove(other)
     other.replaced_by = work
     work.let_through = work.let_through or other.let_through
+    work.effect = work.effect or other.effect
 
 
 def _take_over(state: RunState, work: CallInProgress, others: Sequence[CallInProgress]) -> bool:

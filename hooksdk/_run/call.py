@@ -10,7 +10,7 @@ import inspect
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeVar, cast, final
+from typing import Any, TypeVar, cast
 
 import anyio
 from anyio.lowlevel import RunVar
@@ -20,9 +20,9 @@ from hooksdk._approvals.request import Question, digest_of
 from hooksdk._firing.dispatcher import HandlerOutcome
 from hooksdk._firing.signature import is_async, own_result, to_result
 from hooksdk._masking.mask import MIN_MASKED, SecretMask
-from hooksdk._run import asking, refusals, room
+from hooksdk._run import asking, effects, refusals, room
 from hooksdk._run.around import AroundStack
-from hooksdk._run.parts import PluginStorage
+from hooksdk._run.context import Context, without_secrets
 from hooksdk._run.secrets import fill, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._run.waiting_calls import digest_of_call
@@ -30,12 +30,12 @@ from hooksdk._schema.fresh import peek, put_fresh
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import Attempt, describe, is_cancelled
 from hooksdk._tasks.shielding import in_abandonable_thread, run_shielded
+from hooksdk._transcript.effects import in_doubt
 from hooksdk.calls import Origin, ToolCall, ToolResult
-from hooksdk.catalog import Catalog, Storage
-from hooksdk.errors import ApprovalPending, RunClosed, ToolError
-from hooksdk.records import CallFinished, CallStarted, CallStatus, Content, Progress, Unwrapped
+from hooksdk.catalog import Catalog
+from hooksdk.errors import ApprovalPending, ToolError
+from hooksdk.records import CallFinished, CallStarted, CallStatus, Content, Unwrapped
 from hooksdk.tools import Tool
-from hooksdk.transcript import Results
 
 T = TypeVar("T")
 
@@ -43,8 +43,6 @@ MAX_DEPTH = 8
 """How deep tools may call tools."""
 THREADS = 40
 """Worker threads that one tool may hold at a time, those that were abandoned among them."""
-MAX_PROGRESS = 500
-"""Characters of a tool's progress text that reach the trace."""
 MAX_PROBLEM = 2000
 """Characters of a tool's own error that reach the model."""
 CALLS_TIMEOUT = 10.0
@@ -164,7 +162,7 @@ async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
         if "rewrite_tool_call" in plans:
             end = end or await rewrite_tool_call(state, work)
         end = end or validate_arguments(work)
-        if "before_tool_call" in plans:
+        if "before_tool_call" in plans or state.in_doubt():
             end = end or await before_tool_call(state, work)
     end = end or check_still_granted(state, work)
     work.judged = True
@@ -192,10 +190,13 @@ async def execute(state: RunState, work: CallInProgress) -> CallEnd:
     end = await resolve_secrets(state, work) if "resolve_secrets" in state.hooks.plans else None
     end = end or check_still_granted(state, work) or await tool_call_start(state, work)
     end = end or check_still_granted(state, work)
+    if end is None and await effects.begin(state, work):
+        end = check_still_granted(state, work)
     try:
         return end or await run_tool(state, work)
     except ApprovalPending as error:
         pause = error
+    effects.withdraw(state, work)
     # Raised outside the except block: the tool's own error, which may quote its arguments, is not chained.
     raise await asking.pause_tool(state, work, pause)
 
@@ -378,6 +379,8 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
             answer = await outcome.use(_result_in)
         if outcome.failure is not None:
             return policy_failed(outcome)
+    if answer is None or questions:
+        questions += effects.question(state, work)
     if questions or work.questions:
         end = await asking.ask(state, work, questions)
         if end is not None:
@@ -509,10 +512,10 @@ def _around_event(state: RunState, work: CallInProgress) -> hooks.AroundToolCall
 
 async def _attempt(state: RunState, work: CallInProgress, tool: Tool) -> ToolResult:
     assert tool.execute is not None
-    inputs = (work.own_arguments, Context(state, work)) if tool.takes_context else (work.own_arguments,)
+    inputs = (work.own_arguments, Context(state, work, _call_nested)) if tool.takes_context else (work.own_arguments,)
     result: ToolResult | None = None
     async with Attempt(tool.timeout) as attempt:
-        work.attempt = attempt
+        work.attempt, work.entered = attempt, True
         if is_async(tool.execute):
             value = await tool.execute(*inputs)
         else:
@@ -520,7 +523,8 @@ async def _attempt(state: RunState, work: CallInProgress, tool: Tool) -> ToolRes
             value = await value if inspect.isawaitable(value) else value
         result = to_result(value)
     if attempt.late and attempt.cancelled:
-        return ToolResult.error(refusals.too_late(tool.name, tool.timeout))
+        work.in_doubt = work.begun
+        return ToolResult.error(refusals.too_late(tool.name, tool.timeout, in_doubt=work.in_doubt))
     if isinstance(attempt.error, ApprovalPending) and not work.depth:
         raise attempt.error
     if attempt.error is not None:
@@ -532,18 +536,15 @@ async def _attempt(state: RunState, work: CallInProgress, tool: Tool) -> ToolRes
 def _problem(state: RunState, work: CallInProgress, error: BaseException) -> str:
     name = work.call.name
     if isinstance(error, ToolError):
+        work.in_doubt = work.begun and error.in_doubt
         return error.text
     if isinstance(error, ApprovalPending):
         return refusals.cannot_pause(name)
     if isinstance(error, anyio.get_cancelled_exc_class()):
+        work.in_doubt = work.begun
         return refusals.tool_cancelled(name)
     # Masked before it is clipped and set in one line: half a secret, or one on two lines, is not recognised.
-    return refusals.tool_failed(name, describe(error, MAX_PROBLEM, lambda text: _without_secrets(state, work, text)))
-
-
-def _without_secrets(state: RunState, work: CallInProgress, value: T) -> T:
-    value = state.secrets.value(value)
-    return work.short_secrets.value(value) if work.short_secrets else value
+    return refusals.tool_failed(name, describe(error, MAX_PROBLEM, lambda text: without_secrets(state, work, text)))
 
 
 def take_result(state: RunState, work: CallInProgress, result: ToolResult) -> CallEnd:
@@ -579,74 +580,6 @@ def _threads_of(tool: Tool) -> anyio.CapacityLimiter:
     if limiters is None:
         _limiters.set(limiters := {})
     return limiters.setdefault(tool.id, anyio.CapacityLimiter(THREADS))
-
-
-@final
-class Context:
-    """The `ToolContext` of one running call."""
-
-    def __init__(self, state: RunState, work: CallInProgress) -> None:
-        self._state = state
-        self._work = work
-        self.session_id, self.run_id = state.info.session_id, state.info.run_id
-        self.agent_id, self.call, self.catalog = state.info.agent_id, work.call, state.tools
-        self.count = state.stats.count
-
-    @property
-    def _owner(self) -> str:
-        tool = self._work.tool
-        assert tool is not None
-        return tool.owner if tool.source == "plugin" else tool.id
-
-    @property
-    def results(self) -> Results:
-        return self._state.results(self._owner)
-
-    @property
-    def storage(self) -> Storage:
-        return PluginStorage(self._state.parts.store, self._owner, self._state.secrets)
-
-    @property
-    def attempt(self) -> int:
-        return self._state.info.attempt
-
-    @property
-    def info(self) -> hooks.RunInfo:
-        return self._state.info
-
-    @property
-    def native(self) -> Any:
-        return self._work.native
-
-    @property
-    def _over(self) -> bool:
-        return self._work.abandoned or self._work.end is not None
-
-    @property
-    def cancelled(self) -> bool:
-        if self._over or self._work.attempt is None:
-            return self._over
-        try:
-            return self._work.attempt.cancelled
-        except RuntimeError:  # trio tells it to the thread of its event loop only
-            return False
-
-    def mask(self, text: str) -> str:
-        return _without_secrets(self._state, self._work, text)
-
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, origin: Origin = "tool") -> ToolResult:
-        if self._over:
-            raise RunClosed(
-                f"the call of '{self._work.call.name}' has returned, so its context calls no tools any more"
-            )
-        masked = _without_secrets(self._state, self._work, dict(arguments))
-        return await _call_nested(self._state, self._work, name, masked, origin)
-
-    async def progress(self, text: str, share: float | None = None) -> None:
-        work = self._work
-        if work.end is None:
-            text = _without_secrets(self._state, work, text)[:MAX_PROGRESS]
-            await self._state.trace(Progress(call_id=work.call.id, text=text, share=share))
 
 
 async def _call_nested(
@@ -693,7 +626,9 @@ async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[Ca
     except ApprovalPending:  # its tool has paused: there is no result yet
         raise
     except BaseException as error:
-        end = CallEnd("error", ToolResult.error(refusals.interrupted(work.call.name, error, ran=work.running)))
+        work.in_doubt = work.begun and work.entered
+        text = refusals.interrupted(work.call.name, error, ran=work.entered, in_doubt=work.in_doubt)
+        end = CallEnd("error", ToolResult.error(text))
         if state.ended is not None and not work.running:  # cut off before its tool ran
             end = await _not_run(work)
         clean = state.secrets.error(error)
@@ -706,6 +641,8 @@ async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[Ca
             try:
                 if work.depth == 0:  # nested results stay out of the transcript
                     await run_shielded(_record_result, state, work, end.result)
+                elif work.begun:
+                    await run_shielded(effects.finish, state, work)
             finally:
                 await after_tool_call(state, work, end)
     if clean is not None:  # raised outside the except block, so that the error with the value is not chained
@@ -720,10 +657,13 @@ async def _record_result(state: RunState, work: CallInProgress, result: ToolResu
     parts = state.parts
     if parts.transcript_kept:
         try:
-            await parts.transcript.answer(work.written, result, work.tool, replies=state.replies_at_end)
+            ends = "" if work.in_doubt or not work.begun else work.effect
+            await parts.transcript.answer(work.written, result, work.tool, replies=state.replies_at_end, ends=ends)
         except Exception:
             room.keep_result(state, work, result)
             raise
+    elif work.begun:
+        await effects.finish(state, work)
     if state.waiting.calls:
         await state.waiting.forget(work.written)
     await parts.states.save()
@@ -791,4 +731,7 @@ async def end_calls(state: RunState) -> None:
 
 
 async def _not_run(work: CallInProgress) -> CallEnd:
+    if work.begun:  # somebody said so, and gave no result
+        work.in_doubt = True
+        return CallEnd("error", ToolResult.error(in_doubt(work.call.name)))
     return CallEnd("not_run", ToolResult.error(refusals.not_run_at_end(work.call.name)))

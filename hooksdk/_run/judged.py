@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, final
 
 from hooksdk import schema
-from hooksdk._run import asking, room
+from hooksdk._run import asking, effects, room
 from hooksdk._run.call import (
     begin,
     execute,
@@ -18,6 +18,7 @@ from hooksdk._run.call import (
     wait_until_at_rest,
 )
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
+from hooksdk._tasks.shielding import run_shielded
 from hooksdk.approvals import YES, Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ApprovalPending, CallSettled
@@ -140,6 +141,26 @@ class JudgedCall:
         self._claim().native = native
         return await self._finish(work, lambda: execute(self._state, work))
 
+    @property
+    def effect_id(self) -> str:
+        """Stands for what the call does: the same whenever it is made again, in this run, a later one or another process. Hand it
+        to the service that the tool calls, which can tell a repeated request by it. Of a call without a tool it is empty."""
+        return effects.effect_id(self._state, self._work) if self._work.tool is not None else ""
+
+    async def begin(self) -> str:
+        """Say that the tool begins now, elsewhere: durable when this returns, so that a call without a result is in doubt from here
+        on, and is not called not run. Answers its `effect_id`. `supply` it the result. Nothing is written for a tool that only
+        reads. Raises as `supply` does, and `StoreError`: then the tool must not run."""
+        await self._until_judged()
+        self._check_approved()
+        work = self._claim()
+        try:
+            await run_shielded(effects.begin, self._state, work)
+            work.entered = work.begun
+        finally:
+            work.running = False
+        return self.effect_id
+
     async def supply(self, result: ToolResult | str) -> ToolResult:
         """Record a result made elsewhere, after the same masking, output check and transforming as the tool's own;
         answers what was recorded. Raises `CallSettled` for a call that has a result, `ApprovalPending` for one that waits for
@@ -210,4 +231,5 @@ async def _approve(state: RunState, work: CallInProgress, approval: Approval) ->
 
 
 async def _supply(state: RunState, work: CallInProgress, result: ToolResult) -> CallEnd:
+    work.entered = True
     return take_result(state, work, result)

@@ -83,11 +83,13 @@ def check_options(
     withhold: object = None,
     expose: object = None,
     deferral: object = None,
+    in_doubt: object = None,
 ) -> None:
     """The rest of what `session.run` takes."""
     check_number("session.run(context_window=...)", context_window, "context_window=128_000", optional=True)
     check_function("session.run(approver=...)", approver, "async def (request) -> Approval")
     check_function("session.run(withhold=...)", withhold, "def (tool) -> the reason, or None")
+    check_function("session.run(in_doubt=...)", in_doubt, "def () -> the calls in doubt elsewhere")
     for name, value, known in (("expose", expose, EXPOSE), ("deferral", deferral, DEFERRALS)):
         if value not in (None, *known):
             hint = did_you_mean(str(value), known).strip()

@@ -15,6 +15,7 @@ from hooksdk._run.families import FamilyMembers, SessionFamily
 from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Background, logger
 from hooksdk.approvals import Approver
+from hooksdk.calls import CallInDoubt
 from hooksdk.config import Config
 from hooksdk.costs import PriceList
 from hooksdk.errors import MissingGrant, RunAlreadyOpen
@@ -32,6 +33,11 @@ class ParentRun(Protocol):
     @property
     def info(self) -> RunInfo:
         """Where it comes from."""
+        ...
+
+    @property
+    def at_work(self) -> Collection[str]:
+        """The effect ids of its calls that have begun and are not over."""
         ...
 
     def has(self, tool: Tool) -> bool:
@@ -77,6 +83,8 @@ class RunParts:
     """Drain queued trims before each model call already."""
     transcript_kept: bool = True
     """False for a host without a model: neither messages nor results are stored."""
+    in_doubt: Callable[[], Sequence[CallInDoubt]] | None = None
+    """Calls of other sessions that are in doubt."""
     withhold: Callable[[Tool], str | None] | None = None
     """Why the host does not grant this run a tool, or None."""
 

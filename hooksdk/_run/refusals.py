@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hooksdk.catalog import Catalog
+from hooksdk.errors import StoreError
 from hooksdk.values import clip
 
 
@@ -90,9 +91,12 @@ def no_executor(name: str) -> str:
     return f"'{name}' cannot be run here: it has no executor."
 
 
-def too_late(name: str, seconds: float) -> str:
+MAY_HAVE = " It may have taken effect: look before you call it again."
+
+
+def too_late(name: str, seconds: float, *, in_doubt: bool = False) -> str:
     """The tool missed its time limit."""
-    return f"'{name}' did not finish within {seconds:g} s and was stopped."
+    return f"'{name}' did not finish within {seconds:g} s and was stopped.{MAY_HAVE if in_doubt else ''}"
 
 
 def tool_cancelled(name: str) -> str:
@@ -115,15 +119,17 @@ def result_withheld(plugin: str) -> str:
     return f"The result is withheld: {plugin} could not check it."
 
 
-def interrupted(name: str, error: BaseException, *, ran: bool) -> str:
+def interrupted(name: str, error: BaseException, *, ran: bool, in_doubt: bool = False) -> str:
     """The call was cut off by a cancellation, or by an error of the host; perhaps before its tool ran, as while a person was
     asked."""
+    if not ran and isinstance(error, StoreError):
+        return f"'{name}' was not run: it could not be written down that it begins."
     how = (
         "failed inside the host"
         if isinstance(error, Exception)
         else f"was cancelled {'while' if ran else 'before'} it ran"
     )
-    return f"'{name}' {how}."
+    return f"'{name}' {how}.{MAY_HAVE if in_doubt else ''}"
 
 
 def no_records(name: str) -> str:

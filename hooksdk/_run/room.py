@@ -44,7 +44,8 @@ def keep_result(state: RunState, work: CallInProgress, result: ToolResult) -> No
     """Keep a result that could not be written, for `record_again`."""
     transcript, replies = state.parts.transcript, state.replies_at_end
     replies = transcript.replies if replies is None else replies
-    transcript.unwritten.results.append((work.written, result, work.tool, replies))
+    ends = "" if work.in_doubt or not work.begun else work.effect
+    transcript.unwritten.results.append((work.written, result, work.tool, replies, ends))
 
 
 async def record_again(state: RunState) -> None:
@@ -53,7 +54,7 @@ async def record_again(state: RunState) -> None:
     transcript = state.parts.transcript
     waiting = transcript.unwritten.results
     while waiting:
-        call, result, tool, replies = one = waiting[0]
-        await transcript.answer(call, result, tool, replies=replies)
+        call, result, tool, replies, ends = one = waiting[0]
+        await transcript.answer(call, result, tool, replies=replies, ends=ends)
         if one in waiting:  # of several that do this at once one was faster
             waiting.remove(one)

@@ -21,7 +21,7 @@ from hooksdk._run.shadow import RunResults
 from hooksdk._run.stats import RunStats
 from hooksdk._run.waiting_calls import WaitingCalls
 from hooksdk._tasks.limits import Attempt
-from hooksdk.calls import ToolCall, ToolResult, TrimReceipt
+from hooksdk.calls import CallInDoubt, ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog
 from hooksdk.errors import ConfigError, RunClosed
 from hooksdk.hooks import EndReason, RunInfo
@@ -92,6 +92,16 @@ class CallInProgress:
     """Set when nobody takes it further any more; made by whoever waits for that."""
     waiting: int = 0
     """How many wait for that."""
+    effect: str = ""
+    """The id of its effect, once somebody asked for it."""
+    begun: bool = False
+    """It is written that it begins."""
+    entered: bool = False
+    """Its tool may have done something."""
+    in_doubt: bool = False
+    """Its end is not known."""
+    nested: dict[str, int] = field(default_factory=dict[str, int])
+    """How often its tool made a call, by what that call says."""
     judged: bool = False
     running: bool = False
     """Somebody executes it, or supplies its result."""
@@ -205,6 +215,19 @@ class RunState:
         if tool.execute is None and self.catalog is not None and self.catalog.get(tool.name) is tool:
             return self.runnable[tool.name]
         return self.parts.parent_run.itself(tool) if self.parts.parent_run else tool
+
+    def in_doubt(self) -> list[CallInDoubt]:
+        """The session's calls that began, and of which nobody knows how they ended."""
+        begun = self.parts.transcript.without_end
+        if self.parts.in_doubt is not None:
+            own = {one.effect_id for one in begun}
+            begun = [*begun, *(one for one in self.parts.in_doubt() if one.effect_id not in own)]
+        return [one for one in begun if one.effect_id not in self.at_work] if begun else []
+
+    @property
+    def at_work(self) -> frozenset[str]:
+        """The effect ids of its calls that have begun and are not over."""
+        return frozenset(work.effect for work in (*self.open_calls, *self.busy) if work.begun)
 
     def check_open(self) -> None:
         """Raise `RunClosed` before the run has begun and after its end."""

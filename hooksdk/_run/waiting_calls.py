@@ -82,7 +82,7 @@ class WaitingCalls:
             logger.warning("what was judged of call %r cannot be read, so it is judged anew: %r", written.id, error)
             return None
         if (waiting.reply, waiting.run, waiting.written) != (
-            self._reply_of(written),
+            self.reply_of(written),
             self._run,
             digest_of_call(written),
         ):
@@ -97,7 +97,7 @@ class WaitingCalls:
         """Keep what was judged, with placeholders for values of secrets; durable when this answers True. False where
         something is not JSON."""
         waiting = WaitingCall(
-            reply=self._reply_of(written), run=self._run, written=digest_of_call(written), name=call.name, origin=call.origin,
+            reply=self.reply_of(written), run=self._run, written=digest_of_call(written), name=call.name, origin=call.origin,
             tool=tool.id, fingerprint=definition_of(tool), arguments=arguments,
             questions=questions, answered_by=mask.text(approval.by) if approval else None, granted=granted,
             rewriters=rewriters, let_through=let_through,
@@ -130,7 +130,7 @@ class WaitingCalls:
         info = self._info
         return digest_of([info.requester, info.workspace_dir, info.triggers, info.agents])
 
-    def _reply_of(self, written: ToolCall) -> int:
+    def reply_of(self, written: ToolCall) -> int:
         """The number of its reply: the newest, or the next one when its reply is not recorded yet."""
         replies = self._transcript.replies
         return replies if any(call.id == written.id for call in self._transcript.pending) else replies + 1

@@ -607,6 +607,11 @@ class Turns:
             same_id.sort(key=lambda slot: (request_of(slot.call) != request, slot.name != call.name, slot.order))
         return same_id[0] if same_id else None
 
+    def answered_as(self, call: ToolCall) -> int:
+        """How many calls of the newest reply under the id of this one, which is open there, have their results."""
+        same_id = [slot.open for slot in self.slots if slot.id == call.id]
+        return same_id.count(False) if any(same_id) else 0
+
     def result_of(self, call: ToolCall) -> ToolResult | None:
         """The result that this very call (id, name and arguments) of the newest reply has already; None for any other."""
         same_id = [slot for slot in self.slots if slot.id == call.id]

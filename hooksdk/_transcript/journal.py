@@ -13,6 +13,9 @@ applies both in their original order, and a ledger that is rebuilt equals the on
 | trim, restore | n, handle, at `{position, call_id, occurrence, hash}`, text (of a trim), owner, reason |
 | drain | done `[[n, status], ...]`: one entry applies everything that was queued |
 | compact | base (messages, and positions of stored ones that stay), upto (stored messages that the base stands for), hash (of the last of these) |
+| began | effect (its id, the same whenever the call is made again), call `[id, name]`, tool, digest of the arguments, arguments (for a person), reply (its number) and order, or parent: the call runs from here on |
+| done | effects that have ended without a result among the messages, such as those of nested calls |
+| doubt | effects whose calls are closed without their end being known |
 | used | what a request used: model, run, family (of a sub-agent's), tokens (`costs.Usage` without zeros); m counts the reply, too |
 | state | plugin, change (`changes.py`: what is new in it), or state (the whole of it) |
 """
@@ -27,6 +30,7 @@ from typing import Any
 from hooksdk import schema
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.changes import changed
+from hooksdk._transcript.effects import Effects
 from hooksdk._transcript.encoding import load_result
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.facts import LOOSE, REPLY, Facts, Marks, ResultRow, Slot, Turns
@@ -64,6 +68,7 @@ class Ledger(Turns):
         self.shown_before: dict[int, set[str]] = {}
         """By position: the fingerprints of everything that ever stood in the view."""
         self.states: dict[str, dict[str, Any]] = {}
+        self.effects = Effects(self)
         self.used: list[Entry] = []
         """What requests used, as the journal has it; `hooksdk.costs` reads it."""
         self._unknown: set[str] = set()
@@ -142,7 +147,17 @@ class Ledger(Turns):
         if slot := self._slot_at(entry):
             slot.marks = _marks_of(entry)
 
+    def _apply_began(self, entry: Entry) -> None:
+        self.effects.begin(entry)
+
+    def _apply_done(self, entry: Entry) -> None:
+        self.effects.end(entry["effects"])
+
+    def _apply_doubt(self, entry: Entry) -> None:
+        self.effects.doubt(entry["effects"])
+
     def _apply_dropped(self, _entry: Entry) -> None:
+        self.effects.drop()
         self.orphans.clear()
 
     def _apply_trim(self, entry: Entry) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import json
-import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, final
-
-import anyio
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any, TypeVar, final
 
 from hooksdk import schema
 from hooksdk._tasks.background import logger
-from hooksdk._tasks.shielding import run_shielded
+from hooksdk._transcript.beginning import Beginnings
 from hooksdk._transcript.changes import change_of
 from hooksdk._transcript.compacting import plan_compaction
+from hooksdk._transcript.effects import in_doubt
 from hooksdk._transcript.encoding import EncodedMessage, as_stored, encode_for, plain_call, plain_result, save_result
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.facts import Slot, read_message
@@ -23,99 +20,27 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, compare, without_opening
 from hooksdk._transcript.pairing import NO_RESULT, plan_append
-from hooksdk._transcript.reading import keep_index, read_ledger, shorten_journal
 from hooksdk._transcript.requests import Plan, find_record
-from hooksdk._transcript.storage import SessionLog, with_store_errors
+from hooksdk._transcript.stored import alone
 from hooksdk._transcript.trims import DrainReport, clean
-from hooksdk._transcript.unwritten import Unwritten
-from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
-from hooksdk.errors import ConfigError, HookSDKError, SessionClosed, StoreError, TranscriptChanged
+from hooksdk.calls import CallInDoubt, ResultInfo, ToolCall, ToolResult, TrimReceipt
+from hooksdk.errors import ConfigError, StoreError, WrongArgument
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.formats.content import result_of
 from hooksdk.formats.sending import sendable
 from hooksdk.tools import Tool
 
 T = TypeVar("T")
-P = ParamSpec("P")
-MANY_STATES = 2000
-"""Saved states after which the journal of an open session is looked through: about as many as make it worth a new file."""
 
 
 @final
-class Transcript:
-    """One open session's messages, calls, trims and view. Steps that write run one at a time and to their end."""
+class Transcript(Beginnings):
+    """One open session's messages, calls, trims and view."""
 
     fenced = False
     """True while nobody may edit: from a run's begin on, but for the time of its `agent_end` handlers."""
 
-    def __init__(self, log: SessionLog, session_id: str) -> None:
-        self.session_id = session_id
-        self.existed = log.existed
-        self._log = with_store_errors(log, session_id)
-        self._lock = anyio.Lock()  # not fast_acquire: each step lets other tasks run
-        self._ledger = Ledger(None)
-        self._closed = False
-        self._states_saved = 0
-        """Since the journal was last looked through for what is void."""
-        self._must_reload = False
-        """True while a step is under way, and after one that was interrupted: the next one reads the log again first."""
-        self.unwritten = Unwritten(may_be_full=log.existed)  # the files of a new session have just been made
-
-    @classmethod
-    async def open(cls, log: SessionLog, session_id: str) -> Self:
-        """Rebuild everything from what is stored. Queued trims stay queued. A journal that is mostly void is stored anew."""
-        transcript = cls(log, session_id)
-        await run_shielded(shorten_journal, session_id, log, await transcript._load(None), transcript._ledger)
-        await run_shielded(keep_index, log, transcript._ledger)
-        return transcript
-
-    async def _load(self, message_format: MessageFormat | None) -> list[Entry]:
-        self._ledger, journal = await read_ledger(self._log, self.session_id, message_format)
-        self._must_reload = False
-        return journal
-
-    @staticmethod
-    def _exclusive(
-        step: Callable[Concatenate[Transcript, P], Coroutine[Any, Any, T]],
-    ) -> Callable[Concatenate[Transcript, P], Coroutine[Any, Any, T]]:
-        """Let a step that writes run alone and to its end, over what is really stored."""
-
-        @functools.wraps(step)
-        async def alone(self: Transcript, *args: P.args, **kwargs: P.kwargs) -> T:
-            async with self._lock:
-                if self._closed:
-                    raise SessionClosed(f"session '{self.session_id}'")
-                if self._must_reload:
-                    await run_shielded(self._load, self._ledger.format)
-                self._must_reload = True
-                try:
-                    answer = await run_shielded(functools.partial(step, self, *args, **kwargs))
-                except HookSDKError:
-                    self._must_reload = False
-                    raise
-                except MismatchError as error:
-                    self._must_reload = False
-                    raise TranscriptChanged(self.session_id, error.position, str(error)) from error.__cause__
-                self._must_reload = False
-                return answer
-
-        return alone
-
-    async def _journal(self, entry: Entry, *, verify: bool = False) -> None:
-        entry = {**entry, "m": self._ledger.count, "time": round(time.time(), 3)}
-        with self.unwritten.watch():
-            await self._log.append_journal([entry], verify=verify)
-        self._ledger.apply(entry)
-
-    async def _store(self, messages: Sequence[Message]) -> None:
-        if messages:
-            ready = [each if type(each) is EncodedMessage else as_stored(each) for each in messages]
-            with self.unwritten.watch():
-                await self._log.append_messages(ready)
-            for message in ready:
-                self._ledger.add(message)
-
-    @_exclusive
+    @alone
     async def touch(self) -> None:
         """Write something that changes nothing."""
         await self._journal({"kind": "format", "name": self._need_format().name})
@@ -133,7 +58,7 @@ class Transcript:
             raise ConfigError("format", (problem,))
         return self.format
 
-    @_exclusive
+    @alone
     async def use_format(
         self, message_format: MessageFormat, *, model: str | None = None, folder: str | None = None
     ) -> None:
@@ -177,7 +102,7 @@ class Transcript:
         """What the view costs, estimated."""
         return sum(schema.estimate_tokens(message) for _, message in self._ledger.shown())
 
-    @_exclusive
+    @alone
     async def append(self, messages: Sequence[Message], used: Entry | None = None) -> None:
         """Store messages, and what a reply among them `used`; durable when this returns. A reply opens its calls; a result answers
         its call, and one that `answer` recorded already is not stored twice. When the conversation goes on although calls are
@@ -186,7 +111,7 @@ class Transcript:
         if used is not None:
             await self._journal({"kind": "used", **used})
 
-    @_exclusive
+    @alone
     async def match(self, messages: Sequence[Message], *, follow: bool = False) -> int:
         """Take a message list that the host keeps: it must begin with the view (each message as stored, as shown now, or as
         shown before), and what follows is appended. Answers how many were known. Else the view is to `follow` the list, or
@@ -235,19 +160,34 @@ class Transcript:
         """The result that this very call (id, name and arguments) of the newest reply has already; None for any other."""
         return self._ledger.result_of(call)
 
-    @_exclusive
+    @alone
     async def answer(
-        self, call: ToolCall, result: ToolResult, tool: Tool | None, *, replies: int | None = None
+        self, call: ToolCall, result: ToolResult, tool: Tool | None, *, replies: int | None = None, ends: str = ""
     ) -> None:
         """Record a call's result; durable when this returns. It joins the messages in the order of the calls, as soon as the
         earlier ones have theirs. A call whose reply is not recorded yet waits for it.
 
         `replies` is how many replies there were when the call's run ended, if it has: a call of a later one has another's id,
-        and a result that no open call waits for is left out then."""
-        result, slot = plain_result(result), self._ledger.slot_of(call)
-        if replies is not None and (slot is None or self._ledger.replies > replies):
+        and a result that no open call waits for is left out then. `ends` is the effect whose end it tells: what else has begun as
+        this call stays in doubt."""
+        slot, effects = self._ledger.slot_of(call), self._ledger.effects
+        is_late = replies is not None and (slot is None or self._ledger.replies > replies)
+        if ends in effects.begun and (is_late or (slot is None and effects.begun[ends].in_doubt)):
+            await self._journal({"kind": "done", "effects": [ends]})
+        if is_late:
             logger.warning("left out of session %r: a result that came after its run (%s)", self.session_id, call.id)
-            return
+        else:
+            await self._answer(slot, call, result, tool, ends)
+
+    async def _answer(
+        self, slot: Slot | None, call: ToolCall, result: ToolResult, tool: Tool | None, ends: str
+    ) -> None:
+        result = plain_result(result)
+        if slot is not None:
+            others = [one for one in self._ledger.effects.of_slot(slot) if one.effect_id != ends and not one.in_doubt]
+            await self._doubt(others)
+        if self._ended:  # calls that this one made
+            await self._journal()
         due = [] if slot is None else self._ledger.due(slot, result)
         ran = tool.name if tool is not None and tool.name != call.name else ""
         entry: Entry = {"reply": self._ledger.last_reply, "order": slot.order if slot else None, "ran": ran}
@@ -279,13 +219,20 @@ class Transcript:
         is_done = not ledger.orphans and all(slot.record for slot in ledger.slots)
         return 0 if is_done and not self._must_reload and not self._closed else await self._close_turn_alone(text)
 
-    @_exclusive
+    @alone
     async def _close_turn_alone(self, text: str) -> int:
         return await self._close_turn(text)
 
     async def _close_turn(self, text: str) -> int:
         ledger, missing = self._ledger, len(self.pending)
-        waiting = [(slot, slot.staged or ToolResult.error(text)) for slot in ledger.slots if slot.record is None]
+        begun = ledger.effects
+        await self._doubt(begun.closed_with_turn())
+        if ledger.replies <= self._replies_before and text.startswith("not run"):  # of those nothing is written
+            text += ". If it only reads, it may have been cut off"
+        waiting = [
+            (slot, slot.staged or ToolResult.error(in_doubt(slot.name) if begun.of_slot(slot) else text))
+            for slot in ledger.slots if slot.record is None
+        ]  # fmt: skip
         await self._store(self._result_messages(waiting))
         if ledger.orphans:
             names = ", ".join(sorted({orphan[0].id for orphan in ledger.orphans}))[:200]
@@ -293,6 +240,27 @@ class Transcript:
             logger.warning(problem, self.session_id, names)
             await self._journal({"kind": "dropped"})
         return missing
+
+    @alone
+    async def settle(self, reference: str, result: ToolResult, running: Collection[str] = ()) -> CallInDoubt:
+        """Say what came of a call that is in doubt, by its id or its effect's: its result, where it has none yet. Raises
+        `WrongArgument` where none, or more than one, is meant; those that are `running` are none."""
+        calls = [one for one in self.without_end if one.effect_id not in running]
+        meant = [one for one in calls if reference in (one.call_id, one.effect_id)]
+        if len(meant) != 1:
+            known = ", ".join(f"{one.call_id} ({one.effect_id})" for one in meant or calls) or "none"
+            problem = "several have this id" if meant else "no call of this id is in doubt"
+            raise WrongArgument(f"settle({reference!r})", problem, f"In doubt: {known}")
+        effect_id = meant[0].effect_id
+        one = self._ledger.effects.begun[effect_id]
+        slot = next(
+            (slot for slot in self._ledger.slots if slot.open and one in self._ledger.effects.of_slot(slot)), None
+        )
+        if slot is None:
+            await self._journal({"kind": "done", "effects": [effect_id]})
+        else:
+            await self._answer(slot, slot.call, result, None, effect_id)
+        return meant[0]
 
     # Results and trims
 
@@ -313,7 +281,7 @@ class Transcript:
         """The original result, its images and files among it."""
         return result_of(self._ledger.body(find_record(self._ledger, reference)))
 
-    @_exclusive
+    @alone
     async def queue(self, plan: Callable[[Ledger], Plan], owner: str, reason: str) -> TrimReceipt:
         """Queue what `plan` makes of the transcript as it is now; durable when this returns."""
         self._need_format()
@@ -322,7 +290,7 @@ class Transcript:
             await self._journal({**entry, "owner": owner, "reason": clean(reason, 500)})
         return receipt
 
-    @_exclusive
+    @alone
     async def drain(self) -> DrainReport:
         """Apply everything queued in one atomic step. Raises `TranscriptChanged`, and keeps the queue, when somebody else
         changed what is stored."""
@@ -333,7 +301,7 @@ class Transcript:
             await self._publish()
         return DrainReport(tuple(judged.values()))
 
-    @_exclusive
+    @alone
     async def publish(self) -> None:
         """Write the view beside the stored messages, where the store wants that."""
         await self._publish()
@@ -345,7 +313,7 @@ class Transcript:
             except StoreError as error:
                 logger.warning("the view of session %r could not be written: %s", self.session_id, error)
 
-    @_exclusive
+    @alone
     async def compact(self, messages: Sequence[Message]) -> None:
         """Let the view begin with these messages. What is stored stays whole; results that they stand for are gone for
         trims. Messages at their beginning and end that the view has there, too, count as kept: their results do not go."""
@@ -359,18 +327,15 @@ class Transcript:
         """What a plugin keeps in this session: a fresh copy."""
         return schema.clone(self._ledger.states.get(plugin, {}))
 
-    @_exclusive
+    @alone
     async def save_state(self, plugin: str, state: dict[str, Any]) -> None:
         """Keep a plugin's state, if it changed; durable when this returns."""
         fresh = json.loads(encode_for(f"state of plugin '{plugin}'", state))
         change = change_of(self._ledger.states.get(plugin, {}), fresh)
         if change is not None:
             await self._journal({"kind": "state", "plugin": plugin, "change": change})
-            self._states_saved += 1
-        # One that keeps no messages may live for weeks.
-        if self._states_saved >= MANY_STATES and not self._ledger.count:
-            self._states_saved = 0
-            await shorten_journal(self.session_id, self._log, await self._load(self._ledger.format), self._ledger)
+            self._void += 1
+        await self._shorten()
 
     def close_fence(self) -> None:
         """No edits from now on: a run begins, or has drained its trims."""
@@ -380,21 +345,7 @@ class Transcript:
         """Edits are possible: it is the turn of `agent_end`."""
         self.fenced = False
 
-    @_exclusive
+    @alone
     async def verify(self) -> None:
         """Raise `TranscriptChanged` when somebody else changed what is stored."""
         await self._log.verify()
-
-    async def close(self) -> None:
-        """Let the session go. Queued trims stay queued."""
-        if not self._closed:
-            self._closed = True
-            async with self._lock:
-                await run_shielded(self._close)
-
-    async def _close(self) -> None:
-        try:
-            if not self._must_reload:
-                await keep_index(self._log, self._ledger)
-        finally:
-            await self._log.close()

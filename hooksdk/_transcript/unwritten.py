@@ -23,10 +23,10 @@ class Unwritten:
     """How many they are."""
     problem: str = ""
     """Why the last of them could not be."""
-    results: list[tuple[ToolCall, ToolResult, Tool | None, int]] = field(
-        default_factory=list[tuple[ToolCall, ToolResult, Tool | None, int]]
+    results: list[tuple[ToolCall, ToolResult, Tool | None, int, str]] = field(
+        default_factory=list[tuple[ToolCall, ToolResult, Tool | None, int, str]]
     )
-    """The results among them, each with the number of replies at that time."""
+    """The results among them, each with the number of replies at that time, and the effect whose end it tells."""
 
     @contextmanager
     def watch(self) -> Generator[None]:

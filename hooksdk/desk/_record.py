@@ -67,6 +67,8 @@ class ApprovalRecord(Checked):
     """Seconds since the epoch."""
     expires: float
     """Seconds since the epoch: after it nobody can answer, and no call can take the answer."""
+    effect: str = ""
+    """The id of the call's effect, as its tool is told it; empty for what 0.2.0 has stored."""
     answer: Approval | None = None
     answered: float | None = None
     """Seconds since the epoch."""
@@ -100,7 +102,7 @@ class ApprovalRecord(Checked):
             plugin=gravest.plugin, questions=self.questions, session_id=self.session, agent_id=self.agent,
             workspace_dir=self.workspace, requester=None if self.requester is None else {"id": self.requester},
             call=ToolCall(f"approval-{self.number}", self.name, arguments),
-            tool=Tool(name=name, source=cast("Source", source), owner=owner), arguments=arguments,
+            tool=Tool(name=name, source=cast("Source", source), owner=owner), arguments=arguments, effect_id=self.effect,
         )  # fmt: skip
 
 
@@ -122,7 +124,7 @@ def record_of(request: ApprovalRequest, *, made: float, expires: float) -> Appro
         questions=tuple(Question(**request.mask(asdict(question))) for question in request.questions),
         session=request.session_id, requester=None if requester is None else request.mask(requester),
         asker=digest_of(request.mask(asker)),
-        workspace=request.workspace_dir, agent=request.agent_id, made=made, expires=expires,
+        workspace=request.workspace_dir, agent=request.agent_id, made=made, expires=expires, effect=request.effect_id,
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ class ApprovalWebhook:
     response means that it comes later, from whoever runs `hooksdk approvals` or calls `ApprovalRecords.answer`. Everything else,
     and nothing within `timeout` seconds, is told in the log, and the call waits on.
 
-    With a `secret` the request is signed as Standard Webhooks are: `webhook-id`, `webhook-timestamp`, and `webhook-signature`,
+    The header `hooksdk-effect-id` has the id of the call's effect, which its tool is told, too. With a `secret` the request is signed as Standard Webhooks are: `webhook-id`, `webhook-timestamp`, and `webhook-signature`,
     which is `v1,` and the base64 of the HMAC-SHA256 of `ID.TIMESTAMP.BODY`. Raises `ConfigError` for a URL that is not https,
     unless it is on this machine: who can change the answer on its way could grant.
 
@@ -100,6 +100,8 @@ class ApprovalWebhook:
     def _signed(self, record: ApprovalRecord, body: bytes) -> dict[str, str]:
         name, now = f"approval-{record.number}-{record.key[:16]}", f"{int(self._clock())}"
         headers = {"webhook-id": name, "webhook-timestamp": now}
+        if record.effect:
+            headers["hooksdk-effect-id"] = record.effect
         if self._key is not None:
             digest = hmac.digest(self._key, f"{name}.{now}.".encode() + body, hashlib.sha256)
             headers["webhook-signature"] = f"v1,{base64.b64encode(digest).decode()}"

@@ -27,6 +27,7 @@ from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import ConfigError, HookSDKError, RunBlocked
 from hooksdk.gateway._approvals import current_request, desk_of
 from hooksdk.gateway._counts import Counts
+from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._http import (
     check_address,
     http_app,
@@ -98,10 +99,10 @@ class Gateway:
     def _parts_of(self, host: Host) -> GatewayParts:
         config = GatewayConfig.of(host.config) if self._own_config is None else self._own_config
         approver = self._approver or host.approver or self._desk_of(config.approvals)
+        place = Place(str(self._own_folder.resolve()), *self._sources.files())
         return GatewayParts(
             host=host, sources=self._sources, counts=self.counts, config=config, approver=approver,
-            place=Place(str(self._own_folder.resolve()), *self._sources.files()),
-            start_soon=self._start_soon, publish_change=self._publish_change,
+            place=place, doubts=Doubts(host, place), start_soon=self._start_soon, publish_change=self._publish_change,
         )  # fmt: skip
 
     def _desk_of(self, settings: ApprovalSettings) -> ApprovalDesk:

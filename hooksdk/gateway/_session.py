@@ -22,6 +22,7 @@ from hooksdk.errors import ApprovalPending, HookSDKError, StoreError
 from hooksdk.gateway._approvals import ClientApprovals
 from hooksdk.gateway._client import CallingClient
 from hooksdk.gateway._counts import Counts
+from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._listing import ClientListing, HintTrust
 from hooksdk.gateway._long_results import LongResults, is_recall
 from hooksdk.gateway._open_calls import PREFIX, Answer, OpenCalls
@@ -69,6 +70,7 @@ class GatewayParts:
     config: GatewayConfig
     approver: Approver | None
     place: Place
+    doubts: Doubts
     start_soon: Callable[..., Any]
     """Starts a task that may outlive a request."""
     publish_change: Callable[[], Any]
@@ -135,6 +137,7 @@ class GatewaySession:
                     requester=identity.requester, trigger="user", metadata=_metadata(identity, context, self._expose),
                     context_window=self._parts.config.context_window, transcript=False, withhold=self._not_granted, expose=self._expose,
                     approver=self._parts.counts.counted(self._client_approvals or self._parts.approver),
+                    in_doubt=self._parts.doubts.calls,
                 ) as self._run:  # fmt: skip
                     self._parts.counts.opened(self._run, _client_of(context).get("name", ""))
                     task_status.started()
@@ -145,6 +148,7 @@ class GatewaySession:
                 run, self._run = self._run, None
                 if run is not None:
                     self._parts.counts.closed(run)
+                self._parts.doubts.add(self.id, session.in_doubt)
                 await session.close("closed" if self._leave.is_set() else "idle")
         except Exception:
             if self._listing is None:
@@ -244,6 +248,7 @@ class GatewaySession:
         name, arguments, asker = params.name, params.arguments or {}, self._client_approvals
         listing = await self._resolved()
         await self._give_up_old()
+        await self._parts.doubts.look()
         before = self._take_waiting(same)
         call_id = before.call_id if before else f"call-{uuid.uuid4().hex[:16]}"
         call, only = listing.call(call_id, name, arguments)
@@ -270,6 +275,7 @@ class GatewaySession:
                 return await asker.waiting_result(name, pending, answered=params.request_state is not None)
             title = pending.request.title if pending.request else name
             return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
+        await self._parts.doubts.made_again(judged, self._run)
         return as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
 
     def _give_way(self) -> None:

@@ -24,7 +24,7 @@ import mcp_types as types
 
 from hooksdk.calls import ToolResult
 from hooksdk.catalog import ToolContext
-from hooksdk.errors import ConfigError, did_you_mean
+from hooksdk.errors import ConfigError, ToolError, did_you_mean
 from hooksdk.mcp._config import ServerSpec, check_entry, read_servers
 from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._files import Reload, ServerFiles
@@ -283,6 +283,8 @@ class McpServers:
             try:
                 return _to_result(await self._fleet.connection(owner).call(entry, arguments, limit, call))
             except CallFailed as failure:
+                if failure.in_doubt and context is not None:
+                    raise ToolError(str(failure), in_doubt=True) from None
                 return ToolResult.error(str(failure))
             finally:
                 call.end()

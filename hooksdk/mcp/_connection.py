@@ -161,18 +161,19 @@ class Connection:
                 return await self._send(life, tool, arguments, call)
             except MCPError as error:
                 if not life.forgotten:
-                    raise CallFailed(await self._explain(life, name, error)) from None
+                    raise await self._failure(life, name, error) from None
             life.ended.set()  # the server has forgotten the session and did not run the call
             life = await self._ready()
             try:
                 return await self._send(life, tool, arguments, call)
             except MCPError as error:
-                raise CallFailed(await self._explain(life, name, error)) from None
+                raise await self._failure(life, name, error) from None
         if life is None or not life.ready:
             raise CallFailed(f"The MCP server '{self.spec.name}' could not be started within {limit:g} s. {ADVICE}")
         raise CallFailed(
             f"'{name}' of the MCP server '{self.spec.name}' did not answer within {limit:g} s and was cancelled. It may "
-            "have taken effect in part: check before you repeat it, or ask for less at once."
+            "have taken effect in part: check before you repeat it, or ask for less at once.",
+            in_doubt=True,
         )
 
     async def _send(
@@ -183,7 +184,7 @@ class Connection:
         )  # without asking: each start lists, and it tells of changes
         assert life.session is not None
         life.called = True
-        parameters = types.CallToolRequestParams(name=tool.name, arguments=dict(arguments))
+        parameters = types.CallToolRequestParams(name=tool.name, arguments=dict(arguments), _meta=call.meta)
         try:
             result = await send_call(life.session, call, parameters)
         except anyio.get_cancelled_exc_class():
@@ -341,19 +342,20 @@ class Connection:
             life.doubtful = error.code == types.CONNECTION_CLOSED  # any other answer is an answer
         return not life.doubtful
 
-    async def _explain(self, life: Life, name: str, error: MCPError) -> str:
-        """The text that the model reads of a call that got an error instead of a result."""
+    async def _failure(self, life: Life, name: str, error: MCPError) -> CallFailed:
+        """What the model reads of a call that got an error instead of a result."""
         problem = one_line(self.spec.redact(error.message), 1000)
         if error.code != types.CONNECTION_CLOSED and not life.ended.is_set():
             status = f" ({life.transport.http_status})" if life.transport.http_status else ""
-            return f"The MCP server '{self.spec.name}' refused '{name}': {problem}{status}"
+            return CallFailed(f"The MCP server '{self.spec.name}' refused '{name}': {problem}{status}")
         if self.spec.url:
             life.ended.set()  # a lost answer leaves the session in doubt: a new one is opened
         with anyio.move_on_after(1.0):
             await life.over.wait()
-        return (
+        return CallFailed(
             f"The MCP server '{self.spec.name}' ended during the call of '{name}': {life.problem or problem}. The call "
-            "may have taken effect: check before you repeat it. The server is started again for the next call."
+            "may have taken effect: check before you repeat it. The server is started again for the next call.",
+            in_doubt=True,
         )
 
     async def _list(self, life: Life) -> None:

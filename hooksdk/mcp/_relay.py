@@ -17,6 +17,8 @@ from hooksdk.catalog import ToolContext
 
 ASKED = ("elicitation", "sampling", "roots")
 """What a server may ask of a client."""
+EFFECT_ID = "hooksdk/effect-id"
+"""Where in the `_meta` of a call its effect's id stands."""
 LONGEST_MESSAGE = 500
 """Characters of what a server says of its progress that reach the client."""
 ROUNDS = 10
@@ -62,6 +64,11 @@ class RunningCall:
         self._context = context
         self._furthest = float("-inf")
         self._over = False
+
+    @property
+    def meta(self) -> types.RequestParamsMeta | None:
+        """What the server is told beside the arguments: the id of the call's effect, the same when the call is made again."""
+        return {EFFECT_ID: self._context.effect_id} if self._context is not None else None  # pyright: ignore[reportReturnType]
 
     async def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
         """What the server says of how far it is: for the trace, and for the client."""

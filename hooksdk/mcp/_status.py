@@ -31,6 +31,11 @@ class ServerStatus:
 class CallFailed(Exception):
     """No result came; the text tells the model why and what to do. It never leaves this package."""
 
+    def __init__(self, text: str, *, in_doubt: bool = False) -> None:
+        """`in_doubt`: the call was sent, and may have taken effect."""
+        super().__init__(text)
+        self.in_doubt = in_doubt
+
 
 def removed(server: str) -> CallFailed:
     """For a call of a server that a newer configuration does not have."""

@@ -43,6 +43,8 @@ class MemoryLog:
     """One session in memory."""
 
     materialized = False
+    volatile = True
+    """What is stored ends with the process: beginnings of calls are not kept for a later one."""
 
     def __init__(self, session_id: str, stored: _StoredSession) -> None:
         self.session_id = session_id

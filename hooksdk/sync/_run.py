@@ -11,7 +11,7 @@ from hooksdk import catalog as catalog_side
 from hooksdk import run as run_side
 from hooksdk import transcript as transcript_side
 from hooksdk.approvals import YES, Approval, ApprovalRequest
-from hooksdk.calls import ResultInfo, ToolCall, ToolResult, TrimReceipt
+from hooksdk.calls import CallInDoubt, ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog, T
 from hooksdk.formats import GivenMessage, GivenTools, MessageFormat, ProviderJson, SdkObject
 from hooksdk.hooks import RunInfo
@@ -154,6 +154,18 @@ class JudgedCall(Twin[run_side.JudgedCall]):
         where a record of the run could not be written."""
         return self._call("execute", native=native)
 
+    @property
+    def effect_id(self) -> str:
+        """Stands for what the call does: the same whenever it is made again, in this run, a later one or another process. Hand it
+        to the service that the tool calls, which can tell a repeated request by it. Of a call without a tool it is empty."""
+        return self._read("effect_id")
+
+    def begin(self) -> str:
+        """Say that the tool begins now, elsewhere: durable when this returns, so that a call without a result is in doubt from here
+        on, and is not called not run. Answers its `effect_id`. `supply` it the result. Nothing is written for a tool that only
+        reads. Raises as `supply` does, and `StoreError`: then the tool must not run."""
+        return self._call("begin")
+
     def supply(self, result: ToolResult | str) -> ToolResult:
         """Record a result made elsewhere, after the same masking, output check and transforming as the tool's own;
         answers what was recorded. Raises `CallSettled` for a call that has a result, `ApprovalPending` for one that waits for
@@ -225,6 +237,12 @@ class Run(Opened[run_side.Run]):
     def pending(self) -> Sequence[ToolCall]:
         """Calls of the newest reply that have no result yet, such as after a pause."""
         return self._read("pending")
+
+    @property
+    def in_doubt(self) -> Sequence[CallInDoubt]:
+        """The session's calls that began, and of which nobody knows how they ended: they may have taken effect. Those of the newest
+        reply are among `pending`, too."""
+        return self._read("in_doubt")
 
     @property
     def reminder(self) -> str | None:

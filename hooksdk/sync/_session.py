@@ -9,7 +9,7 @@ from typing import Any
 from hooksdk import agent as agent_side
 from hooksdk import session as session_side
 from hooksdk.agent import DEFAULT_LIMITS, Limits, OnText, Outcome
-from hooksdk.calls import TrimReceipt
+from hooksdk.calls import CallInDoubt, ToolResult, TrimReceipt
 from hooksdk.config import Config
 from hooksdk.costs import Request
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat
@@ -77,6 +77,17 @@ class Session(Opened[session_side.Session]):
         """What each of its requests used, where the provider counted: `PriceList.spent` says what that cost so far."""
         return self._read("requests")
 
+    @property
+    def in_doubt(self) -> Sequence[CallInDoubt]:
+        """The calls that began, and of which nobody knows how they ended: they may have taken effect."""
+        return self._read("in_doubt")
+
+    def settle(self, reference: str, result: ToolResult | str) -> CallInDoubt:
+        """Say what came of a call that is in doubt, by its call id or its effect id; durable when this returns. The result becomes
+        the call's own where the conversation has not gone on without it. An equal call runs without a question then. Answers the
+        call; raises `WrongArgument` where no call, or more than one, has this id."""
+        return self._call("settle", reference, result)
+
     def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
         """Shorten a tool result for the model, by its handle or call id, as `results.trim` does. Raises `UnknownResult`."""
         return self._call("trim", reference, replacement, reason=reason)
@@ -136,6 +147,7 @@ class Session(Opened[session_side.Session]):
         withhold: Callable[[Tool], str | None] | None = None,
         expose: Expose | None = None,
         deferral: Deferral | None = None,
+        in_doubt: Callable[[], Sequence[CallInDoubt]] | None = None,
     ) -> Run:
         """A run of this session, to use as `with session.run(...) as run`.
 
@@ -147,7 +159,8 @@ class Session(Opened[session_side.Session]):
         go past every policy, and neither messages nor results are kept, however many there are. `withhold` is asked about each
         tool, plugins' own among them: one that it answers a reason for is not granted to this run. `expose` is how a client that
         lists the tools is shown them, for the plugins that search (`AssembleTools.expose`). `deferral` says whether your requests
-        have `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. Entering raises `RunAlreadyOpen`,
+        have `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. `in_doubt` answers calls of
+        other sessions that are in doubt, for a host whose sessions are new after a crash: equal ones are asked about. Entering raises `RunAlreadyOpen`,
         `RunBlocked` or `PolicyFailed`."""
         return Run(
             self._do(
@@ -168,6 +181,7 @@ class Session(Opened[session_side.Session]):
                 withhold=withhold,
                 expose=expose,
                 deferral=deferral,
+                in_doubt=in_doubt,
             ),
             self.portal,
         )

@@ -12,7 +12,7 @@ from searching import CATALOG, CREATE_ISSUE, READ_FILE, SEND_EMAIL, Search, conf
 
 from builtin_plugins.tool_search._bridge.batch import AT_ONCE, MAX_CALLS
 from hooksdk import Approval, ApprovalRequest, Tool, ToolResult, hooks
-from hooksdk._run.call import Context
+from hooksdk._run.context import Context
 from hooksdk.hooks import (
     AfterToolCall,
     Answer,

@@ -22,6 +22,8 @@ SERVERS = Path(__file__).parents[1] / "servers"
 class Progress:
     """A tool's context that keeps what it is told."""
 
+    effect_id = "effect-1"
+
     def __init__(self) -> None:
         self.told: list[tuple[str, float | None]] = []
 

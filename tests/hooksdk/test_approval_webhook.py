@@ -73,7 +73,7 @@ def request(amount: int = 5) -> ApprovalRequest:
     arguments = {"amount": amount}
     return ApprovalRequest(
         title="Pay?", severity="critical", plugin="payments", session_id="s", call=ToolCall("c1", "pay", arguments),
-        tool=make("pay", owner="bank"), arguments=arguments,
+        tool=make("pay", owner="bank"), arguments=arguments, effect_id="effect-7",
     )  # fmt: skip
 
 
@@ -91,6 +91,7 @@ async def test_each_question_is_posted_once_and_signed(service: Service, tmp_pat
     assert (sent["type"], sent["number"], sent["title"]) == ("approval.requested", 1, "Pay?")
     assert (sent["tool"], sent["arguments"], sent["session"]) == ("host:bank:pay", {"amount": 5}, "s")
     assert "answer" not in sent
+    assert headers["hooksdk-effect-id"] == sent["effect"] == "effect-7"
     assert (headers["x-desk"], headers["content-type"], headers["webhook-timestamp"]) == (
         "7",
         "application/json",

@@ -21,7 +21,7 @@ from hooksdk.formats import Message
 from hooksdk.state import PluginState
 from hooksdk.stores.sql import SqlStore
 from hooksdk.transcript import SessionLog, Store
-from tests.stage import USER, OwnStore, make, reply
+from tests.stage import FORMAT, USER, OwnStore, make, reply
 
 pytestmark = pytest.mark.anyio
 
@@ -400,7 +400,8 @@ def size_limit(spare: Path) -> Generator[None]:
 async def test_a_limit_on_the_size_of_files_is_a_full_disk(tmp_path: Path) -> None:
     disk = Disk(tmp_path, lambda: JsonlStore(tmp_path), lambda: None, lambda: None)
     deeds, calls = Deeds(), acts("a", "b")
-    async with opened(disk, deeds, calls=calls) as (_, run):
+    async with opened(disk, deeds) as (_, run):
+        await run.record([FORMAT.user("a long question " * 100), said(*calls)])  # more than there is in the journal
         with size_limit(next(tmp_path.glob("*.messages.jsonl"))):
             await refused(run.call_tool(calls[0]))
             assert "it takes no further call" in await refused(run.call_tool(calls[1]))

@@ -15,7 +15,7 @@ from hooksdk.approvals import Later
 from hooksdk.errors import ApprovalPending, CallSettled
 from hooksdk.hooks import Ask, BeforeToolCall, Block
 from hooksdk.run import JudgedCall
-from tests.stage import Stage, make, playing
+from tests.stage import MAY_HAVE, Stage, make, playing
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
 Make = Callable[[Stage, ToolCall], Coroutine[Any, Any, ToolResult]]
@@ -150,7 +150,7 @@ async def test_where_everybody_is_cancelled_the_call_is_too_and_it_is_not_run_ag
                 await slow.began.wait()
                 await anyio.wait_all_tasks_blocked()
                 group.cancel_scope.cancel()
-            assert (await make_it(stage, written)).text.endswith("'act' was cancelled while it ran.")
+            assert "'act' was cancelled while it ran." in (await make_it(stage, written)).text
     assert len(slow.runs) == 1
 
 
@@ -167,7 +167,7 @@ async def test_the_end_of_the_run_ends_it_for_everybody(make_it: Make) -> None:
             group.start_soon(one)
         await slow.began.wait()
         await anyio.wait_all_tasks_blocked()
-    assert results == ["'act' was cancelled while it ran."] * 3
+    assert results == ["'act' was cancelled while it ran." + MAY_HAVE] * 3
 
 
 async def test_a_retry_after_a_time_out_has_the_result_of_the_call_that_still_runs() -> None:
@@ -296,7 +296,7 @@ async def test_a_task_that_asyncio_cancels_ends_the_call_for_all_and_it_is_not_r
         second = asyncio.create_task(stage.run.call_tool(written))
         await anyio.wait_all_tasks_blocked()
         first.cancel()
-        assert (await second).text == "'act' was cancelled while it ran."
+        assert (await second).text == "'act' was cancelled while it ran." + MAY_HAVE
         assert first.cancelled()
     assert len(slow.runs) == 1
 
@@ -370,6 +370,9 @@ async def test_whoever_gives_up_whenever_and_tries_again_a_call_runs_once_and_ha
                 for _ in range(6):
                     group.start_soon(caller)
             assert len(runs) <= 1
-            cut_off = {f"'act' was cancelled {when} it ran." for when in ("while", *([] if runs else ["before"]))}
+            cut_off = {
+                f"'act' was cancelled while it ran.{MAY_HAVE}",
+                *([] if runs else ["'act' was cancelled before it ran."]),
+            }
             assert results <= {"done"} or (len(results) == 1 and results <= cut_off)
             assert len(stage.results) == 1

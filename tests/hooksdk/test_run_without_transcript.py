@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hooksdk import Host, JsonlStore, Run, Tool, ToolCall, ToolResult, hooks
-from hooksdk._transcript import transcript as transcript_side
+from hooksdk._transcript import stored
 from hooksdk.errors import ConfigError
 from hooksdk.hooks import AgentEnd, BeforeToolCall, Block, NarrowTools, TransformToolResult, Withhold
 from hooksdk.state import PluginState
@@ -52,7 +52,7 @@ async def test_ten_thousand_calls_leave_no_object_behind() -> None:
 async def test_the_journal_of_states_that_change_with_every_call_is_shortened_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transcript_side, "MANY_STATES", 100)
+    monkeypatch.setattr(stored, "MANY_VOID", 100)
     largest = 0
     async with (
         Host(plugins=[Counting], store=JsonlStore(tmp_path)) as host,

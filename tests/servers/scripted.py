@@ -1,7 +1,7 @@
 """A server that does what a file says: `scripted.py FOLDER`. It is written without the SDK, so that it starts at once.
 
 `FOLDER/script.json` holds its `tools`, its `version`, and at `start` `refuse` or `stall`. It writes every request that it gets
-to `FOLDER/log`, one a line, and each start as `start PID`.
+to `FOLDER/log`, one a line, and each start as `start PID`; their `_meta` to `FOLDER/meta`.
 """
 
 import json
@@ -70,6 +70,8 @@ def main() -> None:
         message = json.loads(line)
         if "method" in message and "id" in message:
             log(message["method"])
+            with (folder / "meta").open("a", encoding="utf-8") as file:
+                file.write(json.dumps(message.get("params", {}).get("_meta")) + "\n")
             send({"id": message["id"], "result": answer(message)})
 
 

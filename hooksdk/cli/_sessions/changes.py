@@ -1,4 +1,4 @@
-"""What `hooksdk sessions trim`, `restore` and `delete` do."""
+"""What `hooksdk sessions trim`, `restore`, `settle` and `delete` do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hooksdk.calls import TrimReceipt
+from hooksdk.calls import CallInDoubt, ToolResult, TrimReceipt
 from hooksdk.cli._console import (
     CommandProblem,
     counted,
@@ -89,6 +89,23 @@ async def _change(
         replace(receipt, status="applied") if receipt.status == "queued" and receipt.handle in applied else receipt
         for receipt in receipts
     ]
+
+
+def settle(
+    project: Path, place: str | None, typed: str, reference: str, text: str, *, failed: bool, as_json: bool
+) -> int:
+    """End the doubt about a call."""
+
+    async def work(store: Store, session_id: str) -> CallInDoubt:
+        async with _opened(store, session_id) as transcript:
+            return await transcript.settle(reference, ToolResult(text, is_error=failed))
+
+    session_id, call = with_session(project, place, typed, work)
+    if as_json:
+        print_json({"schema": 1, "session": session_id, "settled": asdict(call)})
+    else:
+        stdout_console().print(f"{one_line(call.call_id)}  settled  [dim]{one_line(call.name)}[/]", soft_wrap=True)
+    return 0
 
 
 @asynccontextmanager

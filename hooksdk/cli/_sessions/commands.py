@@ -118,6 +118,24 @@ def restore_results(
     raise typer.Exit(changes.restore(project, store, session_id, handles, as_json=as_json))
 
 
+@sessions_app.command("settle")
+def settle_call(
+    session_id: SessionId,
+    call: Annotated[
+        str, typer.Argument(metavar="CALL", help="As `hooksdk sessions show` tells it: a call id or an effect id.")
+    ],
+    result: Annotated[str, typer.Argument(metavar="TEXT", help="What came of it, as the model is to read it.")],
+    failed: Annotated[bool, typer.Option("--failed", help="It did not take effect: the text is an error.")] = False,
+    as_json: Json = False,
+    project: Project = Path(),
+    store: StorePlace = None,
+) -> None:
+    """Say what came of a call that is in doubt: it began, and nobody knows how it ended."""
+    from hooksdk.cli._sessions import changes
+
+    raise typer.Exit(changes.settle(project, store, session_id, call, result, failed=failed, as_json=as_json))
+
+
 @sessions_app.command("delete")
 def delete_sessions(
     session_ids: Annotated[

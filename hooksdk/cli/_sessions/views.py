@@ -22,7 +22,7 @@ from hooksdk.cli._console import (
     safe,
     stdout_console,
 )
-from hooksdk.cli._sessions.look import Look, look_at, with_session
+from hooksdk.cli._sessions.look import Look, look_at, timestamp, with_session
 from hooksdk.formats import Message
 from hooksdk.formats.content import describe_part
 from hooksdk.transcript import ResultRow, encode
@@ -122,12 +122,22 @@ def show(project: Path, place: str | None, typed: str, *, full: bool, view: bool
             {**asdict(look.ledger.info(record)), "text_in_place": record.short_text} for record in look.ledger.records
         ]
         messages = look.ledger.view if view else look.messages
-        print_json({"schema": 1, "session": look.summary(), "view": view, "messages": messages, "results": results})
+        in_doubt = [asdict(call) for call in look.ledger.effects.described()]
+        document = {"session": look.summary(), "view": view, "messages": messages, "results": results}
+        print_json({"schema": 1, **document, "in_doubt": in_doubt})
         return 0
     console = stdout_console()
     console.print(_title(look), soft_wrap=True)
     if look.format_name and look.ledger.format is None:
         console.print(f"[dim]messages in {safe(look.format_name)}, a host's own format: as they are stored[/]")
+    for call in look.ledger.effects.described():
+        what = "runs now, or may have taken effect" if look.holder else "may have taken effect"
+        console.print(
+            f"[yellow]{what}[/]: {one_line(call.name)} {safe(clip(call.arguments, ARGUMENTS_CHARS))} began "
+            f"{timestamp(call.began)}, and its end is not known: "
+            f"hooksdk sessions settle {one_line(look.session_id)} {one_line(call.effect_id)} TEXT",
+            soft_wrap=True,
+        )
     _Printer(look, console, full=full).show(view=view)
     return 0
 

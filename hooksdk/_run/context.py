@@ -1,0 +1,101 @@
+"""What a tool is handed beside its arguments, while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar, final
+
+from hooksdk import hooks
+from hooksdk._run import effects
+from hooksdk._run.parts import PluginStorage
+from hooksdk._run.state import CallInProgress, RunState
+from hooksdk.calls import Origin, ToolResult
+from hooksdk.catalog import Storage
+from hooksdk.errors import RunClosed
+from hooksdk.records import Progress
+from hooksdk.transcript import Results
+
+T = TypeVar("T")
+NestedCall = Callable[[RunState, CallInProgress, str, Mapping[str, Any], Origin], Awaitable[ToolResult]]
+"""Judges and runs a call that a tool makes: the run, the tool's own call, and name, arguments and origin of the other."""
+MAX_PROGRESS = 500
+"""Characters of a tool's progress text that reach the trace."""
+
+
+def without_secrets(state: RunState, work: CallInProgress, value: T) -> T:
+    """The value without those of secrets, the short ones of this call among them."""
+    value = state.secrets.value(value)
+    return work.short_secrets.value(value) if work.short_secrets else value
+
+
+@final
+class Context:
+    """The `ToolContext` of one running call."""
+
+    def __init__(self, state: RunState, work: CallInProgress, call_nested: NestedCall) -> None:
+        self._state = state
+        self._work = work
+        self._call_nested = call_nested
+        self.session_id, self.run_id = state.info.session_id, state.info.run_id
+        self.agent_id, self.call, self.catalog = state.info.agent_id, work.call, state.tools
+        self.count = state.stats.count
+
+    @property
+    def _owner(self) -> str:
+        tool = self._work.tool
+        assert tool is not None
+        return tool.owner if tool.source == "plugin" else tool.id
+
+    @property
+    def results(self) -> Results:
+        return self._state.results(self._owner)
+
+    @property
+    def storage(self) -> Storage:
+        return PluginStorage(self._state.parts.store, self._owner, self._state.secrets)
+
+    @property
+    def attempt(self) -> int:
+        return self._state.info.attempt
+
+    @property
+    def info(self) -> hooks.RunInfo:
+        return self._state.info
+
+    @property
+    def native(self) -> Any:
+        return self._work.native
+
+    @property
+    def effect_id(self) -> str:
+        return effects.effect_id(self._state, self._work)
+
+    @property
+    def _over(self) -> bool:
+        return self._work.abandoned or self._work.end is not None
+
+    @property
+    def cancelled(self) -> bool:
+        if self._over or self._work.attempt is None:
+            return self._over
+        try:
+            return self._work.attempt.cancelled
+        except RuntimeError:  # trio tells it to the thread of its event loop only
+            return False
+
+    def mask(self, text: str) -> str:
+        return without_secrets(self._state, self._work, text)
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, origin: Origin = "tool") -> ToolResult:
+        if self._over:
+            raise RunClosed(
+                f"the call of '{self._work.call.name}' has returned, so its context calls no tools any more"
+            )
+        masked = without_secrets(self._state, self._work, dict(arguments))
+        return await self._call_nested(self._state, self._work, name, masked, origin)
+
+    async def progress(self, text: str, share: float | None = None) -> None:
+        work = self._work
+        if work.end is None:
+            text = without_secrets(self._state, work, text)[:MAX_PROGRESS]
+            await self._state.trace(Progress(call_id=work.call.id, text=text, share=share))

@@ -1,0 +1,108 @@
+"""What is written of calls that may take effect, between their judgement and their result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from hooksdk._transcript.effects import Begun
+from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.stored import Stored, alone
+from hooksdk.calls import CallInDoubt
+from hooksdk.errors import StoreError
+from hooksdk.formats import MessageFormat
+
+
+@final
+@dataclass
+class _Commit:
+    """Entries that are stored in one step: those of calls that begin, or end, while another step is under way."""
+
+    entries: list[Entry] = field(default_factory=list[Entry])
+    is_stored: bool = False
+    error: Exception | None = None
+
+
+class Beginnings(Stored):
+    """The part of a transcript that knows which calls have begun. Where nothing outlives the process (`MemoryLog.volatile`), no
+    beginning is stored: there is nobody to read of it."""
+
+    _next: _Commit | None = None
+
+    @property
+    def _volatile(self) -> bool:
+        return getattr(self._log, "volatile", False)
+
+    async def _load(self, message_format: MessageFormat | None) -> list[Entry]:
+        begun = [one.entry for one in self._ledger.effects.begun.values()] if self._volatile else []
+        journal = await super()._load(message_format)
+        for entry in begun:
+            if entry["effect"] not in self._ledger.effects.begun:
+                self._ledger.apply(entry)
+        self._ledger.effects.end(self._ended)
+        return journal
+
+    async def begin(self, entry: Entry) -> None:
+        """A call begins: durable when this returns. Calls that begin at the same time share one step of the store. Raises what
+        the store raises; then nothing of it is stored, and the call must not run."""
+        await self._commit({"kind": "began", **entry})
+
+    def end(self, effect_id: str) -> None:
+        """It has ended, and no result in the messages says so. It is written with what is written next: until then whoever made
+        the call may not have heard of its end, and a process that dies leaves it in doubt."""
+        if effect_id in self._ledger.effects.begun:
+            self._ledger.effects.end([effect_id])
+            if not self._volatile:
+                self._ended.append(effect_id)
+
+    @alone
+    async def write_ended(self) -> None:
+        """Write what has ended, where nothing else is to be written."""
+        if self._ended:
+            await self._journal()
+            await self._shorten()
+
+    async def doubt(self, effect_id: str) -> None:
+        """Nobody will know its end."""
+        if (one := self._ledger.effects.begun.get(effect_id)) is not None:
+            await self._doubt_alone([one])
+
+    @alone
+    async def _doubt_alone(self, calls: Sequence[Begun]) -> None:
+        await self._doubt(calls)
+
+    async def _doubt(self, calls: Sequence[Begun]) -> None:
+        if calls:
+            begun = [one.entry for one in calls] if self._volatile else []
+            await self._journal(*begun, {"kind": "doubt", "effects": [one.effect_id for one in calls]})
+
+    @property
+    def without_end(self) -> list[CallInDoubt]:
+        """The calls that have begun and not ended, those that run at this moment among them; the oldest first."""
+        return self._ledger.effects.described()
+
+    async def _commit(self, entry: Entry) -> None:
+        if self._volatile:
+            self._ledger.apply({**entry, "m": self._ledger.count, "time": round(time.time(), 3)})
+            return
+        commit = self._next = self._next or _Commit()
+        commit.entries.append(entry)
+        await self._store_commit(commit)
+        if commit.error is not None:
+            raise StoreError(f"session '{self.session_id}'", str(commit.error)) from commit.error
+
+    @alone
+    async def _store_commit(self, commit: _Commit) -> None:
+        if commit.is_stored or commit.error is not None:  # with another call's
+            return
+        self._next = None
+        try:
+            await self._journal(*commit.entries)
+        except Exception as error:
+            commit.error = error
+            raise
+        commit.is_stored = True
+        self._void += len(commit.entries)
+        await self._shorten()
