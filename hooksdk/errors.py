@@ -32,7 +32,7 @@ Beside them the checks of arguments that raise `WrongArgument`, for whoever writ
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from hooksdk._errors.base import HookSDKError, HostError, WrongArgument
@@ -167,7 +167,7 @@ class ToolError(PluginError):
     """
 
     text: str
-    in_doubt: bool = field(default=False, kw_only=True)
+    in_doubt: bool = False
     """Whether the call took effect is not known, such as of a request that got no answer: an equal call is asked about then."""
 
     def __str__(self) -> str:

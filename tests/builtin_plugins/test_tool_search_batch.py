@@ -188,7 +188,10 @@ async def test_a_slow_tool_is_stopped_by_its_own_limit_and_the_others_are_answer
     slow = answering("wait", wait, timeout=0.1)
     async with searching([*CATALOG, slow]) as stage:
         (first, second) = told(await batch(stage, {"name": "wait"}, EMAIL))
-        assert first[1:] == ("failed", "'wait' did not finish within 0.1 s and was stopped.")
+        assert first[1:] == (
+            "failed",
+            "'wait' did not finish within 0.1 s and was stopped. It may have taken effect: look before you call it again.",
+        )
         assert second[1] == "ok"
 
 
@@ -461,7 +464,10 @@ async def test_a_cancelled_run_ends_every_call_of_the_batch() -> None:
         results = stage.results
     assert sorted(ended) == [0, 1, 2]
     assert stage.run.stats["tool_calls"] == {"error": 4}
-    assert results[0][1] == "'tool_call' was cancelled while it ran."
+    assert (
+        results[0][1]
+        == "'tool_call' was cancelled while it ran. It may have taken effect: look before you call it again."
+    )
 
 
 async def test_an_interrupt_from_the_keyboard_reaches_the_host_as_it_is() -> None:

@@ -36,7 +36,7 @@ class Refusal(ToolError):
 
 def refusal(reason: str, lead: Tool | None = None) -> Refusal:
     """The refusal of a bridge call for this reason."""
-    return Refusal(f"{NOTHING_CALLED}{reason}", lead)
+    return Refusal(f"{NOTHING_CALLED}{reason}", lead=lead)
 
 
 def reason_of(error: ToolError) -> str:
@@ -109,7 +109,7 @@ class Scope:
             )
         problem = f"it is {source}" if source else "there is no such tool."
         text = f"'{clip(name, LONGEST_NAME)}' was not run: {problem}{self._missing()}{advice}"
-        return Refusal(text, hits[0] if hits else None)
+        return Refusal(text, lead=hits[0] if hits else None)
 
     def hits(self, name: str, arguments: Mapping[str, Any] | None) -> list[Tool]:
         """The tools that a made-up name and the words of its arguments find, or the words find at the source of that name. Those
