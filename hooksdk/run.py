@@ -19,6 +19,7 @@ from hooksdk._run import messages as messaging
 from hooksdk._run.around import AroundStack
 from hooksdk._run.call import call_once, end_calls
 from hooksdk._run.compaction import Compaction
+from hooksdk._run.effects import write_running
 from hooksdk._run.judged import JudgedCall, judge_call
 from hooksdk._run.masked import MaskedEditor
 from hooksdk._run.messages import PreparedMessages
@@ -229,6 +230,7 @@ class Run(AsyncOnly):
         self._state.keeps_list = messages is not None
         if messages is not None:
             await self._show_replies(await messaging.take_messages(self._state, messages, follow=follow))
+        await write_running(self._state)
         await self._transcript.close_turn("not run: no result came before the next model call")
         if self._parts.drain_early:
             await messaging.drain_trims(self._state)
@@ -401,6 +403,7 @@ class Run(AsyncOnly):
 
         async def close_turn() -> None:
             await record_again(self._state)
+            await write_running(self._state)
             if reason != "paused" and self._transcript.pending:
                 await self._transcript.close_turn(NOT_RUN)
 

@@ -657,7 +657,7 @@ async def _record_result(state: RunState, work: CallInProgress, result: ToolResu
     parts = state.parts
     if parts.transcript_kept:
         try:
-            ends = "" if work.in_doubt or not work.begun else work.effect
+            ends = await effects.prepare_end(state, work)
             await parts.transcript.answer(work.written, result, work.tool, replies=state.replies_at_end, ends=ends)
         except Exception:
             room.keep_result(state, work, result)
@@ -725,6 +725,7 @@ async def end_calls(state: RunState) -> None:
             await state.calls_over.wait()
     if state.busy:
         names = ", ".join(sorted({work.call.name for work in state.busy}))
+        await effects.write_running(state)
         logger.warning("calls of run %s did not end within %g s: %s", state.info.run_id, CALLS_TIMEOUT, names)
     for work in [work for work in state.open_calls if work.judged and not work.running]:
         await go_on(state, work, _not_run(work))

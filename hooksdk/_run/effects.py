@@ -67,6 +67,24 @@ async def begin(state: RunState, work: CallInProgress) -> bool:
     must not run."""
     if work.begun or not may_take_effect(work):
         return False
+    if state.parts.transcript.volatile:
+        work.begun = True
+        if state.in_doubt():
+            effect_id(state, work)  # of an equal one, whose doubt ends with this
+        return False
+    await _write(state, work)
+    return True
+
+
+async def write_running(state: RunState) -> None:
+    """Write of every call that has begun and has no result that it has begun, where that was not worth it before."""
+    if state.parts.transcript.volatile:
+        for work in [*state.open_calls, *state.busy]:
+            if work.begun:
+                await _write(state, work)
+
+
+async def _write(state: RunState, work: CallInProgress) -> None:
     transcript, tool = state.parts.transcript, work.tool
     assert tool is not None
     arguments = state.secrets.value(work.arguments) if state.secrets.active else work.arguments
@@ -81,16 +99,22 @@ async def begin(state: RunState, work: CallInProgress) -> bool:
         entry |= {"reply": state.waiting.reply_of(work.written), "order": slot.order if slot else None}
     await transcript.begin(entry)
     work.begun = True
-    return True
+
+
+async def prepare_end(state: RunState, work: CallInProgress) -> str:
+    """Before its result is recorded: answers the effect whose end it tells, nothing for one that stays in doubt."""
+    if work.in_doubt and state.parts.transcript.volatile:
+        await _write(state, work)
+    return "" if work.in_doubt or not work.begun else work.effect
 
 
 async def finish(state: RunState, work: CallInProgress) -> None:
     """Write the end of a call that no result among the messages tells of."""
     transcript = state.parts.transcript
-    if work.in_doubt:
+    if ends := await prepare_end(state, work):
+        transcript.end(ends)
+    elif work.in_doubt:
         await transcript.doubt(work.effect)
-    else:
-        transcript.end(work.effect)
 
 
 def withdraw(state: RunState, work: CallInProgress) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import final
@@ -26,21 +25,17 @@ class _Commit:
 
 
 class Beginnings(Stored):
-    """The part of a transcript that knows which calls have begun. Where nothing outlives the process (`MemoryLog.volatile`), no
-    beginning is stored: there is nobody to read of it."""
+    """The part of a transcript that knows which calls have begun."""
 
     _next: _Commit | None = None
 
     @property
-    def _volatile(self) -> bool:
+    def volatile(self) -> bool:
+        """True where what is stored ends with the process: a call that begins there needs to be written once it is cut off."""
         return getattr(self._log, "volatile", False)
 
     async def _load(self, message_format: MessageFormat | None) -> list[Entry]:
-        begun = [one.entry for one in self._ledger.effects.begun.values()] if self._volatile else []
         journal = await super()._load(message_format)
-        for entry in begun:
-            if entry["effect"] not in self._ledger.effects.begun:
-                self._ledger.apply(entry)
         self._ledger.effects.end(self._ended)
         return journal
 
@@ -54,8 +49,7 @@ class Beginnings(Stored):
         the call may not have heard of its end, and a process that dies leaves it in doubt."""
         if effect_id in self._ledger.effects.begun:
             self._ledger.effects.end([effect_id])
-            if not self._volatile:
-                self._ended.append(effect_id)
+            self._ended.append(effect_id)
 
     @alone
     async def write_ended(self) -> None:
@@ -75,8 +69,7 @@ class Beginnings(Stored):
 
     async def _doubt(self, calls: Sequence[Begun]) -> None:
         if calls:
-            begun = [one.entry for one in calls] if self._volatile else []
-            await self._journal(*begun, {"kind": "doubt", "effects": [one.effect_id for one in calls]})
+            await self._journal({"kind": "doubt", "effects": [one.effect_id for one in calls]})
 
     @property
     def without_end(self) -> list[CallInDoubt]:
@@ -84,9 +77,6 @@ class Beginnings(Stored):
         return self._ledger.effects.described()
 
     async def _commit(self, entry: Entry) -> None:
-        if self._volatile:
-            self._ledger.apply({**entry, "m": self._ledger.count, "time": round(time.time(), 3)})
-            return
         commit = self._next = self._next or _Commit()
         commit.entries.append(entry)
         await self._store_commit(commit)

@@ -172,7 +172,7 @@ class Transcript(Beginnings):
         this call stays in doubt."""
         slot, effects = self._ledger.slot_of(call), self._ledger.effects
         is_late = replies is not None and (slot is None or self._ledger.replies > replies)
-        if ends in effects.begun and (is_late or (slot is None and effects.begun[ends].in_doubt)):
+        if ends in effects.begun and (is_late or effects.begun[ends].in_doubt):
             await self._journal({"kind": "done", "effects": [ends]})
         if is_late:
             logger.warning("left out of session %r: a result that came after its run (%s)", self.session_id, call.id)

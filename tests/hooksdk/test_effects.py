@@ -691,3 +691,20 @@ async def test_calls_of_a_script_are_written_down_like_any_other(tmp_path: Path)
             assert not result.is_error, result.text
         assert session.in_doubt == []
     assert seen == ["began", "began", "began", "began", "done", "began"]
+
+
+async def test_in_memory_too_a_call_that_was_begun_is_in_doubt_after_a_pause_and_an_equal_one_ends_the_doubt() -> None:
+    store = MemoryStore()
+    async with Host(store=store) as host, host.session("s") as session, session.run() as run:
+        await run.resolve_tools([make("pay")])
+        await run.record([USER, reply(PAY)])
+        await (await run.judge(PAY)).begin()
+        run.pause("later")
+    person = Person(granted=True)
+    async with Host(store=store, approver=person) as host, host.session("s") as session, session.run() as run:
+        await run.resolve_tools([make("pay")])
+        assert [one.call_id for one in run.in_doubt] == ["c1"]
+        assert (await run.call_tool(PAY)).text.startswith("ran with")
+        assert (len(person.asked), session.in_doubt) == (1, [])
+    async with Host(store=store) as host, host.session("s") as session:
+        assert session.in_doubt == []

@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
-from hooksdk import Host, JsonlStore, Run, Session, Tool, ToolCall, ToolContext, hooks
+from hooksdk import Annotations, Host, JsonlStore, Run, Session, Tool, ToolCall, ToolContext, hooks
 from hooksdk.errors import StoreError
 from hooksdk.formats import Message
 from hooksdk.state import PluginState
@@ -24,6 +24,7 @@ from hooksdk.transcript import SessionLog, Store
 from tests.stage import FORMAT, USER, OwnStore, make, reply
 
 pytestmark = pytest.mark.anyio
+READS = Annotations(read_only=True)
 
 BIG = "x" * 6_000
 """More than what is left of a file's last block."""
@@ -81,7 +82,8 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
 
 @dataclass
 class Deeds:
-    """A tool with an effect."""
+    """A tool with an effect, which says that it only reads: so nothing is written before it runs, and it is its result that meets
+    the full disk."""
 
     done: list[str] = field(default_factory=list[str])
 
@@ -91,7 +93,7 @@ class Deeds:
             self.done.append(arguments["path"])
             return BIG
 
-        return make("act", act)
+        return make("act", act, annotations=READS)
 
 
 def acts(*names: str) -> list[ToolCall]:
@@ -301,7 +303,7 @@ async def test_a_tool_that_is_at_work_makes_no_further_call_either(disk: Disk) -
                 with contextlib.suppress(StoreError):  # as small as its result is, it may have its place
                     await run.call_tool(slow)
 
-            await run.resolve_tools([deeds.tool, make("outer", outer, properties={})])
+            await run.resolve_tools([deeds.tool, make("outer", outer, properties={}, annotations=READS)])
             await run.record([USER, said(*calls, slow)])
             disk.fill()
             async with anyio.create_task_group() as group:
@@ -373,10 +375,10 @@ async def test_at_the_gateway_a_call_that_ran_has_its_result_and_the_next_one_ru
         ):
             await connected.call_tool("read_note", path)
             disk.fill()
-            answers = [text_of(await connected.call_tool("delete_note", path)) for _ in range(3)]
-            assert "delete_note of notes ran" in answers[0]
+            answers = [text_of(await connected.call_tool("read_note", path)) for _ in range(3)]
+            assert "read_note of notes ran" in answers[0]
             assert all("was not run" in answer for answer in answers[1:])
-            assert [name for name, _ in tools.executed] == ["notes:read_note", "notes:delete_note"]
+            assert [name for name, _ in tools.executed] == ["notes:read_note"] * 2
             disk.clear()
             assert "ran with" in text_of(await connected.call_tool("read_note", path))
     finally:
