@@ -104,7 +104,9 @@ def main() -> None:
     if options.json:
         print(json.dumps(found))
         return
-    print("| calls | raw append, ms | only reads, ms | may take effect, ms | added, in raw appends |\n|---|---|---|---|---|")
+    print(
+        "| calls | raw append, ms | only reads, ms | may take effect, ms | added, in raw appends |\n|---|---|---|---|---|"
+    )
     for name, one in found.items():
         print(f"| {name} | {one['raw']:.2f} | {one['read']:.2f} | {one['act']:.2f} | {one['ratio']:.1f} |")
 
