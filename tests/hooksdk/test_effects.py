@@ -604,7 +604,7 @@ async def test_an_mcp_server_is_told_the_effect_id_and_one_that_dies_leaves_its_
         await judged.execute()
         assert MAY_HAVE in (await run.call_tool(run.pending[0])).text
         (call,) = session.in_doubt
-    sent = [json.loads(line) or {} for line in (tmp_path / "meta").read_text().splitlines()]
+    sent: list[dict[str, Any]] = [json.loads(line) or {} for line in (tmp_path / "meta").read_text().splitlines()]
     assert [one["hooksdk/effect-id"] for one in sent if "hooksdk/effect-id" in one] == [
         judged.effect_id,
         call.effect_id,
