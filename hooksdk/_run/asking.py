@@ -21,7 +21,7 @@ from hooksdk._approvals.request import (
     wording_of,
 )
 from hooksdk._run import refusals
-from hooksdk._run.effects import OWNER, effect_id
+from hooksdk._run.effects import OWNER, effect_id, write_running
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._run.waiting_calls import digest_of_call
 from hooksdk._tasks.background import logger
@@ -184,12 +184,14 @@ async def pause_tool(state: RunState, work: CallInProgress, error: ApprovalPendi
     return ApprovalPending(state.secrets.value(vars(error).get("request")), work.call)
 
 
-def take_up(state: RunState, work: CallInProgress) -> bool:
+async def take_up(state: RunState, work: CallInProgress) -> bool:
     """True when the call was judged before and has no result: it is judged again, with the arguments of then, and what was
     approved of it stands. False when nothing of that counts: also when its tool is withheld now, has another definition, the
     call is written otherwise, or the run is somebody else's."""
     waiting = None if work.depth else state.waiting.take(work.written)
     others = [] if work.depth else [one for one in state.open_calls if _is_at_rest(state, one, work.written)]
+    if any(one.begun for one in others):  # somebody said so, and asks once more
+        await write_running(state)
     if waiting is None:
         others = [one for one in others if _is_open_in_transcript(state, one.written)]
         return bool(others) and _take_over(state, work, others)

@@ -75,7 +75,7 @@ async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
     state.open_calls.append(work)
     await go_on(state, work, steps(state, work))
     if work.end is None and state.ended not in {None, "paused"}:  # `end_calls` left it out: it was not judged yet
-        await go_on(state, work, _not_run(work))
+        await go_on(state, work, _not_run(state, work))
         state.check_open()
 
 
@@ -145,7 +145,7 @@ async def _judge_and_execute(state: RunState, work: CallInProgress) -> CallEnd |
 async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
     """The steps before the tool runs."""
     plans = state.hooks.plans
-    is_judged = (len(state.open_calls) > 1 or bool(state.waiting.calls)) and asking.take_up(state, work)
+    is_judged = (len(state.open_calls) > 1 or bool(state.waiting.calls)) and await asking.take_up(state, work)
     end = None if is_judged else await unwrap_tool_call(state, work)
     if state.hooks.tracing:
         await trace_start(state, work)
@@ -177,7 +177,7 @@ async def judge_again(state: RunState, work: CallInProgress) -> CallEnd | None:
     if "rewrite_tool_call" in state.hooks.plans:
         end = end or await rewrite_tool_call(state, work)
     if work.arguments is not judged and digest_of(work.arguments) != (digest_of(judged) or None):
-        work.again, work.questions, work.granted, work.answered_by = False, (), (), None
+        work.again, work.questions, work.granted, work.answered_by, work.effect = False, (), (), None, ""
     end = end or validate_arguments(work)
     end = end or await before_tool_call(state, work)
     return end or check_still_granted(state, work)
@@ -630,13 +630,13 @@ async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[Ca
         text = refusals.interrupted(work.call.name, error, ran=work.entered, in_doubt=work.in_doubt)
         end = CallEnd("error", ToolResult.error(text))
         if state.ended is not None and not work.running:  # cut off before its tool ran
-            end = await _not_run(work)
+            end = await _not_run(state, work)
         clean = state.secrets.error(error)
         if clean is error:
             raise
     finally:
         if end is not None:
-            work.end = end
+            work.end = end = effects.with_doubt(state, work, end)
             state.open_calls.remove(work)
             try:
                 if work.depth == 0:  # nested results stay out of the transcript
@@ -728,11 +728,11 @@ async def end_calls(state: RunState) -> None:
         await effects.write_running(state)
         logger.warning("calls of run %s did not end within %g s: %s", state.info.run_id, CALLS_TIMEOUT, names)
     for work in [work for work in state.open_calls if work.judged and not work.running]:
-        await go_on(state, work, _not_run(work))
+        await go_on(state, work, _not_run(state, work))
 
 
-async def _not_run(work: CallInProgress) -> CallEnd:
-    if work.begun:  # somebody said so, and gave no result
-        work.in_doubt = True
+async def _not_run(state: RunState, work: CallInProgress) -> CallEnd:
+    if work.begun or effects.has_begun_before(state, work):  # somebody said so, and gave no result
+        work.in_doubt = work.begun
         return CallEnd("error", ToolResult.error(in_doubt(work.call.name)))
     return CallEnd("not_run", ToolResult.error(refusals.not_run_at_end(work.call.name)))

@@ -6,15 +6,22 @@ import time
 import uuid
 from collections.abc import Sequence
 
+import anyio.lowlevel
+
 from hooksdk._approvals.request import Question, digest_of
-from hooksdk._run.state import CallInProgress, RunState
+from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._run.waiting_calls import digest_of_call
+from hooksdk._tasks.shielding import run_shielded
+from hooksdk._transcript.journal import Ledger
 from hooksdk.calls import CallInDoubt
 from hooksdk.transcript import encode
 from hooksdk.values import clip
 
 OWNER = "hooksdk"
 """Who asks about a call of which an equal one is in doubt. No plugin has this id."""
+IN_DOUBT = "may have taken effect"
+"""What is said of every call in doubt."""
+_EARLIER = f"An earlier attempt of it began, and its end is not known: it {IN_DOUBT}. Look before you call it again."
 MOST_ARGUMENTS = 2000
 """Characters of the arguments that are kept for the person who has to find out."""
 
@@ -28,18 +35,51 @@ def effect_id(state: RunState, work: CallInProgress) -> str:
     """The id of the call's effect: of one that is in doubt, where this call is that one made again or equal to it; else made of
     where the call stands, so that it is the same in whichever run and process the call is made."""
     if not work.effect:
-        equal = equal_in_doubt(state, work)
-        work.effect = equal[0].effect_id if equal else _place_of(state, work)
+        taken = {one.effect for one in state.open_calls if one is not work}  # of several equal ones, one takes its place
+        equal = [one.effect_id for one in equal_in_doubt(state, work) if one.effect_id not in taken]
+        work.effect = equal[0] if equal else _place_of(state, work)
     return work.effect
 
 
 def equal_in_doubt(state: RunState, work: CallInProgress) -> list[CallInDoubt]:
-    """The calls of the same tool with the same arguments whose end is not known, this very call first."""
+    """The calls whose end is not known and that this one makes once more: this very call first, whatever its arguments are by
+    now, and those of the same tool with the same arguments."""
     if work.tool is None or not (doubts := state.in_doubt()):
         return []
-    digest = digest_of(work.arguments)
-    equal = [one for one in doubts if one.tool == work.tool.id and one.digest == digest != ""]
-    return sorted(equal, key=lambda one: one.call_id != work.written.id)
+    own, digest = _began_as(state, work), digest_of(work.arguments)
+    equal = [
+        one
+        for one in doubts
+        if one.effect_id in own or (one.tool == work.tool.id and one.digest == digest != "")
+    ]
+    return sorted(equal, key=lambda one: (one.effect_id not in own, one.call_id != work.written.id))
+
+
+def _began_as(state: RunState, work: CallInProgress) -> set[str]:
+    """The effect ids under which this very call has begun, in whichever run and process."""
+    if work.depth or not state.parts.transcript_kept:
+        return set()
+
+    def began(ledger: Ledger) -> set[str]:
+        slot = ledger.slot_of(work.written)
+        return set() if slot is None else {one.effect_id for one in ledger.effects.of_slot(slot)}
+
+    return state.parts.transcript.ask(began)
+
+
+def has_begun_before(state: RunState, work: CallInProgress) -> bool:
+    """True for a call that an earlier attempt has left in doubt."""
+    doubts = state.in_doubt()
+    return bool(doubts) and not _began_as(state, work).isdisjoint(one.effect_id for one in doubts)
+
+
+def with_doubt(state: RunState, work: CallInProgress, end: CallEnd) -> CallEnd:
+    """Whatever keeps a call from running now, the model reads that an earlier attempt may have taken effect."""
+    if end.status in {"ok", "answered"} or work.entered or IN_DOUBT in end.result.text:
+        return end
+    if not work.is_again and not has_begun_before(state, work):
+        return end
+    return CallEnd(end.status, end.result.with_text(f"{end.result.text.rstrip('.')}. {_EARLIER}"))
 
 
 def question(state: RunState, work: CallInProgress) -> Sequence[Question]:
@@ -50,8 +90,9 @@ def question(state: RunState, work: CallInProgress) -> Sequence[Question]:
     if not (equal := equal_in_doubt(state, work)):
         return ()
     one, again = equal[0], " once more" if equal[0].call_id != work.written.id else ""
+    same = " with the same arguments" if one.digest == digest_of(work.arguments) else ""
     description = (
-        f"The call '{one.call_id}' with the same arguments began at {_when(one.began)}, and its end is not known: it may have "
+        f"The call '{one.call_id}'{same} began at {_when(one.began)}, and its end is not known: it may have "
         f"taken effect (effect id {one.effect_id}). Look whether it did: `hooksdk sessions settle` ends the doubt."
     )
     title = f"Run '{work.call.name}'{again or ' again'}? It may have taken effect"
@@ -67,13 +108,20 @@ async def begin(state: RunState, work: CallInProgress) -> bool:
     must not run."""
     if work.begun or not may_take_effect(work):
         return False
+    take_place(state, work)
     if state.parts.transcript.volatile:
         work.begun = True
-        if state.in_doubt():
-            effect_id(state, work)  # of an equal one, whose doubt ends with this
         return False
     await _write(state, work)
+    await anyio.lowlevel.checkpoint_if_cancelled()
     return True
+
+
+def take_place(state: RunState, work: CallInProgress) -> bool:
+    """Where the call is made in the place of one in doubt, whose doubt ends with its result: True then."""
+    doubts = {one.effect_id for one in state.in_doubt()}
+    work.is_again = bool(doubts) and effect_id(state, work) in doubts
+    return work.is_again
 
 
 async def write_running(state: RunState) -> None:
@@ -97,31 +145,38 @@ async def _write(state: RunState, work: CallInProgress) -> None:
     elif state.parts.transcript_kept:
         slot = transcript.ask(lambda ledger: ledger.slot_of(work.written))
         entry |= {"reply": state.waiting.reply_of(work.written), "order": slot.order if slot else None}
-    await transcript.begin(entry)
-    work.begun = True
+
+    async def write() -> None:
+        await transcript.begin(entry)
+        work.begun = True
+
+    await run_shielded(write)  # what is handed over may be stored with another call's: then it is not left alone
 
 
 async def prepare_end(state: RunState, work: CallInProgress) -> str:
     """Before its result is recorded: answers the effect whose end it tells, nothing for one that stays in doubt."""
-    if work.in_doubt and state.parts.transcript.volatile:
+    work.in_doubt = work.in_doubt or (work.is_again and not work.entered)
+    if not work.in_doubt:
+        return work.effect if work.begun else ""
+    if state.parts.transcript.volatile:
         await _write(state, work)
-    return "" if work.in_doubt or not work.begun else work.effect
+    await state.parts.transcript.doubt(work.effect)
+    return ""
 
 
 async def finish(state: RunState, work: CallInProgress) -> None:
     """Write the end of a call that no result among the messages tells of."""
-    transcript = state.parts.transcript
     if ends := await prepare_end(state, work):
-        transcript.end(ends)
-    elif work.in_doubt:
-        await transcript.doubt(work.effect)
+        state.parts.transcript.end(ends)
 
 
 def withdraw(state: RunState, work: CallInProgress) -> None:
     """It began, and waits again: its tool has done nothing."""
     if work.begun:
         work.begun = work.entered = False
-        state.parts.transcript.end(work.effect)
+        work.nested.clear()
+        if not work.is_again:
+            state.parts.transcript.end(work.effect)
 
 
 def _place_of(state: RunState, work: CallInProgress) -> str:

@@ -231,5 +231,6 @@ async def _approve(state: RunState, work: CallInProgress, approval: Approval) ->
 
 
 async def _supply(state: RunState, work: CallInProgress, result: ToolResult) -> CallEnd:
+    work.begun = effects.take_place(state, work) or work.begun
     work.entered = True
     return take_result(state, work, result)

@@ -98,6 +98,8 @@ class CallInProgress:
     """It is written that it begins."""
     entered: bool = False
     """Its tool may have done something."""
+    is_again: bool = False
+    """It is made in the place of one in doubt."""
     in_doubt: bool = False
     """Its end is not known."""
     nested: dict[str, int] = field(default_factory=dict[str, int])
