@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 import anyio.lowlevel
 
@@ -46,13 +47,22 @@ def equal_in_doubt(state: RunState, work: CallInProgress) -> list[CallInDoubt]:
     now, and those of the same tool with the same arguments."""
     if work.tool is None or not (doubts := state.in_doubt()):
         return []
-    own, digest = _began_as(state, work), digest_of(work.arguments)
+    own, digest = _began_as(state, work), _digest(state, work)
     equal = [
         one
         for one in doubts
         if one.effect_id in own or (one.tool == work.tool.id and one.digest == digest != "")
     ]
     return sorted(equal, key=lambda one: (one.effect_id not in own, one.call_id != work.written.id))
+
+
+def _arguments(state: RunState, work: CallInProgress) -> dict[str, Any]:
+    """What may be stored of its arguments: a placeholder stands for a secret's value, and means the same call."""
+    return state.secrets.value(work.arguments) if state.secrets.active else work.arguments
+
+
+def _digest(state: RunState, work: CallInProgress) -> str:
+    return digest_of(_arguments(state, work))
 
 
 def _began_as(state: RunState, work: CallInProgress) -> set[str]:
@@ -90,7 +100,7 @@ def question(state: RunState, work: CallInProgress) -> Sequence[Question]:
     if not (equal := equal_in_doubt(state, work)):
         return ()
     one, again = equal[0], " once more" if equal[0].call_id != work.written.id else ""
-    same = " with the same arguments" if one.digest == digest_of(work.arguments) else ""
+    same = " with the same arguments" if one.digest == _digest(state, work) else ""
     description = (
         f"The call '{one.call_id}'{same} began at {_when(one.began)}, and its end is not known: it may have "
         f"taken effect (effect id {one.effect_id}). Look whether it did: `hooksdk sessions settle` ends the doubt."
@@ -135,10 +145,9 @@ async def write_running(state: RunState) -> None:
 async def _write(state: RunState, work: CallInProgress) -> None:
     transcript, tool = state.parts.transcript, work.tool
     assert tool is not None
-    arguments = state.secrets.value(work.arguments) if state.secrets.active else work.arguments
     entry = {
         "effect": effect_id(state, work), "call": [work.call.id, work.call.name], "tool": tool.id,
-        "digest": digest_of(work.arguments), "arguments": clip(encode(arguments).decode(), MOST_ARGUMENTS),
+        "digest": _digest(state, work), "arguments": clip(encode(_arguments(state, work)).decode(), MOST_ARGUMENTS),
     }  # fmt: skip
     if work.parent is not None:
         entry["parent"] = work.parent.call.id
@@ -182,7 +191,7 @@ def withdraw(state: RunState, work: CallInProgress) -> None:
 def _place_of(state: RunState, work: CallInProgress) -> str:
     session = state.info.session_id
     if work.parent is not None:
-        call = _id_of([effect_id(state, work.parent), work.call.name, digest_of(work.arguments)])
+        call = _id_of([effect_id(state, work.parent), work.call.name, _digest(state, work)])
         times = work.parent.nested[call] = work.parent.nested.get(call, -1) + 1
         return _id_of([call, times])
     if not state.parts.transcript_kept:  # it has no place; made again, it is found as an equal one
