@@ -17,6 +17,7 @@ import anyio
 from hooksdk import hooks, schema
 from hooksdk._run import messages as messaging
 from hooksdk._run.around import AroundStack
+from hooksdk._run.asking import keep_let_through
 from hooksdk._run.call import call_once, end_calls
 from hooksdk._run.compaction import Compaction
 from hooksdk._run.effects import write_running
@@ -404,7 +405,9 @@ class Run(AsyncOnly):
         async def close_turn() -> None:
             await record_again(self._state)
             await write_running(self._state)
-            if reason != "paused" and self._transcript.pending:
+            if reason == "paused":
+                await keep_let_through(self._state)
+            elif self._transcript.pending:
                 await self._transcript.close_turn(NOT_RUN)
 
         for step in (

@@ -176,6 +176,15 @@ async def keep_call(state: RunState, work: CallInProgress, approval: Approval | 
     )  # fmt: skip
 
 
+async def keep_let_through(state: RunState) -> None:
+    """The run is paused: a call that was let through, and that nobody has run, was counted then. It is not counted once more."""
+    if "tool_call_start" not in state.hooks.plans or not state.parts.transcript_kept:
+        return
+    for work in state.open_calls:
+        if work.let_through and not (work.depth or work.running or work.begun or work.paused):
+            await keep_call(state, work, Approval(True, by=work.answered_by) if work.answered_by is not None else None)
+
+
 async def pause_tool(state: RunState, work: CallInProgress, error: ApprovalPending) -> ApprovalPending:
     """The tool's own framework has paused: the call waits as it was judged. Answers what to raise."""
     work.running, work.abandoned, work.attempt, work.paused = False, False, None, True

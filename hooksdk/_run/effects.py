@@ -45,14 +45,11 @@ def effect_id(state: RunState, work: CallInProgress) -> str:
 def equal_in_doubt(state: RunState, work: CallInProgress) -> list[CallInDoubt]:
     """The calls whose end is not known and that this one makes once more: this very call first, whatever its arguments are by
     now, and those of the same tool with the same arguments."""
-    if work.tool is None or not (doubts := state.in_doubt()):
+    if not (doubts := state.in_doubt()):
         return []
+    tool = "" if work.tool is None else work.tool.id
     own, digest = _began_as(state, work), _digest(state, work)
-    equal = [
-        one
-        for one in doubts
-        if one.effect_id in own or (one.tool == work.tool.id and one.digest == digest != "")
-    ]
+    equal = [one for one in doubts if one.effect_id in own or (one.tool == tool and one.digest == digest != "")]
     return sorted(equal, key=lambda one: (one.effect_id not in own, one.call_id != work.written.id))
 
 
@@ -84,10 +81,10 @@ def has_begun_before(state: RunState, work: CallInProgress) -> bool:
 
 
 def with_doubt(state: RunState, work: CallInProgress, end: CallEnd) -> CallEnd:
-    """Whatever keeps a call from running now, the model reads that an earlier attempt may have taken effect."""
+    """Whatever keeps a call from running now, the model reads that one before it may have taken effect."""
     if end.status in {"ok", "answered"} or work.entered or IN_DOUBT in end.result.text:
         return end
-    if not work.is_again and not has_begun_before(state, work):
+    if not work.is_again and not equal_in_doubt(state, work):
         return end
     return CallEnd(end.status, end.result.with_text(f"{end.result.text.rstrip('.')}. {_EARLIER}"))
 

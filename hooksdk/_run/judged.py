@@ -155,6 +155,8 @@ class JudgedCall:
         self._check_approved()
         work = self._claim()
         try:
+            if self._state.waiting.calls:
+                await self._state.waiting.forget(work.written)
             await run_shielded(effects.begin, self._state, work)
             work.entered = work.begun
         finally:

@@ -24,7 +24,7 @@ from hooksdk.errors import RunBlocked, StoreError
 from hooksdk.hooks import AgentEnd, BeforeToolCall, Block
 from hooksdk.stores import Store
 from hooksdk.testing import Reply, ScriptedModel, call, event
-from tests.stage import OwnStore, make
+from tests.stage import FORMAT, OwnStore, make
 
 pytestmark = pytest.mark.anyio
 
@@ -251,6 +251,23 @@ async def talking(*rules: dict[str, Any], **others: Any) -> AsyncGenerator[tuple
 
     async with Host(plugins=[Ends], config=config(*rules, **others)) as host, host.session("s") as session:
         yield session, ends
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+async def test_a_judged_call_that_waits_over_a_pause_counts_once(*, is_asked: bool) -> None:
+    async def person(request: ApprovalRequest) -> Approval:
+        return Approval(True)
+
+    rules = [deny({"calls": 1}), *([{"action": "ask", "tools": "read_file"}] if is_asked else [])]
+    written = ToolCall("c", "read_file", {"path": "a"})
+    async with Host(config=config(*rules), approver=person) as host, host.session("s") as session:
+        async with a_run(session) as run:
+            await run.record([FORMAT.user("hello"), FORMAT.reply("", [written])])
+            await run.judge(written)
+            run.pause("until tomorrow")
+        async with a_run(session) as run:
+            assert "ran with" in (await (await run.judge(written)).execute()).text
+            assert await ran(run, 1) == 0
 
 
 async def test_at_a_limit_of_tokens_the_next_request_is_not_made_and_the_outcome_says_why() -> None:

@@ -33,7 +33,16 @@ from hooksdk import (
 )
 from hooksdk.approvals import Approver
 from hooksdk.errors import StoreError, WrongArgument
-from hooksdk.hooks import Ask, BeforeToolCall
+from hooksdk.hooks import (
+    Ask,
+    BeforeToolCall,
+    Block,
+    ResolveSecrets,
+    Rewrite,
+    RewriteToolCall,
+    Secrets,
+    ToolCallStart,
+)
 from tests.stage import USER, OwnStore, make, reply
 
 pytestmark = pytest.mark.anyio
@@ -261,6 +270,151 @@ async def test_a_tool_that_says_that_a_second_call_changes_nothing_is_called_aga
     assert bank.paid == [bank.paid[0]] * 2
 
 
+class Blocks:
+    """A policy that lets nothing through."""
+
+    @hooks.before_tool_call
+    async def block(self, event: BeforeToolCall) -> Block:
+        return Block("enough.")
+
+
+class HoldsBack:
+    """Says no when everybody has judged."""
+
+    @hooks.tool_call_start
+    async def block(self, event: ToolCallStart) -> Block:
+        return Block("enough.")
+
+
+@pytest.mark.parametrize("plugin", [Blocks, HoldsBack])
+async def test_a_call_that_is_blocked_now_and_began_before_does_not_read_as_if_it_never_ran(
+    bank: Bank, plugin: type
+) -> None:
+    await pay_and_die(bank)
+    async with bank.run(bank.dead, plugin, approver=Person(granted=True)) as (session, run):
+        text = (await run.call_tool(PAY)).text
+        assert text.startswith(f"Blocked by {plugin.__name__.lower()}".replace("holdsback", "holds_back"))
+        assert f"enough. An earlier attempt of it began, and its end is not known: it {MAY_HAVE}" in text
+        assert [one.call_id for one in session.in_doubt] == ["c1"]
+
+
+async def test_a_call_that_is_held_back_when_it_would_begin_was_not_run_and_is_in_no_doubt(bank: Bank) -> None:
+    async with bank.run(None, HoldsBack) as (session, run):
+        await run.record([USER, reply(PAY)])
+        assert (await run.call_tool(PAY)).text == "Blocked by holds_back: enough."
+        assert session.in_doubt == []
+    assert bank.kinds() == []
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+async def test_a_call_that_began_before_and_is_judged_again_only_is_not_called_not_run(
+    bank: Bank, *, idempotent: bool
+) -> None:
+    fields = {"annotations": Annotations(idempotent=idempotent)}
+    await pay_and_die(bank, **fields)
+    async with bank.run(bank.dead, approver=Person(granted=True), **fields) as (session, run):
+        assert (await run.judge(PAY)).result is None
+    async with bank.run(bank.dead, **fields) as (session, _):
+        text = session.messages[2]["content"]
+        assert (MAY_HAVE in text, "not run" in text) == (True, False)
+        assert [one.call_id for one in session.in_doubt] == ["c1"]
+
+
+@pytest.mark.parametrize("volatile", [False, True])
+async def test_a_call_that_began_elsewhere_is_asked_about_when_it_is_judged_again(
+    tmp_path: Path, *, volatile: bool
+) -> None:
+    store = MemoryStore() if volatile else JsonlStore(tmp_path)
+    async with Host(store=store) as host, host.session("s") as session, session.run() as run:
+        await run.resolve_tools([make("pay")])
+        await run.record([USER, reply(PAY)])
+        await (await run.judge(PAY)).begin()
+        assert MAY_HAVE in (await run.call_tool(PAY)).text
+        assert [one.call_id for one in session.in_doubt] == ["c1"]
+
+
+async def test_a_call_whose_arguments_a_plugin_rewrites_otherwise_each_time_is_asked_about_all_the_same(
+    bank: Bank,
+) -> None:
+    times = iter(range(9))
+
+    class Stamps:
+        @hooks.rewrite_tool_call
+        async def stamp(self, event: RewriteToolCall) -> Rewrite:
+            return Rewrite({"path": f"ann, {next(times)}"})
+
+    async with bank.run(None, Stamps) as (_, run):
+        await run.record([USER, reply(PAY)])
+        await run.call_tool(PAY)
+    async with bank.run(bank.dead, Stamps) as (_, run):
+        text = (await run.call_tool(PAY)).text
+        assert (MAY_HAVE in text, "same arguments" in text) == (True, False)
+    assert len(bank.paid) == 1
+
+
+async def test_of_two_equal_calls_that_a_person_lets_run_only_one_takes_the_place_of_the_one_in_doubt(
+    bank: Bank,
+) -> None:
+    await pay_and_die(bank)
+    asked: list[str] = []
+    both = anyio.Event()
+
+    async def person(request: ApprovalRequest) -> Approval:
+        asked.append(request.effect_id)
+        if len(asked) == 2:
+            both.set()
+        await both.wait()
+        return Approval(True)
+
+    async with bank.run(bank.dead, approver=person) as (session, run):
+        await run.prepare_messages()
+        calls = [ToolCall(each, "pay", {"path": "ann"}) for each in ("c2", "c3")]
+        await run.record(reply(*calls))
+        async with anyio.create_task_group() as group:
+            for call in calls:
+                group.start_soon(run.call_tool, call)
+        assert session.in_doubt == []
+    assert sorted(bank.paid[1:]) == sorted(asked)
+    assert asked[0] == bank.paid[0] != asked[1]
+
+
+async def test_a_call_that_a_person_lets_run_and_that_never_enters_its_tool_stays_in_doubt(bank: Bank) -> None:
+    await pay_and_die(bank)
+    async with Host(store=JsonlStore(bank.dead), approver=Person(granted=True)) as host, host.session("s") as session:
+        async with session.run() as run:
+            await run.resolve_tools([make("pay", None)])
+            text = (await run.call_tool(PAY)).text
+        assert ("no executor" in text, MAY_HAVE in text) == (True, True)
+        assert [one.call_id for one in session.in_doubt] == ["c1"]
+
+
+async def test_a_result_that_is_supplied_ends_the_doubt_of_the_call_that_a_person_let_run(bank: Bank) -> None:
+    await pay_and_die(bank)
+    async with bank.run(bank.dead, approver=Person(granted=True)) as (session, run):
+        await (await run.judge(PAY)).supply("paid elsewhere")
+        assert session.in_doubt == []
+        assert session.messages[2]["content"] == "paid elsewhere"
+
+
+async def test_what_is_stored_of_a_call_has_no_hash_of_a_secrets_value(bank: Bank) -> None:
+    value = "hunter2 hunter2"
+
+    class Vault:
+        @hooks.resolve_secrets
+        async def fill(self, event: ResolveSecrets) -> Secrets:
+            return Secrets({"PIN": value})
+
+    written = [ToolCall("c1", "pay", {"path": "{{secret:PIN}}"}), ToolCall("c2", "pay", {"path": value})]
+    async with bank.run(None, Vault, keeps_secrets=True) as (_, run):
+        await run.record(USER)
+        for call in written:
+            await run.record(reply(call))
+            await run.call_tool(call)
+    first, second = [entry for entry in bank.journal() if entry.get("kind") == "began"]
+    assert (first["arguments"], first["digest"]) == (second["arguments"], second["digest"])
+    assert value not in json.dumps(bank.journal())
+
+
 # --- it is settled ---
 
 
@@ -306,6 +460,65 @@ class Hanging:
         self.entered.set()
         await anyio.sleep_forever()
         return "never"
+
+
+async def test_a_call_whose_reply_is_recorded_later_stays_in_doubt(tmp_path: Path) -> None:
+    hanging = Hanging()
+    async with Host(store=JsonlStore(tmp_path)) as host, host.session("s") as session, session.run() as run:
+        await run.resolve_tools([hanging.tool.copy(timeout=0.05)])
+        await run.record(USER)
+        assert MAY_HAVE in (await run.call_tool(PAY)).text.lower()
+        await run.record(reply(PAY))
+        assert [one.call_id for one in session.in_doubt] == ["c1"]
+        assert MAY_HAVE in (await run.call_tool(ToolCall("c2", "pay", {"path": "ann"}))).text
+
+
+@pytest.mark.both_loops
+async def test_a_call_that_is_cancelled_while_it_is_written_that_it_begins_did_not_run_and_is_in_no_doubt(
+    tmp_path: Path,
+) -> None:
+    class Slow(JsonlStore):
+        async def open_session(self, session_id: str, *, wait: float = 5.0) -> Any:
+            log = await super().open_session(session_id, wait=wait)
+            append = log.append_journal
+
+            async def append_slowly(entries: Any, **more: Any) -> None:
+                if any(entry["kind"] == "began" for entry in entries):
+                    writes.set()
+                    await go_on.wait()
+                await append(entries, **more)
+
+            log.append_journal = append_slowly
+            return log
+
+    writes, go_on, ran = anyio.Event(), anyio.Event(), list[str]()
+    calls = [ToolCall(f"c{n}", "pay", {"path": f"to {n}"}) for n in range(3)]
+    scopes = {call.id: anyio.CancelScope() for call in calls}
+
+    async def pay(arguments: dict[str, Any]) -> str:
+        ran.append(arguments["path"])
+        return "paid"
+
+    async with Host(store=Slow(tmp_path)) as host, host.session("s") as session, session.run() as run:
+        await run.resolve_tools([make("pay", pay)])
+        await run.record([USER, reply(*calls)])
+
+        async def one(call: ToolCall) -> None:
+            with scopes[call.id]:
+                await run.call_tool(call)
+
+        async with anyio.create_task_group() as group:
+            for call in calls:
+                group.start_soon(one, call)
+            await writes.wait()
+            await anyio.wait_all_tasks_blocked()
+            scopes["c0"].cancel()
+            scopes["c2"].cancel()
+            await anyio.wait_all_tasks_blocked()
+            go_on.set()
+        assert ran == ["to 1"]
+        assert session.in_doubt == []
+        assert [MAY_HAVE in message["content"] for message in session.messages[2:]] == [False] * 3
 
 
 @pytest.mark.both_loops
