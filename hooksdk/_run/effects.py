@@ -115,8 +115,7 @@ async def begin(state: RunState, work: CallInProgress) -> bool:
     must not run."""
     if work.begun or not may_take_effect(work):
         return False
-    take_place(state, work)
-    if state.parts.transcript.volatile:
+    if not take_place(state, work) and state.parts.transcript.volatile:
         work.begun = True
         return False
     await _write(state, work)

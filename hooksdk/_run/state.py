@@ -228,8 +228,10 @@ class RunState:
 
     @property
     def at_work(self) -> frozenset[str]:
-        """The effect ids of its calls that have begun and are not over."""
-        return frozenset(work.effect for work in (*self.open_calls, *self.busy) if work.begun)
+        """The effect ids of its calls that have begun and are not over, but for those whose turn was closed without their result:
+        the model has read that their end is not known."""
+        begun = frozenset(work.effect for work in (*self.open_calls, *self.busy) if work.begun)
+        return begun - self.parts.transcript.doubted if begun else begun
 
     def check_open(self) -> None:
         """Raise `RunClosed` before the run has begun and after its end."""

@@ -76,6 +76,11 @@ class Beginnings(Stored):
         """The calls that have begun and not ended, those that run at this moment among them; the oldest first."""
         return self._ledger.effects.described()
 
+    @property
+    def doubted(self) -> frozenset[str]:
+        """The effect ids of those that get no result of their own any more."""
+        return frozenset(effect_id for effect_id, one in self._ledger.effects.begun.items() if one.in_doubt)
+
     async def _commit(self, entry: Entry) -> None:
         commit = self._next = self._next or _Commit()
         commit.entries.append(entry)

@@ -333,6 +333,26 @@ async def test_a_call_that_began_elsewhere_is_asked_about_when_it_is_judged_agai
         assert [one.call_id for one in session.in_doubt] == ["c1"]
 
 
+@pytest.mark.parametrize("volatile", [False, True])
+async def test_once_the_model_has_read_that_its_end_is_not_known_an_equal_call_is_asked_about_in_the_same_run(
+    tmp_path: Path, *, volatile: bool
+) -> None:
+    store = MemoryStore() if volatile else JsonlStore(tmp_path)
+    async with Host(store=store) as host, host.session("s") as session, session.run() as run:
+        await run.resolve_tools([make("pay")])
+        await run.record([USER, reply(PAY)])
+        judged = await run.judge(PAY)
+        await judged.begin()
+        assert session.in_doubt == []
+        assert MAY_HAVE in (await run.prepare_messages())[-1]["content"]
+        assert [one.call_id for one in session.in_doubt] == ["c1"]
+        again = ToolCall("c2", "pay", {"path": "ann"})
+        await run.record(reply(again))
+        assert MAY_HAVE in (await run.call_tool(again)).text
+        await judged.supply("paid")  # late, and true all the same
+        assert session.in_doubt == []
+
+
 async def test_a_call_whose_arguments_a_plugin_rewrites_otherwise_each_time_is_asked_about_all_the_same(
     bank: Bank,
 ) -> None:
