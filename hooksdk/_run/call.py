@@ -67,7 +67,7 @@ async def call_once(state: RunState, work: CallInProgress) -> ToolResult:
 async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
     """Take a call up, unless the transcript has its result already, and through these steps."""
     work.catalog = state.tools
-    if _has_result(state, work):
+    if has_result(state, work):
         return
     unwritten = state.parts.transcript.unwritten
     if (unwritten.may_be_full or unwritten.failures or state.busy) and await _is_made(state, work):
@@ -82,13 +82,13 @@ async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
 async def _is_made(state: RunState, work: CallInProgress) -> bool:
     """Wait until there is room for its record, and while somebody makes this very call. True when what came of that is this one's."""
     await room.check_room(state)
-    return await join(state, work) or _has_result(state, work)
+    return await join(state, work) or has_result(state, work)
 
 
-def _has_result(state: RunState, work: CallInProgress) -> bool:
+def has_result(state: RunState, work: CallInProgress) -> bool:
     """True, with its end set, for a call whose result the transcript has."""
     recorded = work.depth == 0 and not state.asked_model and state.parts.transcript_kept
-    result = state.parts.transcript.result_of(work.call) if recorded else None
+    result = state.parts.transcript.result_of(work.written) if recorded else None
     if result is not None:
         work.end = CallEnd("error" if result.is_error else "ok", result)
     return result is not None

@@ -11,6 +11,7 @@ from hooksdk._run.call import (
     begin,
     execute,
     go_on,
+    has_result,
     judge,
     judge_again,
     take_result,
@@ -110,6 +111,7 @@ class JudgedCall:
         `Approval` that grants nothing refuses it. Raises `CallSettled` for a call that has a result, and `RunClosed` after its
         run."""
         await self._until_judged()
+        self._take_settled()
         if self._work.end is None and self._work.pending is None:
             return
         work = self._claim()
@@ -134,6 +136,7 @@ class JudgedCall:
         where a record of the run could not be written."""
         while (work := self._work) in self._state.busy:
             await wait_until_at_rest(self._state, work)
+        self._take_settled()
         if work.end is not None:
             return work.end.result
         self._check_approved()
@@ -152,6 +155,7 @@ class JudgedCall:
         on, and is not called not run. Answers its `effect_id`. `supply` it the result. Nothing is written for a tool that only
         reads. Raises as `supply` does, and `StoreError`: then the tool must not run."""
         await self._until_judged()
+        self._take_settled()
         self._check_approved()
         work = self._claim()
         try:
@@ -178,6 +182,13 @@ class JudgedCall:
         """Wait while the same call is judged again, for somebody else."""
         while (work := self._work) in self._state.busy and not work.running:
             await wait_until_at_rest(self._state, work)
+
+    def _take_settled(self) -> None:
+        """Where `session.settle` said meanwhile what came of the call, that is its result: it does not run once more."""
+        work = self._work
+        if work in self._state.open_calls and not work.running and has_result(self._state, work):
+            self._state.open_calls.remove(work)
+            work.pending = None
 
     def _check_approved(self) -> None:
         if self._work.pending is not None:

@@ -31,8 +31,8 @@ from hooksdk import (
     ToolResult,
     hooks,
 )
-from hooksdk.approvals import Approver
-from hooksdk.errors import StoreError, WrongArgument
+from hooksdk.approvals import Approver, Later
+from hooksdk.errors import CallSettled, StoreError, WrongArgument
 from hooksdk.hooks import (
     Ask,
     BeforeToolCall,
@@ -457,6 +457,23 @@ async def test_an_equal_call_runs_without_a_question_once_the_doubt_is_settled(b
         assert (await run.call_tool(again)).text == "paid"
     async with bank.run(bank.dead) as (session, _):
         assert session.in_doubt == []
+
+
+async def test_a_call_that_is_settled_while_a_person_is_asked_does_not_run_when_the_answer_is_yes(bank: Bank) -> None:
+    await pay_and_die(bank)
+
+    async def later(request: ApprovalRequest) -> Later:
+        return Later()
+
+    async with bank.run(bank.dead, approver=later) as (session, run):
+        judged = await run.judge(PAY)
+        assert judged.pending is not None
+        await session.settle("c1", "paid, receipt 7")
+        with pytest.raises(CallSettled):
+            await judged.approve()
+        assert (await judged.execute()).text == "paid, receipt 7"
+        assert judged.pending is None
+    assert len(bank.paid) == 1
 
 
 async def test_only_what_is_in_doubt_can_be_settled(bank: Bank) -> None:
