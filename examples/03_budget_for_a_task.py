@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import anyio
 from pydantic import BaseModel, PositiveInt
 
-from hooksdk import FamilyState, Host, Session, Tool, hooks, tool
-from hooksdk.agent import run_agent
+from hooksdk import FamilyState, hooks, tool
 from hooksdk.hooks import BeforeToolCall, Block
-from hooksdk.testing import ScriptedModel, call, say
+from hooksdk.testing import call, open_host, play
 
 
 class CallBudget:
@@ -20,25 +17,22 @@ class CallBudget:
         calls: PositiveInt = 50
 
     def __init__(self, config: Config, family: FamilyState) -> None:
-        self.config = config
-        self.family = family
+        self.calls, self.family = config.calls, family
 
-    @hooks.before_tool_call(tools="host:words:*")
+    @hooks.before_tool_call(tools="look_up")
     async def spend(self, event: BeforeToolCall) -> Block | None:
         def count(state: dict[str, int]) -> bool:
-            used = state.get("used", 0)
-            state["used"] = min(used + 1, self.config.calls)
-            return used < self.config.calls
+            state["used"] = state.get("used", 0) + 1
+            return state["used"] <= self.calls
 
         # One that was judged before was counted before it waited for a person.
-        if event.again or await self.family.update(count):
-            return None
-        return Block(f"the {self.config.calls} calls of this task are spent")
+        fits = event.again or await self.family.update(count)
+        return None if fits else Block(f"the {self.calls} calls of this task are spent")
 
     @tool
     async def calls_left(self) -> int:
         """How many tool calls this task may still make."""
-        return self.config.calls - await self.family.get("used", 0)
+        return max(0, self.calls - await self.family.get("used", 0))
 
 
 def look_up(word: str) -> str:
@@ -46,26 +40,18 @@ def look_up(word: str) -> str:
     return f"{word}: see elsewhere"
 
 
-LOOK_UP = Tool.from_function(look_up, source="host", owner="words")
-
-
-def ask_helper_in(session: Session) -> Tool:
-    async def ask_helper(words: str) -> str:
-        """Let a helper look words up."""
-        async with session.child() as child:
-            model = ScriptedModel([[call("look_up", word=word) for word in words.split()], say("Done.")])
-            await run_agent(child, model, words, tools=[LOOK_UP], agent_id="helper")
-            return "; ".join(child.results.read(info.handle) for info in child.results.list())
-
-    return Tool.from_function(ask_helper, source="host", owner="helpers")
-
-
 async def main() -> None:
-    settings: dict[str, Any] = {"allow": [], "plugins": {"call_budget": {"config": {"calls": 5}}}}
-    async with Host(plugins=[CallBudget], config=settings) as host, host.session("ann") as session:
+    settings = {"plugins": {"call_budget": {"config": {"calls": 5}}}}
+    async with open_host(CallBudget, config=settings) as host, host.session("ann") as session:
+
+        async def ask_helper(words: str) -> str:
+            """Let a helper look words up."""
+            async with session.child() as child:
+                await play(child, [[call("look_up", word=word) for word in words.split()], "Done."], tools=[look_up])
+                return "; ".join(child.results.read(info.handle) for info in child.results.list())
+
         helpers = [call("ask_helper", words=words) for words in ("plugin hook", "session run", "tool call")]
-        model = ScriptedModel([*helpers, call("calls_left"), say("Done.")])
-        await run_agent(session, model, "Look them all up.", tools=[LOOK_UP, ask_helper_in(session)])
+        await play(session, [*helpers, call("calls_left"), "Done."], tools=[look_up, ask_helper])
         for info in session.results.list():
             print(f"{info.tool}: {session.results.read(info.handle)}")
 

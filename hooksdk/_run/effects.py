@@ -36,7 +36,9 @@ def effect_id(state: RunState, work: CallInProgress) -> str:
     """The id of the call's effect: of one that is in doubt, where this call is that one made again or equal to it; else made of
     where the call stands, so that it is the same in whichever run and process the call is made."""
     if not work.effect:
-        taken = {one.effect for one in state.open_calls if one is not work}  # of several equal ones, one takes its place
+        taken = {
+            one.effect for one in state.open_calls if one is not work
+        }  # of several equal ones, one takes its place
         equal = [one.effect_id for one in equal_in_doubt(state, work) if one.effect_id not in taken]
         work.effect = equal[0] if equal else _place_of(state, work)
     return work.effect

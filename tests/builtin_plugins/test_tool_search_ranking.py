@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -188,6 +188,10 @@ class Values:
 
     async def keys(self) -> Sequence[str]:
         return sorted(self.kept)
+
+    async def update(self, key: str, change: Callable[[Any], Any]) -> Any:
+        self.kept[key] = change(await self.get(key))
+        return self.kept[key]
 
 
 async def remembering(values: Values, day: float = 0.0) -> Memory:

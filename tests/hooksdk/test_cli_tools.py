@@ -226,7 +226,7 @@ async def test_tool_search_is_on_for_the_command_whatever_the_project_says(
     (tmp_path / "hooksdk.toml").write_text(text)
     servers = write_servers(tmp_path / "mcp.json")
     done = await hooksdk("tools", "search", "add two numbers", "--mcp", servers, folder=tmp_path)
-    assert "  add(a: integer, b: integer)\n" in done.out
+    assert "  add(a: integer, b: integer) -> {result: integer}\n" in done.out
     assert (f"tool search is off in this project ({reason}); it is on for this command" in done.err) is bool(reason)
     if not reason:
         assert done.out.count("      plain: ") <= 2, "its other settings count"

@@ -111,8 +111,8 @@ def test_the_story_tells_what_was_asked_searched_found_called_refused_and_approv
     told = run_here(tmp_path)
     for line in (
         "you         Make a spreadsheet of the log of our repository, and check that it is right.",
-        "tool search is on and offers 12 tools",
-        "6 of them for what was asked",
+        "tool search is on and offers 11 tools",
+        "5 of them for what was asked",
         "revealed    by tool_search: write_rows",
         "policies    1 handler judges tool calls: tool_policy",
         "show the commit log of a repository: commit_log, ",
@@ -197,7 +197,7 @@ def test_on_a_terminal_the_person_is_asked_and_the_whole_story_fits_80_by_24() -
     assert "3 create_spreadsheet \N{BALLOT X} Blocked by tool_policy: spreadsheets belong in workspace" in told
     assert "4 create_spreadsheet \N{CHECK MARK} approved" in told
     assert "hooksdk-demo-" not in told.partition("A call needs")[0], "no temporary path before the question"
-    assert lines[-1] == "seen    1 call blocked, 1 asked about, 1 result trimmed, 65 % fewer tool tokens"
+    assert lines[-1] == "seen    1 call blocked, 1 asked about, 1 result trimmed, 66 % fewer tool tokens"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
