@@ -898,7 +898,7 @@ class Full(OwnStore):
                 raise OSError(28, "No space left on device")
             await append(entries, **more)
 
-        cast("Any", log).append_journal = append_unless_it_begins
+        log.append_journal = append_unless_it_begins
         return log
 
 
