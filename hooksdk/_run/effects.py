@@ -36,9 +36,7 @@ def effect_id(state: RunState, work: CallInProgress) -> str:
     """The id of the call's effect: of one that is in doubt, where this call is that one made again or equal to it; else made of
     where the call stands, so that it is the same in whichever run and process the call is made."""
     if not work.effect:
-        taken = {
-            one.effect for one in state.open_calls if one is not work
-        }  # of several equal ones, one takes its place
+        taken = {one.effect for one in state.open_calls if one is not work}  # one of several equal ones takes its place
         equal = [one.effect_id for one in equal_in_doubt(state, work) if one.effect_id not in taken]
         work.effect = equal[0] if equal else _place_of(state, work)
     return work.effect
@@ -134,10 +132,16 @@ def take_place(state: RunState, work: CallInProgress) -> bool:
 
 async def write_running(state: RunState) -> None:
     """Write of every call that has begun and has no result that it has begun, where that was not worth it before."""
-    if state.parts.transcript.volatile:
-        for work in [*state.open_calls, *state.busy]:
-            if work.begun:
-                await _write(state, work)
+    for work in [*state.open_calls, *state.busy]:
+        if work.begun:
+            await _write_late(state, work)
+
+
+async def _write_late(state: RunState, work: CallInProgress) -> None:
+    """Once: by now another call of a later reply may go by the same id."""
+    transcript = state.parts.transcript
+    if transcript.volatile and not transcript.ask(lambda ledger: work.effect in ledger.effects.begun):
+        await _write(state, work)
 
 
 async def _write(state: RunState, work: CallInProgress) -> None:
@@ -165,8 +169,7 @@ async def prepare_end(state: RunState, work: CallInProgress) -> str:
     work.in_doubt = work.in_doubt or (work.is_again and not work.entered)
     if not work.in_doubt:
         return work.effect if work.begun else ""
-    if state.parts.transcript.volatile:
-        await _write(state, work)
+    await _write_late(state, work)
     await state.parts.transcript.doubt(work.effect)
     return ""
 

@@ -114,7 +114,7 @@ def test_the_story_tells_what_was_asked_searched_found_called_refused_and_approv
         "tool search is on and offers 11 tools",
         "5 of them for what was asked",
         "revealed    by tool_search: write_rows",
-        "policies    1 handler judges tool calls: tool_policy",
+        "policies    2 handlers judge tool calls: tool_policy, tool_results",
         "show the commit log of a repository: commit_log, ",
         "create a new spreadsheet: create_spreadsheet, ",
         '/repository", max_count=100',

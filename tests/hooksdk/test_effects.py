@@ -10,7 +10,7 @@ import shutil
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -310,11 +310,11 @@ async def test_a_call_that_is_held_back_when_it_would_begin_was_not_run_and_is_i
 async def test_a_call_that_began_before_and_is_judged_again_only_is_not_called_not_run(
     bank: Bank, *, idempotent: bool
 ) -> None:
-    fields = {"annotations": Annotations(idempotent=idempotent)}
-    await pay_and_die(bank, **fields)
-    async with bank.run(bank.dead, approver=Person(granted=True), **fields) as (session, run):
+    said = Annotations(idempotent=idempotent)
+    await pay_and_die(bank, annotations=said)
+    async with bank.run(bank.dead, approver=Person(granted=True), annotations=said) as (session, run):
         assert (await run.judge(PAY)).result is None
-    async with bank.run(bank.dead, **fields) as (session, _):
+    async with bank.run(bank.dead) as (session, _):
         text = session.messages[2]["content"]
         assert (MAY_HAVE in text, "not run" in text) == (True, False)
         assert [one.call_id for one in session.in_doubt] == ["c1"]
@@ -514,9 +514,9 @@ async def test_a_call_whose_reply_is_recorded_later_stays_in_doubt(tmp_path: Pat
 async def test_a_call_that_is_cancelled_while_it_is_written_that_it_begins_did_not_run_and_is_in_no_doubt(
     tmp_path: Path,
 ) -> None:
-    class Slow(JsonlStore):
+    class Slow(OwnStore):
         async def open_session(self, session_id: str, *, wait: float = 5.0) -> Any:
-            log = await super().open_session(session_id, wait=wait)
+            log = await JsonlStore(tmp_path).open_session(session_id, wait=wait)
             append = log.append_journal
 
             async def append_slowly(entries: Any, **more: Any) -> None:
@@ -536,7 +536,7 @@ async def test_a_call_that_is_cancelled_while_it_is_written_that_it_begins_did_n
         ran.append(arguments["path"])
         return "paid"
 
-    async with Host(store=Slow(tmp_path)) as host, host.session("s") as session, session.run() as run:
+    async with Host(store=cast("Any", Slow())) as host, host.session("s") as session, session.run() as run:
         await run.resolve_tools([make("pay", pay)])
         await run.record([USER, reply(*calls)])
 
@@ -880,6 +880,46 @@ async def test_the_client_of_a_gateway_that_died_is_asked_in_its_next_session(ba
     assert await pay(bank.dead, no) == "paid"  # it is settled
     assert [len(person.asked) for person in (yes, no)] == [1, 1]
     assert [bank.paid.count(effect) for effect in bank.paid] == [2, 2, 1]
+
+
+class Full(OwnStore):
+    """A folder on a disk where there is no room for what begins."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.memory = cast("Any", JsonlStore(folder))
+
+    async def open_session(self, session_id: str, *, wait: float = 5.0) -> Any:
+        log = await self.memory.open_session(session_id, wait=wait)
+        append = log.append_journal
+
+        async def append_unless_it_begins(entries: Any, **more: Any) -> None:
+            if any(entry["kind"] == "began" for entry in entries):
+                raise OSError(28, "No space left on device")
+            await append(entries, **more)
+
+        log.append_journal = append_unless_it_begins
+        return log
+
+
+async def test_a_payment_that_a_gateway_cannot_write_down_ends_no_doubt(bank: Bank) -> None:
+    from hooksdk.gateway import Gateway
+    from tests.hooksdk.gateways import Source, client, text_of
+
+    async def pay(store: Any, approver: Approver) -> str:
+        async with (
+            Host(store=store) as host,
+            Gateway(host, Source(listed=bank.tools()), approver=approver, folder=bank.live.parent) as gateway,
+            client(gateway) as connected,
+        ):
+            return text_of(await connected.call_tool("pay", {"path": "ann"}))
+
+    yes, no = Person(granted=True), Person(granted=False)
+    assert await pay(JsonlStore(bank.live), no) == "paid"
+    assert "was not run" in await pay(Full(bank.dead), yes)
+    assert MAY_HAVE in await pay(JsonlStore(bank.dead), no)
+    assert [len(person.asked) for person in (yes, no)] == [1, 1]
+    assert len(bank.paid) == 1
 
 
 @pytest.mark.heavy
