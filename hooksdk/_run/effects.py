@@ -96,13 +96,14 @@ def question(state: RunState, work: CallInProgress) -> Sequence[Question]:
         return ()
     if not (equal := equal_in_doubt(state, work)):
         return ()
-    one, again = equal[0], " once more" if equal[0].call_id != work.written.id else ""
+    one = equal[0]
+    again = "again" if one.call_id == work.written.id else "once more"
     same = " with the same arguments" if one.digest == _digest(state, work) else ""
     description = (
         f"The call '{one.call_id}'{same} began at {_when(one.began)}, and its end is not known: it may have "
         f"taken effect (effect id {one.effect_id}). Look whether it did: `hooksdk sessions settle` ends the doubt."
     )
-    title = f"Run '{work.call.name}'{again or ' again'}? It may have taken effect"
+    title = f"Run '{work.call.name}' {again}? It may have taken effect"
     return (Question(title=title, description=description, severity="critical", plugin=OWNER, rule=one.effect_id),)
 
 

@@ -21,6 +21,7 @@ from hooksdk import (
     ApprovalRequest,
     Host,
     JsonlStore,
+    JudgedCall,
     MemoryStore,
     Run,
     Session,
@@ -43,6 +44,7 @@ from hooksdk.hooks import (
     Secrets,
     ToolCallStart,
 )
+from hooksdk.stores import Store
 from tests.stage import USER, OwnStore, make, reply
 
 pytestmark = pytest.mark.anyio
@@ -320,15 +322,22 @@ async def test_a_call_that_began_before_and_is_judged_again_only_is_not_called_n
         assert [one.call_id for one in session.in_doubt] == ["c1"]
 
 
+@asynccontextmanager
+async def begun_elsewhere(store: Store) -> AsyncGenerator[tuple[Session, Run, JudgedCall]]:
+    """A run whose call somebody else makes: it has begun, and nobody has said how it ended."""
+    async with Host(store=store) as host, host.session("s") as session, session.run() as run:
+        await run.resolve_tools([make("pay")])
+        await run.record([USER, reply(PAY)])
+        judged = await run.judge(PAY)
+        await judged.begin()
+        yield session, run, judged
+
+
 @pytest.mark.parametrize("volatile", [False, True])
 async def test_a_call_that_began_elsewhere_is_asked_about_when_it_is_judged_again(
     tmp_path: Path, *, volatile: bool
 ) -> None:
-    store = MemoryStore() if volatile else JsonlStore(tmp_path)
-    async with Host(store=store) as host, host.session("s") as session, session.run() as run:
-        await run.resolve_tools([make("pay")])
-        await run.record([USER, reply(PAY)])
-        await (await run.judge(PAY)).begin()
+    async with begun_elsewhere(MemoryStore() if volatile else JsonlStore(tmp_path)) as (session, run, _):
         assert MAY_HAVE in (await run.call_tool(PAY)).text
         assert [one.call_id for one in session.in_doubt] == ["c1"]
 
@@ -337,12 +346,7 @@ async def test_a_call_that_began_elsewhere_is_asked_about_when_it_is_judged_agai
 async def test_once_the_model_has_read_that_its_end_is_not_known_an_equal_call_is_asked_about_in_the_same_run(
     tmp_path: Path, *, volatile: bool
 ) -> None:
-    store = MemoryStore() if volatile else JsonlStore(tmp_path)
-    async with Host(store=store) as host, host.session("s") as session, session.run() as run:
-        await run.resolve_tools([make("pay")])
-        await run.record([USER, reply(PAY)])
-        judged = await run.judge(PAY)
-        await judged.begin()
+    async with begun_elsewhere(MemoryStore() if volatile else JsonlStore(tmp_path)) as (session, run, judged):
         assert session.in_doubt == []
         assert MAY_HAVE in (await run.prepare_messages())[-1]["content"]
         assert [one.call_id for one in session.in_doubt] == ["c1"]
