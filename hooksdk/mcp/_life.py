@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 
 import anyio
+import mcp_types as types
 from mcp.client.session import ClientSession
 
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._listings import Listings
 from hooksdk.mcp._status import ServerStatus
 from hooksdk.mcp._transport import Transport
+
+
+class LogLevel:
+    """How much servers are to log."""
+
+    def __init__(self) -> None:
+        self.now: types.LoggingLevel | None = None
+        """None: as they do by themselves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +30,10 @@ class Terms:
     start_timeout: float
     report: Callable[[ServerStatus], None]
     changed: Callable[[str], None]
-    """Told the name of a server whose tools are others now."""
+    """Told the name of a server that offers something else now."""
+    hear: Callable[[str, types.ServerNotification], Awaitable[None]]
+    """Told what a server says that belongs to no call, and the server's name."""
+    log_level: LogLevel = field(default_factory=LogLevel)
     listings: Listings | None = None
     """Where servers are started only when they are needed."""
     relay: frozenset[str] = frozenset()
@@ -46,8 +58,8 @@ class Life:
         self.doubtful = False
         """A call was cancelled, by its time limit or its caller: the server must answer a ping before the next one."""
         self.listing = anyio.Lock()
-        self.stale = False
-        """A listing waits for its turn, and will see every change until then."""
+        self.stale: set[str] = set()
+        """The lists whose reading waits for its turn: it will see every change until then."""
         self.since = anyio.current_time()
         self.called = False
         """It has answered a call, and may keep something from one call to the next."""

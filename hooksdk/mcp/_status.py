@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import mcp_types as types
+
 State = Literal["starting", "up", "failed", "down", "idle", "disabled"]
 """`failed`: it could not be started; `down`: it was up and ended, and is started again when it is needed; `idle`: it does not
 run, and the first call of one of its tools starts it."""
@@ -31,10 +33,16 @@ class ServerStatus:
 class CallFailed(Exception):
     """No result came; the text tells the model why and what to do. It never leaves this package."""
 
-    def __init__(self, text: str, *, in_doubt: bool = False) -> None:
-        """`in_doubt`: the call was sent, and may have taken effect."""
+    def __init__(self, text: str, *, in_doubt: bool = False, error: types.ErrorData | None = None) -> None:
+        """`in_doubt`: the call was sent, and may have taken effect; `error`: what the server answered."""
         super().__init__(text)
         self.in_doubt = in_doubt
+        self.error = error
+
+
+def with_stderr(problem: str, stderr: str) -> str:
+    """What went wrong, with what the server wrote last."""
+    return f"{problem}; it wrote: {stderr}" if stderr else problem
 
 
 def removed(server: str) -> CallFailed:

@@ -18,10 +18,8 @@ from typing import Any, Self, TextIO, cast
 import anyio
 import httpx2
 import mcp_types as types
-from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
 from hooksdk.mcp._config import ServerSpec
@@ -203,24 +201,6 @@ class _Watched:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         return await self._inner.__aexit__(kind, error, trace)
-
-
-async def all_tools(session: ClientSession) -> tuple[types.Tool, ...]:
-    tools: list[types.Tool] = []
-    cursor: str | None = None
-    cursors: set[str] = set()
-    while True:
-        try:
-            page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
-        except MCPError as error:
-            if error.code == types.METHOD_NOT_FOUND:
-                return ()  # a server of prompts or resources alone
-            raise
-        tools += page.tools
-        cursor = page.next_cursor
-        if not cursor or cursor in cursors:
-            return tuple(tools)
-        cursors.add(cursor)
 
 
 def client_info() -> types.Implementation:
