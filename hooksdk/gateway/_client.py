@@ -46,7 +46,8 @@ class CallingClient:
     def log_level(self) -> types.LoggingLevel | None:
         """How much it wants to hear: in the stateless protocol each request says so."""
         level = self.meta.get(types.LOG_LEVEL_META_KEY)
-        return next((known for known in LEVELS if known == level), self._level)
+        known: dict[Any, types.LoggingLevel] = {one: one for one in LEVELS}
+        return known.get(level, self._level)
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
         """Tell it with its request, if it wants to hear this."""

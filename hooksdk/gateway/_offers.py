@@ -32,37 +32,30 @@ class ClientOffers:
         """`granted` says of the id of a prompt or a resource whether the client may have it."""
         self._links = links
         self._servers = {offer.server for offer in offers if offer.capabilities.resources is not None}
-        prompts = [
-            (offer.server, one)
-            for offer in offers
-            for one in offer.prompts
-            if granted(f"prompt:{offer.server}:{one.name}")
-        ]
-        names = Counter(one.name for _, one in prompts)
         self._prompts: dict[str, Feature] = {}
-        listed_prompts: list[types.Prompt] = []
+        all_prompts = [(offer.server, one) for offer in offers for one in offer.prompts]
+        prompts = [(server, one) for server, one in all_prompts if granted(f"prompt:{server}:{one.name}")]
+        names = Counter(one.name for _, one in prompts)
+        listed: list[types.Prompt] = []
         for server, one in prompts:
-            full = f"{server}__{one.name}"
-            name = one.name if names[one.name] == 1 else full
-            self._prompts.setdefault(full, Feature(server, one.name))
+            name = one.name if names[one.name] == 1 else f"{server}__{one.name}"
             self._prompts[name] = Feature(server, one.name)
-            listed_prompts.append(one.model_copy(update={"name": name}))
-        self.prompts = tuple(listed_prompts)
+            listed.append(one.model_copy(update={"name": name}))
+        self.prompts = tuple(listed)
+        for server, one in (*prompts, *all_prompts):  # what is withheld is found, too: whoever asks for it is told why
+            self._prompts.setdefault(f"{server}__{one.name}", Feature(server, one.name))
+            if one.name not in names:
+                self._prompts.setdefault(one.name, Feature(server, one.name))
 
-        resources = [
-            (offer.server, one)
-            for offer in offers
-            for one in offer.resources
-            if granted(f"resource:{offer.server}:{one.uri}")
-        ]
+        all_resources = [(offer.server, one) for offer in offers for one in offer.resources]
+        resources = [(server, one) for server, one in all_resources if granted(f"resource:{server}:{one.uri}")]
         self._listed = _by_key((one.uri, server) for server, one in resources)
+        self._withheld = _by_key((one.uri, server) for server, one in all_resources)
         self.resources = tuple(
             one.model_copy(update={"uri": self._name_of(self._listed, server, one.uri)}) for server, one in resources
         )
-        templates = [
-            (offer.server, one) for offer in offers for one in offer.templates
-            if granted(f"resource:{offer.server}:{one.uri_template}")
-        ]  # fmt: skip
+        all_templates = [(offer.server, one) for offer in offers for one in offer.templates]
+        templates = [(server, one) for server, one in all_templates if granted(f"resource:{server}:{one.uri_template}")]
         self._templates = _by_key((one.uri_template, server) for server, one in templates)
         self.templates = tuple(
             one.model_copy(update={"uri_template": self._name_of(self._templates, server, one.uri_template)})
@@ -107,11 +100,12 @@ class ClientOffers:
 
     def _owners(self, uri: str) -> Iterable[Sequence[str]]:
         """Servers that may have it, the most certain first: what they list, what their tools name, what their templates fit, where
-        a result has linked to it."""
+        a result has linked to it. A withheld one comes last: whoever asks for it is told why."""
         yield self._listed.get(uri, ())
         yield self._shown.get(uri, ())
         yield list(dict.fromkeys(server for server, template in self._parsed if template.match(uri) is not None))
         yield [server for server in self._links.owners(uri) if server in self._servers]
+        yield self._withheld.get(uri, ())
 
     def _led_back(self, uri: str) -> Feature | None:
         server, slash, own = uri.removeprefix(ADDRESS).partition("/")
@@ -174,6 +168,16 @@ def shown_in(tool: types.Tool) -> list[str]:
     meta = tool.meta or {}
     named = [as_object(meta.get("ui")).get("resourceUri"), meta.get("ui/resourceUri")]
     return [uri for uri in named if isinstance(uri, str)]
+
+
+def with_app_at(meta: Mapping[str, Any], name_of: Callable[[str], str]) -> dict[str, Any]:
+    """The `_meta` of a tool, with its app under another address."""
+    named = dict(meta)
+    if isinstance(uri := as_object(meta.get("ui")).get("resourceUri"), str):
+        named["ui"] = {**as_object(meta["ui"]), "resourceUri": name_of(uri)}
+    if isinstance(uri := meta.get("ui/resourceUri"), str):
+        named["ui/resourceUri"] = name_of(uri)
+    return named
 
 
 def _by_key(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

@@ -31,10 +31,10 @@ from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._listing import ClientListing, HintTrust
 from hooksdk.gateway._long_results import PREFIX as PREFIX_OF_RESULTS
 from hooksdk.gateway._long_results import LongResults, is_recall
-from hooksdk.gateway._offers import ClientOffers, Links, NotOffered
+from hooksdk.gateway._offers import ClientOffers, Links, NotOffered, shown_in, with_app_at
 from hooksdk.gateway._open_calls import PREFIX, Answer, OpenCalls
 from hooksdk.gateway._places import Place, leave
-from hooksdk.gateway._results import as_contents, as_error, as_mcp, as_prompt, error
+from hooksdk.gateway._results import as_contents, as_error, as_mcp, as_prompt, error, error_code, pages_in
 from hooksdk.gateway._settings import Expose, GatewayConfig, Profile
 from hooksdk.gateway._sources import Sources
 from hooksdk.host import Host
@@ -96,6 +96,8 @@ CHANGES: dict[Any, Any] = {
 """How a client is told in both protocols what is another list now."""
 MCP_SOURCES = {"mcp", "prompt", "resource"}
 """What servers bring."""
+FOR_CLIENTS = {types.URL_ELICITATION_REQUIRED, types.MISSING_REQUIRED_CLIENT_CAPABILITY}
+"""Errors about which a client can do something, and a model cannot: they are passed on as errors."""
 RESOURCE_NOT_FOUND = -32002
 """The code of protocol 2025-11-25; later ones have no code of its own."""
 
@@ -152,6 +154,8 @@ class GatewaySession:
         self.level: types.LoggingLevel | None = None
         """How much of what servers log the client wants to hear."""
         self._links = Links()
+        self._pages: set[str] = set()
+        """The ids of web pages that servers have asked the client to open."""
         self._offers: tuple[list[ServerOffer], ClientOffers] | None = None
         self._subscribed: dict[Feature, str] = {}
         """Resources whose changes the client hears of, as it calls them."""
@@ -255,7 +259,16 @@ class GatewaySession:
         # The bridge is the same whatever stands behind it.
         listing = await self._resolved(wait=self._expose != "bridge")
         self._parts.counts.listed(listing.tokens_direct, listing.tokens)
-        return list(listing.tools)
+        return [await self._with_app(tool) for tool in listing.tools]
+
+    async def _with_app(self, tool: types.Tool) -> types.Tool:
+        """The tool, whose app leads back to its server."""
+        if not shown_in(tool) or (own := self._open_run.tools.get(tool.name)) is None:
+            return tool
+        offers = await self.offers()
+        return tool.model_copy(
+            update={"meta": with_app_at(tool.meta or {}, lambda uri: offers.name_of(own.owner, uri))}
+        )
 
     async def call(
         self, params: types.CallToolRequestParams, context: Request, client: CallingClient, tool: Tool | None = None
@@ -315,6 +328,9 @@ class GatewaySession:
             title = pending.request.title if pending.request else name
             return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
         await self._parts.doubts.made_again(judged, run)
+        if tool is None and result.is_error and error_code(result) in FOR_CLIENTS:
+            self._pages |= pages_in(refusal := as_error(as_mcp(result, protocol_version)))
+            raise refusal
         if judged.tool is not None and judged.tool.source in MCP_SOURCES:
             result = await self._lead_back(judged.tool.owner, result)
         if tool is None:
@@ -456,6 +472,9 @@ class GatewaySession:
             if uri is not None:
                 params = types.ResourceUpdatedNotificationParams(uri=uri)
                 await peer.send_notification(types.ResourceUpdatedNotification(params=params))
+        elif isinstance(message, types.ElicitCompleteNotification):
+            if message.params.elicitation_id in self._pages:
+                await peer.send_notification(message)
         elif isinstance(message, types.LoggingMessageNotification) and is_heard(message.params.level, self.level):
             told = run.mask(message.params.model_dump(by_alias=True, mode="json", exclude_none=True, exclude={"meta"}))
             params = types.LoggingMessageNotificationParams.model_validate(told)

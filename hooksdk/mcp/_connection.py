@@ -19,8 +19,8 @@ from hooksdk.mcp._offer import ServerOffer
 from hooksdk.mcp._offered import check_offered
 from hooksdk.mcp._offering import Offering
 from hooksdk.mcp._relay import CALLED, Callers, RunningCall, masked, send_call
-from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus, with_stderr
-from hooksdk.mcp._transport import client_info, first_cause, one_line, serving
+from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus, describe, with_stderr
+from hooksdk.mcp._transport import client_info, one_line, serving
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Connection:
         self._retry_at = 0.0
         self._queued = False
         self._callers = Callers(terms.relay)
-        self._offering = Offering(spec, terms, self._callers, offer, self._describe, self._listed)
+        self._offering = Offering(spec, terms, self._callers, offer, self._listed)
         self._calls = 0
         self._last_call = 0.0
         self._quiet = anyio.Event()
@@ -256,7 +256,7 @@ class Connection:
                             await self._until_end(life)
                             group.cancel_scope.cancel()
             except Exception as error:
-                life.problem = life.problem or life.transport.http_status or self._describe(error)
+                life.problem = life.problem or life.transport.http_status or describe(self.spec, error)
             if life.resting:
                 self._set(replace(self.status, state="idle", problem=""))
             elif self._open and self.status.state != "failed":
@@ -275,7 +275,15 @@ class Connection:
         async def hear(message: IncomingMessage) -> None:
             await self._offering.hear(life, message)
 
-        return ClientSession(read, write, message_handler=hear, client_info=client_info(), **self._callers.callbacks())
+        extensions = dict(self._terms.wishes.extensions) or None
+        return ClientSession(
+            read,
+            write,
+            message_handler=hear,
+            client_info=client_info(),
+            extensions=extensions,
+            **self._callers.callbacks(),
+        )
 
     async def _start(self, life: Life, session: ClientSession) -> None:
         try:
@@ -390,12 +398,3 @@ class Connection:
         if status != self.status or status.state == "starting":
             self.status = status
             self._terms.report(status)
-
-    def _describe(self, error: Exception) -> str:
-        """The first cause in one line."""
-        cause = first_cause(error)
-        text = one_line(self.spec.redact(cause.message if isinstance(cause, MCPError) else str(cause)))
-        if isinstance(cause, MCPError):
-            return "exited during its start" if cause.code == types.CONNECTION_CLOSED else text
-        text = text if isinstance(cause, FileNotFoundError) else f"{type(cause).__name__}: {text}"
-        return f"{self.spec.place} cannot be reached: {text}" if self.spec.url else text

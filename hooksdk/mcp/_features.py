@@ -191,12 +191,17 @@ class Features:
 
     async def log(self, level: types.LoggingLevel | None) -> None:
         """How much the servers are to log from now on."""
-        if level is None or level == self._terms.log_level.now:
+        if level is None or level == self._terms.wishes.log_level:
             return
-        self._terms.log_level.now = level
+        self._terms.wishes.log_level = level
         async with anyio.create_task_group() as group:
             for connection in self._fleet.connections.values():
                 group.start_soon(_set_level, connection)
+
+    def declare(self, extensions: Mapping[str, dict[str, Any]]) -> None:
+        """Tell the servers that are started from now on of these extensions of the protocol, such as that a client may show the apps
+        of tools."""
+        self._terms.wishes.extensions.update(extensions)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Tell this one what servers say of themselves, until what this answers is called."""

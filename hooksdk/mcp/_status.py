@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from hooksdk.mcp._config import ServerSpec
+from hooksdk.mcp._transport import first_cause, one_line
 
 State = Literal["starting", "up", "failed", "down", "idle", "disabled"]
 """`failed`: it could not be started; `down`: it was up and ended, and is started again when it is needed; `idle`: it does not
@@ -43,6 +47,16 @@ class CallFailed(Exception):
 def with_stderr(problem: str, stderr: str) -> str:
     """What went wrong, with what the server wrote last."""
     return f"{problem}; it wrote: {stderr}" if stderr else problem
+
+
+def describe(spec: ServerSpec, error: Exception) -> str:
+    """The first cause of an error in one line."""
+    cause = first_cause(error)
+    text = one_line(spec.redact(cause.message if isinstance(cause, MCPError) else str(cause)))
+    if isinstance(cause, MCPError):
+        return "exited during its start" if cause.code == types.CONNECTION_CLOSED else text
+    text = text if isinstance(cause, FileNotFoundError) else f"{type(cause).__name__}: {text}"
+    return f"{spec.place} cannot be reached: {text}" if spec.url else text
 
 
 def removed(server: str) -> CallFailed:

@@ -33,7 +33,6 @@ from hooksdk.gateway import Gateway, GatewayConfig
 from hooksdk.mcp import McpServers
 
 Request = ServerRequestContext[Any, Any]
-LEVEL = "io.modelcontextprotocol/logLevel"
 CHANGED = {
     ToolsListChanged: types.ToolListChangedNotification,
     PromptsListChanged: types.PromptListChangedNotification,
@@ -52,6 +51,8 @@ class Everything:
         self.metas: list[dict[str, Any]] = []
         self.level: str | None = None
         self.watched: set[str] = set()
+        self.streams: set[str] = set()
+        """The resources that the newest stream of changes is about."""
         self.texts = {"note://today": f"buy milk at {name}", f"note://of-{name}": f"only {name} has it"}
         self.prompts = ["greet"]
         self.tools: dict[str, types.Tool] = {}
@@ -77,6 +78,9 @@ class Everything:
     async def _note(self, ctx: Request, call_next: CallNext) -> HandlerResult:
         if ctx.method == "server/discover" and self.era == "legacy":
             raise MCPError(types.METHOD_NOT_FOUND, "Method not found")
+        if ctx.method == "subscriptions/listen":
+            said = types.SubscriptionsListenRequestParams.model_validate(ctx.params).notifications
+            self.streams = set(said.resource_subscriptions or ())
         if ctx.request_id is not None:
             self.asked.append(ctx.method)
             self.metas.append({key: value for key, value in (ctx.meta or {}).items()})
@@ -131,7 +135,9 @@ class Everything:
         argument = types.PromptArgument(name="who", description="Whom to greet", required=True)
         icon = types.Icon(src="https://example.org/icon.png")
         return types.ListPromptsResult(
-            prompts=[types.Prompt(name=one, title=one.title(), arguments=[argument], icons=[icon]) for one in self.prompts]
+            prompts=[
+                types.Prompt(name=one, title=one.title(), arguments=[argument], icons=[icon]) for one in self.prompts
+            ]
         )
 
     async def _get_prompt(self, _context: Request, params: types.GetPromptRequestParams) -> types.GetPromptResult:
