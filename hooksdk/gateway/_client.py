@@ -35,7 +35,7 @@ class CallingClient:
         """How it is asked where its protocol has no requests from servers."""
         self._declared = context.session.client_capabilities
         self._allowed = allowed
-        self._level = level
+        self._level: types.LoggingLevel | None = level
 
     @property
     def meta(self) -> Mapping[str, Any]:
@@ -46,8 +46,7 @@ class CallingClient:
     def log_level(self) -> types.LoggingLevel | None:
         """How much it wants to hear: in the stateless protocol each request says so."""
         level = self.meta.get(types.LOG_LEVEL_META_KEY)
-        known: dict[Any, types.LoggingLevel] = {one: one for one in LEVELS}
-        return known.get(level, self._level)
+        return level if level in LEVELS else self._level
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
         """Tell it with its request, if it wants to hear this."""

@@ -3,6 +3,7 @@ server."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, final
@@ -42,10 +43,12 @@ class ClientOffers:
             self._prompts[name] = Feature(server, one.name)
             listed.append(one.model_copy(update={"name": name}))
         self.prompts = tuple(listed)
-        for server, one in (*prompts, *all_prompts):  # what is withheld is found, too: whoever asks for it is told why
+        for server, one in prompts:
             self._prompts.setdefault(f"{server}__{one.name}", Feature(server, one.name))
-            if one.name not in names:
-                self._prompts.setdefault(one.name, Feature(server, one.name))
+        self._withheld_prompts = {
+            name: Feature(server, one.name)
+            for server, one in all_prompts if (server, one) not in prompts for name in (one.name, f"{server}__{one.name}")
+        }  # fmt: skip
 
         all_resources = [(offer.server, one) for offer in offers for one in offer.resources]
         resources = [(server, one) for server, one in all_resources if granted(f"resource:{server}:{one.uri}")]
@@ -68,9 +71,11 @@ class ClientOffers:
     def _name_of(known: Mapping[str, Sequence[str]], server: str, own: str) -> str:
         return own if len(known[own]) == 1 else address(server, own)
 
-    def prompt(self, name: str) -> Feature:
-        """Which prompt is called so. Raises `NotOffered`."""
-        if (feature := self._prompts.get(name)) is None:
+    def prompt(self, name: str, *, withheld: bool = False) -> Feature:
+        """Which prompt is called so; with `withheld` also one that the client may not have, so that it can be told why. Raises
+        `NotOffered`."""
+        feature = self._prompts.get(name) or (self._withheld_prompts.get(name) if withheld else None)
+        if feature is None:
             raise NotOffered(f"there is no prompt '{name}' here")
         return feature
 
@@ -85,11 +90,14 @@ class ClientOffers:
         return feature
 
     def resource(self, uri: str) -> Feature:
-        """Whose resource is called so. Raises `NotOffered`, also where that is not certain."""
+        """Whose resource is called so. One that is not listed has its plain address, so that a pattern means it however it is
+        written. Raises `NotOffered`, also where it is not certain whose it is."""
         if uri.startswith(ADDRESS):
             if (feature := self._led_back(uri)) is None:
                 raise NotOffered(f"'{uri}' leads to no server that is offered here")
-            return feature
+            listed = feature.server in self._withheld.get(feature.own, ())
+            return feature if listed else Feature(feature.server, plain_uri(feature.own))
+        uri = uri if uri in self._withheld else plain_uri(uri)
         for owners in self._owners(uri):
             if len(owners) > 1:
                 ways = ", ".join(address(server, uri) for server in owners)
@@ -123,7 +131,7 @@ class ClientOffers:
                 return address(server, uri)
             self._links.add(uri, server)
             return uri
-        return uri if known == Feature(server, uri) else address(server, uri)
+        return uri if known.server == server else address(server, uri)
 
     def lead_back(self, server: str, blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The blocks of a result of this server, whose links and resources can be read."""
@@ -161,6 +169,32 @@ class Links:
 def address(server: str, own: str) -> str:
     """The address of a server's resource, or of its template, that names the server."""
     return f"{ADDRESS}{quote(server, safe='')}/{own}"
+
+
+_UNRESERVED = re.compile(r"%(2[dDeE]|3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|5[fF]|7[eE])")
+"""Letters, digits and `-._~`, which mean the same when they are escaped (RFC 3986, section 2.3)."""
+
+
+def plain_uri(uri: str) -> str:
+    """The address as everybody writes it who means the same (RFC 3986, section 6.2.2): the scheme in small letters, no escape where
+    none is needed, and no `.` and `..` in the path."""
+    scheme, colon, rest = uri.partition("://")
+    if not colon:
+        return uri
+    rest = _UNRESERVED.sub(lambda match: chr(int(match[1], 16)), rest)
+    end = re.search(r"[?#]|$", rest)
+    assert end is not None
+    authority, slash, path = rest[: end.start()].partition("/")
+    segments: list[str] = []
+    parts = path.split("/")
+    for part in parts:
+        if part == "..":
+            segments[-1:] = []
+        elif part != ".":
+            segments.append(part)
+    if parts[-1] in {".", ".."}:
+        segments.append("")
+    return f"{scheme.lower()}://{authority}{slash}{'/'.join(segments)}{rest[end.start() :]}"
 
 
 def shown_in(tool: types.Tool) -> list[str]:

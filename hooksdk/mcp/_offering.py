@@ -20,7 +20,7 @@ from hooksdk.mcp._life import Life, Terms
 from hooksdk.mcp._listings import Listing
 from hooksdk.mcp._offer import Kind, ServerOffer, all_offered, list_anew
 from hooksdk.mcp._relay import Callers
-from hooksdk.mcp._status import describe
+from hooksdk.mcp._status import CallFailed, describe
 
 logger = logging.getLogger("hooksdk")
 
@@ -122,9 +122,16 @@ class Offering:
 
     async def watch(self, uri: str, *, session: ClientSession | None) -> None:
         """Hear of changes of this resource; `session` is the connection, where there is one."""
+        said = self.offer.capabilities.resources
+        if said is None or not said.subscribe:
+            raise CallFailed(f"The MCP server '{self._spec.name}' does not say when a resource changes.")
         if uri not in self.watched:
             self.watched.add(uri)
-            await self._say_watched(session, types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri)))
+            try:
+                await self._say_watched(session, types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri)))
+            except BaseException:
+                self.watched.discard(uri)
+                raise
 
     async def unwatch(self, uri: str, *, session: ClientSession | None) -> None:
         """Hear of them no more."""

@@ -15,6 +15,7 @@ import pytest
 from mcp.client._memory import InMemoryTransport
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
@@ -40,6 +41,14 @@ CHANGED = {
 }
 
 
+class _Server(Server[Any]):
+    """Says that it tells of changes."""
+
+    def create_initialization_options(self, *args: Any, **options: Any) -> InitializationOptions:
+        changes = NotificationOptions(tools_changed=True, prompts_changed=True, resources_changed=True)
+        return super().create_initialization_options(changes)
+
+
 @final
 class Everything:
     """One server; what it is asked, and what it says, is in its attributes."""
@@ -61,7 +70,7 @@ class Everything:
         self._peer: ServerSession | None = None
         for one in ("link", "embed", "plain", "refuse", "sign_in", "log"):
             self.tools[one] = types.Tool(name=one, input_schema={"type": "object"})
-        self.server = Server(
+        self.server = _Server(
             name, version="1.0", instructions=instructions or None,
             on_list_tools=self._list_tools, on_call_tool=self._call_tool, on_list_prompts=self._list_prompts,
             on_get_prompt=self._get_prompt, on_list_resources=self._list_resources,
@@ -71,9 +80,6 @@ class Everything:
         )  # fmt: skip
         self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
         self.server.middleware.append(self._note)
-        made = self.server.create_initialization_options
-        changes = NotificationOptions(tools_changed=True, prompts_changed=True, resources_changed=True)
-        self.server.create_initialization_options = lambda: made(changes)
 
     async def _note(self, ctx: Request, call_next: CallNext) -> HandlerResult:
         if ctx.method == "server/discover" and self.era == "legacy":
@@ -83,7 +89,7 @@ class Everything:
             self.streams = set(said.resource_subscriptions or ())
         if ctx.request_id is not None:
             self.asked.append(ctx.method)
-            self.metas.append({key: value for key, value in (ctx.meta or {}).items()})
+            self.metas.append(dict[str, Any](ctx.meta or {}))
             self._peer = ctx.session
         return await call_next(ctx)
 

@@ -112,7 +112,7 @@ async def test_a_link_of_a_result_can_be_read(in_process: Servers, era: str) -> 
 class Notes:
     """Blocks what a pattern means, and notes which calls end how."""
 
-    ended: list[tuple[str, str, dict[str, Any]]] = []  # noqa: RUF012 - of the test that clears it
+    ended: list[tuple[str, str, dict[str, Any]]] = []
 
     @hooks.before_tool_call(tools=["resource:notes:note://today", "prompt:*:greet"])
     def judge(self, event: BeforeToolCall) -> Block:
