@@ -16,6 +16,7 @@ from mcp.server.subscriptions import PromptsListChanged, ResourcesListChanged, R
 from mcp.shared.exceptions import MCPError
 
 from hooksdk import hooks
+from hooksdk.gateway._offers import plain_uri
 from hooksdk.hooks import AfterToolCall, Ask, BeforeToolCall, Block, ResolveSecrets, Secrets, TransformToolResult
 from tests.hooksdk.everything import Everything, in_front_of, in_process, soon
 from tests.hooksdk.gateways import ERAS, client, names, text_of
@@ -250,6 +251,35 @@ async def test_no_model_is_offered_a_prompt_or_a_resource(in_process: Servers, e
     assert notes.count("resources/read") == notes.count("prompts/get") == 0
 
 
+@pytest.mark.parametrize(
+    ("written", "plain"),
+    [
+        ("FILE:///notes/../etc/passwd", "file:///etc/passwd"),
+        ("file:///%65tc/%70asswd", "file:///etc/passwd"),
+        ("file:///notes/%2e%2e/etc/./passwd", "file:///etc/passwd"),
+        ("file:///a/..", "file:///"),
+        ("https://example.org/a%2Fb?c=/../d#../e", "https://example.org/a%2Fb?c=/../d#../e"),
+        ("note:a/../b", "note:a/../b"),
+    ],
+)
+def test_an_address_has_one_plain_form(written: str, plain: str) -> None:
+    assert plain_uri(written) == plain
+    assert plain_uri(plain) == plain
+
+
+@in_both_eras
+async def test_a_pattern_means_a_resource_however_its_address_is_written(in_process: Servers, era: str) -> None:
+    notes = Everything("notes")
+    notes.texts["files://etc/passwd"] = "root"
+    config = {"profiles": {"p": {"deny": ["resource:notes:files://etc/*"]}}, "profile": "p"}
+    async with in_front_of(in_process, notes, config=config) as made, client(made, era) as connected:
+        for uri in ("files://etc/passwd", "FILES://etc/a/../passwd", "files://%65tc/passwd", "files://etc/./passwd"):
+            for name in (uri, f"hooksdk://server/notes/{uri}"):
+                with pytest.raises(MCPError, match="the profile 'p' does not have it"):
+                    await connected.read_resource(name)
+    assert notes.count("resources/read") == 0
+
+
 # Changes
 
 
@@ -285,6 +315,7 @@ async def test_changed_lists_are_told_to_who_listens(in_process: Servers) -> Non
                 assert await anext(changes) == PromptsChanged()
 
 
+@pytest.mark.both_loops
 @from_both_eras
 async def test_who_subscribes_hears_of_updates_until_they_unsubscribe(in_process: Servers, server_era: str) -> None:
     told: list[str] = []
@@ -307,11 +338,21 @@ async def test_who_subscribes_hears_of_updates_until_they_unsubscribe(in_process
         await soon(lambda: server_era == "auto" or not notes.watched)
 
 
+async def test_a_resource_that_cannot_be_watched_is_an_error(in_process: Servers) -> None:
+    notes = Everything("notes")
+    async with in_front_of(in_process, notes) as made, client(made, "legacy") as connected:
+        subscribe = types.SubscribeRequest(params=types.SubscribeRequestParams(uri="note://nothing"))
+        with pytest.raises(MCPError, match="there is no resource 'note://nothing' here"):
+            await connected.session.send_request(subscribe, types.EmptyResult)
+        assert notes.watched == set()
+
+
 async def watching(server: Everything, uri: str) -> None:
     """Wait until the server is to say when this resource changes."""
     await soon(lambda: uri in server.watched or uri in server.streams)
 
 
+@pytest.mark.both_loops
 @from_both_eras
 async def test_who_listens_hears_of_updates(in_process: Servers, server_era: str) -> None:
     servers = notes, _mail = Everything("notes", server_era), Everything("mail", server_era)
