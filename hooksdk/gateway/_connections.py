@@ -179,6 +179,8 @@ class Connection(H11Protocol):
         """When it began to wait for the request that it is at."""
         self._connections = connections
         self._received = 0
+        self._early = b""
+        """What came before `start_tls` has said that the handshake is over."""
         self._handshake: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -204,9 +206,15 @@ class Connection(H11Protocol):
             plain.abort()
             return
         super().connection_made(secure)
+        early, self._early = self._early, b""
+        if early:
+            self.data_received(early)
 
     def data_received(self, data: bytes) -> None:
         """Some of a request."""
+        if self._has_no_transport:
+            self._early += data
+            return
         self._received += len(data)
         super().data_received(data)
         self._look()
@@ -219,8 +227,13 @@ class Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed by either side."""
         self._connections.leave(self)
-        if self.transport is not None:  # pyright: ignore[reportUnnecessaryComparison] - before it began
+        if not self._has_no_transport:
             super().connection_lost(exc)
+
+    @property
+    def _has_no_transport(self) -> bool:
+        """True until uvicorn has been told of the connection."""
+        return cast("object", self.transport) is None
 
     def _look(self) -> None:
         if self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}:
