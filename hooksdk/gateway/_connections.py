@@ -8,6 +8,7 @@ import logging
 import ssl
 import sys
 import time
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, cast, final
 
@@ -31,14 +32,18 @@ PAUSE = 60.0
 
 @final
 class Repeats(logging.Filter):
-    """Lets a line through once a minute: who opens a thousand connections writes no thousand lines."""
+    """Lets a line through once a minute: who opens a thousand connections writes no thousand lines. `about` is how the lines
+    begin that it is about; all others pass."""
 
-    def __init__(self) -> None:
+    def __init__(self, about: str = "") -> None:
         super().__init__()
+        self._about = about
         self._last: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """True for one that was not said within the last minute."""
+        if not record.getMessage().startswith(self._about):
+            return True
         now = time.monotonic()
         self._last = {text: when for text, when in self._last.items() if now - when < PAUSE}
         error = record.exc_info[1] if record.exc_info else None
@@ -245,13 +250,13 @@ class Connection(H11Protocol):
 
 
 @contextlib.contextmanager
-def few_lines(*loggers: str) -> Any:
-    """Meanwhile these loggers say the same thing once a minute."""
-    repeats = Repeats()
-    for name in loggers:
+def few_lines() -> Generator[None]:
+    """Meanwhile uvicorn says the same thing once a minute, and so does asyncio that there are too many open files."""
+    filters = {"uvicorn.error": Repeats(), "asyncio": Repeats("socket.accept()")}
+    for name, repeats in filters.items():
         logging.getLogger(name).addFilter(repeats)
     try:
         yield
     finally:
-        for name in loggers:
+        for name, repeats in filters.items():
             logging.getLogger(name).removeFilter(repeats)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
-from mcp.server.auth.routes import build_resource_metadata_url, create_protected_resource_routes
+from mcp.server.auth.routes import build_resource_metadata_url
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -18,11 +18,12 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hooksdk.gateway._door import PATH, Door, RateLimit, rate_of
+from hooksdk.gateway._http_settings import OidcSettings
 from hooksdk.gateway._metrics import Metrics, prometheus_page, read_into_prometheus
 from hooksdk.gateway._oidc import refusal_of
 from hooksdk.gateway._requests import OpenRequests
@@ -80,13 +81,11 @@ def http_app(server: Server[Any], serving: Serving) -> Starlette:
     )
     routes: list[BaseRoute] = [Route("/health", _health), Route("/ready", _ready)]
     if asks:
-        resource = AnyHttpUrl(config.url) if config.oidc and config.url else None
-        metadata = build_resource_metadata_url(resource) if resource else None
+        metadata = None
+        if config.oidc and config.url:
+            metadata = build_resource_metadata_url(AnyHttpUrl(config.url))
+            routes.append(Route(metadata.path or "", _resource_page(config.url, config.oidc)))
         inner = _Refusals(RequireAuthMiddleware(inner, [], metadata), serving.metrics)
-        if resource and config.oidc:
-            routes += create_protected_resource_routes(
-                resource, [AnyHttpUrl(config.oidc.issuer)], config.oidc.scopes or None, resource_name="hooksdk gateway"
-            )
     requests = OpenRequests(inner)
     routes.append(Route(PATH, _Endpoint(requests)))
     if config.metrics is not None:
@@ -110,6 +109,22 @@ async def _ready(request: Request) -> Response:
     state = request.app.state
     ready = state.serves and not state.requests.closing
     return PlainTextResponse("ready") if ready else PlainTextResponse("not ready", 503)
+
+
+def _resource_page(url: str, oidc: OidcSettings) -> Callable[[Request], Awaitable[Response]]:
+    """Where to sign in, as RFC 9728 has it; the issuer to the letter, since clients compare it with its own metadata."""
+    about: dict[str, Any] = {
+        "resource": url,
+        "authorization_servers": [oidc.issuer],
+        "bearer_methods_supported": ["header"],
+    }
+    if oidc.scopes:
+        about["scopes_supported"] = oidc.scopes
+
+    async def page(_request: Request) -> Response:
+        return JSONResponse(about)
+
+    return page
 
 
 def _metrics_page(config: GatewayConfig, *, asks: bool) -> Callable[[Request], Awaitable[Response]]:

@@ -56,7 +56,7 @@ async def listen(app: Starlette, how: Listening, on_stop: Callable[[], Awaitable
     """Serve a gateway's application until the program is told to stop, or the caller is cancelled. `on_stop` is awaited before
     connections are closed, to end what is under way there. Raises `ConfigError` for an address that cannot be had."""
     connections = Connections(most_connections(how.max_connections), how.tls, how.metrics)
-    with _bound(how.host, how.port) as listener, few_lines("uvicorn.error", "asyncio"):
+    with _bound(how.host, how.port) as listener, few_lines():
         address = listener.getsockname()
         shown = f"[{address[0]}]" if ":" in address[0] else address[0]
         how.on_listening(f"{'https' if how.tls else 'http'}://{shown}:{address[1]}{PATH}")

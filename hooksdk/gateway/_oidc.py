@@ -124,11 +124,11 @@ def _principal(config: GatewayConfig, settings: OidcSettings, claims: Mapping[st
 
 def _claim(claims: Mapping[str, Any], name: str) -> object:
     """A claim by its whole name, which may have dots, or by a path."""
-    value: object = claims.get(name)
-    if value is None and "." in name:
-        value = claims
-        for step in name.split("."):
-            value = value.get(step) if isinstance(value, Mapping) else None
+    if name in claims:
+        return claims[name]
+    value: object = claims
+    for step in name.split("."):
+        value = cast("dict[str, object]", value).get(step) if isinstance(value, dict) else None
     return value
 
 

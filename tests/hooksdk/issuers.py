@@ -9,6 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qsl
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -50,7 +51,11 @@ class Issuer:
     def answer(self, path: str) -> dict[str, Any] | None:
         self.asked.append(path)
         if path == "/.well-known/openid-configuration":
-            return {"issuer": self.url, "jwks_uri": f"{self.url}/keys"}
+            pages = {"jwks_uri": "keys", "authorization_endpoint": "authorize", "token_endpoint": "token"}
+            return {
+                "issuer": self.url, **{name: f"{self.url}/{page}" for name, page in pages.items()},
+                "response_types_supported": ["code"], "code_challenge_methods_supported": ["S256"],
+            }  # fmt: skip
         if path == "/keys":
             return {"keys": [{**json.loads(public(key)), "kid": kid, "use": "sig"} for kid, key in self.keys.items()]}
         return None
@@ -58,8 +63,9 @@ class Issuer:
 
 def public(key: Any) -> str:
     """The public half as a JSON Web Key."""
-    algorithm = RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else ECAlgorithm
-    return algorithm.to_jwk(key.public_key())
+    if isinstance(key, rsa.RSAPrivateKey):
+        return RSAAlgorithm.to_jwk(key.public_key())
+    return ECAlgorithm.to_jwk(key.public_key())
 
 
 @contextmanager
@@ -68,12 +74,28 @@ def issuing() -> Generator[Issuer]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = issuer.answer(self.path) if issuer.works else None
+            path, _, query = self.path.partition("?")
+            if path == "/authorize":  # everybody is ann, and says yes
+                asked = dict(parse_qsl(query))
+                self.send_response(302)
+                self.send_header("Location", f"{asked['redirect_uri']}?code=c1&state={asked['state']}")
+                self.end_headers()
+                return
+            self.reply(issuer.answer(path) if issuer.works else None)
+
+        def do_POST(self) -> None:
+            asked = dict(parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode()))
+            issuer.asked.append(f"{self.path} {asked['code']} {asked['resource']}")
+            token = issuer.token(aud=asked["resource"])
+            self.reply({"access_token": token, "token_type": "Bearer", "expires_in": 3600})
+
+        def reply(self, found: dict[str, Any] | None) -> None:
             self.send_response(500 if not issuer.works else 200 if found else 404)
+            self.send_header("Content-Type", "application/json")
             self.end_headers()
             self.wfile.write(json.dumps(found).encode())
 
-        def log_message(self, *_args: Any) -> None:
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             """Tests are quiet."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

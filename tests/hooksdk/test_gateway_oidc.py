@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import anyio
 import httpx2
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
+from mcp import Client
+from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import AnyUrl
 from starlette.applications import Starlette
 
 from hooksdk.gateway import Gateway, _oidc, config_problems
@@ -85,6 +92,59 @@ async def test_a_client_with_a_token_of_the_issuer_has_its_name_and_its_profile(
         assert session.identity.requester == {"id": "ann@example.org", "roles": ["reader"]}
 
 
+class Stored:
+    """Where a client keeps what it signed in with."""
+
+    def __init__(self, redirect: str) -> None:
+        self.tokens: OAuthToken | None = None
+        self.client = OAuthClientInformationFull(
+            client_id="tools-client", redirect_uris=[AnyUrl(redirect)], token_endpoint_auth_method="none"
+        )
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.client = client_info
+
+
+async def test_a_client_without_a_token_finds_the_issuer_and_signs_in_there(issuer: Issuer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url, redirect = f"http://127.0.0.1:{port}/mcp", "http://127.0.0.1:1/callback"
+    config = {**settings(issuer), "url": url}
+    pages: list[str] = []
+
+    async def come_back() -> AuthorizationCodeResult:
+        async with httpx2.AsyncClient() as browser:
+            answer = await browser.get(pages[0])
+        back = dict(parse_qsl(urlsplit(answer.headers["location"]).query))
+        return AuthorizationCodeResult(code=back["code"], state=back["state"])
+
+    async def open_page(page: str) -> None:
+        pages.append(page)
+
+    about = OAuthClientMetadata(redirect_uris=[AnyUrl(redirect)], client_name="test")
+    sign_in = OAuthClientProvider(url, about, Stored(redirect), open_page, come_back)
+    async with gateway(source(), config=config) as made, anyio.create_task_group() as group:
+        urls: list[str] = []
+        group.start_soon(lambda: made.serve_http(port=port, on_listening=urls.append))
+        await until(lambda: urls)
+        async with (
+            httpx2.AsyncClient(auth=sign_in, timeout=60) as http,
+            Client(streamable_http_client(url, http_client=http)) as connected,
+        ):
+            assert "read_note" in await names(connected)
+        group.cancel_scope.cancel()
+    assert f"/token c1 {url}" in issuer.asked
+
+
 async def test_two_people_have_two_sessions(issuer: Issuer) -> None:
     tokens = [issuer.token(sub=sub) for sub in ("user-1", "user-2")]
     async with (
@@ -111,7 +171,7 @@ def unsigned(issuer: Issuer) -> str:
 
 
 STRANGER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-BAD = {
+BAD: dict[str, Callable[[Issuer], str]] = {
     "another audience": lambda issuer: issuer.token(aud="https://other.example.org/mcp"),
     "no audience": lambda issuer: issuer.token(aud=None),
     "another issuer": lambda issuer: issuer.token(iss="https://login.example.org"),
@@ -144,7 +204,7 @@ async def test_the_resources_metadata_names_the_issuer(issuer: Issuer) -> None:
     async with asking(settings(issuer, scopes=["mcp"])) as (_, http):
         about = (await http.get("/.well-known/oauth-protected-resource/mcp")).json()
     assert about["resource"] == RESOURCE
-    assert [one.rstrip("/") for one in about["authorization_servers"]] == [issuer.url]
+    assert about["authorization_servers"] == [issuer.url]
     assert about["scopes_supported"] == ["mcp"]
 
 
@@ -220,6 +280,10 @@ def test_an_issuer_lets_the_gateway_listen_for_others() -> None:
     assert config_problems({"oidc": {"issuer": "https://login.example.org"}}) != []
     assert config_problems({"oidc": {"issuer": "http://login.example.org"}, "url": RESOURCE}) != []
     assert config_problems({"oidc": {"issuer": "https://login.example.org", "algorithms": ["HS256"]}, "url": RESOURCE})
-    unknown = {"oidc": {"issuer": "https://a.org", **BY_GROUP}, "url": RESOURCE, "profiles": {"reader": {}}}
+    unknown: dict[str, Any] = {
+        "oidc": {"issuer": "https://a.org", **BY_GROUP},
+        "url": RESOURCE,
+        "profiles": {"reader": {}},
+    }
     assert "there is no profile 'owner'" in " ".join(config_problems(unknown))
     assert config_problems({"oidc": {"issuer": "https://login.example.org"}, "url": RESOURCE}) == []

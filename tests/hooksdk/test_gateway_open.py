@@ -11,7 +11,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +68,7 @@ def address_of(url: str) -> tuple[str, int]:
 
 
 @contextmanager
-def half_open(url: str, count: int, begin: bytes = HALF) -> Iterator[list[socket.socket]]:
+def half_open(url: str, count: int, begin: bytes = HALF) -> Generator[list[socket.socket]]:
     """So many connections that send this, and nothing else."""
     with ExitStack() as stack:
         made = [stack.enter_context(socket.create_connection(address_of(url))) for _ in range(count)]
@@ -140,7 +140,10 @@ async def test_a_call_that_takes_longer_than_a_request_may_is_answered(monkeypat
 def request(method: str, params: dict[str, Any]) -> bytes:
     """A request of protocol 2026-07-28, as bytes."""
     version = "2026-07-28"
-    about = {"io.modelcontextprotocol/protocolVersion": version, "io.modelcontextprotocol/clientCapabilities": {}}
+    about: dict[str, Any] = {
+        "io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": about}}).encode()
     head = (
         "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
