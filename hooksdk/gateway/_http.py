@@ -86,7 +86,7 @@ def http_app(server: Server[Any], serving: Serving) -> Starlette:
             metadata = build_resource_metadata_url(AnyHttpUrl(config.url))
             routes.append(Route(metadata.path or "", _resource_page(config.url, config.oidc)))
         inner = _Refusals(RequireAuthMiddleware(inner, [], metadata), serving.metrics)
-    requests = OpenRequests(inner)
+    requests = OpenRequests(inner, serving.metrics)
     routes.append(Route(PATH, _Endpoint(requests)))
     if config.metrics is not None:
         read_into_prometheus()

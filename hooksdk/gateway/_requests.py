@@ -8,6 +8,8 @@ import anyio
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hooksdk.gateway._metrics import Metrics
+
 AGAIN_IN = 5
 """Seconds after which a client may try once more: another gateway may have taken the place of this one."""
 
@@ -17,8 +19,9 @@ class OpenRequests:
     """An ASGI application in front of the protocol's: it knows which requests wait for their answers, and which only listen.
     While it closes it takes no new ones; that a client leaves is heard to the end."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
+        self._metrics = metrics
         self.open = 0
         """Requests that wait for their answers."""
         self.closing = False
@@ -31,6 +34,7 @@ class OpenRequests:
         if method == "DELETE":
             await self._app(scope, receive, send)
         elif self.closing:
+            self._metrics.refuse("stopping")
             refusal = PlainTextResponse(
                 "the gateway is stopping", 503, {"Retry-After": str(AGAIN_IN), "Connection": "close"}
             )
