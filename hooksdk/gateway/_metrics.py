@@ -64,7 +64,7 @@ def read_into_prometheus() -> None:
         cure = "pip install 'hooksdk[prometheus]'"
         raise ConfigError("gateway.metrics", (f"/metrics needs the package {missing.name}: {cure}",)) from None
     if not isinstance(metrics.get_meter_provider(), SdkProvider):
-        metrics.set_meter_provider(SdkProvider(metric_readers=[PrometheusMetricReader(scope_info_enabled=False)]))
+        metrics.set_meter_provider(SdkProvider(metric_readers=[PrometheusMetricReader()]))
 
 
 def prometheus_page(accept: str) -> Response:
