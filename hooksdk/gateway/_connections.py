@@ -131,12 +131,9 @@ class Connections:
         return True
 
     def await_request(self, connection: Connection, received: int) -> None:
-        """It has sent no whole request yet; so many bytes of it."""
+        """It has sent no whole request yet; so many bytes of its body."""
         if connection in self._open:
-            now = time.monotonic()
-            since = self._deadlines.setdefault(connection, now + REQUEST_TIME)
-            if received:
-                self._deadlines[connection] = max(since, connection.since + REQUEST_TIME + received / SLOWEST_BODY)
+            self._deadlines[connection] = connection.since + REQUEST_TIME + received / SLOWEST_BODY
 
     def serve(self, connection: Connection) -> None:
         """It has sent one, which is being answered."""
@@ -181,7 +178,8 @@ class Connection(H11Protocol):
     def __init__(self, connections: Connections, **options: Any) -> None:
         super().__init__(**options)
         self.since = time.monotonic()
-        """When it began to wait for the request that it is at."""
+        """When it began to wait for a request."""
+        self._waits = True
         self._connections = connections
         self._received = 0
         self._early = b""
@@ -200,12 +198,14 @@ class Connection(H11Protocol):
             self._handshake = self.loop.create_task(self._secure(plain, self._connections.tls.context))
 
     async def _secure(self, plain: asyncio.Transport, context: ssl.SSLContext) -> None:
+        secure = None
         try:
-            secure = await self.loop.start_tls(
-                plain, self, context, server_side=True, ssl_handshake_timeout=REQUEST_TIME
-            )
+            if not plain.is_closing():
+                secure = await self.loop.start_tls(
+                    plain, self, context, server_side=True, ssl_handshake_timeout=REQUEST_TIME
+                )
         except (OSError, TimeoutError):  # who speaks no TLS
-            secure = None
+            pass
         if secure is None or plain.is_closing():
             self._connections.leave(self)
             plain.abort()
@@ -241,12 +241,16 @@ class Connection(H11Protocol):
         return cast("object", self.transport) is None
 
     def _look(self) -> None:
-        if self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}:
-            self._received, self.since = 0, time.monotonic()
+        state = self.conn.their_state
+        if state not in {h11.IDLE, h11.SEND_BODY}:
+            self._received, self._waits = 0, False
             self._connections.serve(self)
-        else:
-            head = self.conn.their_state is h11.IDLE
-            self._connections.await_request(self, 0 if head else self._received)
+            return
+        if not self._waits:
+            self._waits, self.since = True, time.monotonic()
+        # Neither the lines before a body nor what comes after the answer is worth more time.
+        wanted = state is h11.SEND_BODY and self.conn.our_state is not h11.DONE
+        self._connections.await_request(self, self._received if wanted else 0)
 
 
 @contextlib.contextmanager

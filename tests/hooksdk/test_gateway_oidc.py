@@ -20,8 +20,8 @@ from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
-from starlette.applications import Starlette
 
+from hooksdk import Host
 from hooksdk.gateway import Gateway, _oidc, config_problems
 from tests.hooksdk.gateways import ERAS, gateway, http_client, names, source
 from tests.hooksdk.issuers import RESOURCE, Issuer, issuing
@@ -52,16 +52,15 @@ def settings(issuer: Issuer, **oidc: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def asking(config: dict[str, Any]) -> AsyncGenerator[tuple[Gateway, httpx2.AsyncClient]]:
-    """A gateway, and HTTP to its application without a network."""
-    async with gateway(source(), config=config) as made:
-        app: Starlette = made.http_app()
-        transport = httpx2.ASGITransport(app=app)
-        async with (
-            app.router.lifespan_context(app),
-            httpx2.AsyncClient(transport=transport, base_url="https://tools.example.org") as http,
-        ):
-            yield made, http
+async def asking(made: Gateway) -> AsyncGenerator[httpx2.AsyncClient]:
+    """HTTP to a gateway's application, without a network."""
+    app = made.http_app()
+    transport = httpx2.ASGITransport(app=app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx2.AsyncClient(transport=transport, base_url="https://tools.example.org") as http,
+    ):
+        yield http
 
 
 async def ask(http: httpx2.AsyncClient, token: str) -> httpx2.Response:
@@ -191,7 +190,7 @@ BAD: dict[str, Callable[[Issuer], str]] = {
 
 @pytest.mark.parametrize("how", BAD)
 async def test_a_token_that_does_not_count_is_a_401_that_says_where_to_sign_in(how: str, issuer: Issuer) -> None:
-    async with asking(settings(issuer)) as (made, http):
+    async with gateway(source(), config=settings(issuer)) as made, asking(made) as http:
         assert (await ask(http, issuer.token())).status_code == 200
         refused = await ask(http, BAD[how](issuer))
         assert refused.status_code == 401
@@ -201,7 +200,7 @@ async def test_a_token_that_does_not_count_is_a_401_that_says_where_to_sign_in(h
 
 
 async def test_the_resources_metadata_names_the_issuer(issuer: Issuer) -> None:
-    async with asking(settings(issuer, scopes=["mcp"])) as (_, http):
+    async with gateway(source(), config=settings(issuer, scopes=["mcp"])) as made, asking(made) as http:
         about = (await http.get("/.well-known/oauth-protected-resource/mcp")).json()
     assert about["resource"] == RESOURCE
     assert about["authorization_servers"] == [issuer.url]
@@ -212,7 +211,7 @@ async def test_keys_that_the_issuer_rotates_count_and_the_old_no_longer(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_oidc, "PAUSE", 0.0)
-    async with asking(settings(issuer)) as (_, http):
+    async with gateway(source(), config=settings(issuer)) as made, asking(made) as http:
         before = issuer.token()
         assert (await ask(http, before)).status_code == 200
         issuer.rotate("second", "ES256")
@@ -221,7 +220,7 @@ async def test_keys_that_the_issuer_rotates_count_and_the_old_no_longer(
 
 
 async def test_tokens_under_made_up_keys_make_the_gateway_ask_the_issuer_once(issuer: Issuer) -> None:
-    async with asking(settings(issuer)) as (_, http):
+    async with gateway(source(), config=settings(issuer)) as made, asking(made) as http:
         for number in range(20):
             assert (await ask(http, issuer.token(f"made-up-{number}", key=STRANGER))).status_code == 401
     assert issuer.asked.count("/keys") <= 1
@@ -232,7 +231,7 @@ async def test_without_the_issuers_keys_nobody_is_told_that_his_token_is_bad(
 ) -> None:
     monkeypatch.setattr(_oidc, "PAUSE", 0.0)
     issuer.works = False
-    async with asking(settings(issuer)) as (_, http):
+    async with gateway(source(), config=settings(issuer)) as made, asking(made) as http:
         unknown = await ask(http, issuer.token())
         assert (unknown.status_code, "retry-after" in unknown.headers) == (503, True)
         issuer.works = True
@@ -261,8 +260,21 @@ async def test_without_the_issuers_keys_nobody_is_told_that_his_token_is_bad(
 async def test_claims_settle_who_may_come_in(
     oidc: dict[str, Any], claims: dict[str, Any], status: int, issuer: Issuer
 ) -> None:
-    async with asking(settings(issuer, **oidc)) as (_, http):
+    async with gateway(source(), config=settings(issuer, **oidc)) as made, asking(made) as http:
         assert (await ask(http, issuer.token(**claims))).status_code == status
+
+
+async def test_profiles_of_claims_may_change_while_the_gateway_runs(issuer: Issuer) -> None:
+    async with (
+        Host(config={"gateway": settings(issuer, **BY_GROUP)}) as before,
+        Host(config={"gateway": settings(issuer, profile_claim="groups", profiles={"admins": "owner"})}) as after,
+        Gateway(before, source()) as made,
+        asking(made) as http,
+    ):
+        token = issuer.token(groups=["staff"])
+        assert (await ask(http, token)).status_code == 200
+        await made.use(after)
+        assert (await ask(http, token)).status_code == 403
 
 
 async def test_own_tokens_count_beside_the_issuers_and_their_names_are_theirs(
@@ -270,7 +282,7 @@ async def test_own_tokens_count_beside_the_issuers_and_their_names_are_theirs(
 ) -> None:
     monkeypatch.setenv("ROBOT_TOKEN", "r" * 20)
     config = {**settings(issuer), "tokens": {"robot": {"env": "ROBOT_TOKEN"}}}
-    async with asking(config) as (_, http):
+    async with gateway(source(), config=config) as made, asking(made) as http:
         assert (await ask(http, "r" * 20)).status_code == 200
         assert (await ask(http, issuer.token())).status_code == 200
         assert (await ask(http, issuer.token(sub="robot"))).status_code == 403
