@@ -54,9 +54,11 @@ async def test_what_a_server_asks_comes_through_the_command_where_the_configurat
     assert said[2] == "file:///ann"
 
 
-async def end_with_open_calls(folder: Path, home: Path, how: signal.Signals) -> tuple[list[str], int, list[str]]:
+async def end_with_open_calls(
+    folder: Path, home: Path, how: signal.Signals, *, stop_wait: float = 0
+) -> tuple[list[str], int, list[str]]:
     """What four calls answer that run while the gateway is told to stop, beside clients that only listen; its exit code and
-    what it has said."""
+    what it has said. Where it waits for them, it is told once more."""
     notes, results, lines, code = folder / "notes", list[str](), bytearray(), None
     open_calls = [era for era in ERAS for _ in range(2)]
 
@@ -80,7 +82,7 @@ async def end_with_open_calls(folder: Path, home: Path, how: signal.Signals) -> 
             await anyio.sleep_forever()
 
     idle: list[Client] = []
-    started = command(folder, home, "[gateway]\nstop_wait = 0\n", "--http", "127.0.0.1:0")
+    started = command(folder, home, f"[gateway]\nstop_wait = {stop_wait}\n", "--http", "127.0.0.1:0")
     async with await anyio.open_process(started) as process:
         assert process.stderr is not None
 
@@ -106,6 +108,9 @@ async def end_with_open_calls(folder: Path, home: Path, how: signal.Signals) -> 
                     )
                 )
                 process.send_signal(how)
+                if stop_wait:
+                    await until(lambda: b"stopping" in lines)
+                    process.send_signal(how)
                 with anyio.fail_after(30):
                     code = await process.wait()
                     while len(results) < len(open_calls):
@@ -130,6 +135,12 @@ async def test_a_gateway_over_http_that_ends_answers_every_open_call(
     assert results == [CANCELLED] * 4
     assert code == (130 if how == signal.SIGINT else 0)
     assert told == ["policies", "servers", "serving", *(["hooksdk:"] if how == signal.SIGINT else [])]
+
+
+async def test_who_presses_ctrl_c_again_waits_for_no_call(tmp_path: Path, home: Path) -> None:
+    results, code, told = await end_with_open_calls(tmp_path, home, signal.SIGINT, stop_wait=600)
+    assert (results, code) == ([CANCELLED] * 4, 130)
+    assert told == ["policies", "servers", "serving", "stopping", "hooksdk:"]
 
 
 @pytest.mark.slow
