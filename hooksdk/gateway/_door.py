@@ -108,15 +108,15 @@ class RateLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         principal = principal_of(Request(scope))
         rate = self._rate(principal)
-        if rate is not None and scope["method"] != "DELETE" and (seconds := self._take(principal.key, rate)):
+        if rate is not None and scope["method"] != "DELETE" and (seconds := self.take(principal.key, rate)):
             self._metrics.refuse("rate")
             text = f"too many requests: {rate} a minute are taken of '{principal.name}', the next in {seconds} s"
             await PlainTextResponse(text, 429, {"Retry-After": str(seconds)})(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
-    def _take(self, key: str, rate: int) -> int:
-        """Take one; otherwise the whole seconds until there is one."""
+    def take(self, key: str, rate: int) -> int:
+        """Take one of a client, and answer 0; where it has none left, the whole seconds until it has."""
         now = time.monotonic()
         left, since = self._left.get(key, (rate, now))
         left = min(left + (now - since) * rate / 60, rate)

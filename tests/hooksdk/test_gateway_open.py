@@ -26,9 +26,9 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from hooksdk import hooks
 from hooksdk.errors import ConfigError
-from hooksdk.gateway import GatewayConfig, _connections, config_problems
+from hooksdk.gateway import GatewayConfig, _connections, _door, config_problems
 from hooksdk.gateway._connections import Connections, Tls, most_connections
-from hooksdk.gateway._door import asks_in_the_clear
+from hooksdk.gateway._door import RateLimit, asks_in_the_clear
 from hooksdk.gateway._metrics import Metrics
 from hooksdk.hooks import BeforeToolCall, Block
 from tests.hooksdk.certificates import trusting, write_certificate
@@ -426,6 +426,13 @@ def counted(reader: InMemoryMetricReader, name: str) -> dict[tuple[Any, ...], fl
 # How often
 
 
+async def test_a_metrics_page_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.prometheus", None)
+    async with gateway(source(), config={"metrics": {}}) as made:
+        with pytest.raises(ConfigError, match=r"hooksdk\[prometheus\]"):
+            made.http_app()
+
+
 async def status_of(http: httpx2.AsyncClient, url: str, token: str) -> httpx2.Response:
     return await http.post(url, json={}, headers={"Authorization": f"Bearer {token}"})
 
@@ -440,6 +447,18 @@ async def test_a_token_asks_as_often_as_it_may_and_is_told_when_it_may_again(tok
         assert 1 <= int(refused.headers["retry-after"]) <= 20
         assert "3 a minute" in refused.text
         assert (await status_of(http, url, BOB)).status_code != 429
+
+
+def test_what_a_client_has_used_becomes_free_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1_000.0
+    monkeypatch.setattr(_door.time, "monotonic", lambda: now)
+    limit = RateLimit(cast("Any", None), lambda _: 30, Metrics())
+    assert [limit.take("ann", 30) for _ in range(32)] == [0] * 30 + [2, 2]
+    now += 4
+    assert [limit.take("ann", 30) for _ in range(3)] == [0, 0, 2]
+    now += 3_600
+    assert [limit.take("ann", 30) for _ in range(31)] == [0] * 30 + [2]
+    assert limit.take("bob", 30) == 0
 
 
 async def test_a_rate_is_the_tokens_else_the_profiles_else_the_gateways(tokens: dict[str, Any]) -> None:
