@@ -17,8 +17,18 @@ import mcp_types as types
 from hooksdk.errors import HookSDKError
 from hooksdk.gateway._client import CallingClient, Request
 from hooksdk.gateway._results import error
+from hooksdk.run import JudgedCall
 
-Answer = types.CallToolResult | types.InputRequiredResult
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a request is answered."""
+
+    answer: types.CallToolResult | types.InputRequiredResult
+    judged: JudgedCall | None = None
+    """The call whose result it is: it is over once the answer has left."""
+
+
 MOST_OPEN = 20
 """Calls of one session whose questions may be out with its client; of more, the newest."""
 PREFIX = "call-"
@@ -57,10 +67,10 @@ class OpenCall:
         self._asked = 0
         self._news = anyio.Event()
         self._over = False
-        self._result: Answer | None = None
+        self._result: Outcome | None = None
         self._error: Exception | None = None
 
-    async def run(self, work: Callable[[], Awaitable[Answer]]) -> None:
+    async def run(self, work: Callable[[], Awaitable[Outcome]]) -> None:
         """Make the call."""
         try:
             with self.scope:
@@ -100,7 +110,7 @@ class OpenCall:
             await self._news.wait()
         return {}
 
-    def result(self) -> Answer:
+    def result(self) -> Outcome:
         """What came of the call. Raises what it raised."""
         if self._error is not None:
             raise self._error
@@ -117,25 +127,27 @@ class OpenCalls:
         self._calls: dict[str, OpenCall] = {}
 
     async def begin(
-        self, same: str, client: CallingClient, start_soon: Callable[..., Any], work: Callable[[], Awaitable[Answer]]
-    ) -> Answer:
+        self, same: str, client: CallingClient, start_soon: Callable[..., Any], work: Callable[[], Awaitable[Outcome]]
+    ) -> Outcome:
         """Make a call, whose client is asked by results."""
         call = OpenCall(same, client)
         client.ask_by_result = call.ask
         start_soon(call.run, work)
         return await self._go_on(call)
 
-    async def go_on(self, params: types.CallToolRequestParams, same: str, context: Request) -> Answer:
+    async def go_on(self, params: types.CallToolRequestParams, same: str, context: Request) -> Outcome:
         """The call is made again, with answers."""
         call = self._calls.get(params.request_state or "")
         if call is None or call.same != same:
-            return error(f"'{params.name}' was not run: the answer belongs to no call that is open. Call it anew.")
+            return Outcome(
+                error(f"'{params.name}' was not run: the answer belongs to no call that is open. Call it anew.")
+            )
         del self._calls[params.request_state or ""]
         call.client.context = context
         call.take(params.input_responses or {})
         return await self._go_on(call)
 
-    async def _go_on(self, call: OpenCall) -> Answer:
+    async def _go_on(self, call: OpenCall) -> Outcome:
         try:
             questions = await call.next_questions()
         except anyio.get_cancelled_exc_class():
@@ -149,4 +161,4 @@ class OpenCalls:
         self._calls[state] = call
         if len(self._calls) > MOST_OPEN:
             self._calls.pop(next(iter(self._calls))).scope.cancel()
-        return types.InputRequiredResult(input_requests=dict(questions), request_state=state)
+        return Outcome(types.InputRequiredResult(input_requests=dict(questions), request_state=state))

@@ -25,7 +25,7 @@ from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._listing import ClientListing, HintTrust
 from hooksdk.gateway._long_results import LongResults, is_recall
-from hooksdk.gateway._open_calls import PREFIX, Answer, OpenCalls
+from hooksdk.gateway._open_calls import PREFIX, OpenCalls, Outcome
 from hooksdk.gateway._places import Place, leave
 from hooksdk.gateway._results import as_mcp, error
 from hooksdk.gateway._settings import Expose, GatewayConfig, Profile
@@ -226,7 +226,7 @@ class GatewaySession:
         self._parts.counts.listed(listing.tokens_direct, listing.tokens)
         return list(listing.tools)
 
-    async def call(self, params: types.CallToolRequestParams, context: Request, client: CallingClient) -> Answer:
+    async def call(self, params: types.CallToolRequestParams, context: Request, client: CallingClient) -> Outcome:
         """Take one call past every policy, and run it. One that waited for an approval, or for answers to what its server has
         asked, goes on from there."""
         same = digest_of([params.name, params.arguments or {}])
@@ -234,17 +234,17 @@ class GatewaySession:
             return await self._open_calls.go_on(params, same, context)
         asker = self._client_approvals
         if asker is not None and (refusal := await asker.take_answer(params)) is not None:
-            return refusal
+            return Outcome(refusal)
         if not client.may_be_asked_by_result:
             return await self._run_call(params, same, context.protocol_version)
 
-        async def work() -> Answer:
+        async def work() -> Outcome:
             with self._busy():
                 return await self._run_call(params, same, context.protocol_version)
 
         return await self._open_calls.begin(same, client, self._parts.start_soon, work)
 
-    async def _run_call(self, params: types.CallToolRequestParams, same: str, protocol_version: str) -> Answer:
+    async def _run_call(self, params: types.CallToolRequestParams, same: str, protocol_version: str) -> Outcome:
         name, arguments, asker = params.name, params.arguments or {}, self._client_approvals
         listing = await self._resolved()
         await self._give_up_old()
@@ -261,7 +261,7 @@ class GatewaySession:
         if judged.status != "blocked" and listing.is_withheld(name, arguments):  # by a name that is not quite its own
             self._parts.counts.withheld()
         try:
-            result = await judged.execute()
+            result = await judged.execute(confirms=True)
         except StoreError as problem:
             self._give_way()
             if judged.result is None:
@@ -272,11 +272,13 @@ class GatewaySession:
             since = before.since if before else monotonic()
             self._waiting.setdefault(same, []).append(Waiting(call_id, judged, since))
             if asker is not None:
-                return await asker.waiting_result(name, pending, answered=params.request_state is not None)
+                return Outcome(await asker.waiting_result(name, pending, answered=params.request_state is not None))
             title = pending.request.title if pending.request else name
-            return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
+            return Outcome(
+                error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
+            )
         await self._parts.doubts.made_again(judged, self._run)
-        return as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
+        return Outcome(as_mcp(self.results.shorten(name, result, listing.recall), protocol_version), judged)
 
     def _give_way(self) -> None:
         """A record could not be written, so the run takes no further call: the client's next request gets another session."""
