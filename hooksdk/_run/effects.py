@@ -177,9 +177,9 @@ async def prepare_end(state: RunState, work: CallInProgress) -> str:
 
 async def finish(state: RunState, work: CallInProgress) -> None:
     """Write the end of a call that no result among the messages tells of."""
+    if work.confirms and work.begun:
+        await _write_late(state, work)
     if ends := await prepare_end(state, work):
-        if work.confirms:
-            await _write_late(state, work)
         state.parts.transcript.end(ends, confirmed=not work.confirms)
 
 
