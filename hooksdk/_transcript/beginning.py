@@ -60,6 +60,10 @@ class Beginnings(Stored):
             if arrived:
                 self.end(effect_id)
 
+    def end_run(self) -> None:
+        """Nobody confirms anything any more: what is unconfirmed stays in doubt."""
+        self._unconfirmed.clear()
+
     @property
     def unconfirmed(self) -> frozenset[str]:
         """The effect ids of calls that have ended, and of whose end it is not known whether whoever made them has heard."""
@@ -67,8 +71,7 @@ class Beginnings(Stored):
 
     @alone
     async def write_ended(self) -> None:
-        """Write what has ended, where nothing else is to be written. What is unconfirmed stays in doubt."""
-        self._unconfirmed.clear()
+        """Write what has ended, where nothing else is to be written."""
         if self._ended:
             await self._journal()
             await self._shorten()

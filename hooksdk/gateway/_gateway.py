@@ -384,9 +384,9 @@ class _Server(Server[Connection]):
         try:
             session: GatewaySession = await self._session_of(context)
             with session.at_work(context) as client:
-                outcome = await session.call(params, context, client)
-            hand_over(outcome.judged, context)
-            return outcome.answer
+                answer = await session.call(params, context, client)
+            hand_over(session.call_of(answer), context)
+            return answer
         except HookSDKError as problem:
             if isinstance(problem, RunBlocked):  # by a plugin, and with it all of the client's calls
                 self._counts.withheld()

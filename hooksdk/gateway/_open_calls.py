@@ -17,18 +17,8 @@ import mcp_types as types
 from hooksdk.errors import HookSDKError
 from hooksdk.gateway._client import CallingClient, Request
 from hooksdk.gateway._results import error
-from hooksdk.run import JudgedCall
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a request is answered."""
-
-    answer: types.CallToolResult | types.InputRequiredResult
-    judged: JudgedCall | None = None
-    """The call whose result it is: it is over once the answer has left."""
-
-
+Answer = types.CallToolResult | types.InputRequiredResult
 MOST_OPEN = 20
 """Calls of one session whose questions may be out with its client; of more, the newest."""
 PREFIX = "call-"
@@ -67,10 +57,10 @@ class OpenCall:
         self._asked = 0
         self._news = anyio.Event()
         self._over = False
-        self._result: Outcome | None = None
+        self._result: Answer | None = None
         self._error: Exception | None = None
 
-    async def run(self, work: Callable[[], Awaitable[Outcome]]) -> None:
+    async def run(self, work: Callable[[], Awaitable[Answer]]) -> None:
         """Make the call."""
         try:
             with self.scope:
@@ -110,7 +100,7 @@ class OpenCall:
             await self._news.wait()
         return {}
 
-    def result(self) -> Outcome:
+    def result(self) -> Answer:
         """What came of the call. Raises what it raised."""
         if self._error is not None:
             raise self._error
@@ -127,27 +117,25 @@ class OpenCalls:
         self._calls: dict[str, OpenCall] = {}
 
     async def begin(
-        self, same: str, client: CallingClient, start_soon: Callable[..., Any], work: Callable[[], Awaitable[Outcome]]
-    ) -> Outcome:
+        self, same: str, client: CallingClient, start_soon: Callable[..., Any], work: Callable[[], Awaitable[Answer]]
+    ) -> Answer:
         """Make a call, whose client is asked by results."""
         call = OpenCall(same, client)
         client.ask_by_result = call.ask
         start_soon(call.run, work)
         return await self._go_on(call)
 
-    async def go_on(self, params: types.CallToolRequestParams, same: str, context: Request) -> Outcome:
+    async def go_on(self, params: types.CallToolRequestParams, same: str, context: Request) -> Answer:
         """The call is made again, with answers."""
         call = self._calls.get(params.request_state or "")
         if call is None or call.same != same:
-            return Outcome(
-                error(f"'{params.name}' was not run: the answer belongs to no call that is open. Call it anew.")
-            )
+            return error(f"'{params.name}' was not run: the answer belongs to no call that is open. Call it anew.")
         del self._calls[params.request_state or ""]
         call.client.context = context
         call.take(params.input_responses or {})
         return await self._go_on(call)
 
-    async def _go_on(self, call: OpenCall) -> Outcome:
+    async def _go_on(self, call: OpenCall) -> Answer:
         try:
             questions = await call.next_questions()
         except anyio.get_cancelled_exc_class():
@@ -161,4 +149,4 @@ class OpenCalls:
         self._calls[state] = call
         if len(self._calls) > MOST_OPEN:
             self._calls.pop(next(iter(self._calls))).scope.cancel()
-        return Outcome(types.InputRequiredResult(input_requests=dict(questions), request_state=state))
+        return types.InputRequiredResult(input_requests=dict(questions), request_state=state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+import weakref
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._listing import ClientListing, HintTrust
 from hooksdk.gateway._long_results import LongResults, is_recall
-from hooksdk.gateway._open_calls import PREFIX, OpenCalls, Outcome
+from hooksdk.gateway._open_calls import PREFIX, Answer, OpenCalls
 from hooksdk.gateway._places import Place, leave
 from hooksdk.gateway._results import as_mcp, error
 from hooksdk.gateway._settings import Expose, GatewayConfig, Profile
@@ -122,6 +123,8 @@ class GatewaySession:
             if isinstance(approver, ApprovalDesk) else None
         )  # fmt: skip
         self._open_calls = OpenCalls()
+        self._unanswered: dict[int, JudgedCall] = {}
+        """Calls that have ended, by the identity of their results, while those are there and no request takes them to the client."""
         self._expose: Expose = identity.profile.expose or parts.config.expose
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
@@ -226,7 +229,7 @@ class GatewaySession:
         self._parts.counts.listed(listing.tokens_direct, listing.tokens)
         return list(listing.tools)
 
-    async def call(self, params: types.CallToolRequestParams, context: Request, client: CallingClient) -> Outcome:
+    async def call(self, params: types.CallToolRequestParams, context: Request, client: CallingClient) -> Answer:
         """Take one call past every policy, and run it. One that waited for an approval, or for answers to what its server has
         asked, goes on from there."""
         same = digest_of([params.name, params.arguments or {}])
@@ -234,17 +237,17 @@ class GatewaySession:
             return await self._open_calls.go_on(params, same, context)
         asker = self._client_approvals
         if asker is not None and (refusal := await asker.take_answer(params)) is not None:
-            return Outcome(refusal)
+            return refusal
         if not client.may_be_asked_by_result:
             return await self._run_call(params, same, context.protocol_version)
 
-        async def work() -> Outcome:
+        async def work() -> Answer:
             with self._busy():
                 return await self._run_call(params, same, context.protocol_version)
 
         return await self._open_calls.begin(same, client, self._parts.start_soon, work)
 
-    async def _run_call(self, params: types.CallToolRequestParams, same: str, protocol_version: str) -> Outcome:
+    async def _run_call(self, params: types.CallToolRequestParams, same: str, protocol_version: str) -> Answer:
         name, arguments, asker = params.name, params.arguments or {}, self._client_approvals
         listing = await self._resolved()
         await self._give_up_old()
@@ -272,13 +275,18 @@ class GatewaySession:
             since = before.since if before else monotonic()
             self._waiting.setdefault(same, []).append(Waiting(call_id, judged, since))
             if asker is not None:
-                return Outcome(await asker.waiting_result(name, pending, answered=params.request_state is not None))
+                return await asker.waiting_result(name, pending, answered=params.request_state is not None)
             title = pending.request.title if pending.request else name
-            return Outcome(
-                error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
-            )
+            return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
         await self._parts.doubts.made_again(judged, self._run)
-        return Outcome(as_mcp(self.results.shorten(name, result, listing.recall), protocol_version), judged)
+        answer = as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
+        self._unanswered[id(answer)] = judged
+        weakref.finalize(answer, self._unanswered.pop, id(answer), None)
+        return answer
+
+    def call_of(self, answer: Answer) -> JudgedCall | None:
+        """The call whose result a request takes to the client: it is over once it is confirmed. None where there is none."""
+        return self._unanswered.pop(id(answer), None)
 
     def _give_way(self) -> None:
         """A record could not be written, so the run takes no further call: the client's next request gets another session."""
