@@ -710,6 +710,26 @@ async def test_a_run_without_a_transcript_knows_what_began(bank: Bank) -> None:
     assert [bank.paid.count(effect) for effect in bank.paid] == [2, 2, 1]
 
 
+async def test_what_sessions_that_are_over_have_left_is_known_to_any_host_of_the_store(bank: Bank) -> None:
+    async def until_it_dies(arguments: dict[str, Any]) -> str:
+        async with Host(store=JsonlStore(bank.live)) as other:
+            assert await other.in_doubt() == {"s": None}  # it may run
+        raise ToolError("the bank did not answer", in_doubt=True)
+
+    async with bank.run() as (session, run):
+        await run.resolve_tools([make("pay", until_it_dies)])
+        await run.record([USER, reply(PAY)])
+        await run.call_tool(PAY)
+        (call,) = session.in_doubt
+    async with Host(store=JsonlStore(bank.live)) as host:
+        assert await host.in_doubt() == await host.in_doubt("s") == {"s": [call]}
+        assert await host.in_doubt("another") == {}
+        async with host.session("s") as session:
+            assert await host.in_doubt() == {}  # the host's own session tells of it
+            await session.settle("c1", "paid")
+        assert await host.in_doubt() == {}
+
+
 @pytest.mark.parametrize("arrives", ["before", "after", "never"])
 async def test_a_call_whose_result_is_handed_on_has_ended_once_it_is_confirmed(bank: Bank, arrives: str) -> None:
     async def pay(arguments: dict[str, Any]) -> str:
