@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from builtin_plugins.tool_policy import ToolPolicy
 from builtin_plugins.tool_policy._limits import MOST_ENTRIES, Limit, count, with_amount
-from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, MemoryStore, Run, Session, ToolCall, hooks
+from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, Run, Session, ToolCall, hooks
 from hooksdk.agent import run_agent
 from hooksdk.approvals import Later
 from hooksdk.errors import RunBlocked, StoreError
@@ -452,11 +452,6 @@ async def test_a_rule_without_a_limit_leaves_requests_alone() -> None:
     async with Host(config=config({"action": "deny", "tools": "write_*"})) as host:
         plugin = next(one for one in host.plugins if one.id == "tool_policy")
         assert plugin.hooks == ["narrow_tools", "before_tool_call"]
-
-
-@pytest.fixture(params=["memory", "jsonl"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return MemoryStore() if request.param == "memory" else JsonlStore(tmp_path)
 
 
 async def test_a_limit_per_requester_holds_over_hosts_that_share_a_store(store: Store) -> None:
