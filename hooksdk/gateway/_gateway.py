@@ -24,9 +24,10 @@ from starlette.applications import Starlette
 from hooksdk.approvals import Approver
 from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import HookSDKError, RunBlocked
+from hooksdk.gateway._answers import Connection, StreamAnswers, connection_of, hand_over, over_streams
 from hooksdk.gateway._approvals import current_request, desk_of
 from hooksdk.gateway._counts import Counts
-from hooksdk.gateway._door import asks_in_the_clear, check_address
+from hooksdk.gateway._door import check_address
 from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._http import Serving, http_app, session_key
 from hooksdk.gateway._oidc import EitherTokens, IssuerTokens
@@ -129,17 +130,17 @@ class Gateway:
             group.cancel_scope.cancel()
             await group.__aexit__(None, None, None)
 
-    def server(self, profile: str | None = None) -> Server[str]:
+    def server(self, profile: str | None = None) -> Server[Any]:
         """A server for one connection after the other, or several at once, such as over streams in memory: each is a session of
         its own, with this profile. Raises `ConfigError` for a profile that there is not."""
         self.identity("local", profile, transport="stdio")
         self._profiles.add(profile)
 
         @asynccontextmanager
-        async def connection(_server: Server[str]) -> AsyncGenerator[str]:
+        async def connection(_server: Server[Connection]) -> AsyncGenerator[Connection]:
             key = f"connection-{uuid.uuid4().hex}"
             try:
-                yield key
+                yield connection_of(key)
             finally:
                 with anyio.CancelScope(shield=True):
                     await self.end(key)
@@ -147,7 +148,7 @@ class Gateway:
         async def session_of(context: Request) -> GatewaySession:
             await self._sources.catch_up()
             identity = self.identity("local", profile, transport="stdio")
-            return await self.session(context.lifespan_context, identity, context, idle=None)
+            return await self.session(context.lifespan_context.key, identity, context, idle=None)
 
         return _Server(self, session_of, connection)
 
@@ -276,8 +277,8 @@ class Gateway:
             )
 
         @asynccontextmanager
-        async def nothing(_server: Server[str]) -> AsyncGenerator[str]:
-            yield ""
+        async def nothing(_server: Server[Connection]) -> AsyncGenerator[Connection]:
+            yield connection_of("")
 
         verifier = EitherTokens(OwnTokens(tokens, self._catch_up_tokens), IssuerTokens(lambda: self.config))
         serving = Serving(
@@ -310,19 +311,10 @@ class Gateway:
         """Serve clients over streamable HTTP until the program is told to stop; `on_listening` is told the URL, and
         `on_stopping` how many calls are waited for at the end. Raises `ConfigError` for an address that others can reach where
         the configuration has no tokens and no issuer. On asyncio alone."""
-        from hooksdk.gateway._listening import Listening, Tls, listen
+        from hooksdk.gateway._listening import Listening, listen
 
         self.check_address(host)
-        config = self.config
-        how = Listening(
-            host=host, port=port, tls=Tls(config, self._own_folder) if config.tls else None, metrics=self.counts.metrics,
-            max_connections=config.max_connections, stop_wait=config.stop_wait, on_listening=on_listening, on_stopping=on_stopping,
-        )  # fmt: skip
-        if asks_in_the_clear(host, config):
-            logger.warning(
-                "tokens and results go over the network in the clear: set [gateway.tls], or [gateway] url to the https address "
-                "of a proxy in front of it"
-            )
+        how = Listening(host, port, self.config, self._own_folder, self.counts.metrics, on_listening, on_stopping)
         await listen(self.http_app(profile=profile), how, self._end_all)
 
     async def serve_stdio(self, profile: str | None = None, *, streams: tuple[int, int] | None = None) -> None:
@@ -333,7 +325,7 @@ class Gateway:
 
 
 @final
-class _Server(Server[str]):
+class _Server(Server[Connection]):
     """The protocol's side: it takes requests to the client's session."""
 
     def __init__(self, gateway: Gateway, session_of: Any, lifespan: Any) -> None:
@@ -344,6 +336,10 @@ class _Server(Server[str]):
             get_tool_input_schema=_no_header_schema, on_list_tools=self._list_tools, on_call_tool=self._call_tool, on_subscriptions_listen=gateway.listen,
             on_list_resources=self._list_resources, on_read_resource=self._read_resource,
         )  # fmt: skip
+
+    async def run(self, read_stream: Any, write_stream: Any, *args: Any, **options: Any) -> None:
+        with over_streams():
+            await super().run(read_stream, StreamAnswers(write_stream), *args, **options)
 
     def create_initialization_options(self, *args: Any, **options: Any) -> InitializationOptions:
         """Clients that hear of changes at all do so only where the server says at the beginning that it tells them."""
@@ -379,7 +375,9 @@ class _Server(Server[str]):
         try:
             session: GatewaySession = await self._session_of(context)
             with session.at_work(context) as client:
-                return await session.call(params, context, client)
+                answer = await session.call(params, context, client)
+            hand_over(session.call_of(answer), context)
+            return answer
         except HookSDKError as problem:
             if isinstance(problem, RunBlocked):  # by a plugin, and with it all of the client's calls
                 self._counts.withheld()

@@ -22,6 +22,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hooksdk.gateway._answers import HttpAnswers
 from hooksdk.gateway._door import PATH, Door, RateLimit, rate_of
 from hooksdk.gateway._http_settings import OidcSettings
 from hooksdk.gateway._metrics import Metrics, prometheus_page, read_into_prometheus
@@ -63,8 +64,7 @@ def http_app(server: Server[Any], serving: Serving) -> Starlette:
     config, asks = serving.config(), serving.verifier is not None
     manager = StreamableHTTPSessionManager(server, session_idle_timeout=config.idle)
 
-    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
-        await manager.handle_request(scope, receive, send)
+    handle = HttpAnswers(manager.handle_request)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:

@@ -10,7 +10,8 @@ import signal
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any, cast, final
 
@@ -21,9 +22,12 @@ from uvicorn.server import HANDLED_SIGNALS
 
 from hooksdk.errors import ConfigError
 from hooksdk.gateway._connections import Connection, Connections, Tls, few_lines, most_connections
-from hooksdk.gateway._door import PATH
+from hooksdk.gateway._door import PATH, asks_in_the_clear
 from hooksdk.gateway._metrics import Metrics
 from hooksdk.gateway._requests import OpenRequests
+from hooksdk.gateway._settings import GatewayConfig
+
+logger = logging.getLogger("hooksdk")
 
 LAST_WORDS = 3.0
 """Seconds that clients have for taking the last answers."""
@@ -31,35 +35,37 @@ BACKLOG = 100
 """Connections that are accepted at once: so many more than the highest number there may be for a moment."""
 
 
-def _nothing(*_: Any) -> None:
-    """Nobody minds."""
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Listening:
-    """How to listen."""
+    """Where and how to listen."""
 
     host: str
     port: int
-    tls: Tls | None = None
-    max_connections: int = 1_000
-    stop_wait: float = 0.0
-    """Seconds that open requests have for ending by themselves, once it is told to stop."""
-    metrics: Metrics = field(default_factory=Metrics)
-    on_listening: Callable[[str], Any] = _nothing
+    config: GatewayConfig
+    folder: Path
+    """Where relative paths of certificates count from."""
+    metrics: Metrics
+    on_listening: Callable[[str], Any]
     """Is told the address."""
-    on_stopping: Callable[[int], Any] = _nothing
+    on_stopping: Callable[[int], Any]
     """Is told how many requests are waited for."""
 
 
 async def listen(app: Starlette, how: Listening, on_stop: Callable[[], Awaitable[None]]) -> None:
     """Serve a gateway's application until the program is told to stop, or the caller is cancelled. `on_stop` is awaited before
-    connections are closed, to end what is under way there. Raises `ConfigError` for an address that cannot be had."""
-    connections = Connections(most_connections(how.max_connections), how.tls, how.metrics)
+    connections are closed, to end what is under way there. Raises `ConfigError` for an address that cannot be had, and for a
+    certificate that is none."""
+    tls = Tls(how.config, how.folder) if how.config.tls else None
+    connections = Connections(most_connections(how.config.max_connections), tls, how.metrics)
+    if asks_in_the_clear(how.host, how.config):
+        logger.warning(
+            "tokens and results go over the network in the clear: set [gateway.tls], or [gateway] url to the https address of a "
+            "proxy in front"
+        )
     with _bound(how.host, how.port) as listener, few_lines():
         address = listener.getsockname()
         shown = f"[{address[0]}]" if ":" in address[0] else address[0]
-        how.on_listening(f"{'https' if how.tls else 'http'}://{shown}:{address[1]}{PATH}")
+        how.on_listening(f"{'https' if tls else 'http'}://{shown}:{address[1]}{PATH}")
         config = uvicorn.Config(
             app, http=cast("Any", functools.partial(Connection, connections)), ws="none", log_config=None, access_log=False,
             server_header=False, backlog=BACKLOG, timeout_graceful_shutdown=2,
@@ -145,9 +151,9 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Have everything answered, then close."""
         self._stopping = self._requests.closing = True
-        if self._requests.open and self._how.stop_wait:
+        if self._requests.open and self._how.config.stop_wait:
             self._how.on_stopping(self._requests.open)
-            with self._patience, anyio.move_on_after(self._how.stop_wait):
+            with self._patience, anyio.move_on_after(self._how.config.stop_wait):
                 await self._requests.answered()
         await self._on_stop()
         with anyio.move_on_after(LAST_WORDS):
