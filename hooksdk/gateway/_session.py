@@ -39,6 +39,8 @@ from hooksdk.tools import Tool
 logger = logging.getLogger("hooksdk")
 
 Request = ServerRequestContext[Any, Any]
+START = "start of the server"
+"""For whom a server's secrets are: a tool that no server has, so that a pattern for one tool alone does not give them."""
 MOST_WAITING = 200
 """Calls of a session that may wait for approvals; of more, the newest."""
 
@@ -157,6 +159,7 @@ class GatewaySession:
         finally:
             self.closing = True
             leave(self.id)
+            self._parts.sources.release(self.id)
             self.ended.set()
 
     async def _wait(self) -> None:
@@ -194,13 +197,23 @@ class GatewaySession:
         """While a request is served the session does not count as idle."""
         if context.session.can_send_request:  # a connection that lasts
             self._peer = context.session
-        client = CallingClient(self.id, context, self._parts.config.relay)
+        client = self._client(context)
         token = current_client.set(client)
         try:
             with self._busy():
                 yield client
         finally:
+            client.end()
             current_client.reset(token)
+
+    def _client(self, context: Request | None = None) -> CallingClient:
+        """The client as servers know it."""
+        return CallingClient(self.id, self.identity.name, self._fill_secrets, self._parts.config.relay, context)
+
+    async def _fill_secrets(self, server: str, texts: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
+        if self._run is None:
+            raise HookSDKError("the session has ended; connect again")
+        return await self._run.fill_secrets(Tool(name=START, source="mcp", owner=server), texts, shared=shared)
 
     @contextmanager
     def _busy(self) -> Generator[None]:
@@ -320,6 +333,7 @@ class GatewaySession:
     async def refresh(self) -> None:
         """Look whether the tools have changed, and tell the client."""
         if self._listing is not None and not self.closing:
+            current_client.set(self._client())  # in a task of its own
             await self._resolved(wait=False)
 
     async def _resolved(self, *, wait: bool = True) -> ClientListing:

@@ -8,6 +8,7 @@ from typing import Any, Protocol, final
 
 import anyio
 
+from hooksdk.mcp import current_client
 from hooksdk.tools import Tool
 
 FIRST_LISTINGS = 8.0
@@ -20,7 +21,7 @@ class ToolSource(Protocol):
 
     What else a source has of that one's is used: `missing`, the owners whose tools should be there and why they are not;
     `catch_up()`, awaited before each request, which answers None where nothing has changed; `tools_known()`, which waits until the tools of
-    all owners are known for the first time; `files`, the paths of the files that describe the owners: approvals are found again
+    all owners are known for the first time; `release(session_id)`, told when a client's session is over; `files`, the paths of the files that describe the owners: approvals are found again
     after a restart by a gateway in front of the same ones.
     """
 
@@ -36,8 +37,8 @@ class Sources:
 
     def __init__(self, sources: Sequence[ToolSource]) -> None:
         self._sources = sources
-        self._until: float | None = None
-        """Until when first listings are waited for."""
+        self._until: dict[str, float] = {}
+        """Until when first listings are waited for, by whose client waits: some servers are listed for each."""
 
     def look(self) -> tuple[list[Tool], dict[str, str]]:
         """The tools, and what is missing of them by owner."""
@@ -61,19 +62,26 @@ class Sources:
         """Let the sources apply what has changed on their side."""
         for catch_up in self._methods("catch_up"):
             if await catch_up():
-                self._until = None
+                self._until.clear()
 
     async def listed(self) -> None:
         """Wait for first listings, for a while in all."""
         waits = self._methods("tools_known")
         if not waits:
             return
-        if self._until is None:
-            self._until = anyio.current_time() + FIRST_LISTINGS
-        if anyio.current_time() < self._until:
-            with anyio.CancelScope(deadline=self._until):
+        client = current_client.get()
+        until = self._until.setdefault(client.holder if client else "", anyio.current_time() + FIRST_LISTINGS)
+        if anyio.current_time() < until:
+            with anyio.CancelScope(deadline=until):
                 for wait in waits:
                     await wait()
+
+    def release(self, session_id: str) -> None:
+        """A client's session is over: so is what the sources have for it alone."""
+        for source in self._sources:
+            release: Callable[[str], None] | None = getattr(source, "release", None)
+            if release is not None:
+                release(session_id)
 
     def _methods(self, name: str) -> list[Callable[[], Awaitable[Any]]]:
         return [method for source in self._sources if (method := getattr(source, name, None)) is not None]
