@@ -62,6 +62,10 @@ class CallingClient:
         if self.context is not None and not self._is_over:
             await self.context.session.report_progress(progress, total, message)
 
+    def _has_connection(self, context: Request) -> bool:
+        """True where it can be asked without a request of its own."""
+        return self._is_over and context.protocol_version not in MODERN_PROTOCOL_VERSIONS
+
     async def ask(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
         """Ask it, if the operator allows it and it has said that it can answer."""
         kind, able = _needed(request, self._declared)
@@ -72,7 +76,7 @@ class CallingClient:
         if self.ask_by_result is not None:
             return await self.ask_by_result(request)
         context = self.context
-        if context is None or not context.session.can_send_request:
+        if context is None or not (context.session.can_send_request or self._has_connection(context)):
             return _refused("the client cannot be asked while it waits")
         metadata = None if self._is_over else ServerMessageMetadata(related_request_id=context.request_id)
         try:

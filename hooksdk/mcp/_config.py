@@ -138,10 +138,14 @@ class ServerSpec(BaseModel):
         return asks_secrets(self._values)
 
     @property
+    def may_sign_in(self) -> bool:
+        """True for a server on the web whose entry has no credentials of its own."""
+        return bool(self.url) and not any(name.lower() == "authorization" for name in self.headers)
+
+    @property
     def is_personal(self) -> bool:
         """True where what the server offers may depend on who calls it: by a secret of theirs, or by how they have signed in."""
-        signs_in = self.url and not any(name.lower() == "authorization" for name in self.headers)
-        return self.own_scope != "gateway" and (self.asks_secrets or bool(signs_in))
+        return self.own_scope != "gateway" and (self.asks_secrets or self.may_sign_in)
 
     def with_secrets(self, env: Mapping[str, str], headers: Mapping[str, str]) -> ServerSpec:
         """The same with these in the places of its own, filled in. No message has their values from now on, of this and of all that

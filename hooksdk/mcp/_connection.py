@@ -19,7 +19,7 @@ from hooksdk.mcp._life import NOBODY, Life, Owner, Terms
 from hooksdk.mcp._offered import check_offered
 from hooksdk.mcp._relay import Callers, Client, RunningCall, current_client, send_call
 from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus
-from hooksdk.mcp._transport import all_tools, client_info, first_cause, one_line, serving
+from hooksdk.mcp._transport import all_tools, client_info, first_cause, one_line, serving, with_stderr
 
 logger = logging.getLogger("hooksdk")
 
@@ -185,9 +185,7 @@ class Connection:
     async def _send(
         self, life: Life, tool: types.Tool, arguments: Mapping[str, Any], call: RunningCall
     ) -> types.CallToolResult:
-        check_offered(
-            self.spec.name, tool, self.tools, arguments
-        )  # without asking: each start lists, and it tells of changes
+        check_offered(self.spec.name, tool, self.tools, arguments)  # unasked: each start lists, and it tells of changes
         assert life.session is not None
         life.called = True
         parameters = types.CallToolRequestParams(name=tool.name, arguments=dict(arguments), _meta=call.meta)
@@ -224,7 +222,7 @@ class Connection:
                         await self._start(life, session)
                     if life.starting.cancelled_caught and self._open:
                         stderr = await life.transport.last_words(0.0)
-                        self._failed(life, _with_stderr(f"did not answer within {self._start_timeout:g} s", stderr))
+                        self._failed(life, with_stderr(f"did not answer within {self._start_timeout:g} s", stderr))
                     settled.set()
                     if life.ready:
                         async with life.listing:  # a change that is heard meanwhile is written after this, not under it
@@ -237,9 +235,9 @@ class Connection:
             elif self._open and self.status.state != "failed":
                 stderr = await life.transport.last_words()
                 if life.ready:
-                    self._ended(life, _with_stderr(life.problem or "ended the connection", stderr))
+                    self._ended(life, with_stderr(life.problem or "ended the connection", stderr))
                 else:
-                    self._failed(life, _with_stderr(life.problem, stderr))
+                    self._failed(life, with_stderr(life.problem, stderr))
         finally:
             life.session = None
             life.ended.set()
@@ -399,7 +397,3 @@ class Connection:
             return "exited during its start" if cause.code == types.CONNECTION_CLOSED else text
         text = text if isinstance(cause, FileNotFoundError) else f"{type(cause).__name__}: {text}"
         return f"{self.spec.place} cannot be reached: {text}" if self.spec.url else text
-
-
-def _with_stderr(problem: str, stderr: str) -> str:
-    return f"{problem}; it wrote: {stderr}" if stderr else problem

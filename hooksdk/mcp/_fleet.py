@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 from hooksdk.mcp._config import Reading, ServerSpec
 from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._files import Reload, Wanted
-from hooksdk.mcp._life import NOBODY, Owner, Terms
+from hooksdk.mcp._life import Owner, Terms
 from hooksdk.mcp._relay import Client, current_client
 from hooksdk.mcp._scope import LOCAL
 from hooksdk.mcp._status import ServerStatus, removed
@@ -41,6 +41,7 @@ class Fleet:
         self.wanted = Wanted()
         self.connections: dict[str, Connection] = {}
         self._holder = holder
+        self._base = Owner(holder=holder or LOCAL)
         self._own: dict[tuple[str, Owner], Connection] = {}
         """Of single tokens and sessions, by the server's name and whose it is."""
         self._held: dict[str, bool] = {}
@@ -94,7 +95,7 @@ class Fleet:
 
     def is_held(self, connection: Connection) -> bool:
         """True for a server that waits for the first client that it is for."""
-        return connection.spec.name in self._held and connection.owner == NOBODY
+        return connection.spec.name in self._held and connection.owner == self._base
 
     def release(self, session: str) -> None:
         """The client's session is over, and with it the processes that were its own."""
@@ -106,10 +107,8 @@ class Fleet:
     def _owner(self, spec: ServerSpec, client: Client | None) -> Owner:
         """Whose connection the calls of this client go to."""
         if client is None or spec.own_scope == "gateway":
-            return NOBODY
-        if spec.own_scope == "session":
-            return Owner(holder=client.holder, session=client.id)
-        return NOBODY if client.holder == self._holder else Owner(holder=client.holder)
+            return self._base
+        return Owner(holder=client.holder, session=client.id if spec.own_scope == "session" else "")
 
     def _own_terms(self, base: Connection, owner: Owner) -> Terms:
         """What holds for a connection of a single token or session."""
@@ -190,7 +189,8 @@ class Fleet:
             known = before.get(name)
             if known is None or known.spec != spec:
                 # What it had to offer is what there is to go on until it tells itself.
-                known = Connection(spec, self._terms, known.tools if known is not None and not spec.disabled else ())
+                tools = known.tools if known is not None and not spec.disabled else ()
+                known = Connection(spec, self._terms, tools, self._base)
             self.connections[name] = known
         for notice in wanted.notices:
             if notice not in told.notices:

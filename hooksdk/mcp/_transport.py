@@ -232,3 +232,8 @@ def client_info() -> types.Implementation:
     except importlib.metadata.PackageNotFoundError:
         version = "0"
     return types.Implementation(name="hooksdk", version=version)
+
+
+def with_stderr(problem: str, stderr: str) -> str:
+    """The problem with what the server wrote to stderr."""
+    return f"{problem}; it wrote: {stderr}" if stderr else problem

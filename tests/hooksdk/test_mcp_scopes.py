@@ -99,7 +99,7 @@ def test_an_entry_with_a_credential_or_a_browser_is_each_tokens_own(entry: dict[
 
 
 def test_a_scope_that_is_none_is_refused_with_the_nearest_word() -> None:
-    with pytest.raises(ConfigError, match="'scope': expected 'session', 'token' or 'gateway'. Did you mean 'token'"):
+    with pytest.raises(ConfigError, match="'scope': expected 'session', 'token' or 'gateway'"):
         read_servers({"one": {"command": "x", "scope": "tokens"}}).need_all()
 
 
@@ -153,12 +153,12 @@ async def test_what_a_server_offers_to_a_secrets_holder_is_for_nobody_else(make:
     server = make("one", "of_ann")
     entry = {**server.entry, "env": {"KEY": "{{secret:KEY}}"}}
     ann, bob = (SilentClient(id=who, holder=who, secrets={"KEY": f"key of {who}"}) for who in ("ann", "bob"))
-    for round in range(2):  # the second time from the listings that were kept
+    for time in range(2):  # the second time from the listings that were kept
         async with McpServers({"one": entry}, lazy=True, holder=None) as servers:
             await servers.ready()
             assert servers.tools() == []
             for client in (ann, bob):
-                if not round:
+                if not time:
                     server.write(f"of_{client.holder}")
                 with calls_of(client):
                     servers.tools()
@@ -189,7 +189,10 @@ async def test_who_has_no_value_for_a_secret_gets_no_process_and_the_reason() ->
         with calls_of(BOB):
             await servers.tools_known()
             assert servers.tools() == []
-            assert "the secrets of bob could not be filled in: server 'quick': there is no secret KEY" in servers.missing["quick"]
+            assert (
+                "the secrets of bob could not be filled in: server 'quick': there is no secret KEY"
+                in servers.missing["quick"]
+            )
         assert servers.status["quick"].state == "idle"
 
 
