@@ -26,6 +26,7 @@ from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._listing import ClientListing, HintTrust
 from hooksdk.gateway._long_results import LongResults, is_recall
 from hooksdk.gateway._open_calls import PREFIX, Answer, OpenCalls
+from hooksdk.gateway._old_sessions import remove
 from hooksdk.gateway._places import Place, leave
 from hooksdk.gateway._results import as_mcp, error
 from hooksdk.gateway._settings import Expose, GatewayConfig, Profile
@@ -150,8 +151,11 @@ class GatewaySession:
                 run, self._run = self._run, None
                 if run is not None:
                     self._parts.counts.closed(run)
-                self._parts.doubts.add(self.id, session.in_doubt)
+                in_doubt = session.in_doubt
+                self._parts.doubts.add(self.id, in_doubt)
                 await session.close("closed" if self._leave.is_set() else "idle")
+                if not in_doubt and not self._waiting:
+                    await remove(host.store, self.id)
         except Exception:
             if self._listing is None:
                 raise  # to whoever opens it
@@ -285,9 +289,9 @@ class GatewaySession:
             since = before.since if before else monotonic()
             self._waiting.setdefault(same, []).append(Waiting(call_id, judged, since))
             if asker is not None:
-                return await asker.waiting_result(name, pending, answered=params.request_state is not None)
+                return await asker.waiting_result(judged.call.name, pending, answered=params.request_state is not None)
             title = pending.request.title if pending.request else name
-            return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
+            return error(f"'{judged.call.name}' was not run yet: a person is asked about it ({title}). Call it again later.")
         await self._parts.doubts.made_again(judged, self._run)
         return as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
 
