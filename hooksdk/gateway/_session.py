@@ -25,8 +25,8 @@ from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._listing import ClientListing, HintTrust
 from hooksdk.gateway._long_results import LongResults, is_recall
-from hooksdk.gateway._open_calls import PREFIX, Answer, OpenCalls
 from hooksdk.gateway._old_sessions import remove
+from hooksdk.gateway._open_calls import PREFIX, Answer, OpenCalls
 from hooksdk.gateway._places import Place, leave
 from hooksdk.gateway._results import as_mcp, error
 from hooksdk.gateway._settings import Expose, GatewayConfig, Profile
@@ -291,7 +291,9 @@ class GatewaySession:
             if asker is not None:
                 return await asker.waiting_result(judged.call.name, pending, answered=params.request_state is not None)
             title = pending.request.title if pending.request else name
-            return error(f"'{judged.call.name}' was not run yet: a person is asked about it ({title}). Call it again later.")
+            return error(
+                f"'{judged.call.name}' was not run yet: a person is asked about it ({title}). Call it again later."
+            )
         await self._parts.doubts.made_again(judged, self._run)
         return as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
 

@@ -36,9 +36,17 @@ class Notes:
 
         writes = Annotations(read_only=False)
         self.listed = [
-            Tool(name="read_note", source="host", owner="notes", execute=lambda _arguments: "buy milk", annotations=writes),
+            Tool(
+                name="read_note",
+                source="host",
+                owner="notes",
+                execute=lambda _arguments: "buy milk",
+                annotations=writes,
+            ),
             Tool(name="send_note", source="host", owner="notes", execute=send, annotations=writes),
-            Tool(name="delete_note", source="host", owner="notes", execute=lambda _arguments: "gone", annotations=writes),
+            Tool(
+                name="delete_note", source="host", owner="notes", execute=lambda _arguments: "gone", annotations=writes
+            ),
         ]
 
     def tools(self) -> list[Tool]:
