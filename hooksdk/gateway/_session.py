@@ -111,6 +111,7 @@ class GatewaySession:
         self._run: Run | None = None
         self._given: tuple[list[Tool], dict[str, str]] | None = None
         self._listing: ClientListing | None = None
+        self._client_name = ""
         self._peer: ServerSession | None = None
         """The client, if it may be told of changes at any time."""
         self._waiting: dict[str, list[Waiting]] = {}
@@ -142,7 +143,8 @@ class GatewaySession:
                     approver=self._parts.counts.counted(self._client_approvals or self._parts.approver),
                     in_doubt=self._parts.doubts.calls,
                 ) as self._run:  # fmt: skip
-                    self._parts.counts.opened(self._run, _client_of(context).get("name", ""))
+                    self._client_name = _client_of(context).get("name", "")
+                    self._parts.counts.opened(self._run, self._client_name)
                     task_status.started()
                     await self._wait()
                     self.closing = True
@@ -344,7 +346,7 @@ class GatewaySession:
 
     async def _resolved(self, *, wait: bool = True) -> ClientListing:
         if wait:
-            await self._parts.sources.listed()
+            await self._parts.sources.listed(self._client_name)
         run = self._run
         if run is None:
             raise HookSDKError("the session has ended; connect again")

@@ -12,8 +12,11 @@ from hooksdk.mcp import current_client
 from hooksdk.tools import Tool
 
 FIRST_LISTINGS = 8.0
-"""Seconds that a request waits for servers that were never listed: clients do not reliably take tools that come later, and the
-least patient of them gives a new server ten seconds."""
+"""Seconds that a request waits for servers that were never listed: clients do not reliably take tools that come later, and most give
+a new server ten seconds."""
+LESS_PATIENT = {"claude-code": 4.0}
+"""The same for clients of these names. `claude mcp list` gives a list of tools five seconds, and says then that it failed; in its
+sessions Claude Code takes tools that come later."""
 
 
 class ToolSource(Protocol):
@@ -64,13 +67,14 @@ class Sources:
             if await catch_up():
                 self._until.clear()
 
-    async def listed(self) -> None:
-        """Wait for first listings, for a while in all."""
+    async def listed(self, client_name: str = "") -> None:
+        """Wait for first listings, for a while in all. `client_name` is what the client says that it is."""
         waits = self._methods("tools_known")
         if not waits:
             return
         client = current_client.get()
-        until = self._until.setdefault(client.holder if client else "", anyio.current_time() + FIRST_LISTINGS)
+        seconds = min(FIRST_LISTINGS, LESS_PATIENT.get(client_name, FIRST_LISTINGS))
+        until = self._until.setdefault(client.holder if client else "", anyio.current_time() + seconds)
         if anyio.current_time() < until:
             with anyio.CancelScope(deadline=until):
                 for wait in waits:
