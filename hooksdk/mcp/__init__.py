@@ -232,8 +232,8 @@ class McpServers:
     async def refresh(self) -> None:
         """List the tools of all servers anew, starting those that are not up. What fails is in `status`."""
         async with anyio.create_task_group() as group:
-            for connection in self._fleet.connections.values():
-                if not connection.spec.disabled:
+            for connection in self._listed():
+                if not connection.spec.disabled and not self._fleet.is_held(connection):
                     group.start_soon(connection.refresh)
 
     async def catch_up(self) -> Reload | None:
@@ -303,7 +303,9 @@ class McpServers:
         async def execute(arguments: dict[str, Any], context: ToolContext | None = None) -> ToolResult:
             call = RunningCall(context)
             try:
-                return _to_result(await self._fleet.connection(owner).call(entry, arguments, limit, call))
+                connection = self._fleet.connection(owner)
+                await self._fleet.tell_secrets(connection)
+                return _to_result(await connection.call(entry, arguments, limit, call))
             except CallFailed as failure:
                 if failure.in_doubt and context is not None:
                     raise ToolError(str(failure), in_doubt=True) from None

@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextvars
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
+from hooksdk.errors import HookSDKError
 from hooksdk.mcp._config import Reading, ServerSpec
 from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._files import Reload, Wanted
-from hooksdk.mcp._life import Owner, Terms
+from hooksdk.mcp._life import Owner, Terms, secrets_of
 from hooksdk.mcp._relay import Client, current_client
 from hooksdk.mcp._scope import LOCAL
 from hooksdk.mcp._status import ServerStatus, removed
@@ -46,6 +48,8 @@ class Fleet:
         """Of single tokens and sessions, by the server's name and whose it is."""
         self._held: dict[str, bool] = {}
         """Servers that wait for the first client that they are for; True for one that is to be listed then."""
+        self._told: dict[str, set[str]] = {}
+        """Which servers' secrets each session knows."""
         self._terms = terms
         self._group: TaskGroup | None = None
         self._noise = NoiseFilter()
@@ -77,6 +81,18 @@ class Fleet:
                 self._list(own)
         return own
 
+    async def tell_secrets(self, connection: Connection) -> None:
+        """Let each session that calls a server know once which secrets that server has, so that it can mask them: the process may
+        have been started for another session."""
+        client = current_client.get()
+        if client is None or not connection.spec.asks_secrets:
+            return
+        told = self._told.setdefault(client.id, set())
+        if connection.spec.name not in told:
+            told.add(connection.spec.name)
+            with suppress(HookSDKError):  # then the server has none either, or those of before
+                await secrets_of(connection.spec, client)
+
     def listed(self) -> list[Connection]:
         """The connections whose tools the client is to see whose request is served now."""
         return [
@@ -99,6 +115,7 @@ class Fleet:
 
     def release(self, session: str) -> None:
         """The client's session is over, and with it the processes that were its own."""
+        self._told.pop(session, None)
         for key, own in list(self._own.items()):
             if own.owner.session == session:
                 del self._own[key]
@@ -198,6 +215,8 @@ class Fleet:
         others = {
             name: connection for name, connection in before.items() if self.connections.get(name) is not connection
         }
+        for name in others:
+            self._held.pop(name, None)
         fresh = [name for name, connection in self.connections.items() if before.get(name) is not connection]
         if self.entered:
             for key, status in wanted.refused.items():

@@ -78,11 +78,12 @@ class Life:
         """Let it be started with the secrets of this client, who needs it. Raises where they cannot be had."""
         spec = self._spec
         if client is None:
-            self.problem = "its entry asks for secrets, and nobody has called it yet whose they could be"
+            self.problem = (
+                "its entry asks for secrets, and no client of a gateway has called it yet, whose they would be"
+            )
             raise LookupError(self.problem)
         try:
-            texts = {"env": spec.env, "headers": spec.headers}
-            texts = await client.fill_secrets(spec.name, texts, shared=spec.own_scope == "gateway")
+            texts = await secrets_of(spec, client)
         except HookSDKError as error:
             self.problem = f"the secrets of {client.holder} could not be filled in: {one_line(str(error))}"
             raise
@@ -96,3 +97,9 @@ class Life:
     @property
     def usable(self) -> bool:
         return self.ready and not self.ended.is_set()
+
+
+async def secrets_of(spec: ServerSpec, client: Client) -> dict[str, dict[str, str]]:
+    """The texts of an entry with the secrets of this client. Raises `HookSDKError` for one that it has no value of."""
+    texts = {"env": spec.env, "headers": spec.headers}
+    return await client.fill_secrets(spec.name, texts, shared=spec.own_scope == "gateway")

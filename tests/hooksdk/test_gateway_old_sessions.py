@@ -34,19 +34,20 @@ class Notes:
             await anyio.sleep_forever()
             return "never"
 
+        async def answer(_arguments: object) -> str:
+            return "buy milk"
+
         writes = Annotations(read_only=False)
         self.listed = [
             Tool(
                 name="read_note",
                 source="host",
                 owner="notes",
-                execute=lambda _arguments: "buy milk",
+                execute=answer,
                 annotations=writes,
             ),
             Tool(name="send_note", source="host", owner="notes", execute=send, annotations=writes),
-            Tool(
-                name="delete_note", source="host", owner="notes", execute=lambda _arguments: "gone", annotations=writes
-            ),
+            Tool(name="delete_note", source="host", owner="notes", execute=answer, annotations=writes),
         ]
 
     def tools(self) -> list[Tool]:
@@ -82,18 +83,18 @@ def grow_old(folder: Path) -> None:
 
 async def test_of_a_session_that_ends_with_nothing_open_no_file_stays(tmp_path: Path) -> None:
     async with at_gateway(tmp_path, Notes()) as connected:
-        assert text_of(await connected.call_tool("read_note", {})) == "buy milk"
+        assert text_of(await connected.call_tool("read_note")) == "buy milk"
         assert len(sessions(tmp_path)) == 1
     assert sessions(tmp_path) == set()
 
 
 async def test_a_session_with_a_call_that_waits_stays_until_its_approval_has_expired(tmp_path: Path) -> None:
     async with at_gateway(tmp_path, Notes()) as connected:
-        assert "waits for a person's approval" in text_of(await connected.call_tool("delete_note", {}))
+        assert "waits for a person's approval" in text_of(await connected.call_tool("delete_note"))
     before = sessions(tmp_path)
     assert len(before) == 1
     async with at_gateway(tmp_path, Notes()) as connected:
-        await connected.call_tool("read_note", {})
+        await connected.call_tool("read_note")
         assert sessions(tmp_path) > before
     assert sessions(tmp_path) == before
     grow_old(tmp_path)
@@ -104,13 +105,13 @@ async def test_a_session_with_a_call_that_waits_stays_until_its_approval_has_exp
 async def test_a_session_with_a_call_in_doubt_stays_however_old_it_is(tmp_path: Path) -> None:
     notes = Notes()
     async with at_gateway(tmp_path, notes) as connected, anyio.create_task_group() as group:
-        group.start_soon(connected.call_tool, "send_note", {})
+        group.start_soon(connected.call_tool, "send_note")
         await until(lambda: notes.began)
         group.cancel_scope.cancel()
     before = sessions(tmp_path)
     assert len(before) == 1
     grow_old(tmp_path)
     async with at_gateway(tmp_path, Notes()) as connected:
-        assert "waits for a person's approval" in text_of(await connected.call_tool("send_note", {}))
+        assert "waits for a person's approval" in text_of(await connected.call_tool("send_note"))
         assert before <= sessions(tmp_path)
     assert before <= sessions(tmp_path)

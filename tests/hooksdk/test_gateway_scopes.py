@@ -121,6 +121,8 @@ async def test_each_tokens_server_has_its_own_secret_and_who_has_none_has_no_ser
             assert await call(connected, "environment", name="KEY") == "Bearer {{secret:KEY}}"
             environment = Path(f"/proc/{await pid(connected)}/environ").read_bytes().split(b"\0")
             assert f"KEY=Bearer key-of-{name}".encode() in environment
+        async with http_client(url, era, TOKENS["ann"]) as again:  # a session for which nothing was started
+            assert await call(again, "environment", name="KEY") == "Bearer {{secret:KEY}}"
         assert [tool.name for tool in (await eve.list_tools()).tools] == ["recall-tool-result"]
         problems = {one.holder: one.problem for one in project.server_lines}
         assert problems["eve"] == (
