@@ -30,11 +30,11 @@ from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._files import Reload, ServerFiles
 from hooksdk.mcp._fill import AskInput, ServerInput
 from hooksdk.mcp._fleet import Fleet
-from hooksdk.mcp._life import Owner, Terms
+from hooksdk.mcp._life import Terms
 from hooksdk.mcp._listings import Listings
 from hooksdk.mcp._offered import hints
 from hooksdk.mcp._relay import ASKED, Client, RunningCall, SilentClient, current_client
-from hooksdk.mcp._scope import LOCAL, Scope
+from hooksdk.mcp._scope import LOCAL, Scope, ScopeKey
 from hooksdk.mcp._status import CallFailed, ServerStatus, State
 from hooksdk.tools import Tool
 
@@ -90,6 +90,10 @@ class McpServers:
     `relay` names what servers may ask of the client whose call they are serving: `elicitation`, `sampling`, `roots`. That is a
     client of a `Gateway`; elsewhere nobody answers, and without `relay` servers are told that there is no such thing.
 
+    The `scope` of an entry says which of a gateway's clients share a process of it: `gateway` (all), `token` or `session`. Whose
+    call it is says `current_client`; elsewhere all share one. `holder` is who has the connections that no client's call has
+    brought about; None: nobody, and servers that depend on who asks wait for a client. `release` ends those of one session.
+
     `on_status` is told how a server is, and `on_change` the name of one whose tools are others than before.
 
     Enter and leave it in the same task; everything else may be used from any task of the loop.
@@ -128,7 +132,7 @@ class McpServers:
         self._on_status = on_status
         self._on_change = on_change
         self._thread = 0
-        self._tools: dict[tuple[str, Owner], _Made] = {}
+        self._tools: dict[tuple[str, ScopeKey], _Made] = {}
         self._fleet = Fleet(terms, holder)
         self._files = ServerFiles()
         self._fleet.apply([read_servers(servers).need_all()])
@@ -202,7 +206,7 @@ class McpServers:
         for connection in self._listed():
             if self._thread == threading.get_ident():
                 connection.wake(patient=True)
-            place = connection.spec.name, connection.owner
+            place = connection.spec.name, connection.key
             known = self._tools.get(place)
             if known is None or known.spec is not connection.spec or known.entries is not connection.tools:
                 own = [self._tool(connection, entry) for entry in connection.tools]

@@ -15,9 +15,10 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from hooksdk.mcp._config import ServerSpec
-from hooksdk.mcp._life import NOBODY, Life, Owner, Terms
+from hooksdk.mcp._life import Life, Terms
 from hooksdk.mcp._offered import check_offered
 from hooksdk.mcp._relay import Callers, Client, RunningCall, current_client, send_call
+from hooksdk.mcp._scope import NOBODY, ScopeKey
 from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus
 from hooksdk.mcp._transport import all_tools, client_info, first_cause, one_line, serving, with_stderr
 
@@ -43,11 +44,11 @@ class Connection:
     """One server. `keep` runs in a task of its own; everything else may be called from any task of the loop."""
 
     def __init__(
-        self, spec: ServerSpec, terms: Terms, tools: tuple[types.Tool, ...] = (), owner: Owner = NOBODY
+        self, spec: ServerSpec, terms: Terms, tools: tuple[types.Tool, ...] = (), key: ScopeKey = NOBODY
     ) -> None:
         """`tools` are what to go on until the server, or a listing that was kept, tells of others."""
         self.spec = spec
-        self.owner = owner
+        self.key = key
         self.client: Client | None = None
         """Who needed it last."""
         self.status = ServerStatus(name=spec.name, state="disabled" if spec.disabled else "starting")
@@ -62,7 +63,7 @@ class Connection:
         self._failures = 0
         self._retry_at = 0.0
         self._queued = False
-        self._callers = Callers(terms.relay, one_client=bool(owner.session))
+        self._callers = Callers(terms.relay, one_client=bool(key.session))
         self._calls = 0
         self._last_call = 0.0
         self._quiet = anyio.Event()
@@ -210,7 +211,7 @@ class Connection:
     async def _live(self) -> None:
         """One start, until its end. Raises nothing but cancellation."""
         settled = self._settled
-        life = self._life = Life(self.spec, self.owner.holder)
+        life = self._life = Life(self.spec, self.key)
         self._set(ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools)))
         try:
             try:

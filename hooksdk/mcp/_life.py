@@ -12,7 +12,7 @@ from hooksdk.errors import HookSDKError
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._listings import Listings
 from hooksdk.mcp._relay import Client
-from hooksdk.mcp._scope import LOCAL
+from hooksdk.mcp._scope import ScopeKey
 from hooksdk.mcp._status import ServerStatus
 from hooksdk.mcp._transport import Transport, one_line
 
@@ -35,31 +35,17 @@ class Terms:
     """A server is started when it is needed, and may be ended while it is not."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Owner:
-    """Whose a connection is."""
-
-    holder: str = LOCAL
-    """The name of a token, or `local`."""
-    session: str = ""
-    """The id of the client's session, of a process that is this session's alone."""
-
-
-NOBODY = Owner()
-"""Of a connection that no client's call has brought about."""
-
-
 class Life:
     """What is known of one start."""
 
-    def __init__(self, spec: ServerSpec, holder: str) -> None:
+    def __init__(self, spec: ServerSpec, key: ScopeKey) -> None:
         self.session: ClientSession | None = None
         self.ready = False
         self.starting: anyio.CancelScope | None = None
         self.ended = anyio.Event()
         """Set once the connection cannot be used any more."""
-        self._spec, self._holder = spec, holder
-        self.transport = Transport(spec, self.ended.set, holder)
+        self._spec, self._holder = spec, key.holder
+        self.transport = Transport(spec, self.ended.set, key.holder)
         self.over = anyio.Event()
         """Set once its process and streams are closed."""
         self.problem = ""
