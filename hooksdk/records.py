@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 from hooksdk._schema.fresh import Fresh
-from hooksdk.calls import Origin
+from hooksdk.calls import CallOrigin
 from hooksdk.values import as_list, as_object
 
 __all__ = [
@@ -239,7 +239,7 @@ class _CallRecord(Record):
     call_id: str
     parent_id: str | None
     """The id of the call that made this one; None for the model's own."""
-    origin: Origin
+    origin: CallOrigin
     tool: str | None
     """The tool's id; None for an unknown tool."""
     name: str

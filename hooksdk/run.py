@@ -22,6 +22,7 @@ from hooksdk._run.call import call_once, end_calls
 from hooksdk._run.compaction import Compaction
 from hooksdk._run.effects import write_running
 from hooksdk._run.judged import JudgedCall, judge_call
+from hooksdk._run.labelling import label_loaded
 from hooksdk._run.masked import MaskedEditor
 from hooksdk._run.messages import PreparedMessages
 from hooksdk._run.options import check_options
@@ -204,6 +205,7 @@ class Run(AsyncOnly):
         await state.parts.unmatched.check_patterns(self._hooks, self.info, [*candidates, *catalog, *offered])
         self._earlier_names.update(name for tool in (*catalog, *offered) for name in (tool.name, tool.id))
         state.stats.resolved(catalog, offered, state.prefetched)
+        await label_loaded(state)
         await tell_settled(state, offered)
         self._after_tools_resolved(catalog)
         return offered

@@ -12,10 +12,11 @@ from hooksdk._masking.mask import SecretMask
 from hooksdk._plugins.registry import Registry
 from hooksdk._run.changing import change_stored, check_id
 from hooksdk._run.families import FamilyMembers, SessionFamily
+from hooksdk._run.reading import Reading
 from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Background, logger
 from hooksdk.approvals import Approver
-from hooksdk.calls import CallInDoubt
+from hooksdk.calls import CallInDoubt, Labels
 from hooksdk.config import Config
 from hooksdk.costs import PriceList
 from hooksdk.errors import MissingGrant, RunAlreadyOpen
@@ -33,6 +34,15 @@ class ParentRun(Protocol):
     @property
     def info(self) -> RunInfo:
         """Where it comes from."""
+        ...
+
+    @property
+    def labels(self) -> Labels:
+        """What is worth all that was read in it, and in those around it."""
+        ...
+
+    def read_below(self, labels: Labels) -> None:
+        """A sub-agent has read something with these labels."""
         ...
 
     @property
@@ -64,6 +74,7 @@ class RunParts:
     approver: Approver | None
     states: PluginStates
     family: SessionFamily
+    reading: Reading
     secrets: SecretMask
     """The values that the session's calls were given."""
     open_run: OpenRun

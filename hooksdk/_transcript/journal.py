@@ -7,8 +7,9 @@ applies both in their original order, and a ledger that is rebuilt equals the on
 | kind | fields |
 |---|---|
 | format | name; model and folder of the first run, where it has them |
-| staged | call `[id, name, arguments]`, reply and order (which call; order null: not recorded yet), result, disposable, ran (the real tool, where the call names a bridge), said (`answer_hash`, once the result is among the messages and its text was left out here) |
-| answered | reply, order, disposable, ran, said (`answer_hash`, if the message reads otherwise): the message follows |
+| staged | call `[id, name, arguments]`, reply and order (which call; order null: not recorded yet), result, disposable, ran (the real tool, where the call names a bridge), said (`answer_hash`, once the result is among the messages and its text was left out here), labels (where they are not `untrusted` alone) |
+| answered | reply, order, disposable, ran, said (`answer_hash`, if the message reads otherwise), labels (as of `staged`): the message follows |
+| loaded, labelled | results: so many of the first come from elsewhere, without labels; `[number, labels]` of those that got some since |
 | dropped | staged results whose calls were never recorded are given up |
 | trim, restore | n, handle, at `{position, call_id, occurrence, hash}`, text (of a trim), owner, reason |
 | drain | done `[[n, status], ...]`: one entry applies everything that was queued |
@@ -33,22 +34,18 @@ from hooksdk._transcript.changes import changed
 from hooksdk._transcript.effects import Effects
 from hooksdk._transcript.encoding import load_result
 from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.facts import LOOSE, REPLY, Facts, Marks, ResultRow, Slot, Turns
+from hooksdk._transcript.facts import LOOSE, REPLY, Facts, Marks, ResultRow, Slot
+from hooksdk._transcript.labelling import Labelled, labels_in
 from hooksdk._transcript.messages import Messages
 from hooksdk._transcript.trims import (
-    MIN_TOKENS_SAVED,
-    MOST_NOTE_TOKENS,
-    TOO_SHORT,
-    DrainedTrim,
-    TrimStatus,
-    saves_enough,
-)
+    MIN_TOKENS_SAVED, MOST_NOTE_TOKENS, TOO_SHORT, DrainedTrim, TrimStatus, saves_enough,
+)  # fmt: skip
 from hooksdk.calls import ResultInfo, ToolCall
 from hooksdk.formats import HasArguments, HasRules, Message, MessageFormat
 from hooksdk.formats.sending import CallIds, call_ids, sendable
 
 
-class Ledger(Turns):
+class Ledger(Labelled):
     """The state computed from messages and journal entries. Without a format it keeps messages and plugin state only."""
 
     def __init__(
@@ -303,6 +300,7 @@ class Ledger(Turns):
             why_not=(why_not := self.why_not(record)),
             small=why_not == TOO_SHORT and self.is_small(record),
             missed_trim=marks.missed_trim,
+            labels=record.labels,
             argument=record.argument_name,
         )
 
@@ -395,4 +393,4 @@ class Ledger(Turns):
 
 
 def _marks_of(entry: Entry) -> Marks:
-    return Marks(bool(entry["disposable"]), str(entry.get("ran", "")), entry.get("said"))
+    return Marks(bool(entry["disposable"]), str(entry.get("ran", "")), entry.get("said"), labels=labels_in(entry))
