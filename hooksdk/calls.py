@@ -7,13 +7,14 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, final
 
 from hooksdk import schema
-from hooksdk._origins.labels import TRUSTED, UNTRUSTED, Labels, join_labels, read_labels
+from hooksdk._origins.labels import TRUSTED, UNTRUSTED, Labels, join_labels, read_labels, shown_labels
 from hooksdk._schema.fresh import Fresh, put_fresh
 from hooksdk.errors import WrongArgument, check, check_list
 from hooksdk.values import readable
 
 __all__ = [
     "TRUSTED", "UNTRUSTED", "CallInDoubt", "CallOrigin", "Labels", "ResultInfo", "ToolCall", "ToolResult", "TrimReceipt", "join_labels",
+    "shown_labels",
 ]  # fmt: skip
 
 CallOrigin = Literal["model", "bridge", "code", "tool"]

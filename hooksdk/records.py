@@ -299,6 +299,8 @@ class CallFinished(_CallRecord):
     seconds: float
     characters: int
     """The length of the result's text."""
+    labels: tuple[str, ...] = ()
+    """What the result's text is worth, sorted; empty where nobody vouches for it and no outsider wrote it, as for a refusal."""
 
 
 @dataclass(frozen=True, kw_only=True)

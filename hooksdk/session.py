@@ -341,6 +341,7 @@ class Session(AsyncOnly):
             allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call",
             contracts=registry.contracts, expose=expose, deferral=deferral, unmatched=self._unmatched,
             missing_grants=registry.missing_conversation(), transcript_kept=transcript, withhold=withhold, in_doubt=in_doubt,
+            for_others=family is not None and parent_run is None,
         )  # fmt: skip
         return Run(parts, info, input=json_value("session.run(input)", input), context_window=context_window)
 

@@ -55,6 +55,12 @@ def said_of(*said: Labels | None) -> Labels:
     return _agreed(words)
 
 
+def shown_labels(labels: Iterable[str]) -> list[str]:
+    """What to show beside a result: nothing where it is `untrusted` alone, as every result is that nobody has labelled."""
+    words = sorted(labels)
+    return [] if words == [UNTRUSTED] else words
+
+
 def worsened(labels: Labels, meta: object) -> Labels:
     """The labels of a result whose server says these in its `_meta`: `trusted` from there counts for nothing, and what cannot be
     read counts as `untrusted`."""

@@ -20,6 +20,7 @@ from hooksdk._approvals.request import Question, digest_of
 from hooksdk._firing.dispatcher import HandlerOutcome
 from hooksdk._firing.signature import is_async, own_result, to_result
 from hooksdk._masking.mask import MIN_MASKED, SecretMask
+from hooksdk._origins.labels import UNLABELLED
 from hooksdk._run import asking, effects, refusals, room
 from hooksdk._run.around import AroundStack
 from hooksdk._run.context import Context, without_secrets
@@ -720,7 +721,8 @@ async def after_tool_call(state: RunState, work: CallInProgress, end: CallEnd) -
     if state.hooks.tracing:
         await state.trace(
             CallFinished(call_id=call.id, parent_id=call.parent_id, origin=call.origin, tool=tool.id if tool else None,
-                         name=call.name, status=end.status, seconds=round(seconds, 6), characters=len(end.result.text)),
+                         name=call.name, status=end.status, seconds=round(seconds, 6), characters=len(end.result.text),
+                         labels=tuple(sorted(UNLABELLED if end.result.labels is None else end.result.labels))),
             lambda: Content(text=end.result.text, arguments=work.arguments),
         )  # fmt: skip
 

@@ -83,6 +83,8 @@ class RunParts:
     """Which tools this session may be granted at all: each layer is a sub-agent's, and every layer must match."""
     parent_run: ParentRun | None = None
     """The run whose sub-agent this session is."""
+    for_others: bool = False
+    """True where the run works for one in another process: what that one has read and what the user said there is not known."""
     contracts: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
     """The names of tools that plugins' manifests list, by plugin; one that is not here may have any."""
     expose: Expose | None = None

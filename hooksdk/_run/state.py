@@ -15,7 +15,7 @@ from hooksdk import schema
 from hooksdk._approvals.request import ApprovalRequest, Question
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._masking.mask import SecretMask
-from hooksdk._origins.labels import join_labels
+from hooksdk._origins.labels import UNLABELLED, join_labels
 from hooksdk._run.deferral import Declared
 from hooksdk._run.parts import RunParts
 from hooksdk._run.shadow import RunResults
@@ -242,7 +242,8 @@ class RunState:
     def labels(self) -> Labels:
         """What is worth all that was read in this session, and in those whose sub-agent it is."""
         parent = self.parts.parent_run
-        each = [self.parts.reading.labels, None if parent is None else parent.labels]
+        others = UNLABELLED if self.parts.for_others else None
+        each = [self.parts.reading.labels, others if parent is None else parent.labels]
         return join_labels(*(labels for labels in each if labels is not None))
 
     def read(self, labels: Labels) -> None:

@@ -34,12 +34,17 @@ from hooksdk._transcript.changes import changed
 from hooksdk._transcript.effects import Effects
 from hooksdk._transcript.encoding import load_result
 from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.facts import LOOSE, REPLY, Facts, Marks, ResultRow, Slot
-from hooksdk._transcript.labelling import Labelled, labels_in
+from hooksdk._transcript.facts import LOOSE, REPLY, Facts, ResultRow, Slot
+from hooksdk._transcript.labelling import Labelled, marks_in
 from hooksdk._transcript.messages import Messages
 from hooksdk._transcript.trims import (
-    MIN_TOKENS_SAVED, MOST_NOTE_TOKENS, TOO_SHORT, DrainedTrim, TrimStatus, saves_enough,
-)  # fmt: skip
+    MIN_TOKENS_SAVED,
+    MOST_NOTE_TOKENS,
+    TOO_SHORT,
+    DrainedTrim,
+    TrimStatus,
+    saves_enough,
+)
 from hooksdk.calls import ResultInfo, ToolCall
 from hooksdk.formats import HasArguments, HasRules, Message, MessageFormat
 from hooksdk.formats.sending import CallIds, call_ids, sendable
@@ -133,7 +138,7 @@ class Ledger(Labelled):
 
     def _apply_staged(self, entry: Entry) -> None:
         call_id, name, arguments = entry["call"]
-        result, marks = load_result(entry["result"]), _marks_of(entry)
+        result, marks = load_result(entry["result"]), marks_in(entry)
         marks.answer_hash = marks.answer_hash or schema.fingerprint(result.text)
         if entry["order"] is None:
             self.orphans.append((ToolCall(call_id, name, arguments), result, marks))
@@ -142,7 +147,7 @@ class Ledger(Labelled):
 
     def _apply_answered(self, entry: Entry) -> None:
         if slot := self._slot_at(entry):
-            slot.marks = _marks_of(entry)
+            slot.marks = marks_in(entry)
 
     def _apply_began(self, entry: Entry) -> None:
         self.effects.begin(entry)
@@ -390,7 +395,3 @@ class Ledger(Labelled):
         ids = [call.id for call in calls] or [result.call_id for result in message_format.results(message)]
         stored = [renamed.get(each, each) for each in ids]
         return message if stored == ids else message_format.with_call_ids(message, stored)
-
-
-def _marks_of(entry: Entry) -> Marks:
-    return Marks(bool(entry["disposable"]), str(entry.get("ran", "")), entry.get("said"), labels=labels_in(entry))

@@ -1,4 +1,4 @@
-"""What the journal says of the labels of results. A result of which it says nothing is untrusted."""
+"""What the journal says of a result beside its text. Where it says nothing of labels the result is untrusted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hooksdk._origins.labels import UNLABELLED, Labels
 from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.facts import Turns
+from hooksdk._transcript.facts import Marks, Turns
 
 
 def labels_entry(labels: Labels | None) -> Entry:
@@ -14,9 +14,10 @@ def labels_entry(labels: Labels | None) -> Entry:
     return {} if labels is None or labels == UNLABELLED else {"labels": sorted(labels)}
 
 
-def labels_in(entry: Entry) -> Labels | None:
-    """The labels that an entry says of its result; None where it says nothing."""
-    return frozenset(map(str, entry["labels"])) if "labels" in entry else None
+def marks_in(entry: Entry) -> Marks:
+    """What an entry says of its result."""
+    labels = frozenset(map(str, entry["labels"])) if "labels" in entry else None
+    return Marks(bool(entry["disposable"]), str(entry.get("ran", "")), entry.get("said"), labels=labels)
 
 
 class Labelled(Turns):
@@ -31,8 +32,9 @@ class Labelled(Turns):
     def _apply_labelled(self, entry: Entry) -> None:
         self.unlabelled = 0
         for number, labels in entry["results"]:
-            if 0 <= number < len(self.records):
-                self.records[number].own_marks.labels = frozenset(map(str, labels))
+            place = int(number)
+            if 0 <= place < len(self.records):
+                self.records[place].own_marks.labels = frozenset(map(str, labels))
 
 
 def labelled_entry(labels: Sequence[Labels]) -> Entry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -71,6 +72,8 @@ class Step:
     depth: int = 0
     """How many calls it stands inside of."""
     characters: int | None = None
+    labels: Sequence[str] = ()
+    """What the result's text is worth, as far as it is to be shown."""
     hooks: list[HookLine] = field(default_factory=list[HookLine])
     decisions: list[HookLine] = field(default_factory=list[HookLine])
     approvals: list[Approval] = field(default_factory=list[Approval])
@@ -241,6 +244,8 @@ class Result:
     """What the model sees in its place, where it is trimmed."""
     queued: str
     """`trim` or `restore`, where one waits for the end of a run."""
+    labels: Sequence[str] = ()
+    """What its text is worth, as far as it is to be shown."""
 
 
 @dataclass(kw_only=True)

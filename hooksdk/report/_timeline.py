@@ -203,7 +203,8 @@ def _body(step: Step) -> Html | None:
 
 
 def _size(step: Step) -> str:
-    return f", {step.characters:,} characters" if step.characters is not None else ""
+    size = f", {step.characters:,} characters" if step.characters is not None else ""
+    return ", ".join([size, *step.labels])
 
 
 def _part(title: str, content: Child) -> Html:
