@@ -263,6 +263,9 @@ class ApprovalAsked(Record):
     """How many plugins' handlers ask."""
     digest: str
     """64 hex digits that stand for the arguments that are asked about; empty for what is not JSON."""
+    evidence: tuple[str, ...] = ()
+    """Of each value that is shown as evidence: its path in the arguments and where it comes from, such as `to: r3 untrusted`. The
+    value itself is not in the trace."""
 
 
 @dataclass(frozen=True, kw_only=True)

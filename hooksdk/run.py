@@ -154,6 +154,8 @@ class Run(AsyncOnly):
         self._hooks.on_shadow = self._state.stats.in_shadow
         try:
             await self._agent_start()
+            if not self._parts.for_others:
+                self._parts.reading.say(prompt_text(self._state.input, self._parts.format))
             await self._transcript.use_format(self._parts.format, model=self.info.model, folder=self.info.workspace_dir)
             await self._around.enter(self._state, "around_run", lambda: hooks.AroundRun(info=self.info))
             started = RunStarted(trigger=self.info.trigger, model=self.info.model, provider=self.info.provider)

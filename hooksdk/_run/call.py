@@ -10,6 +10,7 @@ import inspect
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import anyio
@@ -25,6 +26,7 @@ from hooksdk._run import asking, effects, refusals, room
 from hooksdk._run.around import AroundStack
 from hooksdk._run.context import Context, without_secrets
 from hooksdk._run.labelling import label_result
+from hooksdk._run.origins import origins_of
 from hooksdk._run.secrets import fill, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._run.waiting_calls import digest_of_call
@@ -367,7 +369,7 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
     assert tool is not None
     event = hooks.BeforeToolCall(
         info=state.info, call=work.call, tool=tool, arguments=work.arguments, again=work.again, begun=work.let_through,
-        labels=state.labels,
+        labels=state.labels, origins=partial(origins_of, state, work.arguments),
     )  # fmt: skip
     questions: list[Question] = []
     answer: ToolResult | None = None

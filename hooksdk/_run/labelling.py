@@ -22,6 +22,9 @@ async def label_result(state: RunState, work: CallInProgress, end: CallEnd) -> C
     state.read(labels)
     if work.parent is not None:
         work.parent.read.append(labels)
+    if work.parent is not None or not state.parts.transcript_kept:
+        tool = "" if work.tool is None else work.tool.name
+        state.parts.reading.keep(end.result.text, labels, arguments=work.arguments, tool=tool)
     return CallEnd(end.status, end.result.with_labels(labels))
 
 

@@ -41,6 +41,21 @@ class ParentRun(Protocol):
         """What is worth all that was read in it, and in those around it."""
         ...
 
+    @property
+    def reading(self) -> Reading:
+        """What its session has read."""
+        ...
+
+    @property
+    def for_others(self) -> bool:
+        """True where it works for a run in another process."""
+        ...
+
+    @property
+    def around(self) -> ParentRun | None:
+        """The run whose sub-agent's run it is."""
+        ...
+
     def read_below(self, labels: Labels) -> None:
         """A sub-agent has read something with these labels."""
         ...

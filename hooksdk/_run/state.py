@@ -17,7 +17,8 @@ from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._masking.mask import SecretMask
 from hooksdk._origins.labels import UNLABELLED, join_labels
 from hooksdk._run.deferral import Declared
-from hooksdk._run.parts import RunParts
+from hooksdk._run.parts import ParentRun, RunParts
+from hooksdk._run.reading import Reading
 from hooksdk._run.shadow import RunResults
 from hooksdk._run.stats import RunStats
 from hooksdk._run.waiting_calls import WaitingCalls
@@ -245,6 +246,21 @@ class RunState:
         others = UNLABELLED if self.parts.for_others else None
         each = [self.parts.reading.labels, others if parent is None else parent.labels]
         return join_labels(*(labels for labels in each if labels is not None))
+
+    @property
+    def reading(self) -> Reading:
+        """What the session has read."""
+        return self.parts.reading
+
+    @property
+    def for_others(self) -> bool:
+        """True where it works for a run in another process."""
+        return self.parts.for_others
+
+    @property
+    def around(self) -> ParentRun | None:
+        """The run whose sub-agent's run it is."""
+        return self.parts.parent_run
 
     def read(self, labels: Labels) -> None:
         """Something with these labels was read here, or by a sub-agent: its answer may be made of it."""

@@ -41,6 +41,8 @@ class Approval:
     plugin: str
     severity: str
     questions: int
+    evidence: Sequence[str] = ()
+    """Where values of the arguments come from, as the person was shown."""
     waited: float | None = None
     """Seconds until the answer; None while there is none in the trace."""
     granted: bool | None = None

@@ -231,6 +231,8 @@ def approval_words(approval: Approval) -> str:
     asked = f"{approval.plugin} asked ({approval.severity})" if approval.plugin else "it was asked in an earlier run"
     if approval.questions > 1:
         asked += f", with {approval.questions - 1} more"
+    if approval.evidence:
+        asked += f": {'; '.join(approval.evidence)}"
     if approval.granted is None:
         return f"{asked}; there is no answer in the trace"
     word = "granted" if approval.granted else "refused"

@@ -224,7 +224,8 @@ class _RunReader:
         self._calls[call_id] = step
         step.approvals.append(
             Approval(at=at, plugin=as_text(record.get("plugin")), severity=as_text(record.get("severity")),
-                     questions=as_count(record.get("questions")))
+                     questions=as_count(record.get("questions")),
+                     evidence=[as_text(one) for one in as_list(record.get("evidence"))])
         )  # fmt: skip
 
     def _take_approval_answered(self, record: Record, at: float) -> None:

@@ -197,6 +197,7 @@ def _lines(record: ApprovalRecord) -> Sequence[tuple[str, str]]:
         lines.append((question.severity, f"{question.plugin} asks: {question.title}"))
         if question.description:
             lines.append(("", question.description))
+        lines += [("known" if one.cleared else "strange", str(one)) for one in question.evidence]
     lines.append(("tool", record.tool))
     lines += [("argument", f"{name} = {canonical(value)}") for name, value in record.arguments.items()]
     lines += [("session", record.session), ("requester", record.requester or "-")]
