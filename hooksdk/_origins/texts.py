@@ -15,7 +15,7 @@ AROUND = 60
 """Characters of a quote on each side of the value."""
 _WORD = re.compile(r"[a-z0-9_]+")
 """Of such words none is cut where a value stands whole."""
-_BITS = 1 << 16
+_BYTES = 1 << 13
 """Of a text's filter: few of the words that a text of 10 kB does not have look as if it had them."""
 
 
@@ -82,16 +82,15 @@ class Texts:
 
 
 def _filter_of(folded: str) -> bytes:
-    words = bytearray(_BITS // 8)
-    for word in set(_WORD.findall(folded)):
-        number = hash(word) % _BITS
-        words[number >> 3] |= 1 << (number & 7)
+    words = bytearray(_BYTES)
+    for number in map(hash, set(_WORD.findall(folded))):
+        words[(number >> 3) % _BYTES] |= 1 << (number & 7)
     return bytes(words)
 
 
 def _bit_of(word: str) -> tuple[int, int]:
-    number = hash(word) % _BITS
-    return number >> 3, 1 << (number & 7)
+    number = hash(word)
+    return (number >> 3) % _BYTES, 1 << (number & 7)
 
 
 def _place_of(text: _Text, place: int, value: str) -> Place:
