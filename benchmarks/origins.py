@@ -4,7 +4,7 @@
 
 For 10, 100 and 1,000 results of 10 kB of which no word repeats often: the milliseconds in which four values are looked for that
 stand in none of them (a mail address, an account number, a link, two words), by hooksdk and by `in` over the folded texts; what one
-more result costs when it is first looked at; and a call of three arguments through the gate, with and without a policy that asks
+more result costs when it is first looked at (of the processor's time: that happens once, and cannot be repeated); and a call of three arguments through the gate, with and without a policy that asks
 for the origins of all of them. The fastest of the rounds counts: everything else is the machine.
 """
 
@@ -34,16 +34,16 @@ class Origins:
     """Asks where all values come from, and lets everything through."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
-        """That the last call's origins took."""
+        self.seconds = self.processor = 0.0
+        """That the last call's origins took, and of the processor's time."""
 
     @hooks.before_tool_call(tools="send")
     def judge(self, event: BeforeToolCall) -> None:
-        began = time.perf_counter()
+        began, processor = time.perf_counter(), time.process_time()
         for path in ("to", "link", "subject"):
             if any(origin.kind != "nowhere" for origin in event.origins(path)):
                 raise AssertionError("the values of this benchmark stand nowhere")
-        self.seconds = time.perf_counter() - began
+        self.seconds, self.processor = time.perf_counter() - began, time.process_time() - processor
 
 
 def texts(count: int) -> list[str]:
@@ -108,7 +108,7 @@ async def measure(count: int, rounds: int) -> dict[str, float]:
                 continue
             policy: Origins = session.plugin("origins")
             seconds = await calls(session, 0)
-            first = policy.seconds / count
+            first = policy.processor / count
             for _ in range(rounds):
                 seconds += await calls(session, 0)
                 looked.append(policy.seconds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
@@ -13,8 +12,17 @@ from hooksdk._origins.origin import in_one_line
 
 AROUND = 60
 """Characters of a quote on each side of the value."""
-_WORD = re.compile(r"[a-z0-9_]+")
-"""Of such words none is cut where a value stands whole."""
+
+
+class _Blanks(dict[int, int]):
+    """For `str.translate`: a blank for all that is no letter or digit of ASCII."""
+
+    def __missing__(self, char: int) -> int:
+        self[char] = is_word = char if chr(char).isascii() and (chr(char).isalnum() or chr(char) == "_") else ord(" ")
+        return is_word
+
+
+_BLANKS = _Blanks()
 _BYTES = 1 << 13
 """Of a text's filter: few of the words that a text of 10 kB does not have look as if it had them."""
 
@@ -69,7 +77,7 @@ class Texts:
 
     @staticmethod
     def _places(texts: list[_Text], value: str) -> Iterator[tuple[_Text, int]]:
-        words = sorted(set(_WORD.findall(value)), key=len)[-2:]  # the longest are the rarest
+        words = sorted(_words(value), key=len)[-2:]  # the longest are the rarest
         bits = [_bit_of(word) for word in words] * 2
         if not bits:
             candidates = texts
@@ -81,9 +89,14 @@ class Texts:
                 yield text, place
 
 
+def _words(folded: str) -> set[str]:
+    """Its words of ASCII: where a value stands whole, none of its own is a part of a longer one."""
+    return set(folded.translate(_BLANKS).split())
+
+
 def _filter_of(folded: str) -> bytes:
     words = bytearray(_BYTES)
-    for number in map(hash, set(_WORD.findall(folded))):
+    for number in map(hash, _words(folded)):
         words[(number >> 3) % _BYTES] |= 1 << (number & 7)
     return bytes(words)
 
