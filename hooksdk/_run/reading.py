@@ -16,6 +16,8 @@ from hooksdk.transcript import Transcript
 
 AGREED: Final = "hooksdk.agreed"
 """The name of the agreed values among the session's states. No plugin has it."""
+BELOW: Final = "hooksdk.labels"
+"""The name of the labels of what sub-agents have read."""
 MOST_CHARACTERS: Final = 1_000_000
 """Characters that are remembered of what no transcript has, the newest: a script may make thousands of calls, and a gateway's
 session, which keeps no messages, lives for weeks."""
@@ -34,8 +36,13 @@ class Reading:
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
+        stored = transcript.state(BELOW).get("labels")
+        self._below: Labels | None = None if stored is None else frozenset(map(str, stored))
+        """Of all that sub-agents have read; None while that is nothing."""
+        self._noted = self._below
+        """Of all that was noted; None while that is nothing."""
         self._labels: Labels | None = None
-        """Of all that was noted and of the first results; None while there is nothing."""
+        """Of the first results; None while there are none."""
         self._results = 0
         """How many of the transcript's results are in the labels."""
         self._unrecorded: deque[_Unrecorded] = deque()
@@ -54,7 +61,17 @@ class Reading:
 
     def note(self, labels: Labels) -> None:
         """Something with these labels was read."""
-        self._labels = labels if self._labels is None else join_labels(self._labels, labels)
+        self._noted = _joined(self._noted, labels)
+
+    def note_below(self, labels: Labels) -> None:
+        """A sub-agent has read something with these labels, which may be in no result of this session."""
+        self._below = _joined(self._below, labels)
+        self.note(labels)
+
+    async def save(self) -> None:
+        """Keep what sub-agents have read; durable when this returns."""
+        if self._below is not None:
+            await self._transcript.save_state(BELOW, {"labels": sorted(self._below)})
 
     def begin_anew(self) -> None:
         """The labels of stored results are others now."""
@@ -64,8 +81,8 @@ class Reading:
     def labels(self) -> Labels | None:
         """Of all that was read, joined; None where that is nothing."""
         for labels in self._transcript.ask(self._new_labels):
-            self.note(labels)
-        return self._labels
+            self._labels = _joined(self._labels, labels)
+        return self._noted if self._labels is None else _joined(self._noted, self._labels)
 
     def _new_labels(self, ledger: Ledger) -> set[Labels]:
         records = ledger.records
@@ -136,3 +153,7 @@ class Reading:
         """A person has agreed to the values of these digests; durable when this returns."""
         fresh = dict.fromkeys((digest for digest in digests if digest), True)
         await self._transcript.save_state(AGREED, {**self._transcript.state(AGREED), **fresh})
+
+
+def _joined(before: Labels | None, labels: Labels) -> Labels:
+    return labels if before is None else join_labels(before, labels)

@@ -273,7 +273,9 @@ class RunState:
         for work in self.open_calls:
             if labels not in work.read:
                 work.read.append(labels)
-        self.read(labels)
+        self.parts.reading.note_below(labels)
+        if self.parts.parent_run is not None:
+            self.parts.parent_run.read_below(labels)
 
     def check_open(self) -> None:
         """Raise `RunClosed` before the run has begun and after its end."""

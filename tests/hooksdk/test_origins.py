@@ -4,20 +4,26 @@ and by nothing else: not by standing in no untrusted text, and not in parts."""
 from __future__ import annotations
 
 import base64
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hooksdk import MemoryStore, Session, ToolCall, ToolContext, ToolResult, hooks
+from hooksdk import JsonlStore, MemoryStore, Session, ToolCall, ToolContext, ToolResult, hooks
 from hooksdk._origins.folding import find_whole, fold, fold_result, fold_value
 from hooksdk._origins.texts import Texts
 from hooksdk._origins.values import addresses_in, values_at
 from hooksdk.approvals import Approval, ApprovalRequest
+from hooksdk.desk import ApprovalDesk, ApprovalRecords
+from hooksdk.errors import ApprovalPending
 from hooksdk.formats import get_format
+from hooksdk.gateway._approvals import message_of
 from hooksdk.hooks import Ask, BeforeToolCall, Origin
-from hooksdk.testing import event
+from hooksdk.records import ApprovalAsked
+from hooksdk.testing import event, replay_async
 from tests.stage import Stage, make, playing
 
 pytestmark = pytest.mark.anyio
@@ -381,6 +387,49 @@ async def test_a_plain_yes_agrees_to_nothing_but_the_call() -> None:
     async with playing(Strange, tools=tools(), approver=person) as stage:
         await stage.call("send", {"to": BOB})
         assert "ran with" not in (await stage.call("send", {"to": BOB, "body": "x"})).text
+
+
+async def test_evidence_waits_at_the_desk_and_an_answer_from_there_clears_the_values(tmp_path: Path) -> None:
+    store, records = JsonlStore(tmp_path), ApprovalRecords(JsonlStore(tmp_path))
+    async with playing(Strange, tools=tools(), approver=ApprovalDesk(wait=0), store=store) as stage:
+        await stage.call("read", {"path": "mail"})
+        with pytest.raises(ApprovalPending):
+            await stage.call("send", {"to": EVE})
+        stage.run.pause("waits")
+    (record,) = await records.list()
+    (origin,) = record.questions[0].evidence
+    assert (origin.value, origin.handle, origin.label, record.as_request().evidence) == (
+        EVE,
+        "r1",
+        "untrusted",
+        (origin,),
+    )
+    assert json.loads(json.dumps(record.as_dict()))["questions"][0]["evidence"][0]["quote"] == origin.quote
+    assert EVE in message_of(record)
+    await records.answer(record.number, Approval(True, agree="values"))
+    async with playing(Strange, tools=tools(), approver=ApprovalDesk(wait=0), store=JsonlStore(tmp_path)) as stage:
+        (call,) = stage.run.pending
+        assert "ran with" in (await stage.run.call_tool(call)).text
+        assert "ran with" in (await stage.call("send", {"to": EVE, "body": "again"})).text
+
+
+async def test_the_trace_says_where_values_come_from_and_never_which() -> None:
+    async with playing(Strange, tools=tools(), approver=Person(Approval(False))) as stage:
+        records: list[Any] = []
+        stage.session.on_event(lambda event: records.append(event.record))
+        await stage.call("read", {"path": "mail"})
+        await stage.call("send", {"to": [EVE, BOB]})
+        await stage.observed()
+    (asked,) = [one for one in records if isinstance(one, ApprovalAsked)]
+    assert asked.evidence == ("to[0]: r1 untrusted", "to[1]: nowhere")
+
+
+async def test_a_replay_says_why_it_would_have_asked() -> None:
+    call = ToolCall("c", "send", {"to": EVE})
+    history = [FORMAT.user("send it"), FORMAT.reply("", [call]), *FORMAT.result_messages([(call, ToolResult("sent"))])]
+    (verdict,) = (await replay_async(history, [Strange])).calls
+    assert verdict.outcome == "ask"
+    assert verdict.reason == f"Send there?; to = {EVE!r} stands nowhere in what was asked or read"
 
 
 async def test_evidence_that_is_none_blocks_the_call() -> None:
