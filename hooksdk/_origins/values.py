@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -11,10 +12,14 @@ from hooksdk.values import is_list, is_object
 ADDRESSES = "**addresses"
 """The path that means all addresses in the arguments, wherever they stand."""
 
-_MAIL = r"[\w.!#$%&'*+/=?^`{|}~-]+@[\w-]+(?:\.[\w-]+)*"
-_LINK = r"[a-z][a-z0-9+.-]*://[^\s\"'<>`{}|\\^\[\]()]+|www\.[^\s\"'<>`{}|\\^\[\]()]+"
-_ACCOUNT = r"[a-z]{2}\d{2}(?:[ -]?\d{4}){2,7}(?:[ -]?\d{1,3})?|[a-z]{2}\d{2}(?-i:[A-Z0-9]{11,30}|(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?)"
-_ADDRESS = re.compile(rf"({_LINK})|({_MAIL})|(?<![\w])(?:{_ACCOUNT})(?![\w])", re.IGNORECASE)
+_LINK = r"(?:(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*://|(?<!\w)www\.)[^\s\"'<>`{}|\\^\[\]()]+"
+_MAIL = r"(?<![\w.+%&*!#$~-])[\w.+%&*!#$~-]+@[\w-]+(?:\.[\w-]+)*"
+_ACCOUNT = (
+    r"(?<!\w)[a-z]{2}\d{2}(?:(?:[ -]?\d{4}){2,7}(?:[ -]?\d{1,3})?"
+    r"|(?-i:[A-Z0-9]{11,30}|(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?))(?!\w)"
+)
+_ADDRESS = re.compile(rf"({_LINK})|({_MAIL})|{_ACCOUNT}", re.IGNORECASE)
+"""Each begins where no character before could belong to it: a long text is gone through once."""
 _ENDS = ".,;:!?*_~'"
 """What stands after a link or a mail address in a sentence and is no part of it."""
 
@@ -29,7 +34,10 @@ class Value(NamedTuple):
 
 def addresses_in(text: str) -> list[str]:
     """The addresses in a text, each once: of mail, of the web, and account numbers such as IBANs."""
-    found = (match[0].rstrip(_ENDS) if match[1] or match[2] else match[0] for match in _ADDRESS.finditer(text))
+    found = (
+        match[0].rstrip(_ENDS) if match[1] or match[2] else match[0]
+        for match in _ADDRESS.finditer(unicodedata.normalize("NFKC", text))
+    )
     return list(dict.fromkeys(found))
 
 

@@ -257,11 +257,20 @@ def test_addresses_are_found_in_keys_too() -> None:
         ("www.evil.example, or HTTPS://EVIL.EXAMPLE!", ["www.evil.example", "HTTPS://EVIL.EXAMPLE"]),
         ("to GB29 NWBK 6016 1331 9268 19 or UK12345678901234567890", ["GB29 NWBK 6016 1331 9268 19", "UK12345678901234567890"]),
         ("uk12345678901234567890", ["uk12345678901234567890"]),
+        (f"to={BOB};cc:{ANN}", [BOB, ANN]),
+        ("eve\uff20evil.example", [EVE]),
         ("node.js 1.2.3, at 12:30, e.g. this @home", []),
     ],
 )  # fmt: skip
 def test_addresses_of_mail_web_and_accounts(text: str, found: list[str]) -> None:
     assert addresses_in(text) == found
+
+
+@pytest.mark.parametrize("text", ["a" * 1_000_000, "a." * 500_000, "GB29 " * 200_000, "1" * 1_000_000, "a@" * 300_000])
+def test_a_long_text_is_gone_through_once(text: str) -> None:
+    """A text that was gone through from each of its characters would take hours."""
+    assert all(len(one) < len(text) for one in addresses_in(text))
+    assert find_whole(fold(text), "eve@evil.example") < 0
 
 
 # Ways round
