@@ -26,7 +26,8 @@ session, which keeps no messages, lives for weeks."""
 class _Unrecorded(NamedTuple):
     text: str
     labels: Labels
-    asked: str
+    arguments: Any
+    """Of its call; nobody changes them."""
     tool: str
 
 
@@ -96,7 +97,7 @@ class Reading:
         """Remember a result that the transcript does not have."""
         if not labels or not text or len(text) > MOST_CHARACTERS:
             return
-        self._unrecorded.append(_Unrecorded(text, labels, schema.canonical(arguments), tool))
+        self._unrecorded.append(_Unrecorded(text, labels, arguments, tool))
         self._characters += len(text)
         while self._characters > MOST_CHARACTERS:
             self._characters -= len(self._unrecorded.popleft().text)
@@ -129,7 +130,7 @@ class Reading:
         if self._others is None:
             self._others = Texts()
             for one in self._unrecorded:
-                self._others.add(one.text, one.labels, asked=one.asked, tool=one.tool)
+                self._others.add(one.text, one.labels, asked=_as_text(one.arguments), tool=one.tool)
         places = [self._recorded.find(value), self._others.find(value)]
         return [place for place in places if place is not None]
 
@@ -138,8 +139,7 @@ class Reading:
             if not row.labels:
                 continue
             arguments = None if row.call is None else peek(ledger.call_at(row.call), "arguments")
-            asked = arguments if isinstance(arguments, str) else schema.canonical(arguments)
-            text = ledger.body(row).text
+            text, asked = ledger.body(row).text, _as_text(arguments)
             self._recorded.add(text, row.labels, asked=asked, handle=row.handle, tool=row.tool)
         self._searched = len(ledger.records)
 
@@ -155,5 +155,12 @@ class Reading:
         await self._transcript.save_state(AGREED, {**self._transcript.state(AGREED), **fresh})
 
 
+def _as_text(arguments: Any) -> str:
+    try:
+        return arguments if isinstance(arguments, str) else schema.canonical(arguments)
+    except schema.Uncloneable:  # a rewriting plugin may have put in what is no JSON
+        return repr(arguments)
+
+
 def _joined(before: Labels | None, labels: Labels) -> Labels:
-    return labels if before is None else join_labels(before, labels)
+    return labels if before is None or before == labels else join_labels(before, labels)
