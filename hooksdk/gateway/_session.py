@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+import weakref
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -122,6 +123,8 @@ class GatewaySession:
             if isinstance(approver, ApprovalDesk) else None
         )  # fmt: skip
         self._open_calls = OpenCalls()
+        self._unanswered: dict[int, JudgedCall] = {}
+        """Calls that have ended, by the identity of their results, while those are there and no request takes them to the client."""
         self._expose: Expose = identity.profile.expose or parts.config.expose
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
@@ -261,7 +264,7 @@ class GatewaySession:
         if judged.status != "blocked" and listing.is_withheld(name, arguments):  # by a name that is not quite its own
             self._parts.counts.withheld()
         try:
-            result = await judged.execute()
+            result = await judged.execute(confirms=True)
         except StoreError as problem:
             self._give_way()
             if judged.result is None:
@@ -276,7 +279,14 @@ class GatewaySession:
             title = pending.request.title if pending.request else name
             return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
         await self._parts.doubts.made_again(judged, self._run)
-        return as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
+        answer = as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
+        self._unanswered[id(answer)] = judged
+        weakref.finalize(answer, self._unanswered.pop, id(answer), None)
+        return answer
+
+    def call_of(self, answer: Answer) -> JudgedCall | None:
+        """The call whose result a request takes to the client: it is over once it is confirmed. None where there is none."""
+        return self._unanswered.pop(id(answer), None)
 
     def _give_way(self) -> None:
         """A record could not be written, so the run takes no further call: the client's next request gets another session."""
