@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import Any, Final, NamedTuple, final
 
 from hooksdk import schema
@@ -19,8 +20,8 @@ AGREED: Final = "hooksdk.agreed"
 BELOW: Final = "hooksdk.labels"
 """The name of the labels of what sub-agents have read."""
 MOST_CHARACTERS: Final = 1_000_000
-"""Characters that are remembered of what no transcript has, the newest: a script may make thousands of calls, and a gateway's
-session, which keeps no messages, lives for weeks."""
+"""Characters that are remembered of what no transcript has: a script may make thousands of calls, and a gateway's session, which
+keeps no messages, lives for weeks. Above it the older half is forgotten."""
 
 
 class _Unrecorded(NamedTuple):
@@ -52,8 +53,9 @@ class Reading:
         self._recorded = Texts()
         self._searched = 0
         """How many of the transcript's results are among these texts."""
-        self._others: Texts | None = None
-        """What is unrecorded; None until it is asked for anew."""
+        self._others = Texts()
+        self._others_read = 0
+        """How much of what is unrecorded is among these texts."""
         self._prompts: dict[str, None] = {}
         self._messages = 0
         """How many of the transcript's messages were looked at for prompts."""
@@ -99,9 +101,10 @@ class Reading:
             return
         self._unrecorded.append(_Unrecorded(text, labels, arguments, tool))
         self._characters += len(text)
-        while self._characters > MOST_CHARACTERS:
-            self._characters -= len(self._unrecorded.popleft().text)
-        self._others = None
+        if self._characters > MOST_CHARACTERS:
+            while self._characters > MOST_CHARACTERS // 2 and len(self._unrecorded) > 1:
+                self._characters -= len(self._unrecorded.popleft().text)
+            self._others, self._others_read = Texts(), 0
 
     def say(self, prompt: str) -> None:
         """The user has said this."""
@@ -127,10 +130,9 @@ class Reading:
     def find(self, value: str) -> list[Place]:
         """Where the folded value was read: in the results of the transcript, and in what it does not have."""
         self._transcript.ask(self._read_results)
-        if self._others is None:
-            self._others = Texts()
-            for one in self._unrecorded:
-                self._others.add(one.text, one.labels, asked=_as_text(one.arguments), tool=one.tool)
+        for one in islice(self._unrecorded, self._others_read, None):
+            self._others.add(one.text, one.labels, asked=_as_text(one.arguments), tool=one.tool)
+        self._others_read = len(self._unrecorded)
         places = [self._recorded.find(value), self._others.find(value)]
         return [place for place in places if place is not None]
 
