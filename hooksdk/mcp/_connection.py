@@ -18,7 +18,8 @@ from hooksdk.mcp._life import Life, Terms
 from hooksdk.mcp._offer import ServerOffer
 from hooksdk.mcp._offered import check_offered
 from hooksdk.mcp._offering import Offering
-from hooksdk.mcp._relay import CALLED, Callers, RunningCall, masked, send_call
+from hooksdk.mcp._relay import CALLED, Callers, Client, RunningCall, current_client, masked, send_call
+from hooksdk.mcp._scope import NOBODY, ScopeKey
 from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus, describe, with_stderr
 from hooksdk.mcp._transport import client_info, one_line, serving
 
@@ -43,9 +44,14 @@ _UNCALLED_REST = 60.0
 class Connection:
     """One server. `keep` runs in a task of its own; everything else may be called from any task of the loop."""
 
-    def __init__(self, spec: ServerSpec, terms: Terms, offer: ServerOffer | None = None) -> None:
+    def __init__(
+        self, spec: ServerSpec, terms: Terms, offer: ServerOffer | None = None, key: ScopeKey = NOBODY
+    ) -> None:
         """`offer` is what to go on until the server, or a listing that was kept, tells of another one."""
         self.spec = spec
+        self.key = key
+        self.client: Client | None = None
+        """Who needed it last."""
         self.status = ServerStatus(name=spec.name, state="disabled" if spec.disabled else "starting")
         self._terms = terms
         self._start_timeout = spec.start_timeout or terms.start_timeout
@@ -57,22 +63,22 @@ class Connection:
         self._failures = 0
         self._retry_at = 0.0
         self._queued = False
-        self._callers = Callers(terms.relay)
-        self._offering = Offering(spec, terms, self._callers, offer, self._listed)
+        self._callers = Callers(terms.relay, one_client=bool(key.session))
+        self.offering = Offering(spec, terms, self._callers, offer, self._listed, key)
         self._calls = 0
         self._last_call = 0.0
         self._quiet = anyio.Event()
         """Set once nobody waits for a call of it, for whoever retires it."""
 
     @property
-    def offer(self) -> ServerOffer:
-        """What the server offers."""
-        return self._offering.offer
-
-    @property
     def tools(self) -> tuple[types.Tool, ...]:
         """Its tools."""
-        return self._offering.offer.tools
+        return self.offering.offer.tools
+
+    @property
+    def session(self) -> ClientSession | None:
+        """The connection itself, while the server runs."""
+        return self._life.session if self._life and self._life.usable else None
 
     def open(self) -> bool:
         """Take calls from now on; `keep` is to run then. True for a server that is to be listed when it is its turn: `wake`
@@ -81,7 +87,7 @@ class Connection:
         self._wanted = anyio.Event()
         self._failures, self._retry_at = 0, 0.0
         self.status = ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools))
-        listing = self._offering.read_kept()
+        listing = self.offering.read_kept()
         if listing is not None:
             self._set(replace(self.status, state="idle", tools=len(self.tools), version=listing.version))
         if listing is None or not listing.fresh:
@@ -102,14 +108,15 @@ class Connection:
         finally:
             self._open = self._queued = False
             self._settled.set()
-            self._offering.offer = ServerOffer(server=self.spec.name)
+            self.offering.offer = ServerOffer(server=self.spec.name)
             if self.status.state != "failed":
                 self.status = replace(self.status, state="down", problem="", tools=0)
 
     def wake(self, *, patient: bool = False) -> None:
         """Ask for a start, unless the server is up or starting. With `patient`, only once its wait is over, and not of one
         that waits for its turn or that its next call starts."""
-        if not self._open or (patient and (self._queued or (self._terms.listings and self.status.state != "failed"))):
+        self.client = current_client.get() or self.client
+        if not self._open or (patient and (self._queued or (self._terms.rests and self.status.state != "failed"))):
             return
         if self._queued:
             self._queued = False
@@ -213,33 +220,26 @@ class Connection:
         """List what it offers anew, starting the server if it is not up; what fails is in `status`."""
         self._retry_at = 0.0
         with contextlib.suppress(CallFailed):
-            await self._offering.ask_all_again(await self._ready())
+            await self.offering.ask_all_again(await self._ready())
 
     async def watch(self, uri: str, *, on: bool) -> None:
         """Hear of changes of this resource, or no more. The server runs as long as anything of it is watched. Raises
         `CallFailed`."""
-        change = self._offering.watch if on else self._offering.unwatch
-        if not on and not (self._life and self._life.usable):
-            await change(uri, session=None)
-            return
-
-        async def send(session: ClientSession) -> None:
-            await change(uri, session=session)
-
-        await self.request(uri, self._start_timeout, RunningCall(None), send)
-
-    async def set_level(self) -> None:
-        """Say how much it is to log, if it runs."""
-        if self._life and self._life.usable and self._life.session is not None:
-            await self._offering.set_level(self._life.session)
+        change = self.offering.watch if on else self.offering.unwatch
+        if not on and self.session is None:
+            return await change(uri, session=None)
+        limit, call = self._start_timeout, RunningCall(None)
+        return await self.request(uri, limit, call, lambda session: change(uri, session=session))
 
     async def _live(self) -> None:
         """One start, until its end. Raises nothing but cancellation."""
         settled = self._settled
-        life = self._life = Life(self.spec)
+        life = self._life = Life(self.spec, self.key)
         self._set(ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools)))
         try:
             try:
+                if self.spec.asks_secrets:
+                    await life.fill(self.client)
                 async with life.transport.open() as (read, write), self._session(life, read, write) as session:
                     life.session = session
                     with anyio.move_on_after(self._start_timeout) as life.starting:
@@ -250,9 +250,9 @@ class Connection:
                     settled.set()
                     if life.ready:
                         async with life.listing:  # a change that is heard meanwhile is written after this, not under it
-                            await self._offering.keep(self.status.version)
+                            await self.offering.keep(self.status.version)
                         async with anyio.create_task_group() as group:
-                            group.start_soon(self._offering.listen, session)
+                            group.start_soon(self.offering.listen, session)
                             await self._until_end(life)
                             group.cancel_scope.cancel()
             except Exception as error:
@@ -273,7 +273,7 @@ class Connection:
 
     def _session(self, life: Life, read: Any, write: Any) -> ClientSession:
         async def hear(message: IncomingMessage) -> None:
-            await self._offering.hear(life, message)
+            await self.offering.hear(life, message)
 
         extensions = dict(self._terms.wishes.extensions) or None
         return ClientSession(
@@ -295,9 +295,9 @@ class Connection:
         info = session.server_info
         seconds, version = anyio.current_time() - life.since, info.version if info else ""
         async with life.listing:
-            await self._offering.ask_all(session)
+            await self.offering.ask_all(session)
             life.ready = True
-        await self._offering.begin(session)
+        await self.offering.begin(session)
         self._retry_at = 0.0
         count = len(self.tools)
         self._set(ServerStatus(name=self.spec.name, state="up", tools=count, seconds=seconds, version=version))
@@ -307,11 +307,11 @@ class Connection:
         while not life.ended.is_set():
             idle = self.spec.idle or self._terms.idle
             limit = idle if life.called else min(_UNCALLED_REST, idle or _UNCALLED_REST)
-            if limit is None or self._terms.listings is None:
+            if limit is None or not self._terms.rests:
                 await life.ended.wait()
                 return
             left = max(life.since, self._last_call) + limit - anyio.current_time()
-            if left <= 0 and not (self._calls or self._offering.watched):
+            if left <= 0 and not (self._calls or self.offering.watched):
                 life.resting = True
                 life.ended.set()
                 return
@@ -320,13 +320,13 @@ class Connection:
 
     async def _listed(self) -> None:
         self._set(replace(self.status, tools=len(self.tools)))
-        await self._offering.keep(self.status.version)
+        await self.offering.keep(self.status.version)
 
     def _failed(self, life: Life, problem: str) -> None:
         life.problem = problem
         self._failures += 1
         self._retry_at = anyio.current_time() + min(0.5 * 2 ** (self._failures - 1), _MAX_PAUSE)
-        self._offering.forget()
+        self.offering.forget()
         seconds = anyio.current_time() - life.since
         self._set(ServerStatus(name=self.spec.name, state="failed", problem=problem, seconds=seconds))
 
