@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
 import weakref
@@ -16,24 +17,31 @@ import mcp_types as types
 from anyio.abc import TaskStatus
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
+from mcp.server.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from hooksdk.approvals import Approver, digest_of
+from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import ApprovalPending, HookSDKError, StoreError
+from hooksdk.gateway._answers import hand_over
 from hooksdk.gateway._approvals import ClientApprovals
-from hooksdk.gateway._client import CallingClient
+from hooksdk.gateway._client import CallingClient, is_heard
 from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._listing import ClientListing, HintTrust
+from hooksdk.gateway._long_results import PREFIX as PREFIX_OF_RESULTS
 from hooksdk.gateway._long_results import LongResults, is_recall
+from hooksdk.gateway._offers import ClientOffers, Links, shown_in, with_app_at
 from hooksdk.gateway._old_sessions import remove, remove_old
 from hooksdk.gateway._open_calls import PREFIX, Answer, OpenCalls
 from hooksdk.gateway._places import Place, leave
-from hooksdk.gateway._results import as_mcp, error
+from hooksdk.gateway._results import as_contents, as_error, as_mcp, as_prompt, error, error_code, pages_in
 from hooksdk.gateway._settings import Expose, GatewayConfig, Profile
 from hooksdk.gateway._sources import Sources
 from hooksdk.host import Host
-from hooksdk.mcp import current_client
+from hooksdk.mcp import Feature, ServerOffer, current_client
 from hooksdk.patterns import ToolPattern
 from hooksdk.run import JudgedCall, Run
 from hooksdk.tools import Tool
@@ -43,6 +51,8 @@ logger = logging.getLogger("hooksdk")
 Request = ServerRequestContext[Any, Any]
 START = "start of the server"
 """For whom a server's secrets are: a tool that no server has, so that a pattern for one tool alone does not give them."""
+UNSUBSCRIBE = 2.0
+"""Seconds that a server has to hear that a client is gone who wanted to hear of a resource."""
 MOST_WAITING = 200
 """Calls of a session that may wait for approvals; of more, the newest."""
 
@@ -77,12 +87,30 @@ class GatewayParts:
     doubts: Doubts
     start_soon: Callable[..., Any]
     """Starts a task that may outlive a request."""
-    publish_change: Callable[[], Any]
+    publish: Callable[[ServerEvent], Any]
     """Tells the clients that listen in the stateless protocol."""
+    watch: Callable[..., Any]
+    """Hears of a resource's changes, or no more."""
+    level_changed: Callable[[], Any]
+    """To be told that a client wants to hear more of what is logged, or less."""
 
     async def remove_old_sessions(self) -> None:
         """Remove what earlier gateways have left and nobody needs."""
         await remove_old(self.host.store, self.place, self.config.approvals.keep)
+
+
+CHANGES: dict[Any, Any] = {
+    ToolsListChanged: types.ToolListChangedNotification,
+    PromptsListChanged: types.PromptListChangedNotification,
+    ResourcesListChanged: types.ResourceListChangedNotification,
+}
+"""How a client is told in both protocols what is another list now."""
+MCP_SOURCES = {"mcp", "prompt", "resource"}
+"""What servers bring."""
+FOR_CLIENTS = {types.URL_ELICITATION_REQUIRED, types.MISSING_REQUIRED_CLIENT_CAPABILITY}
+"""Errors about which a client can do something, and a model cannot: they are passed on as errors."""
+RESOURCE_NOT_FOUND = -32002
+"""The code of protocol 2025-11-25; later ones have no code of its own."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +165,14 @@ class GatewaySession:
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
         self.results = LongResults(parts.config.max_result_chars, parts.config.kept_result_bytes)
+        self.level: types.LoggingLevel | None = None
+        """How much of what servers log the client wants to hear."""
+        self._links = Links()
+        self._pages: set[str] = set()
+        """The ids of web pages that servers have asked the client to open."""
+        self._offers: tuple[list[ServerOffer], ClientOffers] | None = None
+        self._subscribed: dict[Feature, str] = {}
+        """Resources whose changes the client hears of, as it calls them."""
 
     async def keep(self, context: Request, *, task_status: TaskStatus[None]) -> None:
         """Open session and run, and close them when the client leaves or is idle."""
@@ -161,6 +197,7 @@ class GatewaySession:
                 run, self._run = self._run, None
                 if run is not None:
                     self._parts.counts.closed(run)
+                await self._unsubscribe_all()
                 in_doubt = session.in_doubt
                 self._parts.doubts.add(self.id, in_doubt)
                 await session.close("closed" if self._leave.is_set() else "idle")
@@ -203,7 +240,8 @@ class GatewaySession:
         """Others have taken its place: it ends once its requests are answered, by the rules that they began under. Its client
         is told that the tools may be others."""
         self.supersede()
-        await self._tell_change()
+        for change in CHANGES:
+            await self._tell_change(change())
         await self._leave_when_at_rest()
 
     @contextmanager
@@ -222,7 +260,9 @@ class GatewaySession:
 
     def _client(self, context: Request | None = None) -> CallingClient:
         """The client as servers know it."""
-        return CallingClient(self.id, self.identity.name, self._fill_secrets, self._parts.config.relay, context)
+        return CallingClient(
+            self.id, self.identity.name, self._fill_secrets, self._parts.config.relay, context, self.level
+        )
 
     async def _fill_secrets(self, server: str, texts: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
         if self._run is None:
@@ -251,11 +291,22 @@ class GatewaySession:
         # The bridge is the same whatever stands behind it.
         listing = await self._resolved(wait=self._expose != "bridge")
         self._parts.counts.listed(listing.tokens_direct, listing.tokens)
-        return list(listing.tools)
+        return [await self._with_app(tool) for tool in listing.tools]
 
-    async def call(self, params: types.CallToolRequestParams, context: Request, client: CallingClient) -> Answer:
+    async def _with_app(self, tool: types.Tool) -> types.Tool:
+        """The tool, whose app leads back to its server."""
+        if not shown_in(tool) or (own := self._open_run.tools.get(tool.name)) is None:
+            return tool
+        offers = await self.offers()
+        return tool.model_copy(
+            update={"meta": with_app_at(tool.meta or {}, lambda uri: offers.name_of(own.owner, uri))}
+        )
+
+    async def call(
+        self, params: types.CallToolRequestParams, context: Request, client: CallingClient, tool: Tool | None = None
+    ) -> Answer:
         """Take one call past every policy, and run it. One that waited for an approval, or for answers to what its server has
-        asked, goes on from there."""
+        asked, goes on from there. `tool` is what it is of, where that is none of the listed ones."""
         same = digest_of([params.name, params.arguments or {}])
         if (params.request_state or "").startswith(PREFIX):
             return await self._open_calls.go_on(params, same, context)
@@ -263,29 +314,35 @@ class GatewaySession:
         if asker is not None and (refusal := await asker.take_answer(params)) is not None:
             return refusal
         if not client.may_be_asked_by_result:
-            return await self._run_call(params, same, context.protocol_version)
+            return await self._run_call(params, same, context.protocol_version, tool)
 
         async def work() -> Answer:
             with self._busy():
-                return await self._run_call(params, same, context.protocol_version)
+                return await self._run_call(params, same, context.protocol_version, tool)
 
         return await self._open_calls.begin(same, client, self._parts.start_soon, work)
 
-    async def _run_call(self, params: types.CallToolRequestParams, same: str, protocol_version: str) -> Answer:
+    async def _run_call(
+        self, params: types.CallToolRequestParams, same: str, protocol_version: str, tool: Tool | None
+    ) -> Answer:
         name, arguments, asker = params.name, params.arguments or {}, self._client_approvals
         listing = await self._resolved()
         await self._give_up_old()
         await self._parts.doubts.look()
         before = self._take_waiting(same)
         call_id = before.call_id if before else f"call-{uuid.uuid4().hex[:16]}"
-        call, only = listing.call(call_id, name, arguments)
-        assert self._run is not None
+        call, only = (
+            listing.call(call_id, name, arguments) if tool is None else (ToolCall(call_id, name, arguments), None)
+        )
+        run = self._open_run
         try:
-            judged = await self._run.judge(call, only=only)
+            judged = await run.judge(call, only=only, tool=tool)
         except StoreError:
             self._give_way()
             raise
-        if judged.status != "blocked" and listing.is_withheld(name, arguments):  # by a name that is not quite its own
+        if (
+            tool is None and judged.status != "blocked" and listing.is_withheld(name, arguments)
+        ):  # by a name that is not quite its own
             self._parts.counts.withheld()
         try:
             result = await judged.execute(confirms=True)
@@ -304,8 +361,15 @@ class GatewaySession:
             return error(
                 f"'{judged.call.name}' was not run yet: a person is asked about it ({title}). Call it again later."
             )
-        await self._parts.doubts.made_again(judged, self._run)
-        answer = as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
+        await self._parts.doubts.made_again(judged, run)
+        if tool is None and result.is_error and error_code(result) in FOR_CLIENTS:
+            judged.confirm()
+            raise self._noted(as_error(as_mcp(result, protocol_version)))
+        if judged.tool is not None and judged.tool.source in MCP_SOURCES:
+            result = await self._lead_back(judged.tool.owner, result)
+        if tool is None:
+            result = self.results.shorten(name, result, listing.recall)
+        answer = as_mcp(result, protocol_version)
         self._unanswered[id(answer)] = judged
         weakref.finalize(answer, self._unanswered.pop, id(answer), None)
         return answer
@@ -313,6 +377,178 @@ class GatewaySession:
     def call_of(self, answer: Answer) -> JudgedCall | None:
         """The call whose result a request takes to the client: it is over once it is confirmed. None where there is none."""
         return self._unanswered.pop(id(answer), None)
+
+    @property
+    def _open_run(self) -> Run:
+        if self._run is None:
+            raise HookSDKError("the session has ended; connect again")
+        return self._run
+
+    # What servers offer beside their tools
+
+    async def offers(self, *, wait: bool = True) -> ClientOffers:
+        """The prompts and resources that the client may have, under the names that it is told. With `wait` for first listings, as
+        for tools."""
+        await self._resolved(wait=wait and self._expose != "bridge")
+        async with self._lock:
+            given = self._parts.sources.offers()
+            if self._offers is not None and self._offers[0] == given:
+                return self._offers[1]
+            tools = [tool for features in self._parts.sources.features for tool in features.tools()]
+            granted = await self._open_run.grant(tools)
+            before, offers = self._offers, ClientOffers(given, granted.__contains__, self._links)
+            self._offers = given, offers
+        if before is not None and before[1].prompts != offers.prompts:
+            await self._tell_change(PromptsListChanged())
+        if before is not None and (before[1].resources, before[1].templates) != (offers.resources, offers.templates):
+            await self._tell_change(ResourcesListChanged())
+        return offers
+
+    async def set_level(self, level: types.LoggingLevel) -> None:
+        """How much the client wants to hear of what servers log."""
+        self.level = level
+        await self._parts.level_changed()
+
+    async def get_prompt(
+        self, params: types.GetPromptRequestParams, context: Request, client: CallingClient
+    ) -> types.GetPromptResult | types.InputRequiredResult:
+        """Get a prompt of a server, past every policy."""
+        with _not_offered({"name": params.name}, types.INVALID_PARAMS):
+            feature = (await self.offers()).prompt(params.name, withheld=True)
+            tool = self._parts.sources.features_of(feature.server).prompt(feature)
+        answer = await self._call_of(tool, dict(params.arguments or {}), params, context, client)
+        return answer if isinstance(answer, types.InputRequiredResult) else as_prompt(answer)
+
+    async def read_resource(
+        self, params: types.ReadResourceRequestParams, context: Request, client: CallingClient
+    ) -> types.ReadResourceResult | types.InputRequiredResult:
+        """Read a resource of a server, past every policy, or a long result."""
+        if params.uri.startswith(PREFIX_OF_RESULTS):
+            return self.results.read(params.uri)
+        feature, tool = await self._resource(params.uri, context.protocol_version)
+        answer = await self._call_of(tool, {"uri": feature.own}, params, context, client)
+        return answer if isinstance(answer, types.InputRequiredResult) else as_contents(answer, params.uri)
+
+    async def _resource(self, uri: str, protocol_version: str) -> tuple[Feature, Tool]:
+        code = types.INVALID_PARAMS if protocol_version in MODERN_PROTOCOL_VERSIONS else RESOURCE_NOT_FOUND
+        with _not_offered({"uri": uri}, code):
+            feature = (await self.offers()).resource(uri)
+            return feature, self._parts.sources.features_of(feature.server).resource(feature)
+
+    async def _call_of(
+        self, tool: Tool, arguments: dict[str, Any],
+        params: types.GetPromptRequestParams | types.ReadResourceRequestParams, context: Request, client: CallingClient,
+    ) -> Answer:  # fmt: skip
+        """The result of a call that stands for another request. Raises `MCPError` where it has none."""
+        call = types.CallToolRequestParams(
+            name=tool.name,
+            arguments=arguments,
+            request_state=params.request_state,
+            input_responses=params.input_responses,
+        )
+        answer = await self.call(call, context, client, tool)
+        hand_over(self.call_of(answer), context)
+        if isinstance(answer, types.CallToolResult) and answer.is_error:
+            raise self._noted(as_error(answer))
+        return answer
+
+    def _noted(self, refusal: MCPError) -> MCPError:
+        """The error, whose web pages the client is told about once they are done."""
+        self._pages |= pages_in(refusal)
+        return refusal
+
+    async def _lead_back(self, server: str, result: ToolResult) -> ToolResult:
+        """The result, whose links and resources the client can read."""
+        if result.plain or not self._parts.sources.features:
+            return result
+        try:
+            blocks = (await self.offers()).lead_back(server, before := result.blocks)
+        except HookSDKError as problem:  # it has run, and its result counts
+            logger.warning("links of a result may lead nowhere: %s", problem)
+            return result
+        if blocks == before:
+            return result
+        return ToolResult(
+            result.text, is_error=result.is_error, blocks=blocks, structured=result.structured, meta=result.meta
+        )
+
+    async def subscribe(self, uri: str, protocol_version: str) -> None:
+        """Tell the client from now on when a resource changes."""
+        if uri.startswith(PREFIX_OF_RESULTS):  # it never changes
+            return
+        feature = await self.watchable(uri, protocol_version)
+        if feature not in self._subscribed:
+            await self._parts.watch(feature, on=True)
+            self._subscribed[feature] = uri
+
+    async def watchable(self, uri: str, protocol_version: str) -> Feature:
+        """Which resource it is whose changes the client wants to hear of. Raises `MCPError` for one that it may not read."""
+        feature, tool = await self._resource(uri, protocol_version)
+        if (reason := (await self._open_run.grant([tool])).withheld.get(tool.name)) is not None:
+            raise MCPError(types.INVALID_REQUEST, f"'{uri}' is withheld: {reason}")
+        return feature
+
+    async def unsubscribe(self, uri: str, protocol_version: str) -> None:
+        """Tell it no more."""
+        feature = next((feature for feature, its_uri in self._subscribed.items() if its_uri == uri), None)
+        if feature is None:
+            feature, _ = await self._resource(uri, protocol_version)
+        if self._subscribed.pop(feature, None) is not None:
+            await self._parts.watch(feature, on=False)
+
+    async def _unsubscribe_all(self) -> None:
+        subscribed, self._subscribed = self._subscribed, {}
+        for feature in subscribed:
+            with anyio.move_on_after(UNSUBSCRIBE, shield=True), contextlib.suppress(MCPError), self.as_client():
+                await self._parts.watch(feature, on=False)
+
+    @contextmanager
+    def as_client(self) -> Generator[None]:
+        """What is asked of servers is asked for this client, though it has no request."""
+        token = current_client.set(self._client())
+        try:
+            yield
+        finally:
+            current_client.reset(token)
+
+    async def complete(self, params: types.CompleteRequestParams) -> types.CompleteResult:
+        """What the server of a prompt or of a template proposes for an argument."""
+        offers = await self.offers()
+        with _not_offered(None, types.INVALID_PARAMS):
+            if isinstance(params.ref, types.PromptReference):
+                feature = offers.prompt(params.ref.name)
+                ref: Any = params.ref.model_copy(update={"name": feature.own})
+            else:
+                feature = offers.template(params.ref.uri)
+                ref = params.ref.model_copy(update={"uri": feature.own})
+            features = self._parts.sources.features_of(feature.server)
+        answer = await features.complete(feature.server, params.model_copy(update={"ref": ref}))
+        if isinstance(answer, ToolResult):
+            raise as_error(as_mcp(answer, ""))
+        values = self._open_run.mask(list(answer.completion.values))
+        return types.CompleteResult(completion=answer.completion.model_copy(update={"values": values}))
+
+    async def hear(self, server: str, message: types.ServerNotification) -> None:
+        """A server says something that belongs to no call."""
+        run, peer = self._run, self._peer
+        if run is None or peer is None or not self._may_hear(server):
+            return
+        if isinstance(message, types.ResourceUpdatedNotification):
+            uri = self._subscribed.get(Feature(server, message.params.uri))
+            if uri is not None:
+                params = types.ResourceUpdatedNotificationParams(uri=uri)
+                await peer.send_notification(types.ResourceUpdatedNotification(params=params))
+        elif isinstance(message, types.ElicitCompleteNotification):
+            if message.params.elicitation_id in self._pages:
+                await peer.send_notification(message)
+        elif isinstance(message, types.LoggingMessageNotification) and is_heard(message.params.level, self.level):
+            told = run.mask(message.params.model_dump(by_alias=True, mode="json", exclude_none=True, exclude={"meta"}))
+            params = types.LoggingMessageNotificationParams.model_validate(told)
+            await peer.send_notification(types.LoggingMessageNotification(params=params))
+
+    def _may_hear(self, server: str) -> bool:
+        servers = self.identity.profile.servers
+        return servers is None or server in servers
 
     def _give_way(self) -> None:
         """A record could not be written, so the run takes no further call: the client's next request gets another session."""
@@ -354,10 +590,14 @@ class GatewaySession:
                 await one.judged.refuse("it was not made again in time")
 
     async def refresh(self) -> None:
-        """Look whether the tools have changed, and tell the client."""
-        if self._listing is not None and not self.closing:
-            current_client.set(self._client())  # in a task of its own
+        """Look whether what there is has changed, and tell the client."""
+        if self.closing:
+            return
+        current_client.set(self._client())  # in a task of its own
+        if self._listing is not None:
             await self._resolved(wait=False)
+        if self._offers is not None:
+            await self.offers(wait=False)
 
     async def _resolved(self, *, wait: bool = True) -> ClientListing:
         if wait:
@@ -377,13 +617,21 @@ class GatewaySession:
             if before is None and self._expose in ("bridge", "hybrid") and not any(tool.bridge for tool in offered):
                 logger.warning('expose = "%s", and no plugin offers a bridge: every tool is listed', self._expose)
         if before is not None and before.tools != listing.tools:
-            await self._parts.publish_change()
-            await self._tell_change()
+            await self._tell_change(ToolsListChanged())
         return listing
 
-    async def _tell_change(self) -> None:
+    async def _tell_change(self, change: ServerEvent) -> None:
+        await self._parts.publish(change)
         if self._peer is not None:
-            await self._peer.send_notification(types.ToolListChangedNotification())
+            await self._peer.send_notification(CHANGES[type(change)]())
+
+
+@contextmanager
+def _not_offered(data: Any, code: int) -> Generator[None]:
+    try:
+        yield
+    except LookupError as problem:
+        raise MCPError(code, str(problem), data) from None
 
 
 def _metadata(identity: Identity, context: Request, expose: str) -> dict[str, Any]:
@@ -405,7 +653,7 @@ def _narrowing(identity: Identity) -> Callable[[Tool], str | None]:
     reason = f"the profile '{identity.profile_name}' does not have it"
 
     def why_not(tool: Tool) -> str | None:
-        if profile.servers is not None and tool.source == "mcp" and tool.owner not in profile.servers:
+        if profile.servers is not None and tool.source in MCP_SOURCES and tool.owner not in profile.servers:
             return reason
         if any(pattern.may_mean(tool) for pattern in deny):
             return reason
