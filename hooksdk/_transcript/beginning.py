@@ -58,6 +58,12 @@ class Beginnings(Stored):
             await self._journal()
             await self._shorten()
 
+    @alone
+    async def write_ends(self) -> None:
+        """Write which calls have ended by now, for whoever reads the session from elsewhere."""
+        if self._ended:
+            await self._journal()
+
     async def doubt(self, effect_id: str) -> None:
         """Nobody will know its end."""
         if (one := self._ledger.effects.begun.get(effect_id)) is not None:

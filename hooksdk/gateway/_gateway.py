@@ -27,6 +27,7 @@ from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import ConfigError, HookSDKError, RunBlocked
 from hooksdk.gateway._approvals import current_request, desk_of
 from hooksdk.gateway._counts import Counts
+from hooksdk.gateway._deployment import Deployment
 from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._http import (
     check_address,
@@ -99,7 +100,8 @@ class Gateway:
     def _parts_of(self, host: Host) -> GatewayParts:
         config = GatewayConfig.of(host.config) if self._own_config is None else self._own_config
         approver = self._approver or host.approver or self._desk_of(config.approvals)
-        place = Place(str(self._own_folder.resolve()), *self._sources.files())
+        deployment = None if config.deployment is None else Deployment(config.deployment, host, config.idle)
+        place = Place(str(self._own_folder.resolve()), *self._sources.files(), deployment=deployment)
         return GatewayParts(
             host=host, sources=self._sources, counts=self.counts, config=config, approver=approver,
             place=place, doubts=Doubts(host, place), start_soon=self._start_soon, publish_change=self._publish_change,
@@ -165,8 +167,12 @@ class Gateway:
         profile_name, settings = profile_of(self.config, profile)
         return Identity(name=name, profile_name=profile_name, profile=settings, transport=transport)
 
-    async def session(self, key: str, identity: Identity, context: Request, *, idle: float | None) -> GatewaySession:
-        """The open session of this client; a new one where it has none."""
+    async def session(
+        self, key: str, identity: Identity, context: Request, *, idle: float | None, shared_as: str | None = None
+    ) -> GatewaySession:
+        """The open session of this client; a new one where it has none. `shared_as` is the id that it has at all gateways of the
+        deployment."""
+        key = key if shared_as is None else f"{key} {shared_as}"
         async with self._opening:
             while (session := self._sessions.get(key)) is None or session.closing:
                 if session is not None:
@@ -174,7 +180,7 @@ class Gateway:
                     self._sessions.pop(key, None)
                 if self._group is None:
                     raise HookSDKError("the gateway is closed")
-                session = GatewaySession(self._parts, identity, idle=idle)
+                session = GatewaySession(self._parts, identity, idle=idle, shared_as=shared_as)
                 await self._group.start(self._keep, key, session, context)
             return session
 
@@ -282,9 +288,9 @@ class Gateway:
                 raise MCPError(types.INVALID_REQUEST, "this token is not let in any more")
             token = self.config.tokens.get(name)
             identity = self.identity(name, (token.profile if token else None) or profile, transport="http")
-            return await self.session(
-                session_key(request, context.protocol_version), identity, context, idle=self.config.idle
-            )
+            key, shared = session_key(request, context.protocol_version)
+            shared_as = await self._parts.place.shared_session(identity.name, identity.requester) if shared else None
+            return await self.session(key, identity, context, idle=self.config.idle, shared_as=shared_as)
 
         @asynccontextmanager
         async def nothing(_server: Server[str]) -> AsyncGenerator[str]:
@@ -363,14 +369,14 @@ class _Server(Server[str]):
     ) -> types.ListResourcesResult:
         session: GatewaySession = await self._session_of(context)
         with session.at_work(context):
-            return types.ListResourcesResult(resources=session.results.resources())
+            return types.ListResourcesResult(resources=await session.results.resources())
 
     async def _read_resource(
         self, context: Request, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         session: GatewaySession = await self._session_of(context)
         with session.at_work(context):
-            return session.results.read(params.uri)
+            return await session.results.read(params.uri)
 
     async def _call_tool(
         self, context: Request, params: types.CallToolRequestParams

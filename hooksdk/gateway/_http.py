@@ -28,6 +28,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hooksdk.errors import ConfigError
+from hooksdk.gateway._not_here import explaining
 from hooksdk.gateway._settings import GatewayConfig
 
 logger = logging.getLogger("hooksdk")
@@ -173,11 +174,12 @@ def legacy_key(request: Request) -> str:
     return f"http {principal_of(request)} {request.headers.get(MCP_SESSION_ID_HEADER)}"
 
 
-def session_key(request: Request, protocol_version: str) -> str:
-    """Which session a request belongs to: its connection's, and where the protocol has none, its token's."""
+def session_key(request: Request, protocol_version: str) -> tuple[str, bool]:
+    """Which session a request belongs to: its connection's, and where the protocol has none, its token's, which gateways behind one
+    address may share."""
     if protocol_version in MODERN_PROTOCOL_VERSIONS:
-        return f"token {principal_of(request)}"
-    return legacy_key(request)
+        return f"token {principal_of(request)}", True
+    return legacy_key(request), False
 
 
 def http_app(
@@ -188,7 +190,7 @@ def http_app(
     manager = StreamableHTTPSessionManager(server, session_idle_timeout=config.idle)
 
     async def handle(scope: Scope, receive: Receive, send: Send) -> None:
-        await manager.handle_request(scope, receive, send)
+        await manager.handle_request(scope, receive, send if config.deployment is None else explaining(scope, send))
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -17,15 +17,19 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 
 from hooksdk.approvals import Approver, digest_of
+from hooksdk.calls import CallInDoubt
 from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import ApprovalPending, HookSDKError, StoreError
 from hooksdk.gateway._approvals import ClientApprovals
 from hooksdk.gateway._client import CallingClient
 from hooksdk.gateway._counts import Counts
+from hooksdk.gateway._deployment import PRECISION, Deployment
 from hooksdk.gateway._doubts import Doubts
+from hooksdk.gateway._elsewhere import Elsewhere
+from hooksdk.gateway._handover import Answer, Handover
 from hooksdk.gateway._listing import ClientListing, HintTrust
-from hooksdk.gateway._long_results import LongResults, is_recall
-from hooksdk.gateway._open_calls import PREFIX, Answer, OpenCalls
+from hooksdk.gateway._long_results import LongResults, ResultsInMemory, ResultsInStore, is_recall
+from hooksdk.gateway._open_calls import PREFIX, OpenCalls
 from hooksdk.gateway._places import Place, leave
 from hooksdk.gateway._results import as_mcp, error
 from hooksdk.gateway._settings import Expose, GatewayConfig, Profile
@@ -34,11 +38,16 @@ from hooksdk.host import Host
 from hooksdk.mcp import current_client
 from hooksdk.patterns import ToolPattern
 from hooksdk.run import JudgedCall, Run
+from hooksdk.session import Session
 from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
 
 Request = ServerRequestContext[Any, Any]
+RECENT = 2.0
+"""Seconds after a request in which the ends of its calls may be still to be written."""
+ENDS_WRITTEN = 0.25
+"""Seconds between two looks whether they are."""
 MOST_WAITING = 200
 """Calls of a session that may wait for approvals; of more, the newest."""
 
@@ -90,8 +99,17 @@ class Waiting:
 class GatewaySession:
     """One client's session. It is kept by a task of its own, since a run is entered and left by the same one."""
 
-    def __init__(self, parts: GatewayParts, identity: Identity, *, idle: float | None) -> None:
-        self.id = parts.place.enter()
+    def __init__(
+        self, parts: GatewayParts, identity: Identity, *, idle: float | None, shared_as: str | None = None
+    ) -> None:
+        """`shared_as` is the id of the session that several gateways have: this is the part of this one."""
+        deployment = parts.place.deployment if shared_as is not None else None
+        self._stored_as = parts.place.enter(shared_as)
+        self.id = shared_as or self._stored_as
+        """What plugins and people are told."""
+        self._shared_as = shared_as
+        self._deployment = deployment
+        self._elsewhere = Elsewhere(deployment, self.id, self._stored_as) if deployment else None
         self.identity = identity
         self.ended = anyio.Event()
         """Set once its run and its session are closed."""
@@ -100,11 +118,15 @@ class GatewaySession:
         self._parts = parts
         self._idle = idle
         self._leave = anyio.Event()
+        self._stirred = anyio.Event()
+        """Set when it is to leave, and where others are told of it, when a request comes."""
+        self._touched = 0.0
         self._requests = 0
         self._at_rest = anyio.Event()
         """Set when a request has ended and no other is served."""
         self._last = 0.0
         self._lock = anyio.Lock()
+        self._session: Session | None = None
         self._run: Run | None = None
         self._given: tuple[list[Tool], dict[str, str]] | None = None
         self._listing: ClientListing | None = None
@@ -121,23 +143,27 @@ class GatewaySession:
             )
             if isinstance(approver, ApprovalDesk) else None
         )  # fmt: skip
-        self._open_calls = OpenCalls()
+        self._open_calls = OpenCalls(
+            parts.start_soon, Handover(deployment, self.id, self._stored_as) if deployment else None
+        )
         self._expose: Expose = identity.profile.expose or parts.config.expose
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
-        self.results = LongResults(parts.config.max_result_chars, parts.config.kept_result_bytes)
+        most = parts.config.kept_result_bytes
+        kept = ResultsInStore(deployment.store, self.id, most) if deployment else ResultsInMemory(most)
+        self.results = LongResults(parts.config.max_result_chars, most, kept)
 
     async def keep(self, context: Request, *, task_status: TaskStatus[None]) -> None:
         """Open session and run, and close them when the client leaves or is idle."""
         host, identity = self._parts.host, self.identity
         try:
-            session = await host.hold(self.id, idle=self._idle)
+            session = self._session = await host.hold(self._stored_as, idle=self._idle, shared_as=self._shared_as)
             try:
                 async with session.run(
                     requester=identity.requester, trigger="user", metadata=_metadata(identity, context, self._expose),
                     context_window=self._parts.config.context_window, transcript=False, withhold=self._not_granted, expose=self._expose,
                     approver=self._parts.counts.counted(self._client_approvals or self._parts.approver),
-                    in_doubt=self._parts.doubts.calls,
+                    in_doubt=self._in_doubt,
                 ) as self._run:  # fmt: skip
                     self._parts.counts.opened(self._run, _client_of(context).get("name", ""))
                     task_status.started()
@@ -148,7 +174,7 @@ class GatewaySession:
                 run, self._run = self._run, None
                 if run is not None:
                     self._parts.counts.closed(run)
-                self._parts.doubts.add(self.id, session.in_doubt)
+                await self._parts.doubts.end(self._stored_as, session.in_doubt)
                 await session.close("closed" if self._leave.is_set() else "idle")
         except Exception:
             if self._listing is None:
@@ -156,7 +182,7 @@ class GatewaySession:
             logger.exception("session '%s' of the gateway ended with an error", self.id)
         finally:
             self.closing = True
-            leave(self.id)
+            leave(self._stored_as)
             self.ended.set()
 
     async def _wait(self) -> None:
@@ -167,20 +193,45 @@ class GatewaySession:
                 rest = self._last + rest - anyio.current_time()
                 if rest <= 0:
                     return
+            if self._deployment is not None:
+                rest = await self._tell_others(self._deployment, rest)
             with anyio.move_on_after(rest):
-                await self._leave.wait()
+                await self._stirred.wait()
+            if self._stirred.is_set():
+                self._stirred = anyio.Event()
+
+    async def _tell_others(self, deployment: Deployment, rest: float | None) -> float | None:
+        """What the deployment's other gateways need to know of this part: that it is in use, and which calls have ended. Answers
+        after how many seconds it is looked at again."""
+        assert self._session is not None
+        now = anyio.current_time()
+        if not self._requests and now - self._last > RECENT:
+            return rest
+        try:
+            if self._requests and self._idle is not None and now - self._touched > self._idle / PRECISION:
+                self._touched = now
+                await deployment.touch(self.id)
+            await self._session.write_ends()
+        except StoreError as problem:
+            logger.warning("other gateways cannot be told of session '%s': %s", self.id, problem)
+        return ENDS_WRITTEN if rest is None else min(rest, ENDS_WRITTEN)
+
+    def _in_doubt(self) -> Sequence[CallInDoubt]:
+        elsewhere = self._elsewhere.calls() if self._elsewhere else ()
+        return [*self._parts.doubts.calls(), *elsewhere]
 
     async def leave(self) -> None:
         """The client is gone: end its calls, its run and its session, and wait for it."""
         self.closing = True
         self._leave.set()
+        self._stirred.set()
         await self.ended.wait()
 
     def supersede(self) -> None:
         """Others take its place: what it has asked is theirs, unless a call holds on for the answer."""
         self.closing = True
         if not self._requests:
-            leave(self.id)
+            leave(self._stored_as)
 
     async def retire(self) -> None:
         """Others have taken its place: it ends once its requests are answered, by the rules that they began under. Its client
@@ -205,6 +256,8 @@ class GatewaySession:
     @contextmanager
     def _busy(self) -> Generator[None]:
         self._requests += 1
+        if self._deployment is not None:
+            self._stirred.set()
         try:
             yield
         finally:
@@ -242,13 +295,13 @@ class GatewaySession:
             with self._busy():
                 return await self._run_call(params, same, context.protocol_version)
 
-        return await self._open_calls.begin(same, client, self._parts.start_soon, work)
+        return await self._open_calls.begin(same, client, work)
 
     async def _run_call(self, params: types.CallToolRequestParams, same: str, protocol_version: str) -> Answer:
         name, arguments, asker = params.name, params.arguments or {}, self._client_approvals
         listing = await self._resolved()
         await self._give_up_old()
-        await self._parts.doubts.look()
+        await self._catch_up(listing, name, arguments)
         before = self._take_waiting(same)
         call_id = before.call_id if before else f"call-{uuid.uuid4().hex[:16]}"
         call, only = listing.call(call_id, name, arguments)
@@ -275,8 +328,23 @@ class GatewaySession:
                 return await asker.waiting_result(name, pending, answered=params.request_state is not None)
             title = pending.request.title if pending.request else name
             return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
-        await self._parts.doubts.made_again(judged, self._run)
-        return as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
+        elsewhere = self._elsewhere.calls() if self._elsewhere else ()
+        await self._parts.doubts.made_again(judged, self._run, elsewhere)
+        return as_mcp(await self.results.shorten(name, result, listing.recall), protocol_version)
+
+    async def _catch_up(self, listing: ClientListing, name: str, arguments: dict[str, Any]) -> None:
+        """Learn what happened elsewhere that this call hangs on."""
+        if self._elsewhere is None:
+            await self._parts.doubts.look()
+            return
+        assert self._session is not None
+        await self._session.refresh()
+        tool, given = listing.target(name, arguments)
+        if tool is None or tool.annotations.read_only is not True:
+            await self._elsewhere.settle(self._session)
+            if tool is not None:
+                await self._elsewhere.look(tool, given)
+            await self._parts.doubts.look()
 
     def _give_way(self) -> None:
         """A record could not be written, so the run takes no further call: the client's next request gets another session."""

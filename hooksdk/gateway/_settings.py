@@ -116,6 +116,9 @@ class GatewayConfig(_Strict):
     """Bytes of long results that are kept for each session, in memory; of more, the newest."""
     relay: Annotated[list[Asked], pydantic.BeforeValidator(_as_list)] = Field(default_factory=list[Asked])
     """What servers may ask of the client whose call they are serving."""
+    deployment: Annotated[str, Field(min_length=1)] | None = None
+    """What all gateways behind one address are called: those of one name and one database have the sessions of their clients
+    in common. None: each has its own."""
     profiles: dict[str, Profile] = Field(default_factory=dict[str, Profile])
     tokens: dict[str, Token] = Field(default_factory=dict[str, Token])
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)

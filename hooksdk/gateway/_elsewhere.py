@@ -1,0 +1,74 @@
+"""Calls of a session that other gateways of the deployment have begun, and of whose end this one does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+import anyio
+
+from hooksdk.approvals import digest_of
+from hooksdk.calls import CallInDoubt
+from hooksdk.gateway._deployment import Deployment
+from hooksdk.gateway._doubts import MADE_AGAIN, read_ledger
+from hooksdk.session import Session
+from hooksdk.tools import Tool
+
+PAUSE = 0.1
+"""Seconds between two looks while an equal call runs elsewhere."""
+MARGIN = 5.0
+"""Seconds beyond a lease for which that is waited for: by then it is known whether its gateway lives."""
+
+
+@final
+class Elsewhere:
+    """Those of one session."""
+
+    def __init__(self, deployment: Deployment, session_id: str, part: str) -> None:
+        """`part` is the id of this gateway's part of the session."""
+        self._deployment = deployment
+        self._prefix = f"{session_id}~"
+        self._part = part
+        self._calls: Sequence[CallInDoubt] = ()
+        self._lock = anyio.Lock()
+
+    def calls(self) -> Sequence[CallInDoubt]:
+        """Those that count as in doubt: the others' that were cut off, and such that a gateway had begun when it was looked at."""
+        return self._calls
+
+    async def look(self, tool: Tool, arguments: object) -> None:
+        """Look before a call. An equal one that runs elsewhere is waited for: it ends, or its gateway turns out to be dead, and then
+        its session is over and it is in doubt. One that goes on and on at a gateway that lives is no doubt."""
+        digest = digest_of(arguments)
+        until = anyio.current_time() + self._deployment.lease + MARGIN
+        while True:
+            async with self._lock:
+                running, cut_off = await self._read()
+                equal = [one for one in running if (one.tool, one.digest) == (tool.id, digest)]
+                self._calls = [*cut_off, *(one for one in running if one not in equal)]
+            if not equal or anyio.current_time() > until:
+                return
+            await anyio.sleep(PAUSE)
+
+    async def settle(self, session: Session) -> None:
+        """End the doubt about calls of this gateway's own part that another one has made again."""
+        if in_doubt := session.in_doubt:
+            made_again = await self._deployment.store.list_keys(MADE_AGAIN)
+            for call in in_doubt:
+                if call.effect_id in made_again:
+                    await session.settle(call.effect_id, "made again at another gateway")
+
+    async def _read(self) -> tuple[list[CallInDoubt], list[CallInDoubt]]:
+        """The calls that run at other gateways, and those that were cut off there."""
+        running: list[CallInDoubt] = []
+        cut_off: list[CallInDoubt] = []
+        for session_id, is_alive in (await self._deployment.list_held(self._prefix)).items():
+            if session_id == self._part or not is_alive:
+                continue
+            if (ledger := await read_ledger(self._deployment.store, session_id)) is not None:
+                for one in ledger.effects.without_end():
+                    (cut_off if one.in_doubt else running).append(one.described())
+        if cut_off:
+            made_again = await self._deployment.store.list_keys(MADE_AGAIN)
+            cut_off = [one for one in cut_off if one.effect_id not in made_again]
+        return running, cut_off
