@@ -103,9 +103,10 @@ class Deployment:
             await self._forget(before["id"])
         keys = [key for key in await self.store.list_keys(SESSIONS) if key.startswith(self.prefix)]
         for key in random.sample(keys, min(LOOKED_AT, len(keys))):
-            stored = await self.store.get_value(SESSIONS, key)
-            is_old = stored is not None and self._clock() - stored["seen"] > max(self._idle, DAY)
-            if is_old and await self.store.change_value(SESSIONS, key, stored, None):
+            stored: dict[str, Any] | None = await self.store.get_value(SESSIONS, key)
+            if stored is None or self._clock() - stored["seen"] <= max(self._idle, DAY):
+                continue
+            if await self.store.change_value(SESSIONS, key, stored, None):
                 await self._forget(stored["id"])
 
     async def _forget(self, session_id: str) -> None:

@@ -15,7 +15,8 @@ from hooksdk.errors import HookSDKError, SessionBusy
 from hooksdk.formats import get_format
 from hooksdk.gateway._places import Place
 from hooksdk.host import Host
-from hooksdk.run import JudgedCall, Run
+from hooksdk.run import JudgedCall
+from hooksdk.session import Session
 from hooksdk.stores import Store
 from hooksdk.transcript import Ledger
 
@@ -78,23 +79,25 @@ class Doubts:
                 for effect_id in await store.list_keys(MADE_AGAIN):
                     self._calls.pop(effect_id, None)
 
-    async def made_again(self, judged: JudgedCall, run: Run | None, elsewhere: Sequence[CallInDoubt] = ()) -> None:
-        """A call has its result. Where it was one of these, or of those of the same session `elsewhere`, it is in doubt no more,
-        unless it is so again."""
+    async def made_again(
+        self, judged: JudgedCall, session: Session | None, elsewhere: Sequence[CallInDoubt] = ()
+    ) -> None:
+        """A call of `session` has its result. Where it was one of these, or of those `elsewhere`, it is in doubt no more, unless
+        it is so again."""
         if judged.status not in {"ok", "error"}:
             return
         session_id, call = self._calls.pop(judged.effect_id, (None, None))
         if call is None and all(one.effect_id != judged.effect_id for one in elsewhere):
             return
-        if run is not None and any(one.effect_id == judged.effect_id for one in run.in_doubt):
+        if session is not None and any(one.effect_id == judged.effect_id for one in session.in_doubt):
             return  # the session that made it again tells of it
         if self._place.deployment is not None:
             await self._host.store.set_value(MADE_AGAIN, judged.effect_id, time.time())
         if session_id is None or call is None:
             return
         try:
-            async with self._host.session(session_id) as session:
-                await session.settle(call.effect_id, "made again in another session")
+            async with self._host.session(session_id) as left:
+                await left.settle(call.effect_id, "made again in another session")
         except SessionBusy:
             logger.info(
                 "session '%s' is open elsewhere, and learns there that '%s' was made again", session_id, call.name

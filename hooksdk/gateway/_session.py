@@ -329,7 +329,7 @@ class GatewaySession:
             title = pending.request.title if pending.request else name
             return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
         elsewhere = self._elsewhere.calls() if self._elsewhere else ()
-        await self._parts.doubts.made_again(judged, self._run, elsewhere)
+        await self._parts.doubts.made_again(judged, self._session, elsewhere)
         return as_mcp(await self.results.shorten(name, result, listing.recall), protocol_version)
 
     async def _catch_up(self, listing: ClientListing, name: str, arguments: dict[str, Any]) -> None:

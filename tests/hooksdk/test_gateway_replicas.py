@@ -1,0 +1,238 @@
+"""Several gateways behind one address: what one has asked, kept or begun, the others find in the database."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client, types
+
+from hooksdk import Host, MemoryStore
+from hooksdk.approvals import Approval
+from hooksdk.desk import ApprovalRecords
+from hooksdk.errors import ConfigError
+from hooksdk.gateway import Gateway, GatewayConfig
+from tests.hooksdk.gateways import text_of
+from tests.hooksdk.replicas import TOKENS, Remembers, Replica, can_answer, client, replica
+
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
+ALLOW = types.ElicitResult(action="accept", content={"decision": "allow"})
+FOR_SESSION = types.ElicitResult(action="accept", content={"decision": "allow for this session"})
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, token in TOKENS.items():
+        monkeypatch.setenv(f"{name.upper()}_TOKEN", token)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    """SQLite's, where the same statements run as in PostgreSQL's; with that one the replicas are processes."""
+    return f"sqlite:///{tmp_path / 'shared.db'}"
+
+
+@asynccontextmanager
+async def two(database: str, folder: Path, **options: Any) -> AsyncGenerator[tuple[Replica, Replica]]:
+    async with (
+        replica(database, folder / "effects", **options) as one,
+        replica(database, folder / "effects", **options) as other,
+    ):
+        yield one, other
+
+
+async def ask(connected: Client, name: str, path: str = "a", **options: Any) -> Any:
+    return await connected.session.call_tool(name, {"path": path}, allow_input_required=True, **options)
+
+
+async def test_a_question_of_one_gateway_is_answered_through_another_once(database: str, tmp_path: Path) -> None:
+    async with (
+        two(database, tmp_path) as (one, other),
+        client(one.url, elicitation_callback=can_answer) as here,
+        client(other.url, elicitation_callback=can_answer) as there,
+        client(other.url, token="bob", elicitation_callback=can_answer) as bob,
+    ):
+        asked = await ask(here, "delete_note")
+        assert isinstance(asked, types.InputRequiredResult)
+        answer = {"request_state": asked.request_state, "input_responses": {"approval": ALLOW}}
+        assert "it was given to another client" in text_of(await ask(bob, "delete_note", **answer))
+        assert "done by" in text_of(await ask(there, "delete_note", **answer))
+        assert "answered already" in text_of(await ask(here, "delete_note", **answer))
+        assert isinstance(await ask(there, "delete_note"), types.InputRequiredResult), "the next call is asked about anew"
+        assert (tmp_path / "effects").read_text() == "a\n"
+
+
+async def test_a_yes_for_the_session_counts_at_every_gateway_until_the_session_is_over(
+    database: str, tmp_path: Path
+) -> None:
+    async with (
+        two(database, tmp_path, config={"idle": 1.0}) as (one, other),
+        client(one.url, elicitation_callback=can_answer) as here,
+        client(other.url, elicitation_callback=can_answer) as there,
+    ):
+        asked = await ask(here, "delete_note")
+        await ask(here, "delete_note", request_state=asked.request_state, input_responses={"approval": FOR_SESSION})
+        assert "done by" in text_of(await ask(there, "delete_note"))
+        await anyio.sleep(1.5)
+        assert isinstance(await ask(there, "delete_note"), types.InputRequiredResult)
+
+
+async def test_a_call_that_waits_under_a_number_takes_its_answer_at_any_gateway(database: str, tmp_path: Path) -> None:
+    async with two(database, tmp_path) as (one, other), client(one.url, other.url) as connected:
+        said = [text_of(await ask(connected, "delete_note")) for _ in range(3)]
+        assert said[0] == said[1] == said[2]
+        assert "number 1" in said[0]
+        store = one.gateway._parts.host.store  # pyright: ignore[reportPrivateUsage]
+        await ApprovalRecords(store).answer(1, Approval(True, by="ann"))
+        said = [text_of(await ask(connected, "delete_note")) for _ in range(2)]
+        assert ["done by" in text for text in said] == [True, False]
+
+
+async def test_a_long_result_is_read_on_at_another_gateway_by_its_own_client_alone(
+    database: str, tmp_path: Path
+) -> None:
+    async with (
+        two(database, tmp_path) as (one, other),
+        client(one.url, other.url) as connected,
+        client(other.url, token="bob") as bob,
+    ):
+        handles: list[str] = []
+        for path in ("first", "second", "third"):
+            shown = text_of(await ask(connected, "tell_note", path))
+            handles.append(shown.partition("The whole is ")[2].partition(";")[0])
+        assert handles == ["r1", "r2", "r3"]
+        for number, path in enumerate(("first", "second", "third"), 1):
+            for _ in range(2):
+                page = await connected.call_tool("recall-tool-result", {"id": f"r{number}", "offset": 0, "limit": 20})
+                assert text_of(page).startswith(f"line 0 of {path}")
+                whole = await connected.read_resource(f"hooksdk://result/r{number}")
+                assert f"line 399 of {path}" in whole.contents[0].model_dump()["text"]
+        assert [one.name for one in (await connected.list_resources()).resources] == ["r3", "r2", "r1"]
+        assert (await bob.list_resources()).resources == []
+        assert "no result 'r1'" in text_of(await bob.call_tool("recall-tool-result", {"id": "r1"}))
+
+
+async def test_what_plugins_keep_for_the_session_is_there_at_every_gateway(database: str, tmp_path: Path) -> None:
+    async with two(database, tmp_path) as both, client(*(one.url for one in both)) as connected:
+        for path in "abcd":
+            await ask(connected, "read_note", path)
+        for one in both:
+            (session,) = one.gateway._parts.host.sessions  # pyright: ignore[reportPrivateUsage]
+            await session.refresh()
+            plugin: Remembers = session.plugin("remembers")
+            assert plugin.seen() == ["a", "b", "c", "d"]
+            assert len(set(plugin.state.values())) == 1, "plugins are told one session's id"
+
+
+async def test_a_limit_for_the_session_holds_over_all_gateways(database: str, tmp_path: Path) -> None:
+    rule = {"action": "deny", "tools": "send_note", "limit": {"calls": 3, "per": "session"}, "reason": "enough"}
+    family = {"action": "deny", "tools": "read_note", "limit": {"calls": 3, "per": "family"}, "reason": "enough"}
+    config = {"plugins": {"tool_policy": {"config": {"rules": [rule, family]}}}}
+    async with two(database, tmp_path, host_config=config) as both, client(*(one.url for one in both)) as connected:
+        for name in ("send_note", "read_note"):
+            said = [text_of(await ask(connected, name, f"{number}")) for number in range(5)]
+            assert ["enough" in text for text in said] == [False, False, False, True, True]
+
+
+async def test_a_connection_of_the_older_protocol_is_told_that_its_gateway_is_another(
+    database: str, tmp_path: Path
+) -> None:
+    async with (
+        two(database, tmp_path) as (one, other),
+        client(one.url, era="legacy") as connected,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKENS['ann']}"}) as http,
+    ):
+        assert "was read" in text_of(await ask(connected, "read_note"))
+        session_id = next(iter(one.gateway._sessions)).rpartition(" ")[2]  # pyright: ignore[reportPrivateUsage]
+        answer = await http.post(
+            other.url,
+            json={"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}},
+            headers={"mcp-session-id": session_id, "accept": "application/json, text/event-stream"},
+        )
+        assert answer.status_code == 404
+        assert "has to come to the same gateway" in answer.json()["error"]["message"]
+        assert "was read" in text_of(await ask(connected, "read_note"))
+
+
+async def test_a_question_that_a_server_asks_while_its_call_is_open_is_answered_through_another_gateway(
+    database: str, tmp_path: Path
+) -> None:
+    async with (
+        two(database, tmp_path, asking=True) as (one, other),
+        client(one.url, elicitation_callback=can_answer) as here,
+        client(other.url, elicitation_callback=can_answer) as there,
+    ):
+        for connected in (there, here):
+            asked = await here.session.call_tool("elicit", {}, allow_input_required=True)
+            assert isinstance(asked, types.InputRequiredResult)
+            (key,) = asked.input_requests or {}
+            answer = {"request_state": asked.request_state, "input_responses": {}, "allow_input_required": True}
+            again = await connected.session.call_tool("elicit", {}, **answer)
+            assert isinstance(again, types.InputRequiredResult), "an answer that is left out is asked for again"
+            yes = {key: types.ElicitResult(action="accept", content={"name": "ann"})}
+            answer |= {"request_state": again.request_state, "input_responses": yes}
+            assert "no call that is open" in text_of(await connected.session.call_tool("elicit", {"more": 1}, **answer))
+            assert text_of(await connected.session.call_tool("elicit", {}, **answer)) == "accept {'name': 'ann'}"
+
+
+async def test_a_call_that_was_cut_off_at_one_gateway_is_asked_about_at_another_once(
+    database: str, tmp_path: Path
+) -> None:
+    async with (
+        two(database, tmp_path) as (one, other),
+        client(one.url) as here,
+        client(other.url) as there,
+    ):
+        one.notes.hold = anyio.sleep_forever
+        with anyio.move_on_after(1):
+            await ask(here, "send_slowly")
+        one.notes.hold = None
+        said = text_of(await ask(there, "send_slowly"))
+        assert "It may have taken effect" in said
+        assert "number 1" in said
+        store = one.gateway._parts.host.store  # pyright: ignore[reportPrivateUsage]
+        await ApprovalRecords(store).answer(1, Approval(True, by="ann"))
+        assert text_of(await ask(there, "send_slowly")) == "a done"
+        for connected in (here, there):
+            assert text_of(await ask(connected, "send_slowly")) == "a done", "the doubt is over at both"
+
+
+async def test_an_equal_call_that_runs_at_another_gateway_is_waited_for(database: str, tmp_path: Path) -> None:
+    async with (
+        two(database, tmp_path) as (one, other),
+        client(one.url) as here,
+        client(other.url) as there,
+    ):
+        go_on, begun, said = anyio.Event(), anyio.Event(), list[str]()
+
+        async def hold() -> None:
+            begun.set()
+            await go_on.wait()
+
+        async def call(connected: Client) -> None:
+            said.append(text_of(await ask(connected, "send_slowly")))
+
+        one.notes.hold = hold
+        async with anyio.create_task_group() as group:
+            group.start_soon(call, here)
+            await begun.wait()
+            group.start_soon(call, there)
+            await anyio.sleep(0.5)
+            assert (tmp_path / "effects").read_text() == "a\n"
+            go_on.set()
+        assert said == ["a done", "a done"]
+
+
+def test_sessions_cannot_be_shared_without_a_database() -> None:
+    with pytest.raises(ConfigError, match='the store is a MemoryStore: store = "postgresql://USER@HOST/DATABASE"'):
+        Gateway(Host(store=MemoryStore()), config=GatewayConfig(deployment="notes"))
