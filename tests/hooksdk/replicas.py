@@ -27,6 +27,8 @@ from hooksdk.mcp import McpServers
 from hooksdk.stores import SqlStore, _holders
 from tests.hooksdk.mcp_servers import script
 
+RUNS = "runs-"
+"""What the name of a file begins with that is there while a call of `send_slowly` is."""
 TOKENS = {"ann": "a" * 20, "bob": "b" * 20}
 CONFIG = {
     "deployment": "notes", "max_result_chars": 1_000, "expose": "direct", "relay": ["elicitation"], "approvals": {"wait": 0},
@@ -75,7 +77,12 @@ class Notes:
 
         async def slowly(arguments: dict[str, Any]) -> str:
             self.write(f"{arguments['path']}")
-            await (self.hold() if self.hold else anyio.sleep(0.3))
+            runs = self.file.with_name(f"{RUNS}{os.getpid()}-{arguments['path']}")
+            runs.touch()
+            try:
+                await (self.hold() if self.hold else anyio.sleep(0.3))
+            finally:
+                runs.unlink()
             return f"{arguments['path']} done"
 
         async def read(arguments: dict[str, Any]) -> str:
@@ -151,6 +158,8 @@ class InTurn(httpx2.AsyncBaseTransport):
                 return await self._inner.handle_async_request(request)
             except httpx2.ConnectError:
                 continue
+            except httpx2.TransportError:  # it is not sent twice: what it asks for may have happened
+                return httpx2.Response(502, request=request)
         raise httpx2.ConnectError("no gateway listens")
 
     async def aclose(self) -> None:
@@ -178,6 +187,7 @@ class Process:
     leases."""
 
     def __init__(self, store_url: str, file: Path, lease: float, number: int) -> None:
+        self.folder = file.parent
         home = file.with_name(f"machine-{number}")
         self.program = subprocess.Popen(
             [sys.executable, "-m", "tests.hooksdk.replicas", store_url, str(file), str(lease), f"machine {number}"],
@@ -194,6 +204,12 @@ class Process:
         """End it at once."""
         self.program.kill()
         self.program.wait()
+        assert self.program.stdout is not None
+        self.program.stdout.close()
+
+    def runs_a_call(self) -> bool:
+        """True while it is in the middle of a call that has taken effect."""
+        return any(self.folder.glob(f"{RUNS}{self.program.pid}-*"))
 
 
 async def serve(store_url: str, file: str, lease: str, machine: str) -> None:

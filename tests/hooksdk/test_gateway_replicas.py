@@ -68,7 +68,9 @@ async def test_a_question_of_one_gateway_is_answered_through_another_once(databa
         assert "it was given to another client" in text_of(await ask(bob, "delete_note", **answer))
         assert "done by" in text_of(await ask(there, "delete_note", **answer))
         assert "answered already" in text_of(await ask(here, "delete_note", **answer))
-        assert isinstance(await ask(there, "delete_note"), types.InputRequiredResult), "the next call is asked about anew"
+        assert isinstance(await ask(there, "delete_note"), types.InputRequiredResult), (
+            "the next call is asked about anew"
+        )
         assert (tmp_path / "effects").read_text() == "a\n"
 
 

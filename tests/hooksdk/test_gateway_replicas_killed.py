@@ -17,6 +17,7 @@ from mcp import Client, types
 from mcp.shared.exceptions import MCPError
 
 from tests.hooksdk.gateways import text_of
+from tests.hooksdk.mcp_servers import until
 from tests.hooksdk.replicas import TOKENS, Process, can_answer, client
 from tests.postgres import Postgres
 
@@ -85,7 +86,7 @@ async def make(connected: Client, name: str, path: str, tally: Tally) -> None:
     tally.problems.append(f"{name} {path}: no end")
 
 
-async def rounds(url: str, folder: Path, count: int, each: int, killed_after: float) -> Tally:
+async def rounds(url: str, folder: Path, count: int, each: int) -> Tally:
     """So many rounds: the workers make calls, and one of the gateways is killed, and started anew."""
     tally, numbers = Tally(folder / "effects"), itertools.count()
     replicas = [Process(url, tally.file, LEASE, next(numbers)) for _ in range(3)]
@@ -102,8 +103,8 @@ async def rounds(url: str, folder: Path, count: int, each: int, killed_after: fl
             async with anyio.create_task_group() as group:
                 for worker in range(WORKERS):
                     group.start_soon(work, worker)
-                await anyio.sleep(killed_after)
-                victim = number % 3
+                victim, half = number % 3, (2 * number + 1) * WORKERS * each // 2
+                await until(lambda: tally.calls >= half and replicas[victim].runs_a_call())
                 await anyio.to_thread.run_sync(replicas[victim].kill)
             if number + 1 < count:
                 replicas[victim] = Process(url, tally.file, LEASE, next(numbers))
@@ -131,7 +132,9 @@ async def test_a_gateway_that_is_killed_loses_no_call_no_question_and_no_answer(
 ) -> None:
     for name, token in TOKENS.items():
         monkeypatch.setenv(f"{name.upper()}_TOKEN", token)
-    tally = await rounds(postgres.url(), tmp_path, count, each, killed_after=1.0)
-    print(f"{count} rounds: {tally.calls} calls, {tally.questions} questions, {tally.cut_off} cut off, {tally.doubts} in doubt")
+    tally = await rounds(postgres.url(), tmp_path, count, each)
+    print(
+        f"{count} rounds: {tally.calls} calls, {tally.questions} questions, {tally.cut_off} cut off, {tally.doubts} in doubt"
+    )
     check(tally)
     assert tally.cut_off, "one was killed in the middle of calls"
