@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, final
 
 import anyio
@@ -26,6 +26,11 @@ SESSIONS = "hooksdk.gateway.sessions"
 """The space in the store. No plugin has it: none has an id that begins like this. A key stands for one token."""
 RESULTS = "hooksdk.gateway.results"
 """The space of long results. A key is the session's id, and behind a slash what is kept for it."""
+LEFT = "hooksdk.gateway.left"
+"""The space of what gateways have closed with calls in doubt: a key is a session's id, a value when that was."""
+MADE_AGAIN = "hooksdk.gateway.made-again"
+"""The space of calls that were in doubt, and that one of the gateways has made again: a key is an effect id, a value when that
+was."""
 CALLS = "hooksdk.gateway.calls"
 """The space of calls whose questions are out with their clients; keys likewise."""
 PRECISION = 20
@@ -34,6 +39,8 @@ LOOKED_AT = 8
 """How many sessions of others are looked at, as one begins, whether they are over."""
 DAY = 24 * 3600.0
 """Seconds for which one is left alone, whatever `idle` the gateway that looks has."""
+LONGEST = 30 * DAY
+"""Seconds for which it is remembered what was left, and what was made again."""
 PAUSE = 0.02
 """Seconds before a change begins anew where somebody else was quicker, at most."""
 
@@ -58,10 +65,14 @@ class Deployment:
         self._idle = idle
         self._clock = clock
 
-    async def session_of(self, who: str) -> str:
-        """The id of the session that a client has at all gateways, which is in use now; a new one where it has none, or it was
-        idle for too long. `who` stands for the client's token and all that is known of it."""
-        key = f"{self.prefix}t{digest_of(who)[:16]}"
+    def sessions_of(self, name: str, requester: Mapping[str, Any]) -> str:
+        """What the ids of all sessions begin with of the client with the token of this name, and all that is known of it."""
+        return f"{self.prefix}{digest_of([name, requester])[:16]}-"
+
+    async def session_of(self, name: str, requester: Mapping[str, Any]) -> str:
+        """The id of the session that the client of this token has at all gateways, which is in use now; a new one where it has
+        none, or it was idle for too long."""
+        key = self.sessions_of(name, requester)
         while True:
             stored: dict[str, Any] | None = await self.store.get_value(SESSIONS, key)
             now = self._clock()
@@ -70,7 +81,7 @@ class Deployment:
                     return stored["id"]
                 session_id: str = stored["id"]
             else:
-                session_id = f"{key}-{uuid.uuid4().hex[:16]}"
+                session_id = f"{key}{uuid.uuid4().hex[:16]}"
             new = {"id": session_id, "seen": now}
             if await self.store.change_value(SESSIONS, key, stored, new):
                 if stored is None or stored["id"] != session_id:
@@ -79,7 +90,7 @@ class Deployment:
 
     async def touch(self, session_id: str) -> None:
         """The session is in use still."""
-        key = session_id.rpartition("-")[0]
+        key = _key_of(session_id)
         stored = await self.store.get_value(SESSIONS, key)
         if stored is not None and stored["id"] == session_id:
             await self.store.change_value(SESSIONS, key, stored, {**stored, "seen": self._clock()})
@@ -87,9 +98,8 @@ class Deployment:
     async def is_over(self, session_id: str) -> bool:
         """True for a session, or a gateway's part of one, that nobody has any more: of a connection or a part once its gateway has
         closed it or its lease has lapsed, of a token's once no gateway was asked for it long enough."""
-        rest = session_id.removeprefix(self.prefix)
-        if rest.startswith("t") and "~" not in rest:
-            stored = await self.store.get_value(SESSIONS, session_id.rpartition("-")[0])
+        if "~" not in session_id:
+            stored = await self.store.get_value(SESSIONS, _key_of(session_id))
             return stored is None or stored["id"] != session_id or self._clock() - stored["seen"] > self._idle
         return not (await self.list_held(session_id)).get(session_id, False)
 
@@ -108,6 +118,11 @@ class Deployment:
                 continue
             if await self.store.change_value(SESSIONS, key, stored, None):
                 await self._forget(stored["id"])
+        for space in (LEFT, MADE_AGAIN):
+            keys = await self.store.list_keys(space)
+            for key in random.sample(keys, min(LOOKED_AT, len(keys))):
+                if self._clock() - await self.store.get_value(space, key, self._clock()) > LONGEST:
+                    await self.store.delete_value(space, key)
 
     async def _forget(self, session_id: str) -> None:
         await self._host.forget_shared(session_id)
@@ -115,6 +130,12 @@ class Deployment:
             for key in await self.store.list_keys(space):
                 if key == session_id or key.startswith(f"{session_id}/"):
                     await self.store.delete_value(space, key)
+
+
+def _key_of(session_id: str) -> str:
+    """Under which a session is known whose id this is."""
+    beginning, dash, _ = session_id.rpartition("-")
+    return beginning + dash
 
 
 async def change(store: Store, space: str, key: str, step: Callable[[Any], tuple[Any, T]]) -> T:

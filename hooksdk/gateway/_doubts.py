@@ -11,8 +11,9 @@ from typing import final
 import anyio
 
 from hooksdk.calls import CallInDoubt
-from hooksdk.errors import HookSDKError, SessionBusy
+from hooksdk.errors import HookSDKError
 from hooksdk.formats import get_format
+from hooksdk.gateway._deployment import LEFT, MADE_AGAIN
 from hooksdk.gateway._places import Place
 from hooksdk.host import Host
 from hooksdk.run import JudgedCall
@@ -21,11 +22,6 @@ from hooksdk.stores import Store
 from hooksdk.transcript import Ledger
 
 logger = logging.getLogger("hooksdk")
-
-LEFT = "hooksdk.gateway.left"
-"""The space of what gateways of a deployment have closed with calls in doubt. A key is a session's id."""
-MADE_AGAIN = "hooksdk.gateway.made-again"
-"""The space of calls that were in doubt, and that one of the gateways has made again. A key is an effect id."""
 
 
 @final
@@ -53,6 +49,13 @@ class Doubts:
         if calls and self._place.deployment is not None:
             await self._host.store.set_value(LEFT, session_id, time.time())
 
+    async def forget(self, session_id: str) -> None:
+        """A gateway's part of a session is closed, and nothing in it is in doubt: it holds nothing else."""
+        try:
+            await self._host.store.delete_session(session_id, wait=0.5)
+        except HookSDKError as problem:
+            logger.info("session '%s' stays, since it cannot be deleted: %s", session_id, problem)
+
     def _add(self, session_id: str, calls: Sequence[CallInDoubt]) -> None:
         self._calls.update((call.effect_id, (session_id, call)) for call in calls)
 
@@ -61,19 +64,21 @@ class Doubts:
         one that may take effect, what gateways have left meanwhile, and what they have made again."""
         deployment, store = self._place.deployment, self._host.store
         async with self._lock:
-            if not self._is_known:
-                ended = await store.list_sessions()
-            elif deployment is None:
+            if self._is_known and deployment is None:
                 return
+            held = {} if deployment is None else await deployment.list_held(self._place.prefix)
+            if not self._is_known:
+                ended = [one for one in await store.list_sessions() if not held.get(one, False)]
             else:
-                held = await deployment.list_held(self._place.prefix)
-                ended = [session_id for session_id, is_alive in held.items() if not is_alive]
-                ended += await store.list_keys(LEFT)
+                ended = [one for one, is_alive in held.items() if not is_alive] + await store.list_keys(LEFT)
             for session_id in ended:
                 if session_id not in self._read and await self._place.is_over(session_id):
                     self._read.add(session_id)
-                    if (ledger := await read_ledger(store, session_id)) is not None:
-                        self._add(session_id, ledger.effects.described())
+                    if (ledger := await read_ledger(store, session_id)) is None:
+                        continue
+                    self._add(session_id, calls := ledger.effects.described())
+                    if deployment is not None and not calls:
+                        await self.forget(session_id)
             self._is_known = True
             if deployment is not None and self._calls:
                 for effect_id in await store.list_keys(MADE_AGAIN):
@@ -86,24 +91,24 @@ class Doubts:
         it is so again."""
         if judged.status not in {"ok", "error"}:
             return
-        session_id, call = self._calls.pop(judged.effect_id, (None, None))
-        if call is None and all(one.effect_id != judged.effect_id for one in elsewhere):
+        session_id, _ = self._calls.pop(judged.effect_id, (None, None))
+        if session_id is None and all(one.effect_id != judged.effect_id for one in elsewhere):
             return
         if session is not None and any(one.effect_id == judged.effect_id for one in session.in_doubt):
             return  # the session that made it again tells of it
-        if self._place.deployment is not None:
-            await self._host.store.set_value(MADE_AGAIN, judged.effect_id, time.time())
-        if session_id is None or call is None:
-            return
         try:
+            if self._place.deployment is not None:
+                await self._host.store.set_value(MADE_AGAIN, judged.effect_id, time.time())
+            if session_id is None:
+                return
             async with self._host.session(session_id) as left:
-                await left.settle(call.effect_id, "made again in another session")
-        except SessionBusy:
-            logger.info(
-                "session '%s' is open elsewhere, and learns there that '%s' was made again", session_id, call.name
-            )
+                await left.settle(judged.effect_id, "made again in another session")
+                rest = left.in_doubt
+            if self._place.deployment is not None and not rest:
+                await self.forget(session_id)
+                await self._host.store.delete_value(LEFT, session_id)
         except HookSDKError as problem:
-            logger.warning("call '%s' of session '%s' stays in doubt: %s", call.call_id, session_id, problem)
+            logger.warning("call '%s' stays in doubt: %s", judged.effect_id, problem)
 
 
 async def read_ledger(store: Store, session_id: str) -> Ledger | None:

@@ -1,4 +1,4 @@
-"""Calls of a session that other gateways of the deployment have begun, and of whose end this one does not know."""
+"""Calls of a client that other gateways of the deployment have begun, and of whose end this one does not know."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import anyio
 
 from hooksdk.approvals import digest_of
 from hooksdk.calls import CallInDoubt
-from hooksdk.gateway._deployment import Deployment
-from hooksdk.gateway._doubts import MADE_AGAIN, read_ledger
+from hooksdk.gateway._deployment import MADE_AGAIN, Deployment
+from hooksdk.gateway._doubts import read_ledger
+from hooksdk.gateway._places import Place
 from hooksdk.session import Session
 from hooksdk.tools import Tool
 
@@ -22,13 +23,14 @@ MARGIN = 5.0
 
 @final
 class Elsewhere:
-    """Those of one session."""
+    """Those of one client, for one of its sessions."""
 
-    def __init__(self, deployment: Deployment, session_id: str, part: str) -> None:
-        """`part` is the id of this gateway's part of the session."""
+    def __init__(self, deployment: Deployment, prefix: str, own: str) -> None:
+        """`prefix` is what the ids of all the client's sessions begin with, `own` that of the session here, or of this gateway's
+        part of it."""
         self._deployment = deployment
-        self._prefix = f"{session_id}~"
-        self._part = part
+        self._prefix = prefix
+        self._own = own
         self._calls: Sequence[CallInDoubt] = ()
         self._lock = anyio.Lock()
 
@@ -58,12 +60,16 @@ class Elsewhere:
                 if call.effect_id in made_again:
                     await session.settle(call.effect_id, "made again at another gateway")
 
+    def _is_same(self, session_id: str) -> bool:
+        """True for another part of the same session in this process, which goes by a former configuration."""
+        return session_id != self._own and session_id.rpartition("~")[0] == self._own.rpartition("~")[0]
+
     async def _read(self) -> tuple[list[CallInDoubt], list[CallInDoubt]]:
         """The calls that run at other gateways, and those that were cut off there."""
         running: list[CallInDoubt] = []
         cut_off: list[CallInDoubt] = []
         for session_id, is_alive in (await self._deployment.list_held(self._prefix)).items():
-            if session_id == self._part or not is_alive:
+            if not is_alive or (Place.is_here(session_id) and not self._is_same(session_id)):
                 continue
             if (ledger := await read_ledger(self._deployment.store, session_id)) is not None:
                 for one in ledger.effects.without_end():

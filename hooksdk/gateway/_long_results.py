@@ -4,6 +4,7 @@ gateway that is open."""
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast, final
@@ -12,13 +13,15 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from hooksdk.calls import ToolResult
-from hooksdk.errors import did_you_mean
+from hooksdk.errors import StoreError, did_you_mean
 from hooksdk.gateway._deployment import RESULTS, change
 from hooksdk.gateway._results import whole
 from hooksdk.gateway._text import cut_after, cut_before, page_end
 from hooksdk.stores import Store
 from hooksdk.tools import Annotations, Tool
 from hooksdk.values import clip
+
+logger = logging.getLogger("hooksdk")
 
 RECALL = "recall-tool-result"
 OWNER = "gateway"
@@ -180,17 +183,24 @@ class LongResults:
         rest = [block for block in light if text_of(block) is None]
         return _rebuilt(result, [*rest[:at], note, *rest[at:]], None)
 
-    async def _keep(self, tool: str, text: str) -> LongResult | None:
+    async def _keep(self, tool: str, text: str) -> LongResult | str:
+        """What is kept of it, or why it is not."""
         size = len(text.encode("utf-8", "surrogatepass"))
-        return None if size > self._max_bytes else await self._kept.add(tool, text, size)
+        if size > self._max_bytes:
+            return "and too many to be kept: ask for less at once."
+        try:
+            return await self._kept.add(tool, text, size)
+        except StoreError as problem:
+            logger.warning("a long result of '%s' is not kept: %s", tool, problem)
+            return "and could not be kept."
 
-    def _head_and_tail(self, text: str, result: LongResult | None, way: Callable[[str], str | None]) -> str:
+    def _head_and_tail(self, text: str, result: LongResult | str, way: Callable[[str], str | None]) -> str:
         room = self._max_chars - NOTE_CHARS
         head = cut_before(text, room * 2 // 3)
         tail = cut_after(text, len(text) - room // 3)
         note = f"[{tail - head:,} of {len(text):,} characters are left out here"
-        if result is None:
-            note += ", and too many to be kept: ask for less at once.]"
+        if isinstance(result, str):
+            note += f", {result}]"
         else:
             arguments = json.dumps({"id": result.id, "offset": head})
             call = way(arguments)

@@ -14,7 +14,6 @@ from hooksdk.approvals import digest_of
 from hooksdk.gateway._deployment import Deployment
 from hooksdk.gateway.status import gateway_folder, running_gateways
 from hooksdk.stores.locks import is_held, lock
-from hooksdk.values import canonical
 
 _open: set[str] = set()
 """Ids of this process's sessions that are not over."""
@@ -32,23 +31,30 @@ class Place:
 
     async def shared_session(self, name: str, requester: Mapping[str, Any]) -> str | None:
         """The id of the session that the client of this token has at all gateways of the deployment; None where there is none."""
-        return await self.deployment.session_of(canonical([name, requester])) if self.deployment else None
+        return await self.deployment.session_of(name, requester) if self.deployment else None
 
-    def enter(self, shared_as: str | None = None) -> str:
-        """The id of a new session here, or of this process's part of one that others have open, too."""
-        beginning = self.prefix if shared_as is None else f"{shared_as}~"
+    def enter(self, name: str, requester: Mapping[str, Any], shared_as: str | None = None) -> str:
+        """The id of a new session here of the client with this token, or of this process's part of one that others have, too."""
+        beginning = self.prefix
+        if self.deployment is not None:
+            beginning = f"{shared_as or self.deployment.sessions_of(name, requester)}~"
         session_id = f"{beginning}{_this_process(os.getpid())}-{uuid.uuid4().hex}"
         _open.add(session_id)
         return session_id
+
+    @staticmethod
+    def is_here(session_id: str) -> bool:
+        """True for a session that this process has had."""
+        return session_id.rpartition("~")[2].partition("-")[0] == _this_process(os.getpid())
 
     async def is_over(self, session_id: str) -> bool:
         """True for a session of this place that nobody has any more; also where its process was killed."""
         if not session_id.startswith(self.prefix) or session_id in _open:
             return False
-        process = session_id.removeprefix(self.prefix).rpartition("~")[2].partition("-")[0]
-        if process == _this_process(os.getpid()):
-            return True
-        return _is_gone(process) if self.deployment is None else await self.deployment.is_over(session_id)
+        if self.deployment is not None:
+            return self.is_here(session_id) or await self.deployment.is_over(session_id)
+        process = session_id.removeprefix(self.prefix).partition("-")[0]
+        return process == _this_process(os.getpid()) or _is_gone(process)
 
 
 def leave(session_id: str) -> None:

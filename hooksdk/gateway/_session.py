@@ -19,7 +19,7 @@ from mcp.server.session import ServerSession
 from hooksdk.approvals import Approver, digest_of
 from hooksdk.calls import CallInDoubt
 from hooksdk.desk import ApprovalDesk
-from hooksdk.errors import ApprovalPending, HookSDKError, StoreError
+from hooksdk.errors import ApprovalPending, HookSDKError, SessionBusy, StoreError
 from hooksdk.gateway._approvals import ClientApprovals
 from hooksdk.gateway._client import CallingClient
 from hooksdk.gateway._counts import Counts
@@ -103,13 +103,16 @@ class GatewaySession:
         self, parts: GatewayParts, identity: Identity, *, idle: float | None, shared_as: str | None = None
     ) -> None:
         """`shared_as` is the id of the session that several gateways have: this is the part of this one."""
-        deployment = parts.place.deployment if shared_as is not None else None
-        self._stored_as = parts.place.enter(shared_as)
+        name, requester, deployment = identity.name, identity.requester, parts.place.deployment
+        shared = deployment if shared_as is not None else None
+        self._stored_as = parts.place.enter(name, requester, shared_as)
         self.id = shared_as or self._stored_as
         """What plugins and people are told."""
         self._shared_as = shared_as
         self._deployment = deployment
-        self._elsewhere = Elsewhere(deployment, self.id, self._stored_as) if deployment else None
+        self._elsewhere = (
+            Elsewhere(deployment, deployment.sessions_of(name, requester), self._stored_as) if deployment else None
+        )
         self.identity = identity
         self.ended = anyio.Event()
         """Set once its run and its session are closed."""
@@ -143,14 +146,12 @@ class GatewaySession:
             )
             if isinstance(approver, ApprovalDesk) else None
         )  # fmt: skip
-        self._open_calls = OpenCalls(
-            parts.start_soon, Handover(deployment, self.id, self._stored_as) if deployment else None
-        )
+        self._open_calls = OpenCalls(parts.start_soon, Handover(shared, self.id, self._stored_as) if shared else None)
         self._expose: Expose = identity.profile.expose or parts.config.expose
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
         most = parts.config.kept_result_bytes
-        kept = ResultsInStore(deployment.store, self.id, most) if deployment else ResultsInMemory(most)
+        kept = ResultsInStore(shared.store, self.id, most) if shared else ResultsInMemory(most)
         self.results = LongResults(parts.config.max_result_chars, most, kept)
 
     async def keep(self, context: Request, *, task_status: TaskStatus[None]) -> None:
@@ -174,8 +175,10 @@ class GatewaySession:
                 run, self._run = self._run, None
                 if run is not None:
                     self._parts.counts.closed(run)
-                await self._parts.doubts.end(self._stored_as, session.in_doubt)
+                await self._parts.doubts.end(self._stored_as, in_doubt := session.in_doubt)
                 await session.close("closed" if self._leave.is_set() else "idle")
+                if self._elsewhere is not None and not in_doubt:
+                    await self._parts.doubts.forget(self._stored_as)
         except Exception:
             if self._listing is None:
                 raise  # to whoever opens it
@@ -208,11 +211,12 @@ class GatewaySession:
         if not self._requests and now - self._last > RECENT:
             return rest
         try:
-            if self._requests and self._idle is not None and now - self._touched > self._idle / PRECISION:
+            interval = (self._idle or 0) / PRECISION
+            if self._shared_as is not None and self._requests and now - self._touched > interval:
                 self._touched = now
                 await deployment.touch(self.id)
             await self._session.write_ends()
-        except StoreError as problem:
+        except HookSDKError as problem:
             logger.warning("other gateways cannot be told of session '%s': %s", self.id, problem)
         return ENDS_WRITTEN if rest is None else min(rest, ENDS_WRITTEN)
 
@@ -308,18 +312,18 @@ class GatewaySession:
         assert self._run is not None
         try:
             judged = await self._run.judge(call, only=only)
-        except StoreError:
+        except (StoreError, SessionBusy):
             self._give_way()
             raise
         if judged.status != "blocked" and listing.is_withheld(name, arguments):  # by a name that is not quite its own
             self._parts.counts.withheld()
         try:
             result = await judged.execute()
-        except StoreError as problem:
+        except (StoreError, SessionBusy) as problem:
             self._give_way()
             if judged.result is None:
                 raise
-            logger.warning("a call of '%s' ran, and what plugins keep of it could not be stored: %s", name, problem)
+            logger.warning("of a call of '%s' not all could be stored: %s", name, problem)
             result = judged.result
         except ApprovalPending as pending:
             since = before.since if before else monotonic()

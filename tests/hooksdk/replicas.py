@@ -23,10 +23,12 @@ from mcp.client.streamable_http import streamable_http_client
 from hooksdk import Annotations, Host, PluginState, Tool, hooks
 from hooksdk.gateway import Gateway, GatewayConfig
 from hooksdk.hooks import Ask, BeforeToolCall
-from hooksdk.mcp import McpServers
+from hooksdk.mcp import current_client
 from hooksdk.stores import SqlStore, _holders
-from tests.hooksdk.mcp_servers import script
 
+WHO: types.ElicitRequestedSchema = {
+    "type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"],
+}  # fmt: skip
 RUNS = "runs-"
 """What the name of a file begins with that is there while a call of `send_slowly` is."""
 TOKENS = {"ann": "a" * 20, "bob": "b" * 20}
@@ -85,6 +87,18 @@ class Notes:
                 runs.unlink()
             return f"{arguments['path']} done"
 
+        async def ask(arguments: dict[str, Any]) -> str:
+            """Ask the client in the middle of the call, as a server does while it serves one."""
+            form = types.ElicitRequestFormParams(message="Who are you?", requested_schema=WHO)
+            asked = current_client.get()
+            assert asked is not None
+            answer = await asked.ask(types.ElicitRequest(params=form))
+            assert isinstance(answer, types.ElicitResult)
+            if self.hold is not None:
+                await self.hold()
+            self.write(f"{arguments['path']}")
+            return f"{arguments['path']} done for {(answer.content or {}).get('name')}"
+
         async def read(arguments: dict[str, Any]) -> str:
             return f"{arguments['path']} was read by {os.getpid()}"
 
@@ -99,6 +113,7 @@ class Notes:
             )
             for name, execute, reads in (
                 ("send_note", effect, False), ("send_slowly", slowly, False), ("delete_note", effect, False),
+                ("ask_note", ask, False),
                 ("read_note", read, True), ("tell_note", tell, True),
             )
         ]  # fmt: skip
@@ -107,14 +122,14 @@ class Notes:
 class Replica:
     """A gateway in this process."""
 
-    def __init__(self, url: str, notes: Notes, gateway: Gateway) -> None:
-        self.url, self.notes, self.gateway = url, notes, gateway
+    def __init__(self, url: str, notes: Notes, gateway: Gateway, host: Host, store: SqlStore) -> None:
+        self.url, self.notes, self.gateway, self.host, self.store = url, notes, gateway, host, store
 
 
 @asynccontextmanager
 async def replica(
     store_url: str, file: Path, *, lease: float = 15.0, plugins: Sequence[Any] = (Asks, Remembers),
-    config: Mapping[str, Any] | None = None, asking: bool = False, host_config: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None, host_config: Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[Replica]:  # fmt: skip
     """A gateway that listens, with a store of its own over the database."""
     store, notes = SqlStore(store_url, lease=lease), Notes(file)
@@ -129,15 +144,11 @@ async def replica(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(store.aclose)
         host = await stack.enter_async_context(Host(plugins=plugins, store=store, config=host_config))
-        sources: list[Any] = [notes]
-        if asking:
-            entries = {"asking": script("asking", str(file.with_name("asking")))}
-            sources.append(await stack.enter_async_context(McpServers(entries, relay=["elicitation"])))
-        gateway = await stack.enter_async_context(Gateway(host, *sources, config=settings))
+        gateway = await stack.enter_async_context(Gateway(host, notes, config=settings))
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: gateway.serve_http(on_listening=told))
             await listening.wait()
-            yield Replica(urls[0], notes, gateway)
+            yield Replica(urls[0], notes, gateway, host, store)
             group.cancel_scope.cancel()
 
 

@@ -270,7 +270,7 @@ async def test_an_answer_from_before_a_restart_is_for_nobody_else_and_for_no_oth
 
 async def test_what_a_gateway_has_asked_that_runs_in_another_process_is_not_taken_over() -> None:
     place = Place("here")
-    ours = place.enter()
+    ours = place.enter("local", {})
     prefix, _, rest = ours.removeprefix("gateway-").partition("-")
     running = gateway_folder() / "running"
     running.mkdir(parents=True, exist_ok=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import httpx2
@@ -17,6 +17,7 @@ from hooksdk.approvals import Approval
 from hooksdk.desk import ApprovalRecords
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway, GatewayConfig
+from hooksdk.stores import SqlStore
 from tests.hooksdk.gateways import text_of
 from tests.hooksdk.replicas import TOKENS, Remembers, Replica, can_answer, client, replica
 
@@ -64,7 +65,7 @@ async def test_a_question_of_one_gateway_is_answered_through_another_once(databa
     ):
         asked = await ask(here, "delete_note")
         assert isinstance(asked, types.InputRequiredResult)
-        answer = {"request_state": asked.request_state, "input_responses": {"approval": ALLOW}}
+        answer: Any = {"request_state": asked.request_state, "input_responses": {"approval": ALLOW}}
         assert "it was given to another client" in text_of(await ask(bob, "delete_note", **answer))
         assert "done by" in text_of(await ask(there, "delete_note", **answer))
         assert "answered already" in text_of(await ask(here, "delete_note", **answer))
@@ -94,8 +95,7 @@ async def test_a_call_that_waits_under_a_number_takes_its_answer_at_any_gateway(
         said = [text_of(await ask(connected, "delete_note")) for _ in range(3)]
         assert said[0] == said[1] == said[2]
         assert "number 1" in said[0]
-        store = one.gateway._parts.host.store  # pyright: ignore[reportPrivateUsage]
-        await ApprovalRecords(store).answer(1, Approval(True, by="ann"))
+        await ApprovalRecords(one.store).answer(1, Approval(True, by="ann"))
         said = [text_of(await ask(connected, "delete_note")) for _ in range(2)]
         assert ["done by" in text for text in said] == [True, False]
 
@@ -129,7 +129,7 @@ async def test_what_plugins_keep_for_the_session_is_there_at_every_gateway(datab
         for path in "abcd":
             await ask(connected, "read_note", path)
         for one in both:
-            (session,) = one.gateway._parts.host.sessions  # pyright: ignore[reportPrivateUsage]
+            (session,) = one.host.sessions
             await session.refresh()
             plugin: Remembers = session.plugin("remembers")
             assert plugin.seen() == ["a", "b", "c", "d"]
@@ -170,21 +170,53 @@ async def test_a_question_that_a_server_asks_while_its_call_is_open_is_answered_
     database: str, tmp_path: Path
 ) -> None:
     async with (
-        two(database, tmp_path, asking=True) as (one, other),
+        two(database, tmp_path) as (one, other),
         client(one.url, elicitation_callback=can_answer) as here,
         client(other.url, elicitation_callback=can_answer) as there,
     ):
-        for connected in (there, here):
-            asked = await here.session.call_tool("elicit", {}, allow_input_required=True)
-            assert isinstance(asked, types.InputRequiredResult)
-            (key,) = asked.input_requests or {}
-            answer = {"request_state": asked.request_state, "input_responses": {}, "allow_input_required": True}
-            again = await connected.session.call_tool("elicit", {}, **answer)
-            assert isinstance(again, types.InputRequiredResult), "an answer that is left out is asked for again"
-            yes = {key: types.ElicitResult(action="accept", content={"name": "ann"})}
-            answer |= {"request_state": again.request_state, "input_responses": yes}
-            assert "no call that is open" in text_of(await connected.session.call_tool("elicit", {"more": 1}, **answer))
-            assert text_of(await connected.session.call_tool("elicit", {}, **answer)) == "accept {'name': 'ann'}"
+        for path, connected in (("a", there), ("b", here)):
+            asked = await ask(here, "ask_note", path)
+            (key,) = cast("dict[str, Any]", asked.input_requests)
+            again = await ask(connected, "ask_note", path, request_state=asked.request_state, input_responses={})
+            assert again.input_requests == asked.input_requests, "an answer that is left out is asked for again"
+            yes: Any = {
+                "request_state": again.request_state,
+                "input_responses": {key: types.ElicitResult(action="accept", content={"name": "ann"})},
+            }
+            assert "no call that is open" in text_of(await ask(connected, "ask_note", "other", **yes))
+            assert text_of(await ask(connected, "ask_note", path, **yes)) == f"{path} done for ann"
+        assert (tmp_path / "effects").read_text() == "a\nb\n"
+
+
+async def test_a_client_that_gives_up_at_one_gateway_cancels_its_call_at_another(database: str, tmp_path: Path) -> None:
+    async with (
+        two(database, tmp_path) as (one, other),
+        client(one.url, elicitation_callback=can_answer) as here,
+        client(other.url, elicitation_callback=can_answer) as there,
+    ):
+        asked = await ask(here, "ask_note")
+        (key,) = cast("dict[str, Any]", asked.input_requests)
+        cancelled, begun = anyio.Event(), anyio.Event()
+
+        async def hold() -> None:
+            begun.set()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                cancelled.set()
+
+        one.notes.hold = hold
+        yes = {key: types.ElicitResult(action="accept", content={"name": "ann"})}
+
+        async def answer() -> None:
+            await ask(there, "ask_note", request_state=asked.request_state, input_responses=yes)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(answer)
+            await begun.wait()
+            group.cancel_scope.cancel()
+        with anyio.fail_after(10):
+            await cancelled.wait()
 
 
 async def test_a_call_that_was_cut_off_at_one_gateway_is_asked_about_at_another_once(
@@ -202,11 +234,29 @@ async def test_a_call_that_was_cut_off_at_one_gateway_is_asked_about_at_another_
         said = text_of(await ask(there, "send_slowly"))
         assert "It may have taken effect" in said
         assert "number 1" in said
-        store = one.gateway._parts.host.store  # pyright: ignore[reportPrivateUsage]
-        await ApprovalRecords(store).answer(1, Approval(True, by="ann"))
+        await ApprovalRecords(one.store).answer(1, Approval(True, by="ann"))
         assert text_of(await ask(there, "send_slowly")) == "a done"
         for connected in (here, there):
             assert text_of(await ask(connected, "send_slowly")) == "a done", "the doubt is over at both"
+
+
+async def test_a_gateway_that_lost_its_part_of_a_session_goes_on_with_another(database: str, tmp_path: Path) -> None:
+    async with (
+        replica(database, tmp_path / "effects", lease=0.5) as made,
+        client(made.url) as connected,
+        aclosing(SqlStore(database)) as elsewhere,
+    ):
+        assert "done by" in text_of(await ask(connected, "send_note"))
+        heartbeat = made.store._heartbeat  # pyright: ignore[reportPrivateUsage]
+        assert heartbeat is not None
+        heartbeat.cancel()  # it hangs: nobody renews its leases
+        (part,) = await elsewhere.list_held("gateway-")
+        log = await elsewhere.open_session(part, wait=30)
+        await log.close()
+        said = [text_of(await ask(connected, "send_note", "b")) for _ in range(2)]
+        assert "was not run" in said[0]
+        assert "done by" in said[1]
+        assert (tmp_path / "effects").read_text() == "a\nb\n"
 
 
 async def test_an_equal_call_that_runs_at_another_gateway_is_waited_for(database: str, tmp_path: Path) -> None:
