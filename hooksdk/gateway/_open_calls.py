@@ -143,10 +143,10 @@ class OpenCalls:
         return error(f"'{params.name}' was not run: the answer belongs to no call that is open. Call it anew.")
 
     async def _withdraw(self, state: str) -> bool:
-        """The questions of this state are out no more; False where somebody else was quicker."""
-        return self._calls.pop(state, None) is not None and (
-            self._handover is None or await self._handover.take_back(state)
-        )
+        """The questions of this state are out no more; False where somebody else was quicker, here or at another gateway."""
+        if self._handover is not None and not await self._handover.take_back(state):
+            return False
+        return self._calls.pop(state, None) is not None
 
     async def _go_on(self, call: OpenCall) -> Answer:
         try:
@@ -160,7 +160,11 @@ class OpenCalls:
             return call.result()
         state = PREFIX + secrets.token_urlsafe(32)
         if self._handover is not None:
-            await self._handover.offer(state, call.same)
+            try:
+                await self._handover.offer(state, call.same)
+            except BaseException:
+                call.scope.cancel()
+                raise
             self._start_soon(self._watch, self._handover, state, call)
         self._calls[state] = call
         if len(self._calls) > MOST_OPEN:
@@ -170,20 +174,17 @@ class OpenCalls:
     async def _watch(self, handover: Handover, state: str, call: OpenCall) -> None:
         """Go on with a call whose answers come to another gateway."""
         try:
-            while not call.is_over:
+            while not call.is_over and self._calls.get(state) is call:
                 await anyio.sleep(POLL)
-                if (answers := await handover.answers(state)) is None:
-                    if state in self._calls:
-                        continue
-                    return  # it was answered here, or given up
-                if self._calls.pop(state, None) is not None:
+                if (answers := await handover.answers(state)) is not None:
+                    self._calls.pop(state, None)
                     call.take(answers)
                     await self._answer_there(handover, state, call)
                     await anyio.sleep(REPLY_KEPT)
                     await handover.forget(state)
                     return
-            if self._calls.pop(state, None) is not None:
-                await handover.take_back(state)
+            self._calls.pop(state, None)
+            await handover.take_back(state)
         except StoreError as problem:
             logger.warning("a call that waits for its client cannot be gone on with at another gateway: %s", problem)
 

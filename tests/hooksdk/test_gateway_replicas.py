@@ -37,10 +37,11 @@ def tokens(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(f"{name.upper()}_TOKEN", token)
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> str:
-    """SQLite's, where the same statements run as in PostgreSQL's; with that one the replicas are processes."""
-    return f"sqlite:///{tmp_path / 'shared.db'}"
+@pytest.fixture(params=["postgres", pytest.param("sqlite", marks=pytest.mark.slow)])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'shared.db'}"
+    return request.getfixturevalue("postgres").url()
 
 
 @asynccontextmanager
@@ -257,6 +258,22 @@ async def test_a_gateway_that_lost_its_part_of_a_session_goes_on_with_another(da
         assert "was not run" in said[0]
         assert "done by" in said[1]
         assert (tmp_path / "effects").read_text() == "a\nb\n"
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+async def test_what_a_gateway_that_has_ended_has_left_is_found_by_one_that_runs(
+    era: str, database: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "effects"
+    async with replica(database, file) as other, client(other.url, era=era) as there:
+        assert "done by" in text_of(await ask(there, "send_note", "first"))
+        async with replica(database, file) as one, client(one.url, era=era) as here:
+            assert "number 1" in text_of(await ask(here, "delete_note"))
+            one.notes.hold = anyio.sleep_forever
+            with anyio.move_on_after(1):
+                await ask(here, "send_slowly")
+        assert "number 1" in text_of(await ask(there, "delete_note"))
+        assert "It may have taken effect" in text_of(await ask(there, "send_slowly"))
 
 
 async def test_an_equal_call_that_runs_at_another_gateway_is_waited_for(database: str, tmp_path: Path) -> None:

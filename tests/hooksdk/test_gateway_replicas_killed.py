@@ -133,7 +133,9 @@ def check(tally: Tally) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "each"), [(1, 6), pytest.param(20, 12, marks=pytest.mark.slow)], ids=["once", "many times"]
+    ("count", "each"),
+    [(1, 6), pytest.param(20, 12, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
+    ids=["once", "many times"],
 )
 async def test_a_gateway_that_is_killed_loses_no_call_no_question_and_no_answer(
     count: int, each: int, postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
