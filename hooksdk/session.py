@@ -81,7 +81,7 @@ class Session(AsyncOnly):
         shared_as: str | None = None,
     ) -> None:
         self.id = session_id
-        self.shared_as = shared_as
+        self._shared_as = shared_as
         """The session that this one is a part of, where several workers have it open at once: the id that plugins are told."""
         self.resumed = False
         """True when the session existed before."""
@@ -252,7 +252,7 @@ class Session(AsyncOnly):
         return self
 
     async def _open_plugins(self) -> None:
-        shared = None if self.shared_as is None else SharedStates(self._parts.store, self.shared_as)
+        shared = None if self._shared_as is None else SharedStates(self._parts.store, self._shared_as)
         self._states = states = PluginStates(self._need_transcript(), self._secrets, shared)
         loaded = self._parts.registry.loaded
         self._family = family = SessionFamily(
@@ -326,7 +326,7 @@ class Session(AsyncOnly):
         assert kept is not None
         parent_run = self._parent_run or (self._parent_runs.newest if self._parent_runs else None)
         info = make_info(
-            self._info.session_id, parent=self._parent, parent_run=parent_run, family=family or self.shared_as, left_open=kept.left_open, agent_id=agent_id, workspace_dir=workspace_dir,
+            self._info.session_id, parent=self._parent, parent_run=parent_run, family=family or self._shared_as, left_open=kept.left_open, agent_id=agent_id, workspace_dir=workspace_dir,
             requester=requester, trigger=trigger, metadata=metadata, provider=provider, model=model, transcript=transcript,
         )  # fmt: skip
         check_options(
