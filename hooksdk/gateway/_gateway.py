@@ -8,6 +8,7 @@ import os
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
@@ -29,6 +30,7 @@ from hooksdk.gateway._approvals import current_request, desk_of
 from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._deployment import Deployment
 from hooksdk.gateway._doubts import Doubts
+from hooksdk.gateway._handover import Answer
 from hooksdk.gateway._http import (
     check_address,
     http_app,
@@ -41,7 +43,7 @@ from hooksdk.gateway._http import (
 )
 from hooksdk.gateway._places import Place
 from hooksdk.gateway._results import error
-from hooksdk.gateway._session import GatewayParts, GatewaySession, Identity, Request
+from hooksdk.gateway._session import GatewayParts, GatewaySession, Identity, Request, anew_if_lost
 from hooksdk.gateway._settings import ApprovalSettings, GatewayConfig, profile_of
 from hooksdk.gateway._sources import Sources, ToolSource
 from hooksdk.gateway._stdio import own_streams, serve_streams
@@ -170,8 +172,7 @@ class Gateway:
     async def session(
         self, key: str, identity: Identity, context: Request, *, idle: float | None, shared_as: str | None = None
     ) -> GatewaySession:
-        """The open session of this client; a new one where it has none. `shared_as` is the id that it has at all gateways of the
-        deployment."""
+        """The open session of this client, or a new one. `shared_as` is the id that it has at all gateways of the deployment."""
         key = key if shared_as is None else f"{key} {shared_as}"
         async with self._opening:
             while (session := self._sessions.get(key)) is None or session.closing:
@@ -378,20 +379,21 @@ class _Server(Server[str]):
         with session.at_work(context):
             return await session.results.read(params.uri)
 
-    async def _call_tool(
-        self, context: Request, params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
+    async def _call_tool(self, context: Request, params: types.CallToolRequestParams) -> Answer:
         token = current_request.set(context)
         try:
-            session: GatewaySession = await self._session_of(context)
-            with session.at_work(context) as client:
-                return await session.call(params, context, client)
+            return await anew_if_lost(partial(self._call_once, context), params)
         except HookSDKError as problem:
             if isinstance(problem, RunBlocked):  # by a plugin, and with it all of the client's calls
                 self._counts.withheld()
             return error(f"'{params.name}' was not run: {describe(problem)}")
         finally:
             current_request.reset(token)
+
+    async def _call_once(self, context: Request, params: types.CallToolRequestParams) -> Answer:
+        session: GatewaySession = await self._session_of(context)
+        with session.at_work(context) as client:
+            return await session.call(params, context, client)
 
 
 def _no_header_schema(_name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -321,7 +321,7 @@ class GatewaySession:
             result = await judged.execute()
         except (StoreError, SessionBusy) as problem:
             self._give_way()
-            if judged.result is None:
+            if judged.result is None or (isinstance(problem, SessionBusy) and judged.status == "not_run"):
                 raise
             logger.warning("of a call of '%s' not all could be stored: %s", name, problem)
             result = judged.result
@@ -419,6 +419,17 @@ class GatewaySession:
     async def _tell_change(self) -> None:
         if self._peer is not None:
             await self._peer.send_notification(types.ToolListChangedNotification())
+
+
+async def anew_if_lost(
+    call: Callable[[types.CallToolRequestParams], Awaitable[Answer]], params: types.CallToolRequestParams
+) -> Answer:
+    """Make a call, and once more where its session turned out to be lost: to another gateway of the deployment that took this one
+    for dead. Nothing has run then, and what the client has answered is written down."""
+    try:
+        return await call(params)
+    except SessionBusy:
+        return await call(params.model_copy(update={"request_state": None, "input_responses": None}))
 
 
 def _metadata(identity: Identity, context: Request, expose: str) -> dict[str, Any]:

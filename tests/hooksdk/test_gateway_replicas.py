@@ -254,9 +254,7 @@ async def test_a_gateway_that_lost_its_part_of_a_session_goes_on_with_another(da
         (part,) = await elsewhere.list_held("gateway-")
         log = await elsewhere.open_session(part, wait=30)
         await log.close()
-        said = [text_of(await ask(connected, "send_note", "b")) for _ in range(2)]
-        assert "was not run" in said[0]
-        assert "done by" in said[1]
+        assert "done by" in text_of(await ask(connected, "send_note", "b"))
         assert (tmp_path / "effects").read_text() == "a\nb\n"
 
 

@@ -98,7 +98,10 @@ async def test_a_state_that_is_no_json_is_told_and_the_others_keep_theirs(
 
 
 async def test_plugins_are_told_the_id_that_all_workers_have(tmp_path: Path) -> None:
-    tool = Tool(name="look", source="host", owner="", execute=lambda _arguments: "seen")
+    def look(_arguments: dict[str, Any]) -> str:
+        return "seen"
+
+    tool = Tool(name="look", source="host", owner="", execute=look)
     async with workers(tmp_path) as opened:
         for session, _ in opened:
             async with session.run(transcript=False) as run:
