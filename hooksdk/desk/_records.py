@@ -216,11 +216,11 @@ class ApprovalRecords:
         for number, question in questions:
             if question["key"] == asked.key and (record := await self._read(number, question)) is not None:
                 return record
-        for session_id in dict.fromkeys(question["session"] for _, question in questions):
-            if is_over is None or not await says(is_over, session_id):
-                questions = [one for one in questions if one[1]["session"] != session_id]
+        if is_over is None:
+            return None
+        over = {one: await says(is_over, one) for one in dict.fromkeys(one["session"] for _, one in questions)}
         for number, question in questions:
-            if (left := await self._read(number, question)) is not None:
+            if over[question["session"]] and (left := await self._read(number, question)) is not None:
                 record = replace(left, session=asked.session)
                 if record.key == asked.key:
                     question.update(session=record.session, key=record.key)

@@ -11,7 +11,7 @@ from typing import final
 import anyio
 
 from hooksdk.calls import CallInDoubt
-from hooksdk.errors import HookSDKError
+from hooksdk.errors import HookSDKError, SessionBusy, StoreError
 from hooksdk.formats import get_format
 from hooksdk.gateway._deployment import LEFT, MADE_AGAIN
 from hooksdk.gateway._places import Place
@@ -47,12 +47,26 @@ class Doubts:
         self._add(session_id, calls)
         self._read.add(session_id)
         if calls and self._place.deployment is not None:
-            await self._host.store.set_value(LEFT, session_id, time.time())
+            try:
+                await self._host.store.set_value(LEFT, session_id, time.time())
+            except HookSDKError as problem:  # its lease lapses then, as a rule, since it cannot be given back either
+                logger.warning("others may not learn what session '%s' leaves in doubt: %s", session_id, problem)
+
+    async def _take_from_dead(self, session_id: str) -> bool:
+        """See to it that whoever had a session writes it no more, should they only have stalled; False where they go on."""
+        store = self._host.store
+        try:
+            await store.set_value(LEFT, session_id, time.time())  # it has no lease any more by which others find it
+            await (await store.open_session(session_id, wait=0)).close()
+        except SessionBusy:
+            return False
+        return True
 
     async def forget(self, session_id: str) -> None:
         """A gateway's part of a session is closed, and nothing in it is in doubt: it holds nothing else."""
         try:
             await self._host.store.delete_session(session_id, wait=0.5)
+            await self._host.store.delete_value(LEFT, session_id)
         except HookSDKError as problem:
             logger.info("session '%s' stays, since it cannot be deleted: %s", session_id, problem)
 
@@ -72,13 +86,16 @@ class Doubts:
             else:
                 ended = [one for one, is_alive in held.items() if not is_alive] + await store.list_keys(LEFT)
             for session_id in ended:
-                if session_id not in self._read and await self._place.is_over(session_id):
-                    self._read.add(session_id)
-                    if (ledger := await read_ledger(store, session_id)) is None:
-                        continue
-                    self._add(session_id, calls := ledger.effects.described())
-                    if deployment is not None and not calls:
-                        await self.forget(session_id)
+                if session_id in self._read or not await self._place.is_over(session_id):
+                    continue
+                if session_id in held and not await self._take_from_dead(session_id):
+                    continue
+                self._read.add(session_id)
+                if (ledger := await read_ledger(store, session_id)) is None:
+                    continue
+                self._add(session_id, calls := ledger.effects.described())
+                if deployment is not None and not calls:
+                    await self.forget(session_id)
             self._is_known = True
             if deployment is not None and self._calls:
                 for effect_id in await store.list_keys(MADE_AGAIN):
@@ -106,16 +123,18 @@ class Doubts:
                 rest = left.in_doubt
             if self._place.deployment is not None and not rest:
                 await self.forget(session_id)
-                await self._host.store.delete_value(LEFT, session_id)
         except HookSDKError as problem:
             logger.warning("call '%s' stays in doubt: %s", judged.effect_id, problem)
 
 
 async def read_ledger(store: Store, session_id: str) -> Ledger | None:
-    """What a session has begun and ended, whoever has it open; None, and a warning, where that cannot be read."""
+    """What a session has begun and ended, whoever has it open; None where it is gone, and, with a warning, where that cannot be
+    read."""
     try:
         messages, journal = await store.read_session(session_id)
         return Ledger.replay(messages, journal, get_format("openai-chat"))
     except (HookSDKError, KeyError, TypeError, ValueError) as problem:
+        if isinstance(problem, StoreError) and not await store.session_exists(session_id):
+            return None  # it ended just now
         logger.warning("what session '%s' was doing cannot be read: %s", session_id, problem)
         return None
