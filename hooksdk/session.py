@@ -385,9 +385,13 @@ class Session(AsyncOnly):
         await run_shielded(states.save)
 
     async def write_ends(self) -> None:
-        """Write now which calls have ended: without it that is written with what comes next, and whoever reads the session from
-        another process takes them for calls that run. Raises `SessionClosed`, and what the store raises."""
-        await self._need_transcript().write_ends()
+        """Write now which calls have ended, and which were cut off: without it that is written with what comes next, and whoever
+        reads the session from another process takes them for calls that run. Raises `SessionClosed`, and what the store raises."""
+        transcript = self._need_transcript()
+        await transcript.write_ended()
+        for call in self.in_doubt:
+            if call.effect_id not in transcript.doubted:
+                await transcript.doubt(call.effect_id)
 
     async def refresh(self) -> None:
         """Take over what plugins have kept since for a session that other workers have open, too (`host.hold(shared_as=...)`):

@@ -39,15 +39,15 @@ class Elsewhere:
         return self._calls
 
     async def look(self, tool: Tool, arguments: object) -> None:
-        """Look before a call. An equal one that runs elsewhere is waited for: it ends, or its gateway turns out to be dead, and then
-        its session is over and it is in doubt. One that goes on and on at a gateway that lives is no doubt."""
+        """Look before a call. An equal one that runs elsewhere is waited for: it ends, or its gateway turns out to be dead. One that
+        goes on and on is asked about."""
         digest = digest_of(arguments)
         until = anyio.current_time() + self._deployment.lease + MARGIN
         while True:
             async with self._lock:
                 running, cut_off = await self._read()
-                equal = [one for one in running if (one.tool, one.digest) == (tool.id, digest)]
-                self._calls = [*cut_off, *(one for one in running if one not in equal)]
+                self._calls = [*cut_off, *running]
+            equal = any((one.tool, one.digest) == (tool.id, digest) for one in running)
             if not equal or anyio.current_time() > until:
                 return
             await anyio.sleep(PAUSE)

@@ -6,15 +6,20 @@ there, once, and waits for what comes of it: the call's next questions, or its r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 import anyio
 import mcp_types as types
 from pydantic import TypeAdapter
 
+from hooksdk.errors import StoreError
+from hooksdk.gateway._answers import Arriving
 from hooksdk.gateway._deployment import CALLS, Deployment
 from hooksdk.gateway._results import error
+
+logger = logging.getLogger("hooksdk")
 
 Answer = types.CallToolResult | types.InputRequiredResult
 POLL = 0.25
@@ -32,8 +37,14 @@ _ANSWER: dict[str, type[types.CallToolResult | types.InputRequiredResult]] = {
 class Handover:
     """The open calls of one session, at all its gateways."""
 
-    def __init__(self, deployment: Deployment, session_id: str, part: str) -> None:
-        """`part` is the id of this gateway's part of the session."""
+    def __init__(
+        self, deployment: Deployment, session_id: str, part: str, start_soon: Callable[..., Any],
+        expect_arrival: Callable[[Answer, Arriving], None],
+    ) -> None:  # fmt: skip
+        """`part` is the id of this gateway's part of the session. `start_soon` starts a task that may outlive a request;
+        `expect_arrival` is told of each result that came from another gateway, and what is to be confirmed once it has left."""
+        self._start_soon = start_soon
+        self._expect_arrival = expect_arrival
         self._deployment = deployment
         self._store = deployment.store
         self._session_id = session_id
@@ -75,6 +86,15 @@ class Handover:
             content = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
             await self._store.set_value(CALLS, self._key(state), {**stored, "kind": kind, "reply": content})
 
+    async def has_arrived(self, state: str) -> bool:
+        """Wait until the client has the reply; False where it does not take it for long."""
+        with anyio.move_on_after(REPLY_KEPT):
+            while (stored := await self._store.get_value(CALLS, self._key(state))) is not None:
+                if "arrived" in stored:
+                    return True
+                await anyio.sleep(POLL)
+        return False
+
     async def forget(self, state: str) -> None:
         """Nobody asks for the reply any more."""
         await self._store.delete_value(CALLS, self._key(state))
@@ -98,12 +118,25 @@ class Handover:
             ):
                 break
         try:
-            return await self._reply(key, params.name)
+            answer = await self._reply(key, params.name)
+            self._expect_arrival(answer, _Passed(self, key))
+            return answer
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 if (stored := await self._store.get_value(CALLS, key)) is not None and "reply" not in stored:
                     await self._store.change_value(CALLS, key, stored, {**stored, "gone": True})
             raise
+
+    def confirm(self, key: str) -> None:
+        """The client has the reply under this key."""
+        self._start_soon(self._confirm, key)
+
+    async def _confirm(self, key: str) -> None:
+        try:
+            if (stored := await self._store.get_value(CALLS, key)) is not None:
+                await self._store.change_value(CALLS, key, stored, {**stored, "arrived": True})
+        except StoreError as problem:
+            logger.warning("another gateway cannot be told that its client has a result: %s", problem)
 
     async def _reply(self, key: str, name: str) -> Answer:
         is_alive = True
@@ -122,3 +155,16 @@ class Handover:
 
     def _key(self, state: str) -> str:
         return f"{self._session_id}/{state}"
+
+
+@final
+class _Passed:
+    """A result that came from another gateway."""
+
+    def __init__(self, handover: Handover, key: str) -> None:
+        self._handover = handover
+        self._key = key
+
+    def confirm(self, *, arrived: bool = True) -> None:
+        if arrived:
+            self._handover.confirm(self._key)

@@ -28,6 +28,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hooksdk.errors import ConfigError
+from hooksdk.gateway._answers import HttpAnswers
 from hooksdk.gateway._not_here import explaining
 from hooksdk.gateway._settings import GatewayConfig
 
@@ -189,8 +190,10 @@ def http_app(
     """The ASGI application."""
     manager = StreamableHTTPSessionManager(server, session_idle_timeout=config.idle)
 
-    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         await manager.handle_request(scope, receive, send if config.deployment is None else explaining(scope, send))
+
+    handle = HttpAnswers(serve)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:

@@ -16,8 +16,9 @@ import anyio
 import mcp_types as types
 
 from hooksdk.errors import HookSDKError, StoreError
+from hooksdk.gateway._answers import Arriving
 from hooksdk.gateway._client import CallingClient, Request
-from hooksdk.gateway._handover import POLL, REPLY_KEPT, Answer, Handover
+from hooksdk.gateway._handover import POLL, Answer, Handover
 from hooksdk.gateway._results import error
 from hooksdk.tasks import describe
 
@@ -117,8 +118,15 @@ class OpenCall:
 class OpenCalls:
     """The calls of one session that are open."""
 
-    def __init__(self, start_soon: Callable[..., Any], handover: Handover | None = None) -> None:
-        """`start_soon` starts a task that may outlive a request. With a `handover` a call may be gone on with at another gateway."""
+    def __init__(
+        self,
+        start_soon: Callable[..., Any],
+        call_of: Callable[[Answer], Arriving | None],
+        handover: Handover | None = None,
+    ) -> None:
+        """`start_soon` starts a task that may outlive a request, `call_of` says what is to be confirmed once an answer has left. With
+        a `handover` a call may be gone on with at another gateway."""
+        self._call_of = call_of
         self._calls: dict[str, OpenCall] = {}
         self._start_soon = start_soon
         self._handover = handover
@@ -180,8 +188,6 @@ class OpenCalls:
                     self._calls.pop(state, None)
                     call.take(answers)
                     await self._answer_there(handover, state, call)
-                    await anyio.sleep(REPLY_KEPT)
-                    await handover.forget(state)
                     return
             self._calls.pop(state, None)
             await handover.take_back(state)
@@ -193,6 +199,7 @@ class OpenCalls:
             await handover.client_is_gone(state)
             answering.cancel_scope.cancel()
 
+        answer: Answer | None = None
         async with anyio.create_task_group() as answering:
             answering.start_soon(end_with_client)
             try:
@@ -202,3 +209,7 @@ class OpenCalls:
             answering.cancel_scope.cancel()
             with anyio.CancelScope(shield=True):
                 await handover.reply(state, answer)
+        arrived = answer is not None and await handover.has_arrived(state)
+        if answer is not None and (over := self._call_of(answer)) is not None:
+            over.confirm(arrived=arrived)
+        await handover.forget(state)

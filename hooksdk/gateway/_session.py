@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+import weakref
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from hooksdk.approvals import Approver, digest_of
 from hooksdk.calls import CallInDoubt
 from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import ApprovalPending, HookSDKError, SessionBusy, StoreError
+from hooksdk.gateway._answers import Arriving, hand_over
 from hooksdk.gateway._approvals import ClientApprovals
 from hooksdk.gateway._client import CallingClient
 from hooksdk.gateway._counts import Counts
@@ -146,7 +148,12 @@ class GatewaySession:
             )
             if isinstance(approver, ApprovalDesk) else None
         )  # fmt: skip
-        self._open_calls = OpenCalls(parts.start_soon, Handover(shared, self.id, self._stored_as) if shared else None)
+        self._unanswered: dict[int, Arriving] = {}
+        """Calls that have ended, by the identity of their results, while those are there and no request takes them to the client."""
+        handover = None
+        if shared is not None:
+            handover = Handover(shared, self.id, self._stored_as, parts.start_soon, self._expect_arrival)
+        self._open_calls = OpenCalls(parts.start_soon, self.call_of, handover)
         self._expose: Expose = identity.profile.expose or parts.config.expose
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
@@ -318,7 +325,7 @@ class GatewaySession:
         if judged.status != "blocked" and listing.is_withheld(name, arguments):  # by a name that is not quite its own
             self._parts.counts.withheld()
         try:
-            result = await judged.execute()
+            result = await judged.execute(confirms=True)
         except (StoreError, SessionBusy) as problem:
             self._give_way()
             if judged.result is None or (isinstance(problem, SessionBusy) and judged.status == "not_run"):
@@ -334,7 +341,17 @@ class GatewaySession:
             return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
         elsewhere = self._elsewhere.calls() if self._elsewhere else ()
         await self._parts.doubts.made_again(judged, self._session, elsewhere)
-        return as_mcp(await self.results.shorten(name, result, listing.recall), protocol_version)
+        answer = as_mcp(await self.results.shorten(name, result, listing.recall), protocol_version)
+        self._expect_arrival(answer, judged)
+        return answer
+
+    def _expect_arrival(self, answer: Answer, call: Arriving) -> None:
+        self._unanswered[id(answer)] = call
+        weakref.finalize(answer, self._unanswered.pop, id(answer), None)
+
+    def call_of(self, answer: Answer) -> Arriving | None:
+        """The call whose result a request takes to the client: it is over once it is confirmed. None where there is none."""
+        return self._unanswered.pop(id(answer), None)
 
     async def _catch_up(self, listing: ClientListing, name: str, arguments: dict[str, Any]) -> None:
         """Learn what happened elsewhere that this call hangs on."""
@@ -421,15 +438,23 @@ class GatewaySession:
             await self._peer.send_notification(types.ToolListChangedNotification())
 
 
-async def anew_if_lost(
-    call: Callable[[types.CallToolRequestParams], Awaitable[Answer]], params: types.CallToolRequestParams
+async def call_in_session(
+    session_of: Callable[[Request], Awaitable[GatewaySession]], params: types.CallToolRequestParams, context: Request
 ) -> Answer:
-    """Make a call, and once more where its session turned out to be lost: to another gateway of the deployment that took this one
-    for dead. Nothing has run then, and what the client has answered is written down."""
+    """Make a call in its client's session, and once more where that turned out to be lost: to another gateway of the deployment,
+    which took this one for dead. Nothing has run then, and what the client has answered is written down."""
+
+    async def once(params: types.CallToolRequestParams) -> Answer:
+        session = await session_of(context)
+        with session.at_work(context) as client:
+            answer = await session.call(params, context, client)
+        hand_over(session.call_of(answer), context)
+        return answer
+
     try:
-        return await call(params)
+        return await once(params)
     except SessionBusy:
-        return await call(params.model_copy(update={"request_state": None, "input_responses": None}))
+        return await once(params.model_copy(update={"request_state": None, "input_responses": None}))
 
 
 def _metadata(identity: Identity, context: Request, expose: str) -> dict[str, Any]:

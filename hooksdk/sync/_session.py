@@ -202,8 +202,8 @@ class Session(Opened[session_side.Session]):
         self._call("save")
 
     def write_ends(self) -> None:
-        """Write now which calls have ended: without it that is written with what comes next, and whoever reads the session from
-        another process takes them for calls that run. Raises `SessionClosed`, and what the store raises."""
+        """Write now which calls have ended, and which were cut off: without it that is written with what comes next, and whoever
+        reads the session from another process takes them for calls that run. Raises `SessionClosed`, and what the store raises."""
         self._call("write_ends")
 
     def refresh(self) -> None:
@@ -307,6 +307,12 @@ class Host(OpenedHost):
     def forget_shared(self, shared_as: str) -> None:
         """Remove what plugins have kept for a session that several workers had open: none has it any more."""
         self._call("forget_shared", shared_as)
+
+    def in_doubt(self, beginning: str = "") -> dict[str, list[CallInDoubt] | None]:
+        """What sessions that are over have left in doubt, by their ids, of those whose ids begin so: for a host whose sessions have new
+        ids after a crash, to be given to `session.run(in_doubt=...)`. They are read, not opened; the host's open sessions are left
+        out, and one that another process has open has None: look again. `session.settle` of such a session ends a doubt."""
+        return self._call("in_doubt", beginning)
 
     def storage(self, plugin_id: str) -> Storage:
         """A plugin's own key-value space."""

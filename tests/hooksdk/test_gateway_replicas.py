@@ -57,6 +57,22 @@ async def ask(connected: Client, name: str, path: str = "a", **options: Any) -> 
     return await connected.session.call_tool(name, {"path": path}, allow_input_required=True, **options)
 
 
+async def cut_off(one: Replica, connected: Client) -> None:
+    """Make a call there, and cancel it in the middle."""
+    begun = anyio.Event()
+
+    async def hold() -> None:
+        begun.set()
+        await anyio.sleep_forever()
+
+    one.notes.hold = hold
+    async with anyio.create_task_group() as group:
+        group.start_soon(ask, connected, "send_slowly")
+        await begun.wait()
+        group.cancel_scope.cancel()
+    one.notes.hold = None
+
+
 async def test_a_question_of_one_gateway_is_answered_through_another_once(database: str, tmp_path: Path) -> None:
     async with (
         two(database, tmp_path) as (one, other),
@@ -228,10 +244,7 @@ async def test_a_call_that_was_cut_off_at_one_gateway_is_asked_about_at_another_
         client(one.url) as here,
         client(other.url) as there,
     ):
-        one.notes.hold = anyio.sleep_forever
-        with anyio.move_on_after(1):
-            await ask(here, "send_slowly")
-        one.notes.hold = None
+        await cut_off(one, here)
         said = text_of(await ask(there, "send_slowly"))
         assert "It may have taken effect" in said
         assert "number 1" in said
@@ -267,9 +280,7 @@ async def test_what_a_gateway_that_has_ended_has_left_is_found_by_one_that_runs(
         assert "done by" in text_of(await ask(there, "send_note", "first"))
         async with replica(database, file) as one, client(one.url, era=era) as here:
             assert "number 1" in text_of(await ask(here, "delete_note"))
-            one.notes.hold = anyio.sleep_forever
-            with anyio.move_on_after(1):
-                await ask(here, "send_slowly")
+            await cut_off(one, here)
         assert "number 1" in text_of(await ask(there, "delete_note"))
         assert "It may have taken effect" in text_of(await ask(there, "send_slowly"))
 
