@@ -65,14 +65,14 @@ class Deployment:
         self._idle = idle
         self._clock = clock
 
-    def sessions_of(self, name: str, requester: Mapping[str, Any]) -> str:
-        """What the ids of all sessions begin with of the client with the token of this name, and all that is known of it."""
-        return f"{self.prefix}{digest_of([name, requester])[:16]}-"
+    def sessions_of(self, client: str, requester: Mapping[str, Any]) -> str:
+        """What the ids of all sessions begin with of the client that `client` stands for, and all that is known of it."""
+        return f"{self.prefix}{digest_of([client, requester])[:16]}-"
 
-    async def session_of(self, name: str, requester: Mapping[str, Any]) -> str:
-        """The id of the session that the client of this token has at all gateways, which is in use now; a new one where it has
+    async def session_of(self, client: str, requester: Mapping[str, Any]) -> str:
+        """The id of the session that the one that `client` stands for has at all gateways, which is in use now; a new one where it has
         none, or it was idle for too long."""
-        key = self.sessions_of(name, requester)
+        key = self.sessions_of(client, requester)
         while True:
             stored: dict[str, Any] | None = await self.store.get_value(SESSIONS, key)
             now = self._clock()

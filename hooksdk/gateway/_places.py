@@ -29,15 +29,15 @@ class Place:
         self.prefix = deployment.prefix if deployment else f"gateway-{digest_of([platform.node(), *parts])[:12]}-"
         """What the ids of its sessions begin with."""
 
-    async def shared_session(self, name: str, requester: Mapping[str, Any]) -> str | None:
-        """The id of the session that the client of this token has at all gateways of the deployment; None where there is none."""
-        return await self.deployment.session_of(name, requester) if self.deployment else None
+    async def shared_session(self, client: str, requester: Mapping[str, Any]) -> str | None:
+        """The id of the session that the one that `client` stands for has at all gateways of the deployment; None where there is none."""
+        return await self.deployment.session_of(client, requester) if self.deployment else None
 
-    def enter(self, name: str, requester: Mapping[str, Any], shared_as: str | None = None) -> str:
-        """The id of a new session here of the client with this token, or of this process's part of one that others have, too."""
+    def enter(self, client: str, requester: Mapping[str, Any], shared_as: str | None = None) -> str:
+        """The id of a new session here of the one that `client` stands for, or of this process's part of one that others have, too."""
         beginning = self.prefix
         if self.deployment is not None:
-            beginning = f"{shared_as or self.deployment.sessions_of(name, requester)}~"
+            beginning = f"{shared_as or self.deployment.sessions_of(client, requester)}~"
         session_id = f"{beginning}{_this_process(os.getpid())}-{uuid.uuid4().hex}"
         _open.add(session_id)
         return session_id

@@ -63,6 +63,8 @@ class Identity:
     profile_name: str | None
     profile: Profile
     transport: str
+    key: str = "local"
+    """Nobody else has it."""
 
     @property
     def requester(self) -> Mapping[str, Any]:
@@ -105,15 +107,15 @@ class GatewaySession:
         self, parts: GatewayParts, identity: Identity, *, idle: float | None, shared_as: str | None = None
     ) -> None:
         """`shared_as` is the id of the session that several gateways have: this is the part of this one."""
-        name, requester, deployment = identity.name, identity.requester, parts.place.deployment
+        key, requester, deployment = identity.key, identity.requester, parts.place.deployment
         shared = deployment if shared_as is not None else None
-        self._stored_as = parts.place.enter(name, requester, shared_as)
+        self._stored_as = parts.place.enter(key, requester, shared_as)
         self.id = shared_as or self._stored_as
         """What plugins and people are told."""
         self._shared_as = shared_as
         self._deployment = deployment
         self._elsewhere = (
-            Elsewhere(deployment, deployment.sessions_of(name, requester), self._stored_as) if deployment else None
+            Elsewhere(deployment, deployment.sessions_of(key, requester), self._stored_as) if deployment else None
         )
         self.identity = identity
         self.ended = anyio.Event()
@@ -166,6 +168,7 @@ class GatewaySession:
         host, identity = self._parts.host, self.identity
         try:
             session = self._session = await host.hold(self._stored_as, idle=self._idle, shared_as=self._shared_as)
+            session.on_event(self._parts.counts.metrics.take)
             try:
                 async with session.run(
                     requester=identity.requester, trigger="user", metadata=_metadata(identity, context, self._expose),
