@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import final
 
 import anyio
@@ -53,13 +53,16 @@ class Doubts:
                 logger.warning("others may not learn what session '%s' leaves in doubt: %s", session_id, problem)
 
     async def _take_from_dead(self, session_id: str) -> bool:
-        """See to it that whoever had a session writes it no more, should they only have stalled; False where they go on."""
-        store = self._host.store
+        """See to it that whoever had a session writes it no more, should they only have stalled; False where they go on, or another
+        gateway does this at the same moment."""
         try:
-            await store.set_value(LEFT, session_id, time.time())  # it has no lease any more by which others find it
-            await (await store.open_session(session_id, wait=0)).close()
+            log = await self._host.store.open_session(session_id, wait=0)
         except SessionBusy:
             return False
+        try:  # it has no lease soon by which others find it
+            await self._host.store.set_value(LEFT, session_id, time.time())
+        finally:
+            await log.close()
         return True
 
     async def forget(self, session_id: str) -> None:
@@ -73,33 +76,37 @@ class Doubts:
     def _add(self, session_id: str, calls: Sequence[CallInDoubt]) -> None:
         self._calls.update((call.effect_id, (session_id, call)) for call in calls)
 
-    async def look(self) -> None:
-        """Look before the first call what the sessions of earlier gateways at this place have left; in a deployment before each
-        one that may take effect, what gateways have left meanwhile, and what they have made again."""
-        deployment, store = self._place.deployment, self._host.store
+    async def look(self, held: Mapping[str, bool] | None = None) -> bool:
+        """Look before the first call what the sessions of earlier gateways at this place have left. In a deployment `held` are its
+        sessions that somebody has at this moment, and before each call that may take effect it is looked what gateways have left
+        meanwhile, and what they have made again; False where another gateway is about to find out, so that one has to look anew."""
+        store, is_settled = self._host.store, True
         async with self._lock:
-            if self._is_known and deployment is None:
-                return
-            held = {} if deployment is None else await deployment.list_held(self._place.prefix)
+            if held is None and self._is_known:
+                return True
+            held = held or {}
             if not self._is_known:
                 ended = [one for one in await store.list_sessions() if not held.get(one, False)]
+                ended = [one for one in ended if await self._place.is_over(one)]
             else:
                 ended = [one for one, is_alive in held.items() if not is_alive] + await store.list_keys(LEFT)
             for session_id in ended:
-                if session_id in self._read or not await self._place.is_over(session_id):
+                if session_id in self._read:
                     continue
-                if session_id in held and not await self._take_from_dead(session_id):
+                if held.get(session_id) is False and not await self._take_from_dead(session_id):
+                    is_settled = False
                     continue
                 self._read.add(session_id)
                 if (ledger := await read_ledger(store, session_id)) is None:
                     continue
                 self._add(session_id, calls := ledger.effects.described())
-                if deployment is not None and not calls:
+                if self._place.deployment is not None and not calls:
                     await self.forget(session_id)
-            self._is_known = True
-            if deployment is not None and self._calls:
+            self._is_known = self._is_known or is_settled
+            if self._place.deployment is not None and self._calls:
                 for effect_id in await store.list_keys(MADE_AGAIN):
                     self._calls.pop(effect_id, None)
+        return is_settled
 
     async def made_again(
         self, judged: JudgedCall, session: Session | None, elsewhere: Sequence[CallInDoubt] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import final
 
 import anyio
@@ -14,11 +14,6 @@ from hooksdk.gateway._doubts import read_ledger
 from hooksdk.gateway._places import Place
 from hooksdk.session import Session
 from hooksdk.tools import Tool
-
-PAUSE = 0.1
-"""Seconds between two looks while an equal call runs elsewhere."""
-MARGIN = 5.0
-"""Seconds beyond a lease for which that is waited for: by then it is known whether its gateway lives."""
 
 
 @final
@@ -38,19 +33,14 @@ class Elsewhere:
         """Those that count as in doubt: the others' that were cut off, and such that a gateway had begun when it was looked at."""
         return self._calls
 
-    async def look(self, tool: Tool, arguments: object) -> None:
-        """Look before a call. An equal one that runs elsewhere is waited for: it ends, or its gateway turns out to be dead. One that
-        goes on and on is asked about."""
+    async def look(self, held: Mapping[str, bool], tool: Tool, arguments: object) -> bool:
+        """Look before a call at what the sessions have begun that somebody has at this moment. False where an equal one runs: it is
+        worth waiting for, until it ends, or its gateway turns out to be dead. Where nobody waits longer it is asked about."""
         digest = digest_of(arguments)
-        until = anyio.current_time() + self._deployment.lease + MARGIN
-        while True:
-            async with self._lock:
-                running, cut_off = await self._read()
-                self._calls = [*cut_off, *running]
-            equal = any((one.tool, one.digest) == (tool.id, digest) for one in running)
-            if not equal or anyio.current_time() > until:
-                return
-            await anyio.sleep(PAUSE)
+        async with self._lock:
+            running, cut_off = await self._read(held)
+            self._calls = [*cut_off, *running]
+        return all((one.tool, one.digest) != (tool.id, digest) for one in running)
 
     async def settle(self, session: Session) -> None:
         """End the doubt about calls of this gateway's own part that another one has made again."""
@@ -64,12 +54,16 @@ class Elsewhere:
         """True for another part of the same session in this process, which goes by a former configuration."""
         return session_id != self._own and session_id.rpartition("~")[0] == self._own.rpartition("~")[0]
 
-    async def _read(self) -> tuple[list[CallInDoubt], list[CallInDoubt]]:
+    async def _read(self, held: Mapping[str, bool]) -> tuple[list[CallInDoubt], list[CallInDoubt]]:
         """The calls that run at other gateways, and those that were cut off there."""
         running: list[CallInDoubt] = []
         cut_off: list[CallInDoubt] = []
-        for session_id, is_alive in (await self._deployment.list_held(self._prefix)).items():
-            if not is_alive or (Place.is_here(session_id) and not self._is_same(session_id)):
+        for session_id, is_alive in held.items():
+            if (
+                not is_alive
+                or not session_id.startswith(self._prefix)
+                or (Place.is_here(session_id) and not self._is_same(session_id))
+            ):
                 continue
             if (ledger := await read_ledger(self._deployment.store, session_id)) is not None:
                 for one in ledger.effects.without_end():

@@ -46,6 +46,10 @@ from hooksdk.tools import Tool
 logger = logging.getLogger("hooksdk")
 
 Request = ServerRequestContext[Any, Any]
+PAUSE = 0.1
+"""Seconds between two looks while an equal call runs at another gateway."""
+MARGIN = 5.0
+"""Seconds beyond a lease for which that is waited for: by then it is known whether its gateway lives."""
 RECENT = 2.0
 """Seconds after a request in which the ends of its calls may be still to be written."""
 ENDS_WRITTEN = 0.25
@@ -364,11 +368,20 @@ class GatewaySession:
         assert self._session is not None
         await self._session.refresh()
         tool, given = listing.target(name, arguments)
-        if tool is None or tool.annotations.read_only is not True:
-            await self._elsewhere.settle(self._session)
-            if tool is not None:
-                await self._elsewhere.look(tool, given)
-            await self._parts.doubts.look()
+        deployment = self._parts.place.deployment
+        if deployment is None or (tool is not None and tool.annotations.read_only is True):
+            return
+        await self._elsewhere.settle(self._session)
+        until = anyio.current_time() + deployment.lease + MARGIN
+        while (
+            True
+        ):  # by one look at who has which session: one that is dead is found in doubt, wherever it goes meanwhile
+            held = await deployment.list_held(self._parts.place.prefix)
+            is_free = tool is None or await self._elsewhere.look(held, tool, given)
+            is_settled = await self._parts.doubts.look(held)
+            if (is_free and is_settled) or anyio.current_time() > until:
+                return
+            await anyio.sleep(PAUSE)
 
     def _give_way(self) -> None:
         """A record could not be written, so the run takes no further call: the client's next request gets another session."""
