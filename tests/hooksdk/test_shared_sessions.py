@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hooksdk import Host, PluginState, Session, Tool, ToolCall, hooks
@@ -126,6 +126,7 @@ async def test_what_was_kept_is_gone_once_the_session_is_forgotten(tmp_path: Pat
 STATES = st.dictionaries(st.sampled_from("abc"), st.integers(0, 2) | st.none(), max_size=3)
 
 
+@settings(deadline=None)
 @given(base=STATES, own=STATES, others=STATES)
 def test_each_entry_is_our_own_where_we_changed_it_and_else_the_others(
     base: dict[str, Any], own: dict[str, Any], others: dict[str, Any]
