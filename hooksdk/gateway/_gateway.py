@@ -120,6 +120,7 @@ class Gateway:
     async def __aenter__(self) -> Self:
         self._group = anyio.create_task_group()
         await self._group.__aenter__()
+        self._group.start_soon(self._parts.remove_old_sessions)
         return self
 
     async def __aexit__(

@@ -74,6 +74,7 @@ class OpenCall:
             self._error = problem  # for whoever waits for the result
         finally:
             self.is_over = True
+            self.client.ask_by_result = None
             self._news.set()
 
     async def ask(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:

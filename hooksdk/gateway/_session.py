@@ -31,6 +31,7 @@ from hooksdk.gateway._elsewhere import Elsewhere
 from hooksdk.gateway._handover import Answer, Handover
 from hooksdk.gateway._listing import ClientListing, HintTrust
 from hooksdk.gateway._long_results import LongResults, ResultsInMemory, ResultsInStore, is_recall
+from hooksdk.gateway._old_sessions import remove, remove_old
 from hooksdk.gateway._open_calls import PREFIX, OpenCalls
 from hooksdk.gateway._places import Place, leave
 from hooksdk.gateway._results import as_mcp, error
@@ -54,6 +55,8 @@ RECENT = 2.0
 """Seconds after a request in which the ends of its calls may be still to be written."""
 ENDS_WRITTEN = 0.25
 """Seconds between two looks whether they are."""
+START = "start of the server"
+"""For whom a server's secrets are: a tool that no server has, so that a pattern for one tool alone does not give them."""
 MOST_WAITING = 200
 """Calls of a session that may wait for approvals; of more, the newest."""
 
@@ -92,6 +95,10 @@ class GatewayParts:
     """Starts a task that may outlive a request."""
     publish_change: Callable[[], Any]
     """Tells the clients that listen in the stateless protocol."""
+
+    async def remove_old_sessions(self) -> None:
+        """Remove what earlier gateways have left and nobody needs."""
+        await remove_old(self.host.store, self.place, self.config.approvals.keep)
 
 
 @dataclass(frozen=True)
@@ -141,6 +148,7 @@ class GatewaySession:
         self._run: Run | None = None
         self._given: tuple[list[Tool], dict[str, str]] | None = None
         self._listing: ClientListing | None = None
+        self._client_name = ""
         self._peer: ServerSession | None = None
         """The client, if it may be told of changes at any time."""
         self._waiting: dict[str, list[Waiting]] = {}
@@ -180,7 +188,8 @@ class GatewaySession:
                     approver=self._parts.counts.counted(self._client_approvals or self._parts.approver),
                     in_doubt=self._in_doubt,
                 ) as self._run:  # fmt: skip
-                    self._parts.counts.opened(self._run, _client_of(context).get("name", ""))
+                    self._client_name = _client_of(context).get("name", "")
+                    self._parts.counts.opened(self._run, self._client_name)
                     task_status.started()
                     await self._wait()
                     self.closing = True
@@ -191,8 +200,8 @@ class GatewaySession:
                     self._parts.counts.closed(run)
                 await self._parts.doubts.end(self._stored_as, in_doubt := session.in_doubt)
                 await session.close("closed" if self._leave.is_set() else "idle")
-                if self._elsewhere is not None and not in_doubt:
-                    await self._parts.doubts.forget(self._stored_as)
+                if not in_doubt and not self._waiting:
+                    await remove(host.store, self._stored_as)
         except Exception:
             if self._listing is None:
                 raise  # to whoever opens it
@@ -200,6 +209,7 @@ class GatewaySession:
         finally:
             self.closing = True
             leave(self._stored_as)
+            self._parts.sources.release(self.id)
             self.ended.set()
 
     async def _wait(self) -> None:
@@ -263,13 +273,23 @@ class GatewaySession:
         """While a request is served the session does not count as idle."""
         if context.session.can_send_request:  # a connection that lasts
             self._peer = context.session
-        client = CallingClient(self.id, context, self._parts.config.relay)
+        client = self._client(context)
         token = current_client.set(client)
         try:
             with self._busy():
                 yield client
         finally:
+            client.end()
             current_client.reset(token)
+
+    def _client(self, context: Request | None = None) -> CallingClient:
+        """The client as servers know it."""
+        return CallingClient(self.id, self.identity.name, self._fill_secrets, self._parts.config.relay, context)
+
+    async def _fill_secrets(self, server: str, texts: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
+        if self._run is None:
+            raise HookSDKError("the session has ended; connect again")
+        return await self._run.fill_secrets(Tool(name=START, source="mcp", owner=server), texts, shared=shared)
 
     @contextmanager
     def _busy(self) -> Generator[None]:
@@ -343,9 +363,11 @@ class GatewaySession:
             since = before.since if before else monotonic()
             self._waiting.setdefault(same, []).append(Waiting(call_id, judged, since))
             if asker is not None:
-                return await asker.waiting_result(name, pending, answered=params.request_state is not None)
+                return await asker.waiting_result(judged.call.name, pending, answered=params.request_state is not None)
             title = pending.request.title if pending.request else name
-            return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
+            return error(
+                f"'{judged.call.name}' was not run yet: a person is asked about it ({title}). Call it again later."
+            )
         elsewhere = self._elsewhere.calls() if self._elsewhere else ()
         await self._parts.doubts.made_again(judged, self._session, elsewhere)
         answer = as_mcp(await self.results.shorten(name, result, listing.recall), protocol_version)
@@ -425,11 +447,12 @@ class GatewaySession:
     async def refresh(self) -> None:
         """Look whether the tools have changed, and tell the client."""
         if self._listing is not None and not self.closing:
+            current_client.set(self._client())  # in a task of its own
             await self._resolved(wait=False)
 
     async def _resolved(self, *, wait: bool = True) -> ClientListing:
         if wait:
-            await self._parts.sources.listed()
+            await self._parts.sources.listed(self._client_name)
         run = self._run
         if run is None:
             raise HookSDKError("the session has ended; connect again")
