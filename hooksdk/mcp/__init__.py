@@ -34,7 +34,9 @@ from hooksdk.mcp._life import Terms
 from hooksdk.mcp._listings import Listings
 from hooksdk.mcp._offered import hints
 from hooksdk.mcp._relay import ASKED, Client, RunningCall, current_client
+from hooksdk.mcp._sign_ins import ServerSignIns
 from hooksdk.mcp._status import CallFailed, ServerStatus, State
+from hooksdk.mcp.sign_in._store import SignIns
 from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
@@ -45,6 +47,7 @@ __all__ = [
     "McpServers",
     "Reload",
     "ServerInput",
+    "ServerSignIns",
     "ServerStatus",
     "State",
     "check_entry",
@@ -86,6 +89,9 @@ class McpServers:
     `relay` names what servers may ask of the client whose call they are serving: `elicitation`, `sampling`, `roots`. That is a
     client of a `Gateway`; elsewhere nobody answers, and without `relay` servers are told that there is no such thing.
 
+    A server on the web that answers nobody who is not signed in waits as `needs sign-in` until somebody is: `sign_ins.sign_in`, or
+    `hooksdk gateway login NAME` on a terminal. `sign_ins` is where sign-ins are kept, by default for the user.
+
     `on_status` is told how a server is, and `on_change` the name of one whose tools are others than before.
 
     Enter and leave it in the same task; everything else may be used from any task of the loop.
@@ -103,6 +109,7 @@ class McpServers:
         relay: Collection[str] = (),
         on_status: Callable[[ServerStatus], None] | None = None,
         on_change: Callable[[str], None] | None = None,
+        sign_ins: SignIns | None = None,
     ) -> None:
         limits = {"start_timeout": start_timeout, "call_timeout": call_timeout, "idle": idle}
         for option, seconds in limits.items():
@@ -118,6 +125,7 @@ class McpServers:
         terms = Terms(
             start_timeout=start_timeout, report=self._report, changed=self._tell_change, idle=idle, relay=frozenset(relay),
             listings=Listings(Path(listings).expanduser() if listings is not None else None) if lazy else None,
+            sign_ins=sign_ins or SignIns(),
         )  # fmt: skip
         self._call_timeout = call_timeout
         self._on_status = on_status
@@ -125,6 +133,8 @@ class McpServers:
         self._thread = 0
         self._tools: dict[str, _Made] = {}
         self._fleet = Fleet(terms)
+        self.sign_ins = ServerSignIns(lambda: self._fleet.wanted, terms.sign_ins)
+        """Signs people in to servers on the web that ask for it."""
         self._files = ServerFiles()
         self._fleet.apply([read_servers(servers).need_all()])
 
@@ -140,6 +150,7 @@ class McpServers:
         relay: Collection[str] = (),
         on_status: Callable[[ServerStatus], None] | None = None,
         on_change: Callable[[str], None] | None = None,
+        sign_ins: SignIns | None = None,
         ask: AskInput | None = None,
         digests: Mapping[Path, str] | None = None,
         only: Collection[str] | None = None,
@@ -154,7 +165,7 @@ class McpServers:
         """
         servers = cls(
             {}, start_timeout=start_timeout, call_timeout=call_timeout, lazy=lazy, idle=idle, listings=listings,
-            relay=relay, on_status=on_status, on_change=on_change,
+            relay=relay, on_status=on_status, on_change=on_change, sign_ins=sign_ins,
         )  # fmt: skip
         servers._files = ServerFiles(paths, ask=ask, digests=digests, only=only)
         servers._fleet.apply(servers._files.read())
@@ -177,7 +188,7 @@ class McpServers:
         return {
             name: status.problem or "it is being started, and its tools are not known yet"
             for name, status in self.status.items()
-            if status.state == "failed" or (status.state == "starting" and not self._fleet.connections[name].tools)
+            if status.failed or (status.state == "starting" and not self._fleet.connections[name].tools)
         }
 
     def tools(self) -> list[Tool]:
@@ -259,7 +270,7 @@ class McpServers:
 
     def _report(self, status: ServerStatus) -> None:
         if self._on_status is None:
-            if status.state == "failed":
+            if status.failed:
                 logger.warning("the MCP server '%s' failed: %s", status.name, status.problem)
             return
         try:

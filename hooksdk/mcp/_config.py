@@ -16,6 +16,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    InstanceOf,
     PrivateAttr,
     StrictBool,
     StrictFloat,
@@ -29,6 +30,7 @@ from pydantic import (
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.mcp._fill import AskInput, Filling, read_inputs
 from hooksdk.mcp.settings import BARE_FOLDERS, ENTRY_KEYS, MOST_SECONDS, Shape, find_servers, load_file, plain_entry
+from hooksdk.mcp.sign_in._settings import OAuthSettings, read_oauth
 
 _STREAMABLE_HTTP = ("http", "streamable-http", "streamable_http", "streamablehttp")
 _EXAMPLE = '{"command": "mcp-server-git"} or {"url": "http://127.0.0.1:8000/mcp"}'
@@ -49,6 +51,13 @@ def _plain_transport(value: object) -> object:
     return "http" if word in _STREAMABLE_HTTP else word
 
 
+def _oauth(value: object, info: ValidationInfo) -> object:
+    if isinstance(value, OAuthSettings):
+        return value
+    filling = cast("Filling", info.context)
+    return read_oauth(value, str if info.data.get("disabled") else filling.fill)
+
+
 _Text = Annotated[StrictStr, AfterValidator(_fill)]
 _NotBlank = Annotated[_Text, Field(pattern=r"\S")]
 _Seconds = Annotated[StrictFloat, Field(gt=0, le=_LONGEST, allow_inf_nan=False)]
@@ -66,6 +75,8 @@ class ServerSpec(BaseModel):
     cwd: _NotBlank | None = None
     url: _NotBlank = Field(default="", repr=False)
     headers: dict[str, _Text] = Field(default_factory=dict[str, str], repr=False)
+    oauth: Annotated[InstanceOf[OAuthSettings], BeforeValidator(_oauth)] = OAuthSettings()
+    """How to sign in to a server on the web, where it asks for that."""
     type: Annotated[Literal["stdio", "http"] | None, BeforeValidator(_plain_transport)] = Field(
         default=None, validation_alias=AliasChoices("type", "transport")
     )
@@ -97,10 +108,15 @@ class ServerSpec(BaseModel):
         return self
 
     def model_post_init(self, context: Any, /) -> None:
-        values = [*self.env.values(), *self.headers.values()]
+        values = [*self.env.values(), *self.headers.values(), self.oauth.client_secret]
         filled = cast("Filling", context).secrets
         secrets = {*filled, *values, *(value.rpartition(" ")[2] for value in values)}
         self._secrets = sorted((value for value in secrets if len(value) >= 4), key=len, reverse=True)
+
+    @property
+    def may_sign_in(self) -> bool:
+        """True for a server on the web whose entry has no credentials of its own."""
+        return bool(self.url) and not any(name.lower() == "authorization" for name in self.headers)
 
     def redact(self, text: str) -> str:
         """`text` without the values of `env`, of `headers` and of filled variables."""

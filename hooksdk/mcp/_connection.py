@@ -18,8 +18,10 @@ from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._life import Life, Terms
 from hooksdk.mcp._offered import check_offered
 from hooksdk.mcp._relay import Callers, RunningCall, send_call
-from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus
-from hooksdk.mcp._transport import all_tools, client_info, first_cause, one_line, serving
+from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus, SignInNeeded
+from hooksdk.mcp._transport import all_tools, client_info, describe, one_line, serving, with_stderr
+from hooksdk.mcp.sign_in._auth import SignedIn
+from hooksdk.mcp.sign_in._store import LOCAL
 
 logger = logging.getLogger("hooksdk")
 
@@ -42,9 +44,10 @@ _UNCALLED_REST = 60.0
 class Connection:
     """One server. `keep` runs in a task of its own; everything else may be called from any task of the loop."""
 
-    def __init__(self, spec: ServerSpec, terms: Terms, tools: tuple[types.Tool, ...] = ()) -> None:
-        """`tools` are what to go on until the server, or a listing that was kept, tells of others."""
+    def __init__(self, spec: ServerSpec, terms: Terms, tools: tuple[types.Tool, ...] = (), holder: str = LOCAL) -> None:
+        """`tools` are what to go on until the server, or a listing that was kept, tells of others; `holder` is whose sign-in counts."""
         self.spec = spec
+        self._signed_in = SignedIn(spec.name, spec.url, holder, terms.sign_ins) if spec.may_sign_in else None
         self.status = ServerStatus(name=spec.name, state="disabled" if spec.disabled else "starting")
         self.tools = tools
         self._terms = terms
@@ -94,13 +97,14 @@ class Connection:
             self._open = self._queued = False
             self._settled.set()
             self.tools = ()
-            if self.status.state != "failed":
+            if not self.status.failed:
                 self.status = replace(self.status, state="down", problem="", tools=0)
 
     def wake(self, *, patient: bool = False) -> None:
         """Ask for a start, unless the server is up or starting. With `patient`, only once its wait is over, and not of one
         that waits for its turn or that its next call starts."""
-        if not self._open or (patient and (self._queued or (self._terms.listings and self.status.state != "failed"))):
+        self._look_for_sign_in()
+        if not self._open or (patient and (self._queued or (self._terms.listings and not self.status.failed))):
             return
         if self._queued:
             self._queued = False
@@ -206,7 +210,7 @@ class Connection:
     async def _live(self) -> None:
         """One start, until its end. Raises nothing but cancellation."""
         settled = self._settled
-        life = self._life = Life(self.spec)
+        life = self._life = Life(self.spec, self._signed_in)
         self._set(ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools)))
         try:
             try:
@@ -216,22 +220,22 @@ class Connection:
                         await self._start(life, session)
                     if life.starting.cancelled_caught and self._open:
                         stderr = await life.transport.last_words(0.0)
-                        self._failed(life, _with_stderr(f"did not answer within {self._start_timeout:g} s", stderr))
+                        self._failed(life, with_stderr(f"did not answer within {self._start_timeout:g} s", stderr))
                     settled.set()
                     if life.ready:
                         async with life.listing:  # a change that is heard meanwhile is written after this, not under it
                             await self._remember(self.status.version)
                         await self._until_end(life)
             except Exception as error:
-                life.problem = life.problem or life.transport.http_status or self._describe(error)
+                life.problem = life.problem or life.transport.refusal or describe(self.spec, error)
             if life.resting:
                 self._set(replace(self.status, state="idle", problem=""))
-            elif self._open and self.status.state != "failed":
+            elif self._open and not self.status.failed:
                 stderr = await life.transport.last_words()
-                if life.ready:
-                    self._ended(life, _with_stderr(life.problem or "ended the connection", stderr))
+                if life.ready and not life.transport.needs_sign_in:
+                    self._ended(life, with_stderr(life.problem or "ended the connection", stderr))
                 else:
-                    self._failed(life, _with_stderr(life.problem, stderr))
+                    self._failed(life, with_stderr(life.transport.needs_sign_in or life.problem, stderr))
         finally:
             life.session = None
             life.ended.set()
@@ -294,7 +298,8 @@ class Connection:
         self._retry_at = anyio.current_time() + min(0.5 * 2 ** (self._failures - 1), _MAX_PAUSE)
         self._learn(())
         seconds = anyio.current_time() - life.since
-        self._set(ServerStatus(name=self.spec.name, state="failed", problem=problem, seconds=seconds))
+        state = "needs sign-in" if life.transport.needs_sign_in else "failed"
+        self._set(ServerStatus(name=self.spec.name, state=state, problem=problem, seconds=seconds))
 
     def _ended(self, life: Life, problem: str) -> None:
         """The first end is followed by a start at once; one that follows on another soon waits, longer each time."""
@@ -311,6 +316,7 @@ class Connection:
             life.problem = "did not answer a ping after a call was cancelled"
             life.ended.set()
         if not (life and life.usable):
+            self._look_for_sign_in()
             if life and life.ended.is_set():
                 await life.over.wait()
             wait = self._retry_at - anyio.current_time()
@@ -325,6 +331,8 @@ class Connection:
             raise CallFailed(f"The MCP server '{self.spec.name}' is disabled in its file. {ADVICE}")
         if not self._open:
             raise CallFailed(f"The MCP servers of this host are closed. {ADVICE}")
+        if self.status.state == "needs sign-in":
+            raise SignInNeeded(self.spec.name, self.status.problem)
         seconds = max(self._retry_at - anyio.current_time(), 0.0)
         again = f"It is tried again in {seconds:.0f} s. " if seconds >= 1 else ""
         raise CallFailed(
@@ -345,13 +353,16 @@ class Connection:
     async def _failure(self, life: Life, name: str, error: MCPError) -> CallFailed:
         """What the model reads of a call that got an error instead of a result."""
         problem = one_line(self.spec.redact(error.message), 1000)
-        if error.code != types.CONNECTION_CLOSED and not life.ended.is_set():
-            status = f" ({life.transport.http_status})" if life.transport.http_status else ""
+        needs_sign_in = life.transport.needs_sign_in
+        if not needs_sign_in and error.code != types.CONNECTION_CLOSED and not life.ended.is_set():
+            status = f" ({life.transport.refusal})" if life.transport.refusal else ""
             return CallFailed(f"The MCP server '{self.spec.name}' refused '{name}': {problem}{status}")
         if self.spec.url:
             life.ended.set()  # a lost answer leaves the session in doubt: a new one is opened
         with anyio.move_on_after(1.0):
             await life.over.wait()
+        if needs_sign_in:
+            return SignInNeeded(self.spec.name, needs_sign_in)
         return CallFailed(
             f"The MCP server '{self.spec.name}' ended during the call of '{name}': {life.problem or problem}. The call "
             "may have taken effect: check before you repeat it. The server is started again for the next call.",
@@ -370,7 +381,7 @@ class Connection:
                     self._learn(await all_tools(life.session))
                     problem = ""
             except (MCPError, ValidationError) as error:
-                problem = self._describe(error)
+                problem = describe(self.spec, error)
             if problem:
                 life.doubtful = True
                 logger.warning("MCP server '%s': its tools could not be listed: %s", self.spec.name, problem)
@@ -378,20 +389,12 @@ class Connection:
                 self._set(replace(self.status, tools=len(self.tools)))
                 await self._remember(self.status.version)
 
+    def _look_for_sign_in(self) -> None:
+        """A server that needed one is tried again at once where there may be one now."""
+        if self._signed_in is not None and self._signed_in.changed:
+            self._retry_at = 0.0
+
     def _set(self, status: ServerStatus) -> None:
         if status != self.status or status.state == "starting":
             self.status = status
             self._terms.report(status)
-
-    def _describe(self, error: Exception) -> str:
-        """The first cause in one line."""
-        cause = first_cause(error)
-        text = one_line(self.spec.redact(cause.message if isinstance(cause, MCPError) else str(cause)))
-        if isinstance(cause, MCPError):
-            return "exited during its start" if cause.code == types.CONNECTION_CLOSED else text
-        text = text if isinstance(cause, FileNotFoundError) else f"{type(cause).__name__}: {text}"
-        return f"{self.spec.place} cannot be reached: {text}" if self.spec.url else text
-
-
-def _with_stderr(problem: str, stderr: str) -> str:
-    return f"{problem}; it wrote: {stderr}" if stderr else problem

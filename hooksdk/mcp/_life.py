@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import anyio
 from mcp.client.session import ClientSession
@@ -12,6 +12,8 @@ from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._listings import Listings
 from hooksdk.mcp._status import ServerStatus
 from hooksdk.mcp._transport import Transport
+from hooksdk.mcp.sign_in._auth import SignedIn
+from hooksdk.mcp.sign_in._store import SignIns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,18 +30,19 @@ class Terms:
     """What servers may ask of the client whose call they serve."""
     idle: float | None = None
     """Seconds without a call after which such a server is ended."""
+    sign_ins: SignIns = field(default_factory=SignIns)
 
 
 class Life:
     """What is known of one start."""
 
-    def __init__(self, spec: ServerSpec) -> None:
+    def __init__(self, spec: ServerSpec, signed_in: SignedIn | None = None) -> None:
         self.session: ClientSession | None = None
         self.ready = False
         self.starting: anyio.CancelScope | None = None
         self.ended = anyio.Event()
         """Set once the connection cannot be used any more."""
-        self.transport = Transport(spec, self.ended.set)
+        self.transport = Transport(spec, self.ended.set, signed_in)
         self.over = anyio.Event()
         """Set once its process and streams are closed."""
         self.problem = ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-State = Literal["starting", "up", "failed", "down", "idle", "disabled"]
-"""`failed`: it could not be started; `down`: it was up and ended, and is started again when it is needed; `idle`: it does not
+State = Literal["starting", "up", "failed", "needs sign-in", "down", "idle", "disabled"]
+"""`failed`: it could not be started; `needs sign-in`: it answers nobody who is not signed in, and `problem` says what to type; `down`: it was up and ended, and is started again when it is needed; `idle`: it does not
 run, and the first call of one of its tools starts it."""
 
 ADVICE = "Go on without its tools, or tell the user."
@@ -27,6 +27,11 @@ class ServerStatus:
     version: str = ""
     """The version that the server gives itself."""
 
+    @property
+    def failed(self) -> bool:
+        """True where it could not be started, for whichever reason."""
+        return self.state in {"failed", "needs sign-in"}
+
 
 class CallFailed(Exception):
     """No result came; the text tells the model why and what to do. It never leaves this package."""
@@ -35,6 +40,15 @@ class CallFailed(Exception):
         """`in_doubt`: the call was sent, and may have taken effect."""
         super().__init__(text)
         self.in_doubt = in_doubt
+
+
+class SignInNeeded(CallFailed):
+    """The same, of a server that answered nothing, since a person must sign in first."""
+
+    def __init__(self, server: str, problem: str) -> None:
+        super().__init__(
+            f"The MCP server '{server}' was not called: {problem}. Tell the user, and go on without its tools."
+        )
 
 
 def removed(server: str) -> CallFailed:

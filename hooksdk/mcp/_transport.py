@@ -25,6 +25,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
 from hooksdk.mcp._config import ServerSpec
+from hooksdk.mcp.sign_in._auth import SignedIn
 
 logger = logging.getLogger("hooksdk")
 
@@ -75,15 +76,29 @@ def first_cause(error: BaseException) -> BaseException:
 
 
 class Transport:
-    """Opens the connection to one server once. `on_end` is called when the server ends the connection."""
+    """Opens the connection to one server once. `on_end` is called when the server ends the connection; `signed_in` adds tokens."""
 
-    def __init__(self, spec: ServerSpec, on_end: Callable[[], None]) -> None:
+    def __init__(self, spec: ServerSpec, on_end: Callable[[], None], signed_in: SignedIn | None = None) -> None:
         self._spec = spec
+        self._signed_in = signed_in
+        if signed_in is not None:
+            signed_in.needs = ""  # of an earlier connection
         self._on_end = on_end
         self._stderr = b""
         self._reader: threading.Thread | None = None
         self.http_status = ""
         """The HTTP status that refused the last request, such as `HTTP 401 Unauthorized`; empty where none did."""
+
+    @property
+    def refusal(self) -> str:
+        """Why the last request was refused, as far as HTTP says: the status, and what is wrong with the sign-in."""
+        problem = self._signed_in.problem if self._signed_in else ""
+        return f"{self.http_status}: {problem}" if self.http_status and problem else self.http_status
+
+    @property
+    def needs_sign_in(self) -> str:
+        """Why a person must sign in, and what to type; empty where nobody must."""
+        return self._signed_in.needs if self._signed_in else ""
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[tuple[Any, Any]]:
@@ -131,6 +146,7 @@ class Transport:
         async with (
             httpx2.AsyncClient(
                 headers=dict(self._spec.headers),
+                auth=self._signed_in,
                 timeout=httpx2.Timeout(30.0, read=300.0),
                 event_hooks={"response": [note]},
             ) as client,
@@ -221,6 +237,21 @@ async def all_tools(session: ClientSession) -> tuple[types.Tool, ...]:
         if not cursor or cursor in cursors:
             return tuple(tools)
         cursors.add(cursor)
+
+
+def describe(spec: ServerSpec, error: Exception) -> str:
+    """The first cause of a failure in one line."""
+    cause = first_cause(error)
+    text = one_line(spec.redact(cause.message if isinstance(cause, MCPError) else str(cause)))
+    if isinstance(cause, MCPError):
+        return "exited during its start" if cause.code == types.CONNECTION_CLOSED else text
+    text = text if isinstance(cause, FileNotFoundError) else f"{type(cause).__name__}: {text}"
+    return f"{spec.place} cannot be reached: {text}" if spec.url else text
+
+
+def with_stderr(problem: str, stderr: str) -> str:
+    """What is wrong with a server, and what it wrote last."""
+    return f"{problem}; it wrote: {stderr}" if stderr else problem
 
 
 def client_info() -> types.Implementation:
