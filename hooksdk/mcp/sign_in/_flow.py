@@ -147,8 +147,6 @@ class _Flow(httpx2.Auth):
     """One sign-in. The SDK's provider says what to ask whom; here it is told what the server's answer would be where the entry says
     more than the server, and what goes wrong is put into words."""
 
-    requires_response_body = True
-
     def __init__(
         self, target: Target, old: SignIn | None, client: OAuthClientInformationFull | None, way_back: Listener | Pasted,
         show: Callable[[str], Awaitable[None]], wait: float,
@@ -199,6 +197,7 @@ class _Flow(httpx2.Auth):
         """The SDK's requests, one after the other."""
         if self._target.settings.metadata_url:
             response = yield httpx2.Request("GET", self._target.settings.metadata_url)
+            await response.aread()
             self._metadata = self._read_metadata(response)
         flow = self._provider.async_auth_flow(request)
         try:
