@@ -12,6 +12,9 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from hooksdk.gateway._address import is_loopback
+from hooksdk.mcp import SignInPage
+
 Request = ServerRequestContext[Any, Any]
 
 
@@ -28,8 +31,25 @@ class CallingClient:
             None
         )
         """How it is asked where its protocol has no requests from servers."""
+        self.page: SignInPage | None = None
+        """The page that it is to open before it calls again."""
+        self.shows_pages = self.can_show_pages(context)
+        """It can open a page of this machine."""
         self._declared = context.session.client_capabilities
         self._allowed = allowed
+
+    @staticmethod
+    def can_show_pages(context: Request) -> bool:
+        """True for a client that opens pages for its person, on this machine, where the browser comes back to."""
+        said = context.session.client_capabilities
+        if said is None or said.elicitation is None or said.elicitation.url is None:
+            return False
+        peer = context.request.client if context.request is not None else None
+        return context.request is None or (peer is not None and is_loopback(peer.host))
+
+    async def show_page(self, page: SignInPage) -> None:
+        """Give it the page with the result of its call."""
+        self.page = page
 
     @property
     def may_be_asked_by_result(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import logging
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -28,6 +27,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hooksdk.errors import ConfigError
+from hooksdk.gateway._address import is_loopback
 from hooksdk.gateway._settings import GatewayConfig
 
 logger = logging.getLogger("hooksdk")
@@ -91,16 +91,6 @@ def check_address(host: str, tokens: Mapping[str, str]) -> None:
     if not tokens and not is_loopback(host):
         cure = "give each client a token under [gateway.tokens.NAME], or listen on 127.0.0.1"
         raise ConfigError("--http", (f"anybody who reaches {host} could use every tool: {cure}",))
-
-
-def is_loopback(host: str) -> bool:
-    """True for this machine alone."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @final

@@ -26,6 +26,7 @@ from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._listing import ClientListing, HintTrust
 from hooksdk.gateway._long_results import LongResults, is_recall
 from hooksdk.gateway._open_calls import PREFIX, Answer, OpenCalls
+from hooksdk.gateway._pages import SessionPages
 from hooksdk.gateway._places import Place, leave
 from hooksdk.gateway._results import as_mcp, error
 from hooksdk.gateway._settings import Expose, GatewayConfig, Profile
@@ -122,6 +123,9 @@ class GatewaySession:
             if isinstance(approver, ApprovalDesk) else None
         )  # fmt: skip
         self._open_calls = OpenCalls()
+        self._pages = SessionPages(parts.sources, parts.start_soon, wait=parts.config.approvals.wait)
+        self._context: Request | None = None
+        """A request of the client: it says what the client can do."""
         self._expose: Expose = identity.profile.expose or parts.config.expose
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
@@ -194,6 +198,7 @@ class GatewaySession:
         """While a request is served the session does not count as idle."""
         if context.session.can_send_request:  # a connection that lasts
             self._peer = context.session
+        self._context = context
         client = CallingClient(self.id, context, self._parts.config.relay)
         token = current_client.set(client)
         try:
@@ -230,6 +235,11 @@ class GatewaySession:
         """Take one call past every policy, and run it. One that waited for an approval, or for answers to what its server has
         asked, goes on from there."""
         same = digest_of([params.name, params.arguments or {}])
+        if (page := self._pages.heard(params)) is not None:
+            if isinstance(page, types.CallToolResult):
+                return page
+            await self._pages.settled(page)
+            params = params.model_copy(update={"request_state": None, "input_responses": None})
         if (params.request_state or "").startswith(PREFIX):
             return await self._open_calls.go_on(params, same, context)
         asker = self._client_approvals
@@ -276,6 +286,9 @@ class GatewaySession:
             title = pending.request.title if pending.request else name
             return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
         await self._parts.doubts.made_again(judged, self._run)
+        client = current_client.get()
+        if isinstance(client, CallingClient) and client.page is not None and client.context is not None:
+            return self._pages.answer(client.page, client.context)
         return as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
 
     def _give_way(self) -> None:
@@ -334,7 +347,9 @@ class GatewaySession:
         async with self._lock:
             if self._listing is not None and given == self._given:
                 return self._listing
-            offered = await run.resolve_tools([*tools, *self.results.tools], missing=missing)
+            pages = self._pages.tools(self._context)
+            missing = self._pages.missing(missing, pages)
+            offered = await run.resolve_tools([*tools, *self.results.tools, *pages], missing=missing)
             before, listing = self._listing, ClientListing(run.tools, offered, self._expose, self._trust, tools)
             self._given, self._listing = given, listing
             if before is None and self._expose in ("bridge", "hybrid") and not any(tool.bridge for tool in offered):

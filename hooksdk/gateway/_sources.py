@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, cast, final
 
 import anyio
 
 from hooksdk.tools import Tool
+
+if TYPE_CHECKING:
+    from hooksdk.mcp import SignInPage
 
 FIRST_LISTINGS = 8.0
 """Seconds that a request waits for servers that were never listed: clients do not reliably take tools that come later, and the
@@ -20,7 +23,7 @@ class ToolSource(Protocol):
 
     What else a source has of that one's is used: `missing`, the owners whose tools should be there and why they are not;
     `catch_up()`, awaited before each request, which answers None where nothing has changed; `tools_known()`, which waits until the tools of
-    all owners are known for the first time; `files`, the paths of the files that describe the owners: approvals are found again
+    all owners are known for the first time; `signed_out` and `open_page()`, for owners that wait for a person to sign in; `files`, the paths of the files that describe the owners: approvals are found again
     after a restart by a gateway in front of the same ones.
     """
 
@@ -48,6 +51,22 @@ class Sources:
             known: Mapping[str, str] = getattr(source, "missing", {})
             missing |= known
         return tools, missing
+
+    def signed_out(self) -> dict[str, str]:
+        """The owners that wait for a person to sign in, and what is to be done."""
+        owners: dict[str, str] = {}
+        for source in self._sources:
+            known: Mapping[str, str] = getattr(source, "signed_out", {})
+            owners |= known
+        return owners
+
+    async def open_page(self, owner: str) -> SignInPage | None:
+        """A page on which a person signs in to one of them."""
+        for source in self._sources:
+            if owner in getattr(source, "signed_out", {}):
+                open_page: Callable[[str], Awaitable[SignInPage | None]] = cast("Any", source).open_page
+                return await open_page(owner)
+        return None
 
     def files(self) -> list[str]:
         """Where the owners are described."""

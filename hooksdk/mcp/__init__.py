@@ -35,8 +35,9 @@ from hooksdk.mcp._listings import Listings
 from hooksdk.mcp._offered import hints
 from hooksdk.mcp._relay import ASKED, Client, RunningCall, current_client
 from hooksdk.mcp._sign_ins import ServerSignIns
-from hooksdk.mcp._status import CallFailed, ServerStatus, State
-from hooksdk.mcp.sign_in._store import SignIns
+from hooksdk.mcp._status import CallFailed, ServerStatus, SignInNeeded, State
+from hooksdk.mcp.sign_in._pages import Pages, SignInPage
+from hooksdk.mcp.sign_in._store import LOCAL, SignInProblem, SignIns
 from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
@@ -49,6 +50,7 @@ __all__ = [
     "ServerInput",
     "ServerSignIns",
     "ServerStatus",
+    "SignInPage",
     "State",
     "check_entry",
     "current_client",
@@ -135,6 +137,7 @@ class McpServers:
         self._fleet = Fleet(terms)
         self.sign_ins = ServerSignIns(lambda: self._fleet.wanted, terms.sign_ins)
         """Signs people in to servers on the web that ask for it."""
+        self._pages = Pages(terms.sign_ins, self._fleet.start_soon)
         self._files = ServerFiles()
         self._fleet.apply([read_servers(servers).need_all()])
 
@@ -184,7 +187,8 @@ class McpServers:
 
     @property
     def missing(self) -> Mapping[str, str]:
-        """The servers that should have tools and have none to offer now, by name, and why, in one line."""
+        """The servers that should have tools and have none to offer now, or wait for a person to sign in, by name, and why, in one
+        line."""
         return {
             name: status.problem or "it is being started, and its tools are not known yet"
             for name, status in self.status.items()
@@ -224,6 +228,23 @@ class McpServers:
             for connection in self._fleet.connections.values():
                 if not connection.spec.disabled:
                     group.start_soon(connection.refresh)
+
+    @property
+    def signed_out(self) -> Mapping[str, str]:
+        """The servers that wait for a person to sign in, by name, and what they type."""
+        return {name: one.problem for name, one in self.status.items() if one.state == "needs sign-in"}
+
+    async def open_page(self, name: str, *, holder: str = LOCAL) -> SignInPage | None:
+        """A page on which a person signs in to one of them; None where there is none to be had, or nobody need sign in any more."""
+        if (connection := self._fleet.connections.get(name)) is not None:
+            connection.wake(patient=True)
+            await connection.settled()
+        if name not in self.signed_out:
+            return None
+        try:
+            return await self._pages.open(self.sign_ins.target(name, holder))
+        except SignInProblem:
+            return None
 
     async def catch_up(self) -> Reload | None:
         """Apply the files if one of them has changed since they were last read; None when none has. Without a change it costs
@@ -293,6 +314,12 @@ class McpServers:
             call = RunningCall(context)
             try:
                 return _to_result(await self._fleet.connection(owner).call(entry, arguments, limit, call))
+            except SignInNeeded as needed:
+                if call.client is not None and call.client.shows_pages:
+                    page = await self.open_page(owner, holder=needed.holder)
+                    if page is not None:
+                        await call.client.show_page(page)
+                return ToolResult.error(str(needed))
             except CallFailed as failure:
                 if failure.in_doubt and context is not None:
                     raise ToolError(str(failure), in_doubt=True) from None

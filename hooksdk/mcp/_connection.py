@@ -20,8 +20,7 @@ from hooksdk.mcp._offered import check_offered
 from hooksdk.mcp._relay import Callers, RunningCall, send_call
 from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus, SignInNeeded
 from hooksdk.mcp._transport import all_tools, client_info, describe, one_line, serving, with_stderr
-from hooksdk.mcp.sign_in._auth import SignedIn
-from hooksdk.mcp.sign_in._store import LOCAL
+from hooksdk.mcp.sign_in._auth import LOCAL, SignedIn
 
 logger = logging.getLogger("hooksdk")
 
@@ -47,6 +46,7 @@ class Connection:
     def __init__(self, spec: ServerSpec, terms: Terms, tools: tuple[types.Tool, ...] = (), holder: str = LOCAL) -> None:
         """`tools` are what to go on until the server, or a listing that was kept, tells of others; `holder` is whose sign-in counts."""
         self.spec = spec
+        self.holder = holder
         self._signed_in = SignedIn(spec.name, spec.url, holder, terms.sign_ins) if spec.may_sign_in else None
         self.status = ServerStatus(name=spec.name, state="disabled" if spec.disabled else "starting")
         self.tools = tools
@@ -296,10 +296,13 @@ class Connection:
         life.problem = problem
         self._failures += 1
         self._retry_at = anyio.current_time() + min(0.5 * 2 ** (self._failures - 1), _MAX_PAUSE)
-        self._learn(())
-        seconds = anyio.current_time() - life.since
         state = "needs sign-in" if life.transport.needs_sign_in else "failed"
-        self._set(ServerStatus(name=self.spec.name, state=state, problem=problem, seconds=seconds))
+        if state == "failed":  # who signs in calls the same tools again
+            self._learn(())
+        seconds = anyio.current_time() - life.since
+        self._set(
+            ServerStatus(name=self.spec.name, state=state, problem=problem, tools=len(self.tools), seconds=seconds)
+        )
 
     def _ended(self, life: Life, problem: str) -> None:
         """The first end is followed by a start at once; one that follows on another soon waits, longer each time."""
@@ -332,7 +335,7 @@ class Connection:
         if not self._open:
             raise CallFailed(f"The MCP servers of this host are closed. {ADVICE}")
         if self.status.state == "needs sign-in":
-            raise SignInNeeded(self.spec.name, self.status.problem)
+            raise SignInNeeded(self.spec.name, self.status.problem, self.holder)
         seconds = max(self._retry_at - anyio.current_time(), 0.0)
         again = f"It is tried again in {seconds:.0f} s. " if seconds >= 1 else ""
         raise CallFailed(
@@ -362,7 +365,7 @@ class Connection:
         with anyio.move_on_after(1.0):
             await life.over.wait()
         if needs_sign_in:
-            return SignInNeeded(self.spec.name, needs_sign_in)
+            return SignInNeeded(self.spec.name, needs_sign_in, self.holder)
         return CallFailed(
             f"The MCP server '{self.spec.name}' ended during the call of '{name}': {life.problem or problem}. The call "
             "may have taken effect: check before you repeat it. The server is started again for the next call.",
@@ -390,9 +393,8 @@ class Connection:
                 await self._remember(self.status.version)
 
     def _look_for_sign_in(self) -> None:
-        """A server that needed one is tried again at once where there may be one now."""
         if self._signed_in is not None and self._signed_in.changed:
-            self._retry_at = 0.0
+            self._retry_at = 0.0  # at once
 
     def _set(self, status: ServerStatus) -> None:
         if status != self.status or status.state == "starting":

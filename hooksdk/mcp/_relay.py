@@ -14,6 +14,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter
 
 from hooksdk.catalog import ToolContext
+from hooksdk.mcp.sign_in._pages import SignInPage
 
 ASKED = ("elicitation", "sampling", "roots")
 """What a server may ask of a client."""
@@ -43,6 +44,15 @@ class Client(Protocol):
 
     async def ask(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
         """Ask it what a server asks; an error where it may not be asked, or cannot answer."""
+        ...
+
+    @property
+    def shows_pages(self) -> bool:
+        """True where it can open a page of this machine for its person."""
+        ...
+
+    async def show_page(self, page: SignInPage) -> None:
+        """Give it a page on which its person signs in to a server, after which it may call again."""
         ...
 
 

@@ -35,21 +35,21 @@ class ServerSignIns:
         """
         from hooksdk.mcp.sign_in._flow import sign_in
 
-        await sign_in(self._target(name, holder), self._sign_ins, show=show, paste=paste, client_secret=client_secret)
+        await sign_in(self.target(name, holder), self._sign_ins, show=show, paste=paste, client_secret=client_secret)
 
     async def sign_out(self, name: str, *, holder: str = LOCAL) -> str | None:
         """End a sign-in, at the server and here. None where there was none; else why the server could not be told, empty where it
         was. Raises `SignInProblem` for a server that nobody can sign in to."""
         from hooksdk.mcp.sign_in._flow import sign_out
 
-        return await sign_out(self._target(name, holder), self._sign_ins)
+        return await sign_out(self.target(name, holder), self._sign_ins)
 
     async def is_needed(self, name: str, *, holder: str = LOCAL) -> bool:
         """True where the server answers nobody who is not signed in, and nobody is. It is asked, and nothing else happens. Raises
         `SignInProblem` where it cannot be asked."""
         from hooksdk.mcp.sign_in._flow import asks_for_sign_in
 
-        target = self._target(name, holder)
+        target = self.target(name, holder)
         known = await self._sign_ins.read(target.server, holder)
         return (known is None or known.access_token is None) and await asks_for_sign_in(target)
 
@@ -58,7 +58,8 @@ class ServerSignIns:
         specs = self._wanted().specs
         return {name: spec.place for name, spec in specs.items() if spec.may_sign_in and not spec.disabled}
 
-    def _target(self, name: str, holder: str) -> Target:
+    def target(self, name: str, holder: str) -> Target:
+        """What is signed in to. Raises `SignInProblem`."""
         wanted = self._wanted()
         if (refused := wanted.refused.get(name)) is not None:
             raise SignInProblem(f"'{name}': {refused.problem}")

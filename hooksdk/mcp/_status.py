@@ -45,7 +45,9 @@ class CallFailed(Exception):
 class SignInNeeded(CallFailed):
     """The same, of a server that answered nothing, since a person must sign in first."""
 
-    def __init__(self, server: str, problem: str) -> None:
+    def __init__(self, server: str, problem: str, holder: str) -> None:
+        """`holder` is whose sign-in would be needed."""
+        self.holder = holder
         super().__init__(
             f"The MCP server '{server}' was not called: {problem}. Tell the user, and go on without its tools."
         )

@@ -23,7 +23,7 @@ import anyio.to_thread
 import httpx2
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
@@ -104,7 +104,10 @@ class HostedServer:
             return Response(status_code=401, headers={"WWW-Authenticate": f'Bearer resource_metadata="{about}"'})
         if request.method != "POST":
             return Response(status_code=405)
-        message: dict[str, Any] = await request.json()
+        try:
+            message: dict[str, Any] = await request.json()
+        except ClientDisconnect:
+            return Response()
         if "id" not in message:
             return Response(status_code=202)
         return self._answer(message, owner or {"person": "nobody", "scope": ""})

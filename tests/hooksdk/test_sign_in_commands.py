@@ -172,7 +172,7 @@ def gateway(home: Path) -> StdioServerParameters:
     return StdioServerParameters(command=COMMAND[0], args=arguments, env=environment(home), cwd=str(home))
 
 
-async def call(client: Client, name: str, **arguments: Any) -> types.CallToolResult:
+async def call(client: Client, name: str, /, **arguments: Any) -> types.CallToolResult:
     result = await client.call_tool(name, arguments)
     assert isinstance(result, types.CallToolResult)
     return result
@@ -182,7 +182,7 @@ async def test_two_gateways_share_one_sign_in_while_its_tokens_expire_and_rotate
     server: HostedServer, home: Path
 ) -> None:
     wanted = {"queries": ["who am I"]}
-    called = {"name": "whoami", "arguments": {}}
+    called: dict[str, Any] = {"name": "whoami", "arguments": {}}
     answers: list[str] = []
     async with Client(gateway(home)) as one, Client(gateway(home)) as other:
         found = text_of(await call(one, "tool_search", **wanted))
