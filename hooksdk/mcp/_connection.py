@@ -103,7 +103,8 @@ class Connection:
     def wake(self, *, patient: bool = False) -> None:
         """Ask for a start, unless the server is up or starting. With `patient`, only once its wait is over, and not of one
         that waits for its turn or that its next call starts."""
-        self._look_for_sign_in()
+        if self._signed_in is not None:
+            self._retry_at = self._signed_in.due(self._retry_at)
         if not self._open or (patient and (self._queued or (self._terms.listings and not self.status.failed))):
             return
         if self._queued:
@@ -319,7 +320,8 @@ class Connection:
             life.problem = "did not answer a ping after a call was cancelled"
             life.ended.set()
         if not (life and life.usable):
-            self._look_for_sign_in()
+            if self._signed_in is not None:
+                self._retry_at = self._signed_in.due(self._retry_at)
             if life and life.ended.is_set():
                 await life.over.wait()
             wait = self._retry_at - anyio.current_time()
@@ -391,10 +393,6 @@ class Connection:
             else:
                 self._set(replace(self.status, tools=len(self.tools)))
                 await self._remember(self.status.version)
-
-    def _look_for_sign_in(self) -> None:
-        if self._signed_in is not None and self._signed_in.changed:
-            self._retry_at = 0.0  # at once
 
     def _set(self, status: ServerStatus) -> None:
         if status != self.status or status.state == "starting":

@@ -11,6 +11,7 @@ from typing import Any, cast
 import anyio
 
 from hooksdk.cli._console import one_line, safe, says_yes, stderr_console
+from hooksdk.cli._mcp.browser import show_page
 from hooksdk.cli._mcp.clients import CLIENTS, ClientFile
 from hooksdk.cli._mcp.entries import essence, with_braces
 from hooksdk.errors import ConfigError
@@ -65,8 +66,6 @@ def signed_out_servers(
     for name, servers in anyio.run(_asking, entries, notes).items():
         question = f"{one_line(name)} asks for a sign-in, and the gateway has none. Sign in now? No: it stays with {CLIENTS[place.client]}"
         if ask and says_yes(stderr_console(), question):
-            from hooksdk.cli._mcp.sign_in import show_page
-
             try:
                 anyio.run(servers.sign_ins.sign_in, name, show_page)
                 continue

@@ -5,19 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import webbrowser
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 
 from hooksdk.cli._configuration import read_config
 from hooksdk.cli._console import CommandProblem, counted, one_line, print_line, safe, stderr_console, stdout_console
 from hooksdk.cli._gateway.install import gateway_file
 from hooksdk.cli._gateway.records import all_records
+from hooksdk.cli._mcp.browser import show_page
 from hooksdk.cli._mcp.files import not_trusted, servers_files
 from hooksdk.cli._mcp.servers import read_mcp_files
 from hooksdk.desk.terminal import read_typed
@@ -70,13 +69,6 @@ def sign_out(options: SignInOptions) -> int:
         return 0
     stdout_console().print(f"signed out  of {name}{f'; {one_line(untold)}' if untold else ''}", soft_wrap=True)
     return 0
-
-
-async def show_page(url: str) -> None:
-    """Open the page in the browser of this machine, and show its address: there may be none."""
-    print_line(stderr_console(), "open", safe(url))
-    with _devnull():
-        await anyio.to_thread.run_sync(webbrowser.open, url)
 
 
 async def _sign_in(options: SignInOptions, servers: McpServers, secret: str) -> None:
@@ -176,17 +168,3 @@ def _interruptible() -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _devnull() -> Generator[None]:
-    """What a browser says of itself is no answer of the command."""
-    sys.stdout.flush()
-    kept, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nothing, 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(nothing)

@@ -40,10 +40,10 @@ class SignedIn(httpx2.Auth):
         self._refused_at: Stamp | None = None
         """What the sign-in was when a person was needed."""
 
-    @property
-    def changed(self) -> bool:
-        """True where somebody may have signed in since the server asked for it."""
-        return bool(self.needs) and self._sign_ins.stamp(self.server, self.holder) != self._refused_at
+    def due(self, retry_at: float) -> float:
+        """When the server is to be tried again: at once where somebody may have signed in since it asked for that."""
+        changed = self.needs and self._sign_ins.stamp(self.server, self.holder) != self._refused_at
+        return 0.0 if changed else retry_at
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """The request, and once more with a renewed token where the server does not take the first."""
