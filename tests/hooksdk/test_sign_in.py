@@ -134,6 +134,7 @@ async def test_a_token_that_is_taken_back_early_is_renewed_and_the_call_made_onc
     assert (server.seen["refreshed"], server.seen["tools/call"]) == (1, 1)
 
 
+@pytest.mark.both_loops
 async def test_two_gateways_share_refresh_tokens_that_rotate(server: HostedServer, kept: SignIns) -> None:
     await signed_in(server, kept)
     answers: list[str] = []
@@ -158,6 +159,7 @@ async def test_a_token_that_never_expires_needs_no_renewal(kept: SignIns, server
         assert (await use(servers, "whoami")).text == "ann"
 
 
+@pytest.mark.both_loops
 async def test_a_call_that_is_cancelled_while_the_token_is_renewed_loses_no_token(
     server: HostedServer, kept: SignIns
 ) -> None:
@@ -370,6 +372,7 @@ async def test_an_address_of_another_sign_in_is_refused(server: HostedServer, ke
     assert problem.startswith("the address belongs to another sign-in")
 
 
+@pytest.mark.both_loops
 async def test_a_page_that_forges_an_answer_does_not_end_the_wait_for_the_true_one(
     server: HostedServer, kept: SignIns
 ) -> None:
