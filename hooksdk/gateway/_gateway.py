@@ -38,6 +38,7 @@ from hooksdk.gateway._http import (
     session_key,
     token_files,
 )
+from hooksdk.gateway._old_sessions import remove_old
 from hooksdk.gateway._places import Place
 from hooksdk.gateway._results import error
 from hooksdk.gateway._session import GatewayParts, GatewaySession, Identity, Request
@@ -124,6 +125,8 @@ class Gateway:
     async def __aenter__(self) -> Self:
         self._group = anyio.create_task_group()
         await self._group.__aenter__()
+        parts = self._parts
+        self._group.start_soon(remove_old, parts.host.store, parts.place, parts.config.approvals.keep)
         return self
 
     async def __aexit__(

@@ -40,7 +40,7 @@ class SessionPages:
     def tools(self, context: Request | None) -> Sequence[Tool]:
         """The tool that opens pages, where there is one to open and the client shows it."""
         names = self._sources.signed_out()
-        if context is None or not names or not CallingClient.can_show_pages(context):
+        if not names or not CallingClient.can_show_pages(context):
             return ()
         return (
             Tool(

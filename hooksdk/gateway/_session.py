@@ -25,6 +25,7 @@ from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._listing import ClientListing, HintTrust
 from hooksdk.gateway._long_results import LongResults, is_recall
+from hooksdk.gateway._old_sessions import remove
 from hooksdk.gateway._open_calls import PREFIX, Answer, OpenCalls
 from hooksdk.gateway._pages import SessionPages
 from hooksdk.gateway._places import Place, leave
@@ -40,6 +41,8 @@ from hooksdk.tools import Tool
 logger = logging.getLogger("hooksdk")
 
 Request = ServerRequestContext[Any, Any]
+START = "start of the server"
+"""For whom a server's secrets are: a tool that no server has, so that a pattern for one tool alone does not give them."""
 MOST_WAITING = 200
 """Calls of a session that may wait for approvals; of more, the newest."""
 
@@ -109,6 +112,7 @@ class GatewaySession:
         self._run: Run | None = None
         self._given: tuple[list[Tool], dict[str, str]] | None = None
         self._listing: ClientListing | None = None
+        self._client_name = ""
         self._peer: ServerSession | None = None
         """The client, if it may be told of changes at any time."""
         self._waiting: dict[str, list[Waiting]] = {}
@@ -143,7 +147,8 @@ class GatewaySession:
                     approver=self._parts.counts.counted(self._client_approvals or self._parts.approver),
                     in_doubt=self._parts.doubts.calls,
                 ) as self._run:  # fmt: skip
-                    self._parts.counts.opened(self._run, _client_of(context).get("name", ""))
+                    self._client_name = _client_of(context).get("name", "")
+                    self._parts.counts.opened(self._run, self._client_name)
                     task_status.started()
                     await self._wait()
                     self.closing = True
@@ -152,8 +157,11 @@ class GatewaySession:
                 run, self._run = self._run, None
                 if run is not None:
                     self._parts.counts.closed(run)
-                self._parts.doubts.add(self.id, session.in_doubt)
+                in_doubt = session.in_doubt
+                self._parts.doubts.add(self.id, in_doubt)
                 await session.close("closed" if self._leave.is_set() else "idle")
+                if not in_doubt and not self._waiting:
+                    await remove(host.store, self.id)
         except Exception:
             if self._listing is None:
                 raise  # to whoever opens it
@@ -161,6 +169,7 @@ class GatewaySession:
         finally:
             self.closing = True
             leave(self.id)
+            self._parts.sources.release(self.id)
             self.ended.set()
 
     async def _wait(self) -> None:
@@ -199,13 +208,23 @@ class GatewaySession:
         if context.session.can_send_request:  # a connection that lasts
             self._peer = context.session
         self._context = context
-        client = CallingClient(self.id, context, self._parts.config.relay)
+        client = self._client(context)
         token = current_client.set(client)
         try:
             with self._busy():
                 yield client
         finally:
+            client.end()
             current_client.reset(token)
+
+    def _client(self, context: Request | None = None) -> CallingClient:
+        """The client as servers know it."""
+        return CallingClient(self.id, self.identity.name, self._fill_secrets, self._parts.config.relay, context)
+
+    async def _fill_secrets(self, server: str, texts: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
+        if self._run is None:
+            raise HookSDKError("the session has ended; connect again")
+        return await self._run.fill_secrets(Tool(name=START, source="mcp", owner=server), texts, shared=shared)
 
     @contextmanager
     def _busy(self) -> Generator[None]:
@@ -282,9 +301,11 @@ class GatewaySession:
             since = before.since if before else monotonic()
             self._waiting.setdefault(same, []).append(Waiting(call_id, judged, since))
             if asker is not None:
-                return await asker.waiting_result(name, pending, answered=params.request_state is not None)
+                return await asker.waiting_result(judged.call.name, pending, answered=params.request_state is not None)
             title = pending.request.title if pending.request else name
-            return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
+            return error(
+                f"'{judged.call.name}' was not run yet: a person is asked about it ({title}). Call it again later."
+            )
         await self._parts.doubts.made_again(judged, self._run)
         client = current_client.get()
         if isinstance(client, CallingClient) and client.page is not None and client.context is not None:
@@ -333,11 +354,12 @@ class GatewaySession:
     async def refresh(self) -> None:
         """Look whether the tools have changed, and tell the client."""
         if self._listing is not None and not self.closing:
+            current_client.set(self._client())  # in a task of its own
             await self._resolved(wait=False)
 
     async def _resolved(self, *, wait: bool = True) -> ClientListing:
         if wait:
-            await self._parts.sources.listed()
+            await self._parts.sources.listed(self._client_name)
         run = self._run
         if run is None:
             raise HookSDKError("the session has ended; connect again")

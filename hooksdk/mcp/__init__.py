@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -30,27 +30,31 @@ from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._files import Reload, ServerFiles
 from hooksdk.mcp._fill import AskInput, ServerInput
 from hooksdk.mcp._fleet import Fleet
-from hooksdk.mcp._life import Terms
+from hooksdk.mcp._life import Owner, Terms
 from hooksdk.mcp._listings import Listings
 from hooksdk.mcp._offered import hints
-from hooksdk.mcp._relay import ASKED, Client, RunningCall, current_client
+from hooksdk.mcp._relay import ASKED, Client, RunningCall, SilentClient, current_client
+from hooksdk.mcp._scope import LOCAL, Scope
 from hooksdk.mcp._sign_ins import ServerSignIns
 from hooksdk.mcp._status import CallFailed, ServerStatus, SignInNeeded, State
 from hooksdk.mcp.sign_in._pages import Pages, SignInPage
-from hooksdk.mcp.sign_in._store import LOCAL, SignInProblem, SignIns
+from hooksdk.mcp.sign_in._store import SignInProblem, SignIns
 from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
 
 __all__ = [
+    "LOCAL",
     "AskInput",
     "Client",
     "McpServers",
     "Reload",
+    "Scope",
     "ServerInput",
     "ServerSignIns",
     "ServerStatus",
     "SignInPage",
+    "SilentClient",
     "State",
     "check_entry",
     "current_client",
@@ -109,6 +113,7 @@ class McpServers:
         idle: float | None = None,
         listings: str | os.PathLike[str] | None = None,
         relay: Collection[str] = (),
+        holder: str | None = LOCAL,
         on_status: Callable[[ServerStatus], None] | None = None,
         on_change: Callable[[str], None] | None = None,
         sign_ins: SignIns | None = None,
@@ -126,15 +131,15 @@ class McpServers:
                 raise ConfigError("McpServers", (f"relay: {known}",))
         terms = Terms(
             start_timeout=start_timeout, report=self._report, changed=self._tell_change, idle=idle, relay=frozenset(relay),
-            listings=Listings(Path(listings).expanduser() if listings is not None else None) if lazy else None,
+            listings=Listings(Path(listings).expanduser() if listings is not None else None) if lazy else None, rests=lazy,
             sign_ins=sign_ins or SignIns(),
         )  # fmt: skip
         self._call_timeout = call_timeout
         self._on_status = on_status
         self._on_change = on_change
         self._thread = 0
-        self._tools: dict[str, _Made] = {}
-        self._fleet = Fleet(terms)
+        self._tools: dict[tuple[str, Owner], _Made] = {}
+        self._fleet = Fleet(terms, holder)
         self.sign_ins = ServerSignIns(lambda: self._fleet.wanted, terms.sign_ins)
         """Signs people in to servers on the web that ask for it."""
         self._pages = Pages(terms.sign_ins, self._fleet.start_soon)
@@ -151,6 +156,7 @@ class McpServers:
         idle: float | None = None,
         listings: str | os.PathLike[str] | None = None,
         relay: Collection[str] = (),
+        holder: str | None = LOCAL,
         on_status: Callable[[ServerStatus], None] | None = None,
         on_change: Callable[[str], None] | None = None,
         sign_ins: SignIns | None = None,
@@ -168,7 +174,7 @@ class McpServers:
         """
         servers = cls(
             {}, start_timeout=start_timeout, call_timeout=call_timeout, lazy=lazy, idle=idle, listings=listings,
-            relay=relay, on_status=on_status, on_change=on_change, sign_ins=sign_ins,
+            relay=relay, holder=holder, on_status=on_status, on_change=on_change, sign_ins=sign_ins,
         )  # fmt: skip
         servers._files = ServerFiles(paths, ask=ask, digests=digests, only=only)
         servers._fleet.apply(servers._files.read())
@@ -182,18 +188,23 @@ class McpServers:
     @property
     def status(self) -> Mapping[str, ServerStatus]:
         """How each server is, by name: those that may be started in the order of the files, then the others."""
-        statuses = {name: connection.status for name, connection in self._fleet.connections.items()}
-        return MappingProxyType({**statuses, **self._fleet.wanted.refused})
+        return MappingProxyType({one.name: one for one in self.connections if not one.holder})
+
+    @property
+    def connections(self) -> Sequence[ServerStatus]:
+        """How each server is, and after it its connections of single tokens and sessions, which have a `holder`."""
+        return self._fleet.status()
 
     @property
     def missing(self) -> Mapping[str, str]:
         """The servers that should have tools and have none to offer now, or wait for a person to sign in, by name, and why, in one
         line."""
-        return {
-            name: status.problem or "it is being started, and its tools are not known yet"
-            for name, status in self.status.items()
-            if status.failed or (status.state == "starting" and not self._fleet.connections[name].tools)
-        }
+        missing = {name: status.problem for name, status in self._fleet.wanted.refused.items()}
+        for one in self._listed():
+            if one.status.failed or (one.status.state == "starting" and not one.tools):
+                why = one.status.problem or "it is being started, and its tools are not known yet"
+                missing[one.spec.name] = why
+        return missing
 
     def tools(self) -> list[Tool]:
         """The tools of all servers as they are now; asks for a new start of each server that has ended.
@@ -203,15 +214,26 @@ class McpServers:
         of this method. Two servers may have a tool of one name: the run's catalog tells them apart.
         """
         tools: list[Tool] = []
-        for name, connection in self._fleet.connections.items():
+        for connection in self._listed():
             if self._thread == threading.get_ident():
                 connection.wake(patient=True)
-            known = self._tools.get(name)
+            place = connection.spec.name, connection.owner
+            known = self._tools.get(place)
             if known is None or known.spec is not connection.spec or known.entries is not connection.tools:
                 own = [self._tool(connection, entry) for entry in connection.tools]
-                known = self._tools[name] = _Made(connection.spec, connection.tools, own)
+                known = self._tools[place] = _Made(connection.spec, connection.tools, own)
             tools += known.tools
         return tools
+
+    def _listed(self) -> list[Connection]:
+        """The connections whose tools the client of now is to see. From another thread none is begun."""
+        here = self._thread == threading.get_ident()
+        return self._fleet.listed() if here else [*self._fleet.connections.values()]
+
+    def release(self, session: str) -> None:
+        """The session of a client is over (its `id`): the processes that were this session's alone are ended."""
+        self._tools = {place: made for place, made in self._tools.items() if place[1].session != session}
+        self._fleet.release(session)
 
     async def ready(self) -> None:
         """Wait until each server that is being started, or asked for its tools, has answered or failed. How long that may
@@ -225,24 +247,26 @@ class McpServers:
     async def refresh(self) -> None:
         """List the tools of all servers anew, starting those that are not up. What fails is in `status`."""
         async with anyio.create_task_group() as group:
-            for connection in self._fleet.connections.values():
-                if not connection.spec.disabled:
+            for connection in self._listed():
+                if not connection.spec.disabled and not self._fleet.is_held(connection):
                     group.start_soon(connection.refresh)
 
     @property
     def signed_out(self) -> Mapping[str, str]:
-        """The servers that wait for a person to sign in, by name, and what they type."""
-        return {name: one.problem for name, one in self.status.items() if one.state == "needs sign-in"}
+        """The servers that wait for a person to sign in, whose client it is that is served now, by name, and what they type."""
+        return {one.spec.name: one.status.problem for one in self._listed() if one.status.state == "needs sign-in"}
 
-    async def open_page(self, name: str, *, holder: str = LOCAL) -> SignInPage | None:
-        """A page on which a person signs in to one of them; None where there is none to be had, or nobody need sign in any more."""
-        if (connection := self._fleet.connections.get(name)) is not None:
-            connection.wake(patient=True)
-            await connection.settled()
-        if name not in self.signed_out:
+    async def open_page(self, name: str) -> SignInPage | None:
+        """A page on which that person signs in to one of them; None where there is none to be had, or nobody need sign in any more."""
+        if name not in self._fleet.connections:
+            return None
+        connection = self._fleet.connection(name)
+        connection.wake(patient=True)
+        await connection.settled()
+        if connection.status.state != "needs sign-in":
             return None
         try:
-            return await self._pages.open(self.sign_ins.target(name, holder))
+            return await self._pages.open(self.sign_ins.target(name, connection.owner.holder))
         except SignInProblem:
             return None
 
@@ -313,10 +337,12 @@ class McpServers:
         async def execute(arguments: dict[str, Any], context: ToolContext | None = None) -> ToolResult:
             call = RunningCall(context)
             try:
-                return _to_result(await self._fleet.connection(owner).call(entry, arguments, limit, call))
+                connection = self._fleet.connection(owner)
+                await self._fleet.tell_secrets(connection)
+                return _to_result(await connection.call(entry, arguments, limit, call))
             except SignInNeeded as needed:
                 if call.client is not None and call.client.shows_pages:
-                    page = await self.open_page(owner, holder=needed.holder)
+                    page = await self.open_page(owner)
                     if page is not None:
                         await call.client.show_page(page)
                 return ToolResult.error(str(needed))

@@ -15,12 +15,12 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from hooksdk.mcp._config import ServerSpec
-from hooksdk.mcp._life import Life, Terms
+from hooksdk.mcp._life import NOBODY, Life, Owner, Terms
 from hooksdk.mcp._offered import check_offered
-from hooksdk.mcp._relay import Callers, RunningCall, send_call
-from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus, SignInNeeded
+from hooksdk.mcp._relay import Callers, Client, RunningCall, current_client, send_call
+from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus, SignInNeeded, ended_during, not_running
 from hooksdk.mcp._transport import all_tools, client_info, describe, one_line, serving, with_stderr
-from hooksdk.mcp.sign_in._auth import LOCAL, SignedIn
+from hooksdk.mcp.sign_in._auth import SignedIn
 
 logger = logging.getLogger("hooksdk")
 
@@ -43,11 +43,15 @@ _UNCALLED_REST = 60.0
 class Connection:
     """One server. `keep` runs in a task of its own; everything else may be called from any task of the loop."""
 
-    def __init__(self, spec: ServerSpec, terms: Terms, tools: tuple[types.Tool, ...] = (), holder: str = LOCAL) -> None:
-        """`tools` are what to go on until the server, or a listing that was kept, tells of others; `holder` is whose sign-in counts."""
+    def __init__(
+        self, spec: ServerSpec, terms: Terms, tools: tuple[types.Tool, ...] = (), owner: Owner = NOBODY
+    ) -> None:
+        """`tools` are what to go on until the server, or a listing that was kept, tells of others."""
         self.spec = spec
-        self.holder = holder
-        self._signed_in = SignedIn(spec.name, spec.url, holder, terms.sign_ins) if spec.may_sign_in else None
+        self.owner = owner
+        self.client: Client | None = None
+        """Who needed it last."""
+        self._signed_in = SignedIn(spec.name, spec.url, owner.holder, terms.sign_ins) if spec.may_sign_in else None
         self.status = ServerStatus(name=spec.name, state="disabled" if spec.disabled else "starting")
         self.tools = tools
         self._terms = terms
@@ -60,7 +64,7 @@ class Connection:
         self._failures = 0
         self._retry_at = 0.0
         self._queued = False
-        self._callers = Callers(terms.relay)
+        self._callers = Callers(terms.relay, one_client=bool(owner.session))
         self._calls = 0
         self._last_call = 0.0
         self._quiet = anyio.Event()
@@ -103,9 +107,10 @@ class Connection:
     def wake(self, *, patient: bool = False) -> None:
         """Ask for a start, unless the server is up or starting. With `patient`, only once its wait is over, and not of one
         that waits for its turn or that its next call starts."""
+        self.client = current_client.get() or self.client
         if self._signed_in is not None:
             self._retry_at = self._signed_in.due(self._retry_at)
-        if not self._open or (patient and (self._queued or (self._terms.listings and not self.status.failed))):
+        if not self._open or (patient and (self._queued or (self._terms.rests and not self.status.failed))):
             return
         if self._queued:
             self._queued = False
@@ -184,9 +189,7 @@ class Connection:
     async def _send(
         self, life: Life, tool: types.Tool, arguments: Mapping[str, Any], call: RunningCall
     ) -> types.CallToolResult:
-        check_offered(
-            self.spec.name, tool, self.tools, arguments
-        )  # without asking: each start lists, and it tells of changes
+        check_offered(self.spec.name, tool, self.tools, arguments)  # unasked: each start lists, and it tells of changes
         assert life.session is not None
         life.called = True
         parameters = types.CallToolRequestParams(name=tool.name, arguments=dict(arguments), _meta=call.meta)
@@ -215,6 +218,8 @@ class Connection:
         self._set(ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools)))
         try:
             try:
+                if self.spec.asks_secrets:
+                    await life.fill(self.client)
                 async with life.transport.open() as (read, write), self._session(life, read, write) as session:
                     life.session = session
                     with anyio.move_on_after(self._start_timeout) as life.starting:
@@ -272,7 +277,7 @@ class Connection:
         while not life.ended.is_set():
             idle = self.spec.idle or self._terms.idle
             limit = idle if life.called else min(_UNCALLED_REST, idle or _UNCALLED_REST)
-            if limit is None or self._terms.listings is None:
+            if limit is None or not self._terms.rests:
                 await life.ended.wait()
                 return
             left = max(life.since, self._last_call) + limit - anyio.current_time()
@@ -337,13 +342,8 @@ class Connection:
         if not self._open:
             raise CallFailed(f"The MCP servers of this host are closed. {ADVICE}")
         if self.status.state == "needs sign-in":
-            raise SignInNeeded(self.spec.name, self.status.problem, self.holder)
-        seconds = max(self._retry_at - anyio.current_time(), 0.0)
-        again = f"It is tried again in {seconds:.0f} s. " if seconds >= 1 else ""
-        raise CallFailed(
-            f"The MCP server '{self.spec.name}' is not running and could not be started: "
-            f"{self.status.problem or 'it ended at once'}. {again}{ADVICE}"
-        )
+            raise SignInNeeded(self.spec.name, self.status.problem)
+        raise not_running(self.spec.name, self.status.problem, self._retry_at - anyio.current_time())
 
     async def _answers(self, life: Life) -> bool:
         try:
@@ -367,12 +367,8 @@ class Connection:
         with anyio.move_on_after(1.0):
             await life.over.wait()
         if needs_sign_in:
-            return SignInNeeded(self.spec.name, needs_sign_in, self.holder)
-        return CallFailed(
-            f"The MCP server '{self.spec.name}' ended during the call of '{name}': {life.problem or problem}. The call "
-            "may have taken effect: check before you repeat it. The server is started again for the next call.",
-            in_doubt=True,
-        )
+            return SignInNeeded(self.spec.name, needs_sign_in)
+        return ended_during(self.spec.name, name, life.problem or problem)
 
     async def _list(self, life: Life) -> None:
         """List the tools anew; the old list stays where that fails."""

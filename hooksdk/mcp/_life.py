@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 import anyio
 from mcp.client.session import ClientSession
 
+from hooksdk.errors import HookSDKError
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._listings import Listings
+from hooksdk.mcp._relay import Client
+from hooksdk.mcp._scope import LOCAL
 from hooksdk.mcp._status import ServerStatus
-from hooksdk.mcp._transport import Transport
+from hooksdk.mcp._transport import Transport, one_line
 from hooksdk.mcp.sign_in._auth import SignedIn
 from hooksdk.mcp.sign_in._store import SignIns
 
@@ -29,8 +32,24 @@ class Terms:
     relay: frozenset[str] = frozenset()
     """What servers may ask of the client whose call they serve."""
     idle: float | None = None
-    """Seconds without a call after which such a server is ended."""
+    """Seconds without a call after which a server is ended that is started when it is needed."""
+    rests: bool = False
+    """A server is started when it is needed, and may be ended while it is not."""
     sign_ins: SignIns = field(default_factory=SignIns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """Whose a connection is."""
+
+    holder: str = LOCAL
+    """The name of a token, or `local`."""
+    session: str = ""
+    """The id of the client's session, of a process that is this session's alone."""
+
+
+NOBODY = Owner()
+"""Of a connection that no client's call has brought about."""
 
 
 class Life:
@@ -42,6 +61,7 @@ class Life:
         self.starting: anyio.CancelScope | None = None
         self.ended = anyio.Event()
         """Set once the connection cannot be used any more."""
+        self._spec, self._signed_in = spec, signed_in
         self.transport = Transport(spec, self.ended.set, signed_in)
         self.over = anyio.Event()
         """Set once its process and streams are closed."""
@@ -57,6 +77,21 @@ class Life:
         self.resting = False
         """It was ended because nobody had used it for long."""
 
+    async def fill(self, client: Client | None) -> None:
+        """Let it be started with the secrets of this client, who needs it. Raises where they cannot be had."""
+        spec = self._spec
+        if client is None:
+            self.problem = (
+                "its entry asks for secrets, and no client of a gateway has called it yet, whose they would be"
+            )
+            raise LookupError(self.problem)
+        try:
+            texts = await secrets_of(spec, client)
+        except HookSDKError as error:
+            self.problem = f"the secrets of {client.holder} could not be filled in: {one_line(str(error))}"
+            raise
+        self.transport = Transport(spec.with_secrets(**texts), self.ended.set, self._signed_in)
+
     @property
     def forgotten(self) -> bool:
         """True when an HTTP server answered that it does not know the session (it was restarted, say)."""
@@ -65,3 +100,9 @@ class Life:
     @property
     def usable(self) -> bool:
         return self.ready and not self.ended.is_set()
+
+
+async def secrets_of(spec: ServerSpec, client: Client) -> dict[str, dict[str, str]]:
+    """The texts of an entry with the secrets of this client. Raises `HookSDKError` for one that it has no value of."""
+    texts = {"env": spec.env, "headers": spec.headers}
+    return await client.fill_secrets(spec.name, texts, shared=spec.own_scope == "gateway")

@@ -7,8 +7,9 @@ from typing import final
 
 from hooksdk.errors import did_you_mean
 from hooksdk.mcp._files import Wanted
+from hooksdk.mcp._scope import LOCAL
 from hooksdk.mcp.sign_in._settings import Target
-from hooksdk.mcp.sign_in._store import LOCAL, SignInProblem, SignIns
+from hooksdk.mcp.sign_in._store import SignInProblem, SignIns
 
 
 @final

@@ -47,6 +47,12 @@ async def test_nothing_waits(tmp_path: Path) -> None:
     assert (done.code, done.out) == (0, "No call waits for an approval in this store.\n")
 
 
+async def test_another_word_for_an_answer_is_told_which_command_it_means(tmp_path: Path) -> None:
+    done = await hooksdk("approvals", "allow", "1", folder=tmp_path)
+    assert (done.code, done.err) == (2, "hooksdk: no such command 'allow'; did you mean: hooksdk approvals grant 1\n")
+    assert "Did you mean 'grant'" in (await hooksdk("approvals", "gant", "1", folder=tmp_path)).err
+
+
 async def test_what_waits_is_listed_and_others_words_do_not_steer_the_terminal(
     desk: ApprovalDesk, tmp_path: Path
 ) -> None:

@@ -24,11 +24,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hooksdk.config import state_folder
 from hooksdk.errors import HookSDKError
+from hooksdk.mcp._scope import LOCAL
 from hooksdk.stores.files import BINARY, replace_file
 from hooksdk.stores.locks import lock, unlock
 
-LOCAL = "local"
-"""The holder of whoever comes without a token of the gateway."""
 SERVICE = "hooksdk"
 _PAUSE = 0.02
 """Seconds between two looks at a lock that somebody else has."""
