@@ -16,7 +16,7 @@ from hooksdk import Host
 from hooksdk.gateway import Gateway, GatewayConfig
 from hooksdk.mcp import McpServers
 from hooksdk.mcp.sign_in import SignIns
-from tests.hooksdk.gateways import ERAS, SEARCH_ON, names, text_of
+from tests.hooksdk.gateways import ERAS, SEARCH_ON, http_client, names, text_of
 from tests.hooksdk.oauth_server import Browser, HostedServer, hosted
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
@@ -157,3 +157,32 @@ async def test_calls_that_need_the_same_sign_in_share_one_page(server: HostedSer
             group.start_soon(open_one)
     assert len({page.id for page in pages}) == 1
     assert server.seen["registered"] == 1
+
+
+async def test_over_http_each_token_is_signed_in_by_itself(
+    server: HostedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = {"ann": "a" * 20, "bob": "b" * 20}
+    for name, token in tokens.items():
+        monkeypatch.setenv(name, token)
+    kept = SignIns(tmp_path / "sign-ins", clock=lambda: server.now)
+    servers = McpServers({"docs": server.entry()}, sign_ins=kept, holder=None)
+    await servers.sign_ins.sign_in("docs", Browser(), holder="ann")
+    config = GatewayConfig.model_validate({"tokens": {name: {"env": name} for name in tokens}})
+    urls: list[str] = []
+    async with (
+        servers, Host(config=SEARCH_ON) as host, Gateway(host, servers, config=config) as gateway,
+        anyio.create_task_group() as group,
+    ):  # fmt: skip
+        group.start_soon(lambda: gateway.serve_http(on_listening=urls.append))
+        await until(lambda: urls)
+        found: dict[str, str] = {}
+        for name, token in tokens.items():
+            async with http_client(urls[0], "auto", token) as connected:
+                await connected.list_tools()
+                found[name] = text_of(await connected.call_tool("tool_search", {"queries": ["who am I"]}))
+        group.cancel_scope.cancel()
+    assert "not_available" not in found["ann"]
+    assert "whoami" in found["ann"]
+    assert f'"docs":"it needs a sign-in: {CURE[:-1]} --token bob`"' in found["bob"]
+    assert "whoami" not in found["bob"]
