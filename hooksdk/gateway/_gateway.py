@@ -25,6 +25,7 @@ from hooksdk.approvals import Approver
 from hooksdk.config import FileWatch
 from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import ConfigError, HookSDKError, RunBlocked
+from hooksdk.gateway._answers import Connection, StreamAnswers, connection_of, hand_over, over_streams
 from hooksdk.gateway._approvals import current_request, desk_of
 from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._doubts import Doubts
@@ -141,17 +142,17 @@ class Gateway:
             group.cancel_scope.cancel()
             await group.__aexit__(None, None, None)
 
-    def server(self, profile: str | None = None) -> Server[str]:
+    def server(self, profile: str | None = None) -> Server[Any]:
         """A server for one connection after the other, or several at once, such as over streams in memory: each is a session of
         its own, with this profile. Raises `ConfigError` for a profile that there is not."""
         self.identity("local", profile, transport="stdio")
         self._profiles.add(profile)
 
         @asynccontextmanager
-        async def connection(_server: Server[str]) -> AsyncGenerator[str]:
+        async def connection(_server: Server[Connection]) -> AsyncGenerator[Connection]:
             key = f"connection-{uuid.uuid4().hex}"
             try:
-                yield key
+                yield connection_of(key)
             finally:
                 with anyio.CancelScope(shield=True):
                     await self.end(key)
@@ -159,7 +160,7 @@ class Gateway:
         async def session_of(context: Request) -> GatewaySession:
             await self._sources.catch_up()
             identity = self.identity("local", profile, transport="stdio")
-            return await self.session(context.lifespan_context, identity, context, idle=None)
+            return await self.session(context.lifespan_context.key, identity, context, idle=None)
 
         return _Server(self, session_of, connection)
 
@@ -290,8 +291,8 @@ class Gateway:
             )
 
         @asynccontextmanager
-        async def nothing(_server: Server[str]) -> AsyncGenerator[str]:
-            yield ""
+        async def nothing(_server: Server[Connection]) -> AsyncGenerator[Connection]:
+            yield connection_of("")
 
         return http_app(_Server(self, session_of, nothing), self.config, tokens, self.end, self._catch_up_tokens)
 
@@ -336,7 +337,7 @@ class Gateway:
 
 
 @final
-class _Server(Server[str]):
+class _Server(Server[Connection]):
     """The protocol's side: it takes requests to the client's session."""
 
     def __init__(self, gateway: Gateway, session_of: Any, lifespan: Any) -> None:
@@ -347,6 +348,10 @@ class _Server(Server[str]):
             get_tool_input_schema=_no_header_schema, on_list_tools=self._list_tools, on_call_tool=self._call_tool, on_subscriptions_listen=gateway.listen,
             on_list_resources=self._list_resources, on_read_resource=self._read_resource,
         )  # fmt: skip
+
+    async def run(self, read_stream: Any, write_stream: Any, *args: Any, **options: Any) -> None:
+        with over_streams():
+            await super().run(read_stream, StreamAnswers(write_stream), *args, **options)
 
     def create_initialization_options(self, *args: Any, **options: Any) -> InitializationOptions:
         """Clients that hear of changes at all do so only where the server says at the beginning that it tells them."""
@@ -382,7 +387,9 @@ class _Server(Server[str]):
         try:
             session: GatewaySession = await self._session_of(context)
             with session.at_work(context) as client:
-                return await session.call(params, context, client)
+                answer = await session.call(params, context, client)
+            hand_over(session.call_of(answer), context)
+            return answer
         except HookSDKError as problem:
             if isinstance(problem, RunBlocked):  # by a plugin, and with it all of the client's calls
                 self._counts.withheld()

@@ -28,6 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hooksdk.errors import ConfigError
 from hooksdk.gateway._address import is_loopback
+from hooksdk.gateway._answers import HttpAnswers
 from hooksdk.gateway._settings import GatewayConfig
 
 logger = logging.getLogger("hooksdk")
@@ -177,8 +178,7 @@ def http_app(
     """The ASGI application."""
     manager = StreamableHTTPSessionManager(server, session_idle_timeout=config.idle)
 
-    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
-        await manager.handle_request(scope, receive, send)
+    handle = HttpAnswers(manager.handle_request)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+import weakref
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -130,6 +131,8 @@ class GatewaySession:
         self._pages = SessionPages(parts.sources, parts.start_soon, wait=parts.config.approvals.wait)
         self._context: Request | None = None
         """A request of the client: it says what the client can do."""
+        self._unanswered: dict[int, JudgedCall] = {}
+        """Calls that have ended, by the identity of their results, while those are there and no request takes them to the client."""
         self._expose: Expose = identity.profile.expose or parts.config.expose
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
@@ -290,7 +293,7 @@ class GatewaySession:
         if judged.status != "blocked" and listing.is_withheld(name, arguments):  # by a name that is not quite its own
             self._parts.counts.withheld()
         try:
-            result = await judged.execute()
+            result = await judged.execute(confirms=True)
         except StoreError as problem:
             self._give_way()
             if judged.result is None:
@@ -309,8 +312,16 @@ class GatewaySession:
         await self._parts.doubts.made_again(judged, self._run)
         client = current_client.get()
         if isinstance(client, CallingClient) and client.page is not None and client.context is not None:
+            judged.confirm()  # it was not made at its server, so nothing is in doubt
             return self._pages.answer(client.page, client.context)
-        return as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
+        answer = as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
+        self._unanswered[id(answer)] = judged
+        weakref.finalize(answer, self._unanswered.pop, id(answer), None)
+        return answer
+
+    def call_of(self, answer: Answer) -> JudgedCall | None:
+        """The call whose result a request takes to the client: it is over once it is confirmed. None where there is none."""
+        return self._unanswered.pop(id(answer), None)
 
     def _give_way(self) -> None:
         """A record could not be written, so the run takes no further call: the client's next request gets another session."""
