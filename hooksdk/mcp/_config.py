@@ -124,7 +124,7 @@ class ServerSpec(BaseModel):
         needed = "url" if self.type == "http" else "command"
         if self.type and not getattr(self, needed):
             raise ValueError(f"'{needed}' is missing, and a server of this type needs one.")
-        if asks_secrets((self.command, *self.args, self.url)):
+        if asks_secrets((self.command, *self.args, self.url, self.oauth.client_id, self.oauth.client_secret)):
             raise ValueError(
                 "secrets are filled in in 'env' and 'headers' alone: others can read commands and addresses"
             )

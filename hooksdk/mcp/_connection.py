@@ -51,7 +51,7 @@ class Connection:
         self.owner = owner
         self.client: Client | None = None
         """Who needed it last."""
-        self._signed_in = SignedIn(spec.name, spec.url, owner.holder, terms.sign_ins) if spec.may_sign_in else None
+        self._signed_in = SignedIn(spec, owner.holder, terms.sign_ins) if spec.may_sign_in else None
         self.status = ServerStatus(name=spec.name, state="disabled" if spec.disabled else "starting")
         self.tools = tools
         self._terms = terms

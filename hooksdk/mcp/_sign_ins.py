@@ -68,6 +68,8 @@ class ServerSignIns:
             raise SignInProblem(f"there is no server '{name}'.{did_you_mean(name, wanted.specs)}")
         if not spec.url:
             raise SignInProblem(f"'{name}' is a program on this machine: there is nothing to sign in to")
+        if spec.disabled:
+            raise SignInProblem(f"'{name}' is disabled in its file")
         if not spec.may_sign_in:
             raise SignInProblem(
                 f"the entry of '{name}' has an 'Authorization' header, which is sent instead: take it out"

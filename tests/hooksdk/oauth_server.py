@@ -41,6 +41,8 @@ class HostedServer:
     """It gives refresh tokens, each for one use: a second use ends the sign-in."""
     registers: bool = True
     revokes: bool = True
+    challenges: bool = True
+    """Its refusals say that a sign-in would help."""
     open_to_all: bool = False
     """It answers without a token, too."""
     person: str = "ann"
@@ -101,6 +103,8 @@ class HostedServer:
         if owner is None and not self.open_to_all:
             self.seen["refused"] += 1
             about = f"{self.url}/.well-known/oauth-protected-resource/mcp"
+            if not self.challenges:
+                return Response(status_code=401)
             return Response(status_code=401, headers={"WWW-Authenticate": f'Bearer resource_metadata="{about}"'})
         if request.method != "POST":
             return Response(status_code=405)

@@ -16,6 +16,7 @@ from mcp_servers import until, use
 
 from hooksdk.errors import ConfigError
 from hooksdk.mcp import McpServers
+from hooksdk.mcp._config import read_servers
 from hooksdk.mcp.sign_in import SignIn, SignInProblem, SignIns
 from hooksdk.mcp.sign_in._auth import SignedIn
 from hooksdk.mcp.sign_in._flow import sign_in
@@ -81,6 +82,14 @@ async def test_a_server_with_a_key_of_its_own_in_the_entry_is_not_signed_in_to(
         assert "HTTP 401 Unauthorized" in servers.status["docs"].problem
         with pytest.raises(SignInProblem, match="'Authorization' header, which is sent instead"):
             await servers.sign_ins.sign_in("docs", Browser())
+
+
+async def test_a_refusal_of_a_key_in_another_header_is_told_as_it_is(kept: SignIns) -> None:
+    with hosted(challenges=False) as server:
+        entry = server.entry(headers={"X-API-Key": "some-key"})
+        async with McpServers({"docs": entry, "bare": server.entry()}, sign_ins=kept) as servers:
+            assert servers.status["docs"].problem == "HTTP 401 Unauthorized"
+            assert servers.status["bare"].state == "needs sign-in"
 
 
 async def test_whether_a_sign_in_is_needed_can_be_asked(server: HostedServer, kept: SignIns) -> None:
@@ -324,6 +333,7 @@ async def test_the_authorization_server_may_be_named_by_the_entry(server: Hosted
         ({"clientID": "a"}, "the key 'clientID' is not known here. Did you mean 'clientId'"),
         ("yes", 'expected an object such as {"clientId": "..."}'),
         ({"clientId": 7}, "'clientId': expected text"),
+        ({"clientId": "a", "clientSecret": "{{secret:DOCS}}"}, "secrets are filled in in 'env' and 'headers' alone"),
         ({"clientSecret": "s3cret"}, "'clientSecret' belongs to a 'clientId', which is missing"),
         ({"callbackPort": 70_000}, "'callbackPort': expected a port of this machine, such as 8787"),
         ({"redirectUri": "https://elsewhere.example/x"}, "'redirectUri': expected an address of this machine"),
@@ -335,7 +345,8 @@ async def test_the_authorization_server_may_be_named_by_the_entry(server: Hosted
 async def test_a_wrong_setting_is_told_with_what_is_expected(oauth: object, problem: str) -> None:
     with pytest.raises(ConfigError) as error:
         McpServers({"docs": {"url": "https://docs.example/mcp", "oauth": oauth}})
-    assert f"server 'docs', 'oauth': {problem}" in str(error.value) or problem in str(error.value)
+    assert str(error.value).startswith("mcpServers: server 'docs'")
+    assert problem in str(error.value)
     assert "s3cret" not in str(error.value)
 
 
@@ -430,12 +441,20 @@ async def test_a_server_that_answers_everybody_can_be_signed_in_to_all_the_same(
     [
         ("doc", "there is no server 'doc'. Did you mean 'docs'?"),
         ("git", "'git' is a program on this machine: there is nothing to sign in to"),
+        ("off", "'off' is disabled in its file"),
         ("gone", "the server cannot be reached: ConnectError"),
     ],
 )
 async def test_what_nobody_can_sign_in_to_is_told(name: str, problem: str) -> None:
     gone = {"url": f"http://127.0.0.1:{free_port()}/mcp"}
-    servers = McpServers({"docs": {"url": "http://127.0.0.1:1/mcp"}, "git": {"command": "git"}, "gone": gone})
+    servers = McpServers(
+        {
+            "docs": {"url": "http://127.0.0.1:1/mcp"},
+            "git": {"command": "git"},
+            "gone": gone,
+            "off": gone | {"disabled": True},
+        }
+    )
     with pytest.raises(SignInProblem) as error:
         await servers.sign_ins.sign_in(name, Browser())
     assert str(error.value) == problem
@@ -445,7 +464,8 @@ async def test_what_nobody_can_sign_in_to_is_told(name: str, problem: str) -> No
 
 
 async def whoami(server: HostedServer, kept: SignIns, holder: str) -> int:
-    auth = SignedIn("docs", server.mcp_url, holder, kept)
+    (spec,) = read_servers({"docs": server.entry()}).specs
+    auth = SignedIn(spec, holder, kept)
     async with httpx2.AsyncClient(auth=auth) as client:
         return (await client.post(server.mcp_url, json={"jsonrpc": "2.0", "id": 1, "method": "ping"})).status_code
 

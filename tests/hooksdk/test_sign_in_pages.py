@@ -170,13 +170,13 @@ async def test_over_http_each_token_is_signed_in_by_itself(
     await servers.sign_ins.sign_in("docs", Browser(), holder="ann")
     config = GatewayConfig.model_validate({"tokens": {name: {"env": name} for name in tokens}})
     urls: list[str] = []
+    found: dict[str, str] = {}
     async with (
         servers, Host(config=SEARCH_ON) as host, Gateway(host, servers, config=config) as gateway,
         anyio.create_task_group() as group,
     ):  # fmt: skip
         group.start_soon(lambda: gateway.serve_http(on_listening=urls.append))
         await until(lambda: urls)
-        found: dict[str, str] = {}
         for name, token in tokens.items():
             async with http_client(urls[0], "auto", token) as connected:
                 await connected.list_tools()

@@ -114,7 +114,7 @@ def _find(options: SignInOptions) -> McpServers:
     names: set[str] = set()
     for path, digest in files.items():
         try:
-            servers = read_mcp_files([path], lambda _status: None, {path: digest} if digest else None)
+            servers = McpServers.from_file(path, digests={path: digest} if digest else None)
         except ConfigError:
             if path in options.files:
                 raise
@@ -130,12 +130,15 @@ def _find(options: SignInOptions) -> McpServers:
         raise CommandProblem(
             f"{', '.join(map(str, named))} have different servers of the name '{options.name}': say which with --config FILE"
         )
-    return next(iter(named.values()))
+    path = next(iter(named))
+    digests = {path: files[path]} if files[path] else None
+    # Only now is anybody asked for what the entry leaves to its user.
+    return read_mcp_files([path], lambda _status: None, digests, only=[options.name])
 
 
 def _of_gateways(project: Path) -> list[Path]:
     """The files of the gateways of this user: those that run, those that are installed, and the gateway's own."""
-    running = [Path(name) for one in running_gateways() for name in one.config]
+    running = [Path(name) for one in running_gateways() for name in one.config if Path(name).is_absolute()]
     installed = [Path(one.gateway.file) for one in all_records()]
     own = [gateway_file("user", project), gateway_file("local", project.absolute())]
     return [path for path in dict.fromkeys([*own, *installed, *running]) if path.is_file()]

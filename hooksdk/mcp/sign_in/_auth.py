@@ -12,6 +12,7 @@ import anyio
 import httpx2
 
 from hooksdk.errors import HookSDKError
+from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp.sign_in._store import LOCAL, SignIn, SignInProblem, SignIns, Stamp
 from hooksdk.mcp.sign_in._tokens import Ended, NotNow, renew
 
@@ -28,13 +29,14 @@ class SignedIn(httpx2.Auth):
     request the store is looked at, and a lock is held while it is renewed. What the server refuses is noted, never raised: an
     error would end the connection, and with it every call that is under way."""
 
-    def __init__(self, name: str, server: str, holder: str, sign_ins: SignIns) -> None:
-        self.server, self.holder = server, holder
+    def __init__(self, spec: ServerSpec, holder: str, sign_ins: SignIns) -> None:
+        self.server, self.holder = spec.url, holder
         self.needs = ""
         """Why a person must sign in, and what to type; empty where nobody must."""
         self.problem = ""
         """Why the last request was refused besides that."""
-        self._cure = cure(name, holder)
+        self._cure = cure(spec.name, holder)
+        self._has_headers = bool(spec.headers)
         self._sign_ins = sign_ins
         self._known: tuple[Stamp | None, SignIn | None] = (None, None)
         self._refused_at: Stamp | None = None
@@ -61,7 +63,7 @@ class SignedIn(httpx2.Auth):
                 _add(request, newer)
                 response = yield request
         if response.status_code == 401:
-            if not self.problem and _asks_for_sign_in(response, sign_in):
+            if not self.problem and (sign_in is not None or asks_for_sign_in(response, has_headers=self._has_headers)):
                 self._refused_at = self._sign_ins.stamp(self.server, self.holder)
                 self.needs = f"{reason}: {self._cure}"
             return
@@ -135,10 +137,10 @@ def _add(request: httpx2.Request, sign_in: SignIn | None) -> None:
         request.headers["Authorization"] = f"Bearer {sign_in.access_token}"
 
 
-def _asks_for_sign_in(response: httpx2.Response, sign_in: SignIn | None) -> bool:
-    """True unless the server only wants a key of its own in some header."""
-    challenge = response.headers.get("WWW-Authenticate", "")
-    return sign_in is not None or not challenge or challenge.lower().startswith("bearer")
+def asks_for_sign_in(response: httpx2.Response, *, has_headers: bool) -> bool:
+    """True for a refusal that a sign-in may end. One that does not say so may be about a key in another header of the entry."""
+    challenge = response.headers.get("WWW-Authenticate", "").lower()
+    return response.status_code == 401 and (challenge.startswith("bearer") or not (challenge or has_headers))
 
 
 def _field(response: httpx2.Response, name: str) -> str:

@@ -16,6 +16,7 @@ from mcp.client.auth.utils import extract_resource_metadata_from_www_auth, extra
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthMetadata, OAuthToken
 from pydantic import ValidationError
 
+from hooksdk.mcp.sign_in._auth import asks_for_sign_in as _asks
 from hooksdk.mcp.sign_in._listener import Listener, Pasted, free_port, is_free, listening
 from hooksdk.mcp.sign_in._settings import CALLBACK_PATH, OAuthSettings, Target
 from hooksdk.mcp.sign_in._store import SignIn, SignInProblem, SignIns, canonical
@@ -90,12 +91,13 @@ async def sign_out(target: Target, sign_ins: SignIns) -> str | None:
 async def asks_for_sign_in(target: Target) -> bool:
     """True where the server refuses a request without a sign-in. Raises `SignInProblem` where it cannot be asked."""
     try:
-        async with httpx2.AsyncClient(timeout=_PATIENCE, headers=dict(target.headers)) as client:
-            response = await client.post(target.server, json=_PING, headers=_ACCEPT)
+        async with (
+            httpx2.AsyncClient(timeout=_PATIENCE, headers=dict(target.headers)) as client,
+            client.stream("POST", target.server, json=_PING, headers=_ACCEPT) as response,
+        ):
+            return _asks(response, has_headers=bool(target.headers))
     except httpx2.HTTPError as error:
         raise SignInProblem(f"it cannot be reached: {type(error).__name__}") from None
-    challenge = response.headers.get("WWW-Authenticate", "")
-    return response.status_code == 401 and (not challenge or challenge.lower().startswith("bearer"))
 
 
 def _way_back(settings: OAuthSettings, old: SignIn | None) -> tuple[str, int | None]:
