@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from hooksdk.gateway._address import is_loopback
+from hooksdk.gateway._http_settings import is_loopback
 from hooksdk.mcp import SignInPage
 
 Request = ServerRequestContext[Any, Any]

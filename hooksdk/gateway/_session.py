@@ -143,6 +143,7 @@ class GatewaySession:
         host, identity = self._parts.host, self.identity
         try:
             session = await host.hold(self.id, idle=self._idle)
+            session.on_event(self._parts.counts.metrics.take)
             try:
                 async with session.run(
                     requester=identity.requester, trigger="user", metadata=_metadata(identity, context, self._expose),
