@@ -31,7 +31,6 @@ from hooksdk.gateway._door import check_address
 from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._http import Serving, http_app, session_key
 from hooksdk.gateway._oidc import EitherTokens, IssuerTokens
-from hooksdk.gateway._old_sessions import remove_old
 from hooksdk.gateway._places import Place
 from hooksdk.gateway._results import error
 from hooksdk.gateway._session import GatewayParts, GatewaySession, Identity, Request
@@ -117,8 +116,7 @@ class Gateway:
     async def __aenter__(self) -> Self:
         self._group = anyio.create_task_group()
         await self._group.__aenter__()
-        parts = self._parts
-        self._group.start_soon(remove_old, parts.host.store, parts.place, parts.config.approvals.keep)
+        self._group.start_soon(self._parts.remove_old_sessions)
         return self
 
     async def __aexit__(

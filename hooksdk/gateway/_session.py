@@ -26,7 +26,7 @@ from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._listing import ClientListing, HintTrust
 from hooksdk.gateway._long_results import LongResults, is_recall
-from hooksdk.gateway._old_sessions import remove
+from hooksdk.gateway._old_sessions import remove, remove_old
 from hooksdk.gateway._open_calls import PREFIX, Answer, OpenCalls
 from hooksdk.gateway._pages import SessionPages
 from hooksdk.gateway._places import Place, leave
@@ -80,6 +80,10 @@ class GatewayParts:
     """Starts a task that may outlive a request."""
     publish_change: Callable[[], Any]
     """Tells the clients that listen in the stateless protocol."""
+
+    async def remove_old_sessions(self) -> None:
+        """Remove what earlier gateways have left and nobody needs."""
+        await remove_old(self.host.store, self.place, self.config.approvals.keep)
 
 
 @dataclass(frozen=True)

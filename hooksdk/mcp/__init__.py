@@ -30,11 +30,11 @@ from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._files import Reload, ServerFiles
 from hooksdk.mcp._fill import AskInput, ServerInput
 from hooksdk.mcp._fleet import Fleet
-from hooksdk.mcp._life import Owner, Terms
+from hooksdk.mcp._life import Terms
 from hooksdk.mcp._listings import Listings
 from hooksdk.mcp._offered import hints
 from hooksdk.mcp._relay import ASKED, Client, RunningCall, SilentClient, current_client
-from hooksdk.mcp._scope import LOCAL, Scope
+from hooksdk.mcp._scope import LOCAL, Scope, ScopeKey
 from hooksdk.mcp._sign_ins import ServerSignIns
 from hooksdk.mcp._status import CallFailed, ServerStatus, SignInNeeded, State
 from hooksdk.mcp.sign_in._pages import Pages, SignInPage
@@ -97,6 +97,9 @@ class McpServers:
 
     A server on the web that answers nobody who is not signed in waits as `needs sign-in` until somebody is: `sign_ins.sign_in`, or
     `hooksdk gateway login NAME` on a terminal. `sign_ins` is where sign-ins are kept, by default for the user.
+    The `scope` of an entry says which of a gateway's clients share a process of it: `gateway` (all), `token` or `session`. Whose
+    call it is says `current_client`; elsewhere all share one. `holder` is who has the connections that no client's call has
+    brought about; None: nobody, and servers that depend on who asks wait for a client. `release` ends those of one session.
 
     `on_status` is told how a server is, and `on_change` the name of one whose tools are others than before.
 
@@ -138,7 +141,7 @@ class McpServers:
         self._on_status = on_status
         self._on_change = on_change
         self._thread = 0
-        self._tools: dict[tuple[str, Owner], _Made] = {}
+        self._tools: dict[tuple[str, ScopeKey], _Made] = {}
         self._fleet = Fleet(terms, holder)
         self.sign_ins = ServerSignIns(lambda: self._fleet.wanted, terms.sign_ins)
         """Signs people in to servers on the web that ask for it."""
@@ -197,8 +200,7 @@ class McpServers:
 
     @property
     def missing(self) -> Mapping[str, str]:
-        """The servers that should have tools and have none to offer now, or wait for a person to sign in, by name, and why, in one
-        line."""
+        """The servers that have no tools to offer now, or wait for a person to sign in, by name, and why, in one line."""
         missing = {name: status.problem for name, status in self._fleet.wanted.refused.items()}
         for one in self._listed():
             if one.status.failed or (one.status.state == "starting" and not one.tools):
@@ -217,7 +219,7 @@ class McpServers:
         for connection in self._listed():
             if self._thread == threading.get_ident():
                 connection.wake(patient=True)
-            place = connection.spec.name, connection.owner
+            place = connection.spec.name, connection.key
             known = self._tools.get(place)
             if known is None or known.spec is not connection.spec or known.entries is not connection.tools:
                 own = [self._tool(connection, entry) for entry in connection.tools]
@@ -257,16 +259,14 @@ class McpServers:
         return {one.spec.name: one.status.problem for one in self._listed() if one.status.state == "needs sign-in"}
 
     async def open_page(self, name: str) -> SignInPage | None:
-        """A page on which that person signs in to one of them; None where there is none to be had, or nobody need sign in any more."""
-        if name not in self._fleet.connections:
-            return None
+        """A page on which that person signs in to one of them; None where there is none to be had, or it is not needed any more."""
         connection = self._fleet.connection(name)
         connection.wake(patient=True)
         await connection.settled()
         if connection.status.state != "needs sign-in":
             return None
         try:
-            return await self._pages.open(self.sign_ins.target(name, connection.owner.holder))
+            return await self._pages.open(self.sign_ins.target(name, connection.key.holder))
         except SignInProblem:
             return None
 

@@ -15,9 +15,10 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from hooksdk.mcp._config import ServerSpec
-from hooksdk.mcp._life import NOBODY, Life, Owner, Terms
+from hooksdk.mcp._life import Life, Terms
 from hooksdk.mcp._offered import check_offered
 from hooksdk.mcp._relay import Callers, Client, RunningCall, current_client, send_call
+from hooksdk.mcp._scope import NOBODY, ScopeKey
 from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus, SignInNeeded, ended_during, not_running
 from hooksdk.mcp._transport import all_tools, client_info, describe, one_line, serving, with_stderr
 from hooksdk.mcp.sign_in._auth import SignedIn
@@ -44,14 +45,14 @@ class Connection:
     """One server. `keep` runs in a task of its own; everything else may be called from any task of the loop."""
 
     def __init__(
-        self, spec: ServerSpec, terms: Terms, tools: tuple[types.Tool, ...] = (), owner: Owner = NOBODY
+        self, spec: ServerSpec, terms: Terms, tools: tuple[types.Tool, ...] = (), key: ScopeKey = NOBODY
     ) -> None:
         """`tools` are what to go on until the server, or a listing that was kept, tells of others."""
         self.spec = spec
-        self.owner = owner
+        self.key = key
         self.client: Client | None = None
         """Who needed it last."""
-        self._signed_in = SignedIn(spec, owner.holder, terms.sign_ins) if spec.may_sign_in else None
+        self._signed_in = SignedIn(spec, key.holder, terms.sign_ins) if spec.may_sign_in else None
         self.status = ServerStatus(name=spec.name, state="disabled" if spec.disabled else "starting")
         self.tools = tools
         self._terms = terms
@@ -64,7 +65,7 @@ class Connection:
         self._failures = 0
         self._retry_at = 0.0
         self._queued = False
-        self._callers = Callers(terms.relay, one_client=bool(owner.session))
+        self._callers = Callers(terms.relay, one_client=bool(key.session))
         self._calls = 0
         self._last_call = 0.0
         self._quiet = anyio.Event()

@@ -16,9 +16,9 @@ from hooksdk.errors import HookSDKError
 from hooksdk.mcp._config import Reading, ServerSpec
 from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._files import Reload, Wanted
-from hooksdk.mcp._life import Owner, Terms, secrets_of
+from hooksdk.mcp._life import Terms, secrets_of
 from hooksdk.mcp._relay import Client, current_client
-from hooksdk.mcp._scope import LOCAL
+from hooksdk.mcp._scope import LOCAL, ScopeKey
 from hooksdk.mcp._status import ServerStatus, removed
 from hooksdk.mcp._transport import NoiseFilter
 
@@ -43,8 +43,8 @@ class Fleet:
         self.wanted = Wanted()
         self.connections: dict[str, Connection] = {}
         self._holder = holder
-        self._base = Owner(holder=holder or LOCAL)
-        self._own: dict[tuple[str, Owner], Connection] = {}
+        self._base = ScopeKey(holder=holder or LOCAL)
+        self._own: dict[tuple[str, ScopeKey], Connection] = {}
         """Of single tokens and sessions, by the server's name and whose it is."""
         self._held: dict[str, bool] = {}
         """Servers that wait for the first client that they are for; True for one that is to be listed then."""
@@ -65,15 +65,16 @@ class Fleet:
         if name not in self.connections:
             raise removed(name)
         base, client = self.connections[name], current_client.get()
-        owner = self._owner(base.spec, client)
-        if owner == base.owner or not self.entered or base.spec.disabled:
+        key = self._key_of(base.spec, client)
+        if key == base.key or not self.entered or base.spec.disabled:
             if client is not None and self._held.pop(name, False):
                 base.client = client
                 self._list(base)
             return base
-        own = self._own.get((name, owner))
+        own = self._own.get((name, key))
         if own is None:
-            own = self._own[name, owner] = Connection(base.spec, self._own_terms(base, owner), base.tools, owner)
+            tools = () if base.spec.is_personal else base.tools
+            own = self._own[name, key] = Connection(base.spec, self._own_terms(base, key), tools, key)
             own.client = client
             to_list = own.open()
             self._spawn(own.keep)
@@ -106,35 +107,37 @@ class Fleet:
         for name, base in self.connections.items():
             status = replace(base.status, scope=base.spec.own_scope)
             statuses.append(replace(status, state="idle") if self.is_held(base) else status)
-            statuses += [_told_of(own.spec, own.owner, own.status) for key, own in self._own.items() if key[0] == name]
+            statuses += [
+                _told_of(own.spec, own.key, own.status) for place, own in self._own.items() if place[0] == name
+            ]
         return [*statuses, *self.wanted.refused.values()]
 
     def is_held(self, connection: Connection) -> bool:
         """True for a server that waits for the first client that it is for."""
-        return connection.spec.name in self._held and connection.owner == self._base
+        return connection.spec.name in self._held and connection.key == self._base
 
     def release(self, session: str) -> None:
         """The client's session is over, and with it the processes that were its own."""
         self._told.pop(session, None)
-        for key, own in list(self._own.items()):
-            if own.owner.session == session:
-                del self._own[key]
+        for place, own in list(self._own.items()):
+            if own.key.session == session:
+                del self._own[place]
                 self._spawn(own.retire)
 
-    def _owner(self, spec: ServerSpec, client: Client | None) -> Owner:
+    def _key_of(self, spec: ServerSpec, client: Client | None) -> ScopeKey:
         """Whose connection the calls of this client go to."""
         if client is None or spec.own_scope == "gateway":
             return self._base
-        return Owner(holder=client.holder, session=client.id if spec.own_scope == "session" else "")
+        return ScopeKey(holder=client.holder, session=client.id if spec.own_scope == "session" else "")
 
-    def _own_terms(self, base: Connection, owner: Owner) -> Terms:
+    def _own_terms(self, base: Connection, key: ScopeKey) -> Terms:
         """What holds for a connection of a single token or session."""
 
         def report(status: ServerStatus) -> None:
-            self._terms.report(_told_of(base.spec, owner, status))
+            self._terms.report(_told_of(base.spec, key, status))
 
         def changed(name: str) -> None:
-            own = self._own.get((name, owner))
+            own = self._own.get((name, key))
             if own is not None and own.tools and not base.spec.is_personal:
                 base.tools = own.tools  # they are everybody's
             self._terms.changed(name)
@@ -142,7 +145,7 @@ class Fleet:
         kept = self._terms.listings
         return replace(
             self._terms, report=report, changed=changed, idle=self._terms.idle or OWN_IDLE, rests=True,
-            listings=kept and kept.of(owner.holder),
+            listings=kept and kept.of(key.holder),
         )  # fmt: skip
 
     async def ready(self) -> None:
@@ -236,7 +239,7 @@ class Fleet:
 
     def _take_own(self, names: Collection[str]) -> list[Connection]:
         """The connections of single tokens and sessions to these servers, which count no more."""
-        return [self._own.pop(key) for key in list(self._own) if key[0] in names]
+        return [self._own.pop(place) for place in list(self._own) if place[0] in names]
 
     def _begin(self, connection: Connection) -> None:
         name, spec = connection.spec.name, connection.spec
@@ -271,6 +274,6 @@ class Fleet:
         contextvars.Context().run(self._group.start_soon, work, *arguments)
 
 
-def _told_of(spec: ServerSpec, owner: Owner, status: ServerStatus) -> ServerStatus:
+def _told_of(spec: ServerSpec, key: ScopeKey, status: ServerStatus) -> ServerStatus:
     """How a connection is, and whose it is."""
-    return replace(status, scope=spec.own_scope, holder=owner.holder)
+    return replace(status, scope=spec.own_scope, holder=key.holder)

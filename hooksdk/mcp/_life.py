@@ -12,7 +12,6 @@ from hooksdk.errors import HookSDKError
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._listings import Listings
 from hooksdk.mcp._relay import Client
-from hooksdk.mcp._scope import LOCAL
 from hooksdk.mcp._status import ServerStatus
 from hooksdk.mcp._transport import Transport, one_line
 from hooksdk.mcp.sign_in._auth import SignedIn
@@ -36,20 +35,6 @@ class Terms:
     rests: bool = False
     """A server is started when it is needed, and may be ended while it is not."""
     sign_ins: SignIns = field(default_factory=SignIns)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Owner:
-    """Whose a connection is."""
-
-    holder: str = LOCAL
-    """The name of a token, or `local`."""
-    session: str = ""
-    """The id of the client's session, of a process that is this session's alone."""
-
-
-NOBODY = Owner()
-"""Of a connection that no client's call has brought about."""
 
 
 class Life:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal, get_args
 
@@ -12,6 +13,20 @@ Scope = Literal["session", "token", "gateway"]
 SCOPES: Sequence[Scope] = get_args(Scope)
 LOCAL = "local"
 """Who calls where nobody says who it is: the user of this process."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScopeKey:
+    """Whose a connection is."""
+
+    holder: str = LOCAL
+    """The name of a token, or `local`."""
+    session: str = ""
+    """The id of a client's session, where the process is this session's alone."""
+
+
+NOBODY = ScopeKey()
+"""Of a connection that no client's call has brought about."""
 
 _PLACEHOLDER = re.compile(r"\{\{\s*secret:")
 _CREDENTIAL = {

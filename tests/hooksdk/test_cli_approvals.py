@@ -91,15 +91,18 @@ async def test_one_is_shown_whole(desk: ApprovalDesk, tmp_path: Path) -> None:
     assert (await hooksdk("approvals", "show", "2", "--json", folder=tmp_path)).json()["approval"]["number"] == 2
 
 
-@pytest.mark.parametrize(("option", "scope"), [((), "once"), (("--always",), "always"), (("--session",), "session")])
+@pytest.mark.parametrize(
+    ("option", "scope", "agree"),
+    [((), "once", ""), (("--always",), "always", ""), (("--session", "--values"), "session", "values")],
+)
 async def test_a_grant_is_taken_by_the_call_that_is_made_again(
-    option: tuple[str, ...], scope: str, desk: ApprovalDesk, tmp_path: Path
+    option: tuple[str, ...], scope: str, agree: str, desk: ApprovalDesk, tmp_path: Path
 ) -> None:
     done = await hooksdk("approvals", "grant", "1", "--by", "eve", *option, folder=tmp_path)
     assert (done.code, done.out) == (0, "granted: 1, Pay?\ufffd[2J (host:bank:pay)\n")
     answer = await desk(request(FIRST))
     assert isinstance(answer, Approval)
-    assert (answer.granted, answer.scope, answer.by) == (True, scope, "eve")
+    assert (answer.granted, answer.scope, answer.by, answer.agree) == (True, scope, "eve", agree)
     assert await desk(request(SECOND)) == Later()
 
 

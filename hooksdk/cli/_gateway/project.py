@@ -80,7 +80,7 @@ class GatewayProject:
         settings = GatewayConfig.of(config)
         self.servers = read_mcp_files(
             list(files), self._tell_status, files, relay=settings.relay, lazy=True,
-            holder=None if options.http is not None and settings.tokens else LOCAL, on_change=lambda _server: self.gateway.tools_changed(),
+            holder=None if options.http is not None and (settings.tokens or settings.oidc) else LOCAL, on_change=lambda _server: self.gateway.tools_changed(),
         )  # fmt: skip
         # Not the host's own: the next one goes on with it.
         self.store = open_store(config.store or "jsonl")
