@@ -97,6 +97,7 @@ class McpServers:
 
     A server on the web that answers nobody who is not signed in waits as `needs sign-in` until somebody is: `sign_ins.sign_in`, or
     `hooksdk gateway login NAME` on a terminal. `sign_ins` is where sign-ins are kept, by default for the user.
+
     The `scope` of an entry says which of a gateway's clients share a process of it: `gateway` (all), `token` or `session`. Whose
     call it is says `current_client`; elsewhere all share one. `holder` is who has the connections that no client's call has
     brought about; None: nobody, and servers that depend on who asks wait for a client. `release` ends those of one session.
@@ -260,15 +261,15 @@ class McpServers:
 
     async def open_page(self, name: str) -> SignInPage | None:
         """A page on which that person signs in to one of them; None where there is none to be had, or it is not needed any more."""
-        connection = self._fleet.connection(name)
-        connection.wake(patient=True)
-        await connection.settled()
-        if connection.status.state != "needs sign-in":
-            return None
         try:
-            return await self._pages.open(self.sign_ins.target(name, connection.key.holder))
-        except SignInProblem:
-            return None
+            connection = self._fleet.connection(name)
+            connection.wake(patient=True)
+            await connection.settled()
+            if connection.status.state == "needs sign-in":
+                return await self._pages.open(self.sign_ins.target(name, connection.key.holder))
+        except (CallFailed, SignInProblem):  # there is none of this name any more
+            pass
+        return None
 
     async def catch_up(self) -> Reload | None:
         """Apply the files if one of them has changed since they were last read; None when none has. Without a change it costs
