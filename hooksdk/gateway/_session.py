@@ -39,6 +39,7 @@ from hooksdk.gateway._long_results import LongResults, ResultsInMemory, ResultsI
 from hooksdk.gateway._offers import ClientOffers, Links, shown_in, with_app_at
 from hooksdk.gateway._old_sessions import remove, remove_old
 from hooksdk.gateway._open_calls import PREFIX, OpenCalls
+from hooksdk.gateway._pages import SessionPages
 from hooksdk.gateway._places import Place, leave
 from hooksdk.gateway._results import as_contents, as_error, as_mcp, as_prompt, error, error_code, pages_in
 from hooksdk.gateway._settings import Expose, GatewayConfig, Profile
@@ -188,6 +189,9 @@ class GatewaySession:
             )
             if isinstance(approver, ApprovalDesk) else None
         )  # fmt: skip
+        self._pages = SessionPages(parts.sources, parts.start_soon, wait=parts.config.approvals.wait)
+        self._context: Request | None = None
+        """A request of the client: it says what the client can do."""
         self._unanswered: dict[int, Arriving] = {}
         """Calls that have ended, by the identity of their results, while those are there and no request takes them to the client."""
         handover = None
@@ -203,7 +207,7 @@ class GatewaySession:
         self.level: types.LoggingLevel | None = None
         """How much of what servers log the client wants to hear."""
         self._links = Links()
-        self._pages: set[str] = set()
+        self._page_ids: set[str] = set()
         """The ids of web pages that servers have asked the client to open."""
         self._offers: tuple[list[ServerOffer], ClientOffers] | None = None
         self._subscribed: dict[Feature, str] = {}
@@ -309,6 +313,7 @@ class GatewaySession:
         """While a request is served the session does not count as idle."""
         if context.session.can_send_request:  # a connection that lasts
             self._peer = context.session
+        self._context = context
         client = self._client(context)
         token = current_client.set(client)
         try:
@@ -370,6 +375,11 @@ class GatewaySession:
         """Take one call past every policy, and run it. One that waited for an approval, or for answers to what its server has
         asked, goes on from there. `tool` is what it is of, where that is none of the listed ones."""
         same = digest_of([params.name, params.arguments or {}])
+        if (page := self._pages.heard(params)) is not None:
+            if isinstance(page, types.CallToolResult):
+                return page
+            await self._pages.settled(page)
+            params = params.model_copy(update={"request_state": None, "input_responses": None})
         if (params.request_state or "").startswith(PREFIX):
             return await self._open_calls.go_on(params, same, context)
         asker = self._client_approvals
@@ -425,6 +435,10 @@ class GatewaySession:
             )
         elsewhere = self._elsewhere.calls() if self._elsewhere else ()
         await self._parts.doubts.made_again(judged, self._session, elsewhere)
+        client = current_client.get()
+        if isinstance(client, CallingClient) and client.page is not None and client.context is not None:
+            judged.confirm()  # it was not made at its server, so nothing is in doubt
+            return self._pages.answer(client.page, client.context)
         if tool is None and result.is_error and error_code(result) in FOR_CLIENTS:
             judged.confirm()
             raise self._noted(as_error(as_mcp(result, protocol_version)))
@@ -520,7 +534,7 @@ class GatewaySession:
 
     def _noted(self, refusal: MCPError) -> MCPError:
         """The error, whose web pages the client is told about once they are done."""
-        self._pages |= pages_in(refusal)
+        self._page_ids |= pages_in(refusal)
         return refusal
 
     async def _lead_back(self, server: str, result: ToolResult) -> ToolResult:
@@ -605,7 +619,7 @@ class GatewaySession:
                 params = types.ResourceUpdatedNotificationParams(uri=uri)
                 await peer.send_notification(types.ResourceUpdatedNotification(params=params))
         elif isinstance(message, types.ElicitCompleteNotification):
-            if message.params.elicitation_id in self._pages:
+            if message.params.elicitation_id in self._page_ids:
                 await peer.send_notification(message)
         elif isinstance(message, types.LoggingMessageNotification) and is_heard(message.params.level, self.level):
             told = run.mask(message.params.model_dump(by_alias=True, mode="json", exclude_none=True, exclude={"meta"}))
@@ -700,7 +714,9 @@ class GatewaySession:
         async with self._lock:
             if self._listing is not None and given == self._given:
                 return self._listing
-            offered = await run.resolve_tools([*tools, *self.results.tools], missing=missing)
+            pages = self._pages.tools(self._context)
+            missing = self._pages.missing(missing, pages)
+            offered = await run.resolve_tools([*tools, *self.results.tools, *pages], missing=missing)
             before, listing = self._listing, ClientListing(run.tools, offered, self._expose, self._trust, tools)
             self._given, self._listing = given, listing
             if before is None and self._expose in ("bridge", "hybrid") and not any(tool.bridge for tool in offered):

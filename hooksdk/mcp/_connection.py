@@ -20,8 +20,18 @@ from hooksdk.mcp._offered import check_offered
 from hooksdk.mcp._offering import Offering
 from hooksdk.mcp._relay import CALLED, Callers, Client, RunningCall, current_client, masked, send_call
 from hooksdk.mcp._scope import NOBODY, ScopeKey
-from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus, describe, with_stderr
+from hooksdk.mcp._status import (
+    CallFailed,
+    ServerStatus,
+    SignInNeeded,
+    describe,
+    ended_during,
+    too_slow,
+    unavailable,
+    with_stderr,
+)  # fmt: skip
 from hooksdk.mcp._transport import client_info, one_line, serving
+from hooksdk.mcp.sign_in._auth import SignedIn
 
 T = TypeVar("T")
 
@@ -52,6 +62,7 @@ class Connection:
         self.key = key
         self.client: Client | None = None
         """Who needed it last."""
+        self._signed_in = SignedIn(spec, key.holder, terms.sign_ins) if spec.may_sign_in else None
         self.status = ServerStatus(name=spec.name, state="disabled" if spec.disabled else "starting")
         self._terms = terms
         self._start_timeout = spec.start_timeout or terms.start_timeout
@@ -109,14 +120,16 @@ class Connection:
             self._open = self._queued = False
             self._settled.set()
             self.offering.offer = ServerOffer(server=self.spec.name)
-            if self.status.state != "failed":
+            if not self.status.failed:
                 self.status = replace(self.status, state="down", problem="", tools=0)
 
     def wake(self, *, patient: bool = False) -> None:
         """Ask for a start, unless the server is up or starting. With `patient`, only once its wait is over, and not of one
         that waits for its turn or that its next call starts."""
         self.client = current_client.get() or self.client
-        if not self._open or (patient and (self._queued or (self._terms.rests and self.status.state != "failed"))):
+        if self._signed_in is not None:
+            self._retry_at = self._signed_in.due(self._retry_at)
+        if not self._open or (patient and (self._queued or (self._terms.rests and not self.status.failed))):
             return
         if self._queued:
             self._queued = False
@@ -194,7 +207,7 @@ class Connection:
             except MCPError as error:
                 raise await self._failure(life, name, error) from None
         if life is None or not life.ready:
-            raise CallFailed(f"The MCP server '{self.spec.name}' could not be started within {limit:g} s. {ADVICE}")
+            raise too_slow(self.spec.name, limit)
         raise CallFailed(
             f"'{name}' of the MCP server '{self.spec.name}' did not answer within {limit:g} s and was cancelled. It may "
             "have taken effect in part: check before you repeat it, or ask for less at once.",
@@ -234,7 +247,7 @@ class Connection:
     async def _live(self) -> None:
         """One start, until its end. Raises nothing but cancellation."""
         settled = self._settled
-        life = self._life = Life(self.spec, self.key)
+        life = self._life = Life(self.spec, self._signed_in)
         self._set(ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools)))
         try:
             try:
@@ -256,15 +269,15 @@ class Connection:
                             await self._until_end(life)
                             group.cancel_scope.cancel()
             except Exception as error:
-                life.problem = life.problem or life.transport.http_status or describe(self.spec, error)
+                life.problem = life.problem or life.transport.refusal or describe(self.spec, error)
             if life.resting:
                 self._set(replace(self.status, state="idle", problem=""))
-            elif self._open and self.status.state != "failed":
+            elif self._open and not self.status.failed:
                 stderr = await life.transport.last_words()
-                if life.ready:
+                if life.ready and not life.transport.needs_sign_in:
                     self._ended(life, with_stderr(life.problem or "ended the connection", stderr))
                 else:
-                    self._failed(life, with_stderr(life.problem, stderr))
+                    self._failed(life, with_stderr(life.transport.needs_sign_in or life.problem, stderr))
         finally:
             life.session = None
             life.ended.set()
@@ -275,15 +288,10 @@ class Connection:
         async def hear(message: IncomingMessage) -> None:
             await self.offering.hear(life, message)
 
-        extensions = dict(self._terms.wishes.extensions) or None
         return ClientSession(
-            read,
-            write,
-            message_handler=hear,
-            client_info=client_info(),
-            extensions=extensions,
-            **self._callers.callbacks(),
-        )
+            read, write, message_handler=hear, client_info=client_info(),
+            extensions=dict(self._terms.wishes.extensions) or None, **self._callers.callbacks(),
+        )  # fmt: skip
 
     async def _start(self, life: Life, session: ClientSession) -> None:
         try:
@@ -326,9 +334,13 @@ class Connection:
         life.problem = problem
         self._failures += 1
         self._retry_at = anyio.current_time() + min(0.5 * 2 ** (self._failures - 1), _MAX_PAUSE)
-        self.offering.forget()
+        state = "needs sign-in" if life.transport.needs_sign_in else "failed"
+        if state == "failed":  # who signs in calls the same tools again
+            self.offering.forget()
         seconds = anyio.current_time() - life.since
-        self._set(ServerStatus(name=self.spec.name, state="failed", problem=problem, seconds=seconds))
+        self._set(
+            ServerStatus(name=self.spec.name, state=state, problem=problem, tools=len(self.tools), seconds=seconds)
+        )
 
     def _ended(self, life: Life, problem: str) -> None:
         """The first end is followed by a start at once; one that follows on another soon waits, longer each time."""
@@ -345,6 +357,8 @@ class Connection:
             life.problem = "did not answer a ping after a call was cancelled"
             life.ended.set()
         if not (life and life.usable):
+            if self._signed_in is not None:
+                self._retry_at = self._signed_in.due(self._retry_at)
             if life and life.ended.is_set():
                 await life.over.wait()
             wait = self._retry_at - anyio.current_time()
@@ -355,16 +369,7 @@ class Connection:
             life = self._life
         if life and life.usable and self._open:
             return life
-        if self.spec.disabled:
-            raise CallFailed(f"The MCP server '{self.spec.name}' is disabled in its file. {ADVICE}")
-        if not self._open:
-            raise CallFailed(f"The MCP servers of this host are closed. {ADVICE}")
-        seconds = max(self._retry_at - anyio.current_time(), 0.0)
-        again = f"It is tried again in {seconds:.0f} s. " if seconds >= 1 else ""
-        raise CallFailed(
-            f"The MCP server '{self.spec.name}' is not running and could not be started: "
-            f"{self.status.problem or 'it ended at once'}. {again}{ADVICE}"
-        )
+        raise unavailable(self.spec, self.status, self._retry_at - anyio.current_time(), is_open=self._open)
 
     async def _answers(self, life: Life) -> bool:
         try:
@@ -379,8 +384,9 @@ class Connection:
     async def _failure(self, life: Life, name: str, error: MCPError) -> CallFailed:
         """What the model reads of a call that got an error instead of a result."""
         problem = one_line(self.spec.redact(error.message), 1000)
-        if error.code != types.CONNECTION_CLOSED and not life.ended.is_set():
-            status = f" ({life.transport.http_status})" if life.transport.http_status else ""
+        needs_sign_in = life.transport.needs_sign_in
+        if not needs_sign_in and error.code != types.CONNECTION_CLOSED and not life.ended.is_set():
+            status = f" ({life.transport.refusal})" if life.transport.refusal else ""
             text = f"The MCP server '{self.spec.name}' refused '{name}': {problem}{status}"
             data = types.ErrorData(code=error.code, message=problem, data=masked(error.data, self.spec.redact))
             return CallFailed(text, error=data)
@@ -388,11 +394,9 @@ class Connection:
             life.ended.set()  # a lost answer leaves the session in doubt: a new one is opened
         with anyio.move_on_after(1.0):
             await life.over.wait()
-        return CallFailed(
-            f"The MCP server '{self.spec.name}' ended during the call of '{name}': {life.problem or problem}. The call "
-            "may have taken effect: check before you repeat it. The server is started again for the next call.",
-            in_doubt=True,
-        )
+        if needs_sign_in:
+            return SignInNeeded(self.spec.name, needs_sign_in)
+        return ended_during(self.spec.name, name, life.problem or problem)
 
     def _set(self, status: ServerStatus) -> None:
         if status != self.status or status.state == "starting":

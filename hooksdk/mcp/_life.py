@@ -17,6 +17,8 @@ from hooksdk.mcp._relay import Client
 from hooksdk.mcp._scope import ScopeKey
 from hooksdk.mcp._status import ServerStatus
 from hooksdk.mcp._transport import Transport, one_line
+from hooksdk.mcp.sign_in._auth import SignedIn
+from hooksdk.mcp.sign_in._store import SignIns
 
 
 class Wishes:
@@ -48,19 +50,20 @@ class Terms:
     """Seconds without a call after which a server is ended that is started when it is needed."""
     rests: bool = False
     """A server is started when it is needed, and may be ended while it is not."""
+    sign_ins: SignIns = field(default_factory=SignIns)
 
 
 class Life:
     """What is known of one start."""
 
-    def __init__(self, spec: ServerSpec, key: ScopeKey) -> None:
+    def __init__(self, spec: ServerSpec, signed_in: SignedIn | None = None) -> None:
         self.session: ClientSession | None = None
         self.ready = False
         self.starting: anyio.CancelScope | None = None
         self.ended = anyio.Event()
         """Set once the connection cannot be used any more."""
-        self._spec, self._holder = spec, key.holder
-        self.transport = Transport(spec, self.ended.set, key.holder)
+        self._spec, self._signed_in = spec, signed_in
+        self.transport = Transport(spec, self.ended.set, signed_in)
         self.over = anyio.Event()
         """Set once its process and streams are closed."""
         self.problem = ""
@@ -88,7 +91,7 @@ class Life:
         except HookSDKError as error:
             self.problem = f"the secrets of {client.holder} could not be filled in: {one_line(str(error))}"
             raise
-        self.transport = Transport(spec.with_secrets(**texts), self.ended.set, self._holder)
+        self.transport = Transport(spec.with_secrets(**texts), self.ended.set, self._signed_in)
 
     @property
     def forgotten(self) -> bool:
