@@ -242,7 +242,7 @@ def pairs(suite: Any, name: str, options: argparse.Namespace) -> Iterator[tuple[
             continue
         text = hidden(order.GOAL, options.order)
         for task in suite.user_tasks.values():
-            injections = {vector: text for vector in vectors_read(suite, task)}
+            injections = dict.fromkeys(vectors_read(suite, task), text)
             yield task, order, Order(text, calls, order.GROUND_TRUTH_OUTPUT), injections
 
 
