@@ -22,6 +22,7 @@ from hooksdk._run.call import call_once, end_calls
 from hooksdk._run.compaction import Compaction
 from hooksdk._run.effects import write_running
 from hooksdk._run.judged import JudgedCall, judge_call
+from hooksdk._run.labelling import label_loaded
 from hooksdk._run.masked import MaskedEditor
 from hooksdk._run.messages import PreparedMessages
 from hooksdk._run.options import check_options
@@ -153,6 +154,8 @@ class Run(AsyncOnly):
         self._hooks.on_shadow = self._state.stats.in_shadow
         try:
             await self._agent_start()
+            if not self._parts.for_others:
+                self._parts.reading.say(prompt_text(self._state.input, self._parts.format))
             await self._transcript.use_format(self._parts.format, model=self.info.model, folder=self.info.workspace_dir)
             await self._around.enter(self._state, "around_run", lambda: hooks.AroundRun(info=self.info))
             started = RunStarted(trigger=self.info.trigger, model=self.info.model, provider=self.info.provider)
@@ -204,6 +207,7 @@ class Run(AsyncOnly):
         await state.parts.unmatched.check_patterns(self._hooks, self.info, [*candidates, *catalog, *offered])
         self._earlier_names.update(name for tool in (*catalog, *offered) for name in (tool.name, tool.id))
         state.stats.resolved(catalog, offered, state.prefetched)
+        await label_loaded(state)
         await tell_settled(state, offered)
         self._after_tools_resolved(catalog)
         return offered
@@ -415,6 +419,7 @@ class Run(AsyncOnly):
             partial(messaging.drain_trims, self._state),
             partial(self._parts.family.end_run, reason),
             self._transcript.publish,
+            self._parts.reading.save,
             self._parts.states.save,
             self._transcript.write_ended,
         ):

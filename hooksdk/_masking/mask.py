@@ -116,8 +116,9 @@ class SecretMask:
         structured, meta, text = self.value(result.structured), self.value(result.meta), self.text(result.text)
         is_error, references = result.is_error, result.references
         return ToolResult(
-            text, is_error=is_error, blocks=blocks, structured=structured, meta=meta, references=references
-        )
+            text, is_error=is_error, blocks=blocks, structured=structured, meta=meta, references=references,
+            labels=result.labels, handle=result.handle,
+        )  # fmt: skip
 
     def record(self, record: Traced) -> Traced:
         """The same for a trace record and what it is about; its numbers are counts and times."""
