@@ -12,7 +12,7 @@ from hooksdk._firing.answers import Ask, Replace, Rewrite, Secrets
 from hooksdk._firing.event import Answer, Around, AroundRun, Block, CallEvent, Checked, Event, RunInfo, Trace
 from hooksdk._firing.granted import Granted
 from hooksdk._firing.hook import GRANTS, Hook, define
-from hooksdk._origins.origin import Origin, no_origins
+from hooksdk._origins.origin import Origin, Origins, no_origins
 from hooksdk._schema.fresh import Fresh
 from hooksdk.approvals import Question
 from hooksdk.calls import Labels, ToolCall, ToolResult
@@ -26,7 +26,7 @@ from hooksdk.transcript import Results, TranscriptEditor
 __all__ = [
     "GRANTS", "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved", "AgentEnd",
     "AgentStart", "Answer", "Around", "AroundRun", "AroundToolCall", "Ask", "AssembleTools", "BeforeCompaction", "BeforeModelCall",
-    "BeforeToolCall", "Block", "CallStatus", "Checked", "EndReason", "Event", "Label", "LabelResult", "NarrowTools", "Offer", "Origin", "Replace", "ReplaceMessages",
+    "BeforeToolCall", "Block", "CallStatus", "Checked", "EndReason", "Event", "Label", "LabelResult", "NarrowTools", "Offer", "Origin", "Origins", "Replace", "ReplaceMessages",
     "ResolveSecrets", "Reveal", "Rewrite", "RewriteToolCall", "RunInfo", "Search", "Secrets", "SessionEnd", "SessionEndReason", "SessionStart",
     "ToolCallStart", "Trace", "TransformToolResult", "Trim", "UnwrapToolCall", "Withhold", "after_compaction", "after_model_call", "after_tool_call",
     "after_tools_resolved", "agent_end", "agent_start", "around_run", "around_tool_call", "assemble_tools", "before_compaction",
@@ -283,9 +283,7 @@ class BeforeToolCall(_ToolEvent):
     labels: Labels = frozenset()
     """What is worth all that the agent has read up to now, and those that it works for, joined: `untrusted` is among them as soon
     as one result was. Empty where nothing was read."""
-    origins: Granted[Callable[[str], tuple[Origin, ...]]] = field(
-        default=Granted("conversation", no_origins), repr=False
-    )
+    origins: Granted[Origins] = field(default=Granted("conversation", no_origins), repr=False)
     """Where the values of an argument come from, looked up when it is called: `event.origins("to")`, `event.origins("message.to")`,
     and `event.origins("**addresses")` for all addresses wherever they stand. One `Origin` for each text and number at the path, and
     for each address in a longer text; none where nothing stands there. Raises without the grant `conversation`."""

@@ -14,7 +14,9 @@ Labels = frozenset[str]
 the host's own."""
 
 TRUSTED: Final = "trusted"
+"""The label of a text that is as good as what the user says."""
 UNTRUSTED: Final = "untrusted"
+"""The label of a text that an outsider may have written."""
 UNLABELLED: Final[Labels] = frozenset((UNTRUSTED,))
 """What a text has that nobody labels."""
 META: Final = "hooksdk/labels"

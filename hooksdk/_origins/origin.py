@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from typing import Literal, get_args
@@ -95,6 +96,10 @@ def digest_of_value(value: str) -> str:
     """Stands for a value as a whole, as it is compared; empty for one that nothing clears."""
     folded = fold_value(value)
     return "" if folded is None else sha256(folded.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+Origins = Callable[[str], tuple[Origin, ...]]
+"""Answers the origins of the values at a path of a call's arguments."""
 
 
 def no_origins(_path: str) -> tuple[Origin, ...]:

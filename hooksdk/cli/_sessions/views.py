@@ -60,7 +60,7 @@ def list_results(project: Path, place: str | None, typed: str, *, as_json: bool)
         headings = ("handle", "tool", "characters", "tokens", "turns ago", "labels", "trim")
         rows = [
             (_cell(info.handle), _cell(info.tool) or "?", f"{info.characters:,}", f"{info.tokens:,}", str(info.turns_ago),
-             ", ".join(sorted(info.labels)), info.why_not or "possible")
+             ", ".join(shown_labels(info.labels)), info.why_not or "possible")
             for info in results
         ]  # fmt: skip
         print_columns(headings, rows)
