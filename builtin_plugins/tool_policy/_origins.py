@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
 from builtin_plugins.tool_policy._labels import TRUSTED, check_labels
 from builtin_plugins.tool_policy._strict import Texts, as_list
@@ -34,6 +34,11 @@ def _by_path(value: object) -> object:
     return {path: as_list(sources) for path, sources in table.items()}
 
 
+def _as_written(table: Mapping[str, list[Source]]) -> object:
+    """The shorter form, where both sources clear the values."""
+    return list(table) if all(sources == _BOTH for sources in table.values()) else table
+
+
 def _check_read(labels: list[str]) -> list[str]:
     if TRUSTED in check_labels(labels):
         raise ValueError("nothing is the worse for trusted text; write 'untrusted', or a label of your own")
@@ -41,7 +46,7 @@ def _check_read(labels: list[str]) -> list[str]:
 
 
 ReadLabels = Annotated[Texts, AfterValidator(_check_read)]
-ByPath = Annotated[dict[str, list[Source]], BeforeValidator(_by_path)]
+ByPath = Annotated[dict[str, list[Source]], BeforeValidator(_by_path), PlainSerializer(_as_written)]
 
 
 class Reading:
@@ -86,7 +91,7 @@ class Reading:
 
     def unknown_paths(self, tools: Sequence[Tool]) -> Iterator[str]:
         """The paths that none of these tools has, with the nearest that one has."""
-        schemas = [tool.parameters.get("properties") for tool in tools]
+        schemas = [(tool.parameters or {}).get("properties") for tool in tools]
         names = {str(name) for properties in schemas for name in cast("dict[str, Any]", properties or {})}
         if not all(schemas):  # a tool that does not say what it takes may take anything
             return
