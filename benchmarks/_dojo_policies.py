@@ -9,6 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import tomllib
+
+from hooksdk import Tool
+from hooksdk.cli._policy_start import starter_rules
+
 READING = ("get_*", "search_*", "list_*", "read_*", "check_*")
 """Patterns of tools that only read. One of them, `get_unread_emails`, marks mails as read."""
 FETCHING = ("get_webpage",)
@@ -16,7 +21,7 @@ FETCHING = ("get_webpage",)
 DESTINATIONS: Mapping[str, Sequence[str]] = {
     "send_email": ["recipients", "cc", "bcc", "**addresses"],
     "delete_email": ["email_id"],
-    "create_calendar_event": ["participants", "**addresses"],
+    "create_calendar_event": ["participants", "title", "**addresses"],
     "cancel_calendar_event": ["event_id"],
     "reschedule_calendar_event": ["event_id"],
     "add_calendar_event_participants": ["event_id", "participants"],
@@ -47,15 +52,17 @@ def reads_only(tool: str) -> bool:
     return tool not in FETCHING and tool.startswith(tuple(pattern[:-1] for pattern in READING))
 
 
-def policy(rule: str, tools: Sequence[str]) -> dict[str, Any] | None:
+def policy(rule: str, tools: Sequence[Tool]) -> dict[str, Any] | None:
     """The configuration of `tool_policy` for one application with these tools; None for no policy."""
-    acting = [tool for tool in tools if not reads_only(tool)]
+    acting = [tool.name for tool in tools if not reads_only(tool.name)]
     if rule == "none":
         return None
     if rule == "static":
         return {"rules": [{"action": "ask", "tools": acting, "reason": "it acts"}]}
     if rule == "label":
         return {"rules": [{"action": "ask", "tools": acting, "after_reading": "untrusted", "reason": "it acts"}]}
+    if rule == "starter":
+        return tomllib.loads(starter_rules(tools))["plugins"]["tool_policy"]["config"]
     named = {tool: list(DESTINATIONS[tool]) for tool in acting}
     return {
         "rules": [

@@ -3,7 +3,7 @@
     python benchmarks/agent_dojo.py [--rules RULE ...] [--suites SUITE ...] [--person careful|yes|nobody]
                                     [--obeys at-once|at-end] [--order plain|base64|upper|spaced] [--held] [--json FILE]
 
-Needs `pip install agentdojo` beside hooksdk, in an environment of its own: its tools, tasks, environments and checks are used as
+Needs `pip install agentdojo` beside `hooksdk[cli]`, in an environment of its own: its tools, tasks, environments and checks are used as
 they are (version 1.2.2 of its benchmark). The model is a script, and the worst one there is: it makes the calls of a task's own
 solution, and once it has read an order it makes the calls of that one, too, at once or at its end. The careful person says yes
 to the calls of the task and no to those of the order. 97 tasks without an order tell how often somebody is asked for nothing;
@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import yaml
 from _dojo_policies import policy, reads_only
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.agent_pipeline.ground_truth_pipeline import GroundTruthPipeline
@@ -45,7 +46,7 @@ from hooksdk.testing import open_host
 from hooksdk.tools import Annotations
 
 VERSION = "v1.2.2"
-RULES = ("none", "static", "label", "origins")
+RULES = ("none", "static", "label", "origins", "starter")
 FORMAT = get_format("openai-chat")
 IN_THE_ANSWER = ("travel", "injection_task_6")
 """The one order that is a sentence in the answer, without a call: no policy over calls stops it."""
@@ -172,11 +173,7 @@ class Hooked(BasePipelineElement):
                     raise ToolError(problem)
                 return json.dumps(plain(result), ensure_ascii=False)
 
-            return Tool(
-                name=function.name, source="mcp", owner=self._owner, description=function.description,
-                parameters=function.parameters.model_json_schema(), execute=execute,
-                annotations=Annotations(read_only=reads_only(function.name)),
-            )  # fmt: skip
+            return as_tool(function, self._owner, execute, annotations=Annotations(read_only=reads_only(function.name)))
 
         tools = [tool(one) for one in runtime.functions.values()]
         config = {"plugins": {"tool_policy": {"config": self._config}}} if self._config is not None else {}
@@ -186,6 +183,14 @@ class Hooked(BasePipelineElement):
         ):
             await run_agent(session, self._model, prompt, tools=tools, approver=self._person, limits=Limits(turns=60))
         return called
+
+
+def as_tool(function: Function, owner: str, execute: Any = None, **fields: Any) -> Tool:
+    """AgentDojo's tool as one of a server; without annotations nobody says what it does."""
+    return Tool(
+        name=function.name, source="mcp", owner=owner, description=function.description, execute=execute,
+        parameters=function.parameters.model_json_schema(), **fields,
+    )  # fmt: skip
 
 
 def hidden(text: str, form: str) -> str:
@@ -261,7 +266,7 @@ def measure(rule: str, options: argparse.Namespace) -> Row:
     for name, suite in get_suites(VERSION).items():
         if name not in options.suites:
             continue
-        config = policy(rule, [one.name for one in suite.tools])
+        config = policy(rule, [as_tool(one, name) for one in suite.tools])
 
         def solve(task: Any, order: Order | None, goal: Any, injections: dict[str, str]) -> tuple[bool, bool, Person]:
             env = task.init_environment(suite.load_and_inject_default_environment(injections))  # noqa: B023
@@ -326,6 +331,8 @@ def main() -> None:
     options = read_options()
     warnings.simplefilter("ignore")
     logging.getLogger("hooksdk").setLevel(logging.ERROR)
+    # AgentDojo reads its environments anew for each pair; with the C loader of the same library that takes a tenth of the time.
+    yaml.safe_load = partial(yaml.load, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     rows = {rule: measure(rule, options) for rule in options.rules}
     print(table(rows))
     for rule, row in rows.items():

@@ -26,6 +26,7 @@ from hooksdk._run.labelling import label_loaded
 from hooksdk._run.masked import MaskedEditor
 from hooksdk._run.messages import PreparedMessages
 from hooksdk._run.options import check_options
+from hooksdk._run.owners import fill_for_owner
 from hooksdk._run.parts import RunParts
 from hooksdk._run.prompts import prompt_text
 from hooksdk._run.room import record_again
@@ -319,6 +320,13 @@ class Run(AsyncOnly):
             self._state, CallInProgress(messaging.call_of(self._state, call, "run.judge(...)"), only=only)
         )
 
+    async def fill_secrets(self, tool: Tool, value: Any, *, shared: bool = False) -> Any:
+        """A copy of a JSON value with each `{{secret:NAME}}` filled in, as for a call of `tool`: for what is started before the
+        first call, such as a server with a key in its environment. `shared` is for what others use as well: the plugins are told
+        of no requester. The values are masked in the session from then on. Raises `ConfigError` for a secret without a value."""
+        self._state.check_open()
+        return await fill_for_owner(self._state, tool, value, shared=shared)
+
     # Between turns
 
     @asynccontextmanager
@@ -405,6 +413,7 @@ class Run(AsyncOnly):
         """What must happen however the run ended: every call has a result, the queue of trims drains, plugins' state is
         saved."""
         self._transcript.open_fence()
+        self._transcript.end_run()
 
         async def close_turn() -> None:
             await record_again(self._state)

@@ -49,6 +49,8 @@ def said_of(*said: Labels | None) -> Labels:
     """What several have said of one text. One word of `untrusted` beats all others, and so does an empty set `trusted`; where
     nobody says anything of that, the text is untrusted."""
     sets = [one for one in said if one is not None]
+    if not sets:
+        return UNLABELLED
     words = frozenset[str]().union(*sets)
     if not all(sets):
         words -= {TRUSTED}

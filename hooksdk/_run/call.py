@@ -27,7 +27,6 @@ from hooksdk._run.around import AroundStack
 from hooksdk._run.context import Context, without_secrets
 from hooksdk._run.labelling import label_result
 from hooksdk._run.origins import origins_of
-from hooksdk._run.secrets import fill, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._run.waiting_calls import digest_of_call
 from hooksdk._schema.fresh import peek, put_fresh
@@ -40,6 +39,7 @@ from hooksdk.catalog import Catalog
 from hooksdk.errors import ApprovalPending, StoreError, ToolError
 from hooksdk.records import CallFinished, CallStarted, CallStatus, Content, Unwrapped
 from hooksdk.tools import Tool
+from hooksdk.values import fill_secrets, secret_names
 
 T = TypeVar("T")
 
@@ -437,7 +437,7 @@ async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | No
     assert tool is not None
     if work.call.name in state.bridges:
         return None
-    names = placeholders(work.own_arguments)
+    names = secret_names(work.own_arguments)
     if not names:
         return None
     if not tool.keeps_secrets and state.hooks.enforces("resolve_secrets"):
@@ -447,7 +447,7 @@ async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | No
         info=state.info, call=work.call, tool=tool, arguments=work.arguments, names=tuple(names)
     )
     async for outcome in state.hooks.fire("resolve_secrets", event, tool):
-        values = await outcome.use(lambda answer: _values_of(answer.values, names))
+        values = await outcome.use(lambda answer: values_of(answer.values, names))
         if outcome.failure is not None:
             return policy_failed(outcome)
         break
@@ -459,13 +459,14 @@ async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | No
     state.secrets.add(values)
     if short := [(name, value) for name, value in values.items() if len(value.strip()) < MIN_MASKED]:
         work.short_secrets = SecretMask(short, shortest=1)
-    work.own_arguments = fill(work.own_arguments, values)
+    work.own_arguments = fill_secrets(work.own_arguments, values)
     if problems := tool.check(work.own_arguments, quote_values=False):
         return CallEnd("invalid", ToolResult.error(tool.refusal(problems)))
     return None
 
 
-def _values_of(answers: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
+def values_of(answers: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
+    """What a plugin answered that is a value of one of these secrets."""
     return {name: str.__str__(value) for name in names if isinstance(value := answers.get(name), str)}
 
 

@@ -18,44 +18,52 @@ REFUSALS: Final = frozenset({"blocked", "invalid", "unknown", "not_run"})
 
 async def label_result(state: RunState, work: CallInProgress, end: CallEnd) -> CallEnd:
     """The end of a call, its result with the labels that its text has from here on, wherever it is read again."""
-    labels = await _labels_of(state, work, end)
+    labels = frozenset[str]() if end.status in REFUSALS else await _labels_of(state, work, end)
     state.read(labels)
     if work.parent is not None:
         work.parent.read.append(labels)
-    if work.parent is not None or not state.parts.transcript_kept:
+    is_recorded = work.parent is None and state.parts.transcript_kept
+    if not is_recorded and "before_tool_call" in state.hooks.plans:  # else nobody asks where values come from
         tool = "" if work.tool is None else work.tool.name
         state.parts.reading.keep(end.result.text, labels, arguments=work.arguments, tool=tool)
-    return CallEnd(end.status, end.result.with_labels(labels))
+    return CallEnd(end.status, _labelled(end.result, labels))
+
+
+def _labelled(result: ToolResult, labels: Labels) -> ToolResult:
+    """`with_labels`, of labels that are checked already."""
+    twin = object.__new__(ToolResult)
+    vars(twin).update(vars(result), labels=labels)
+    return twin
 
 
 async def _labels_of(state: RunState, work: CallInProgress, end: CallEnd) -> Labels:
-    if end.status in REFUSALS:
-        return frozenset()
-    tool = work.tool
-    said = [end.result.labels]
+    tool, result = work.tool, end.result
+    said = [result.labels]
     if end.status != "answered" and tool is not None:
-        said = [_may_say(state, tool, labels) for labels in (tool.labels, end.result.labels)]
-    said += await _asked(state, work.call, work.arguments, tool, end, work.answerer)
+        said = [_may_say(state, tool, labels) for labels in (tool.labels, result.labels)]
+    if "label_result" in state.hooks.plans:
+        said += await _asked(state, work.call, work.arguments, tool, end, work.answerer)
     if tool is not None and tool.search and not any(said):
         said.append(frozenset())  # it hands on what the calls that it makes have answered, and vouches for none of it
-    own = said_of(*said)
-    labels = worsened(join_labels(own, *work.read), peek(end.result, "meta"))
+    labels = said_of(*said)
+    if work.read:
+        labels = join_labels(labels, *work.read)
+    if (meta := peek(result, "meta")) is not None:
+        labels = worsened(labels, meta)
     return labels - {TRUSTED} if end.status == "error" else labels  # its text may quote the arguments
 
 
 def _may_say(state: RunState, tool: Tool, labels: Labels | None) -> Labels | None:
     """A plugin that may not read what the agent reads may not vouch for any of it either."""
-    is_trusting = labels is not None and UNTRUSTED not in labels
-    may_not = tool.source == "plugin" and tool.owner in state.parts.missing_grants
-    return (labels - {TRUSTED}) | {UNTRUSTED} if labels is not None and is_trusting and may_not else labels
+    if labels is None or tool.source != "plugin" or tool.owner not in state.parts.missing_grants:
+        return labels
+    return (labels - {TRUSTED}) | {UNTRUSTED}
 
 
 async def _asked(
     state: RunState, call: ToolCall, arguments: dict[str, object], tool: Tool | None, end: CallEnd, answerer: str
 ) -> list[Labels | None]:
     """What the plugins say."""
-    if "label_result" not in state.hooks.plans:
-        return []
     event = hooks.LabelResult(
         info=state.info, call=call, arguments=arguments, tool=tool, result=end.result, status=end.status,
         answered_by=answerer,
@@ -78,7 +86,7 @@ async def label_loaded(state: RunState) -> None:
         call, result = transcript.ask(lambda ledger, number=number: _loaded(ledger, number))
         tool = state.tools.get(call.name)
         end = CallEnd("error" if result.is_error else "ok", result)
-        said = await _asked(state, call, {}, tool, end, "")
+        said = await _asked(state, call, {}, tool, end, "") if "label_result" in state.hooks.plans else []
         labels.append(said_of(tool.labels if tool is not None else None, *said))
     await transcript.label_loaded(labels)
     state.parts.reading.begin_anew()

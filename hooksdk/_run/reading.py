@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from typing import Any, Final, NamedTuple, final
 
 from hooksdk import schema
@@ -19,14 +20,15 @@ AGREED: Final = "hooksdk.agreed"
 BELOW: Final = "hooksdk.labels"
 """The name of the labels of what sub-agents have read."""
 MOST_CHARACTERS: Final = 1_000_000
-"""Characters that are remembered of what no transcript has, the newest: a script may make thousands of calls, and a gateway's
-session, which keeps no messages, lives for weeks."""
+"""Characters that are remembered of what no transcript has: a script may make thousands of calls, and a gateway's session, which
+keeps no messages, lives for weeks. Above it the older half is forgotten."""
 
 
 class _Unrecorded(NamedTuple):
     text: str
     labels: Labels
-    asked: str
+    arguments: Any
+    """Of its call; nobody changes them."""
     tool: str
 
 
@@ -51,8 +53,9 @@ class Reading:
         self._recorded = Texts()
         self._searched = 0
         """How many of the transcript's results are among these texts."""
-        self._others: Texts | None = None
-        """What is unrecorded; None until it is asked for anew."""
+        self._others = Texts()
+        self._others_read = 0
+        """How much of what is unrecorded is among these texts."""
         self._prompts: dict[str, None] = {}
         self._messages = 0
         """How many of the transcript's messages were looked at for prompts."""
@@ -96,11 +99,12 @@ class Reading:
         """Remember a result that the transcript does not have."""
         if not labels or not text or len(text) > MOST_CHARACTERS:
             return
-        self._unrecorded.append(_Unrecorded(text, labels, schema.canonical(arguments), tool))
+        self._unrecorded.append(_Unrecorded(text, labels, arguments, tool))
         self._characters += len(text)
-        while self._characters > MOST_CHARACTERS:
-            self._characters -= len(self._unrecorded.popleft().text)
-        self._others = None
+        if self._characters > MOST_CHARACTERS:
+            while self._characters > MOST_CHARACTERS // 2 and len(self._unrecorded) > 1:
+                self._characters -= len(self._unrecorded.popleft().text)
+            self._others, self._others_read = Texts(), 0
 
     def say(self, prompt: str) -> None:
         """The user has said this."""
@@ -126,10 +130,9 @@ class Reading:
     def find(self, value: str) -> list[Place]:
         """Where the folded value was read: in the results of the transcript, and in what it does not have."""
         self._transcript.ask(self._read_results)
-        if self._others is None:
-            self._others = Texts()
-            for one in self._unrecorded:
-                self._others.add(one.text, one.labels, asked=one.asked, tool=one.tool)
+        for one in islice(self._unrecorded, self._others_read, None):
+            self._others.add(one.text, one.labels, asked=_as_text(one.arguments), tool=one.tool)
+        self._others_read = len(self._unrecorded)
         places = [self._recorded.find(value), self._others.find(value)]
         return [place for place in places if place is not None]
 
@@ -138,8 +141,7 @@ class Reading:
             if not row.labels:
                 continue
             arguments = None if row.call is None else peek(ledger.call_at(row.call), "arguments")
-            asked = arguments if isinstance(arguments, str) else schema.canonical(arguments)
-            text = ledger.body(row).text
+            text, asked = ledger.body(row).text, _as_text(arguments)
             self._recorded.add(text, row.labels, asked=asked, handle=row.handle, tool=row.tool)
         self._searched = len(ledger.records)
 
@@ -155,5 +157,12 @@ class Reading:
         await self._transcript.save_state(AGREED, {**self._transcript.state(AGREED), **fresh})
 
 
+def _as_text(arguments: Any) -> str:
+    try:
+        return arguments if isinstance(arguments, str) else schema.canonical(arguments)
+    except schema.Uncloneable:  # a rewriting plugin may have put in what is no JSON
+        return repr(arguments)
+
+
 def _joined(before: Labels | None, labels: Labels) -> Labels:
-    return labels if before is None else join_labels(before, labels)
+    return labels if before is None or before == labels else join_labels(before, labels)

@@ -108,6 +108,8 @@ class CallInProgress:
     """The plugin whose answer is its result."""
     read: list[Labels] = field(default_factory=list[Labels])
     """The labels of what its tool has read by calls of its own, and by sub-agents."""
+    confirms: bool = False
+    """Whoever executes it says when its result has arrived."""
     nested: dict[str, int] = field(default_factory=dict[str, int])
     """How often its tool made a call, by what that call says."""
     judged: bool = False
@@ -234,10 +236,11 @@ class RunState:
 
     @property
     def at_work(self) -> frozenset[str]:
-        """The effect ids of its calls that have begun and are not over, but for those whose turn was closed without their result:
-        the model has read that their end is not known."""
+        """The effect ids of its calls that have begun and are not over, or whose results are on their way, but for those whose turn
+        was closed without their result: the model has read that their end is not known."""
         begun = frozenset(work.effect for work in (*self.open_calls, *self.busy) if work.begun)
-        return begun - self.parts.transcript.doubted if begun else begun
+        begun = begun - self.parts.transcript.doubted if begun else begun
+        return begun | self.parts.transcript.unconfirmed
 
     @property
     def labels(self) -> Labels:

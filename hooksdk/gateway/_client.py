@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
-from typing import Any, final
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, Protocol, final
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
@@ -15,20 +15,33 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 Request = ServerRequestContext[Any, Any]
 
 
+class FillSecrets(Protocol):
+    """Gives a server of the client its secrets, as `hooksdk.mcp.Client` has it."""
+
+    def __call__(self, server: str, texts: Mapping[str, Any], *, shared: bool) -> Awaitable[dict[str, Any]]: ...
+
+
 @final
 class CallingClient:
     """The client of one call."""
 
-    def __init__(self, session_id: str, context: Request, allowed: Collection[str]) -> None:
-        """`allowed` is what servers may ask: `elicitation`, `sampling`, `roots`."""
+    def __init__(
+        self, session_id: str, holder: str, fill: FillSecrets, allowed: Collection[str],
+        context: Request | None = None,
+    ) -> None:  # fmt: skip
+        """`holder` is the name of its token; `fill` gives the secrets of its servers; `allowed` is what servers may ask:
+        `elicitation`, `sampling`, `roots`."""
         self.id = session_id
+        self.holder = holder
+        self.fill_secrets = fill
         self.context: Request | None = context
         """Its request; None while it has none open, of a call that stays open."""
         self.ask_by_result: Callable[[types.InputRequest], Awaitable[types.InputResponse | types.ErrorData]] | None = (
             None
         )
         """How it is asked where its protocol has no requests from servers."""
-        self._declared = context.session.client_capabilities
+        self._declared = context.session.client_capabilities if context is not None else None
+        self._is_over = False
         self._allowed = allowed
 
     @property
@@ -40,10 +53,18 @@ class CallingClient:
         able = any(declared[kind] is not None for kind in self._allowed)
         return able and self.context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
+    def end(self) -> None:
+        """Its request is answered. What it is asked from now on is about no request."""
+        self._is_over = True
+
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Tell it with the token of its request; nothing where it gave none."""
-        if self.context is not None:
+        if self.context is not None and not self._is_over:
             await self.context.session.report_progress(progress, total, message)
+
+    def _has_connection(self, context: Request) -> bool:
+        """True where it can be asked without a request of its own."""
+        return self._is_over and context.protocol_version not in MODERN_PROTOCOL_VERSIONS
 
     async def ask(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
         """Ask it, if the operator allows it and it has said that it can answer."""
@@ -55,9 +76,9 @@ class CallingClient:
         if self.ask_by_result is not None:
             return await self.ask_by_result(request)
         context = self.context
-        if context is None or not context.session.can_send_request:
+        if context is None or not (context.session.can_send_request or self._has_connection(context)):
             return _refused("the client cannot be asked while it waits")
-        metadata = ServerMessageMetadata(related_request_id=context.request_id)
+        metadata = None if self._is_over else ServerMessageMetadata(related_request_id=context.request_id)
         try:
             return await _send(context.session, request, metadata)
         except MCPError as problem:
@@ -65,7 +86,7 @@ class CallingClient:
 
 
 async def _send(
-    session: ServerSession, request: types.InputRequest, metadata: ServerMessageMetadata
+    session: ServerSession, request: types.InputRequest, metadata: ServerMessageMetadata | None
 ) -> types.InputResponse:
     if isinstance(request, types.ElicitRequest):
         return await session.send_request(request, types.ElicitResult, metadata=metadata)

@@ -22,28 +22,22 @@ from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
 from hooksdk.approvals import Approver
-from hooksdk.config import FileWatch
 from hooksdk.desk import ApprovalDesk
-from hooksdk.errors import ConfigError, HookSDKError, RunBlocked
+from hooksdk.errors import HookSDKError, RunBlocked
+from hooksdk.gateway._answers import Connection, StreamAnswers, connection_of, hand_over, over_streams
 from hooksdk.gateway._approvals import current_request, desk_of
 from hooksdk.gateway._counts import Counts
+from hooksdk.gateway._door import check_address
 from hooksdk.gateway._doubts import Doubts
-from hooksdk.gateway._http import (
-    check_address,
-    http_app,
-    listen,
-    principal_of,
-    read_tokens,
-    reread_tokens,
-    session_key,
-    token_files,
-)
+from hooksdk.gateway._http import Serving, http_app, session_key
+from hooksdk.gateway._oidc import EitherTokens, IssuerTokens
 from hooksdk.gateway._places import Place
 from hooksdk.gateway._results import error
 from hooksdk.gateway._session import GatewayParts, GatewaySession, Identity, Request
 from hooksdk.gateway._settings import ApprovalSettings, GatewayConfig, profile_of
 from hooksdk.gateway._sources import Sources, ToolSource
 from hooksdk.gateway._stdio import own_streams, serve_streams
+from hooksdk.gateway._tokens import OwnTokens, TokenTable, principal_of, read_tokens
 from hooksdk.host import Host
 from hooksdk.tasks import describe
 
@@ -84,10 +78,8 @@ class Gateway:
         self._bus = InMemorySubscriptionBus()
         self._desk: tuple[ApprovalSettings, ApprovalDesk] | None = None
         self._parts = self._parts_of(host)
-        self._tokens: dict[str, str] | None = None
+        self._tokens: TokenTable | None = None
         """Those that clients come in with; None where the gateway has read none."""
-        self._token_files = FileWatch([])
-        self._asks_tokens = False
         self._profiles: set[str | None] = set()
         """Those that it serves."""
         self._group: TaskGroup | None = None
@@ -124,6 +116,7 @@ class Gateway:
     async def __aenter__(self) -> Self:
         self._group = anyio.create_task_group()
         await self._group.__aenter__()
+        self._group.start_soon(self._parts.remove_old_sessions)
         return self
 
     async def __aexit__(
@@ -138,17 +131,17 @@ class Gateway:
             group.cancel_scope.cancel()
             await group.__aexit__(None, None, None)
 
-    def server(self, profile: str | None = None) -> Server[str]:
+    def server(self, profile: str | None = None) -> Server[Any]:
         """A server for one connection after the other, or several at once, such as over streams in memory: each is a session of
         its own, with this profile. Raises `ConfigError` for a profile that there is not."""
         self.identity("local", profile, transport="stdio")
         self._profiles.add(profile)
 
         @asynccontextmanager
-        async def connection(_server: Server[str]) -> AsyncGenerator[str]:
+        async def connection(_server: Server[Connection]) -> AsyncGenerator[Connection]:
             key = f"connection-{uuid.uuid4().hex}"
             try:
-                yield key
+                yield connection_of(key)
             finally:
                 with anyio.CancelScope(shield=True):
                     await self.end(key)
@@ -156,7 +149,7 @@ class Gateway:
         async def session_of(context: Request) -> GatewaySession:
             await self._sources.catch_up()
             identity = self.identity("local", profile, transport="stdio")
-            return await self.session(context.lifespan_context, identity, context, idle=None)
+            return await self.session(context.lifespan_context.key, identity, context, idle=None)
 
         return _Server(self, session_of, connection)
 
@@ -208,10 +201,8 @@ class Gateway:
         """Raises `ConfigError` where the gateway, as it runs, could not go on with this configuration."""
         for profile in self._profiles:
             profile_of(config, profile)
-        if self._tokens is not None and self._asks_tokens != bool(self.read_tokens(config)):
-            raise ConfigError(
-                "gateway.tokens", ("whether clients need a token is settled at the start: start it again",)
-            )
+        if self._tokens is not None:
+            self._tokens.check(config)
 
     async def use(self, host: Host) -> None:
         """Go by this host, and its configuration, from the next request on: clients get new sessions there, and are told that
@@ -222,7 +213,7 @@ class Gateway:
         parts = self._parts_of(host)
         self.check(parts.config)
         if self._tokens is not None:
-            self._learn_tokens(parts.config, read_tokens)
+            self._tokens.learn(parts.config)
         self._parts = parts
         sessions, self._sessions = self._sessions, {}
         for key, session in sessions.items():
@@ -262,47 +253,45 @@ class Gateway:
         return ListenHandler(self._bus)
 
     def http_app(self, *, profile: str | None = None, tokens: Mapping[str, str] | None = None) -> Starlette:
-        """Streamable HTTP at `/mcp`, as an ASGI application for a server of your own. `tokens` are bearer tokens by the names
-        of the configuration's `[gateway.tokens]`, read as it says unless they are given; without any, only this machine
-        is answered. Raises `ConfigError`."""
+        """Streamable HTTP at `/mcp`, as an ASGI application for a server of your own, with `/health` and `/ready`. `tokens` are
+        bearer tokens by the names of the configuration's `[gateway.tokens]`, read as it says unless they are given; without
+        any, and without an issuer, only this machine is answered. Raises `ConfigError`."""
         self.identity("local", profile, transport="http")
         self._profiles.add(profile)
         if tokens is None:
-            tokens = self._tokens = {}
-            self._learn_tokens(self.config, read_tokens)
-            self._asks_tokens = bool(tokens)
-        asks = bool(tokens)
+            self._tokens = TokenTable(self.config, os.environ, self._own_folder)
+            tokens = self._tokens.by_name
+        asks = bool(tokens) or self.config.oidc is not None
 
         async def session_of(context: Request) -> GatewaySession:
             await self._sources.catch_up()
             request = context.request
             assert request is not None
-            name = principal_of(request)
-            if asks and name not in tokens:  # it went just now
+            principal = principal_of(request)
+            if asks and not principal.issuer and principal.name not in tokens:  # it went just now
                 raise MCPError(types.INVALID_REQUEST, "this token is not let in any more")
-            token = self.config.tokens.get(name)
-            identity = self.identity(name, (token.profile if token else None) or profile, transport="http")
+            token = None if principal.issuer else self.config.tokens.get(principal.name)
+            own = principal.profile or (token.profile if token else None)
+            identity = self.identity(principal.name, own or profile, transport="http")
             return await self.session(
                 session_key(request, context.protocol_version), identity, context, idle=self.config.idle
             )
 
         @asynccontextmanager
-        async def nothing(_server: Server[str]) -> AsyncGenerator[str]:
-            yield ""
+        async def nothing(_server: Server[Connection]) -> AsyncGenerator[Connection]:
+            yield connection_of("")
 
-        return http_app(_Server(self, session_of, nothing), self.config, tokens, self.end, self._catch_up_tokens)
+        verifier = EitherTokens(OwnTokens(tokens, self._catch_up_tokens), IssuerTokens(lambda: self.config))
+        serving = Serving(
+            config=lambda: self.config, profile=profile, verifier=verifier if asks else None, metrics=self.counts.metrics,
+            on_leave=self.end,
+        )  # fmt: skip
+        return http_app(_Server(self, session_of, nothing), serving)
 
     async def _catch_up_tokens(self) -> None:
         await self._sources.catch_up()
-        if self._tokens is not None and self._token_files.changed():
-            self._learn_tokens(self.config, reread_tokens)
-
-    def _learn_tokens(self, config: GatewayConfig, read: Callable[..., dict[str, str]]) -> None:
-        assert self._tokens is not None
-        self._token_files = FileWatch(token_files(config, self._own_folder))  # looks before it is read
-        tokens = read(config, os.environ, self._own_folder)
-        self._tokens.clear()
-        self._tokens.update(tokens)
+        if self._tokens is not None:
+            self._tokens.catch_up(self.config)
 
     @property
     def _own_folder(self) -> Path:
@@ -313,17 +302,21 @@ class Gateway:
         return read_tokens(config or self.config, os.environ, self._own_folder)
 
     def check_address(self, host: str) -> None:
-        """Raise `ConfigError` for an address that others can reach where the configuration has no tokens."""
-        check_address(host, self.read_tokens())
+        """Raise `ConfigError` for an address that others can reach where the configuration has no tokens and no issuer."""
+        check_address(host, self.read_tokens(), oidc=self.config.oidc is not None)
 
     async def serve_http(
         self, host: str = "127.0.0.1", port: int = 0, *, profile: str | None = None,
-        on_listening: Callable[[str], Any] = lambda _url: None,
+        on_listening: Callable[[str], Any] = lambda _url: None, on_stopping: Callable[[int], Any] = lambda _open: None,
     ) -> None:  # fmt: skip
-        """Serve clients over streamable HTTP until the program is told to stop; `on_listening` is told the URL. Raises
-        `ConfigError` for an address that others can reach where the configuration has no tokens. On asyncio alone."""
+        """Serve clients over streamable HTTP until the program is told to stop; `on_listening` is told the URL, and
+        `on_stopping` how many calls are waited for at the end. Raises `ConfigError` for an address that others can reach where
+        the configuration has no tokens and no issuer. On asyncio alone."""
+        from hooksdk.gateway._listening import Listening, listen
+
         self.check_address(host)
-        await listen(self.http_app(profile=profile), host, port, on_listening, self._end_all)
+        how = Listening(host, port, self.config, self._own_folder, self.counts.metrics, on_listening, on_stopping)
+        await listen(self.http_app(profile=profile), how, self._end_all)
 
     async def serve_stdio(self, profile: str | None = None, *, streams: tuple[int, int] | None = None) -> None:
         """Serve the client at this process's stdin and stdout until it leaves; what is printed meanwhile goes to stderr.
@@ -333,7 +326,7 @@ class Gateway:
 
 
 @final
-class _Server(Server[str]):
+class _Server(Server[Connection]):
     """The protocol's side: it takes requests to the client's session."""
 
     def __init__(self, gateway: Gateway, session_of: Any, lifespan: Any) -> None:
@@ -344,6 +337,10 @@ class _Server(Server[str]):
             get_tool_input_schema=_no_header_schema, on_list_tools=self._list_tools, on_call_tool=self._call_tool, on_subscriptions_listen=gateway.listen,
             on_list_resources=self._list_resources, on_read_resource=self._read_resource,
         )  # fmt: skip
+
+    async def run(self, read_stream: Any, write_stream: Any, *args: Any, **options: Any) -> None:
+        with over_streams():
+            await super().run(read_stream, StreamAnswers(write_stream), *args, **options)
 
     def create_initialization_options(self, *args: Any, **options: Any) -> InitializationOptions:
         """Clients that hear of changes at all do so only where the server says at the beginning that it tells them."""
@@ -379,7 +376,9 @@ class _Server(Server[str]):
         try:
             session: GatewaySession = await self._session_of(context)
             with session.at_work(context) as client:
-                return await session.call(params, context, client)
+                answer = await session.call(params, context, client)
+            hand_over(session.call_of(answer), context)
+            return answer
         except HookSDKError as problem:
             if isinstance(problem, RunBlocked):  # by a plugin, and with it all of the client's calls
                 self._counts.withheld()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+import weakref
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._listing import ClientListing, HintTrust
 from hooksdk.gateway._long_results import LongResults, is_recall
+from hooksdk.gateway._old_sessions import remove, remove_old
 from hooksdk.gateway._open_calls import PREFIX, Answer, OpenCalls
 from hooksdk.gateway._places import Place, leave
 from hooksdk.gateway._results import as_mcp, error
@@ -39,6 +41,8 @@ from hooksdk.tools import Tool
 logger = logging.getLogger("hooksdk")
 
 Request = ServerRequestContext[Any, Any]
+START = "start of the server"
+"""For whom a server's secrets are: a tool that no server has, so that a pattern for one tool alone does not give them."""
 MOST_WAITING = 200
 """Calls of a session that may wait for approvals; of more, the newest."""
 
@@ -76,6 +80,10 @@ class GatewayParts:
     publish_change: Callable[[], Any]
     """Tells the clients that listen in the stateless protocol."""
 
+    async def remove_old_sessions(self) -> None:
+        """Remove what earlier gateways have left and nobody needs."""
+        await remove_old(self.host.store, self.place, self.config.approvals.keep)
+
 
 @dataclass(frozen=True)
 class Waiting:
@@ -108,6 +116,7 @@ class GatewaySession:
         self._run: Run | None = None
         self._given: tuple[list[Tool], dict[str, str]] | None = None
         self._listing: ClientListing | None = None
+        self._client_name = ""
         self._peer: ServerSession | None = None
         """The client, if it may be told of changes at any time."""
         self._waiting: dict[str, list[Waiting]] = {}
@@ -122,6 +131,8 @@ class GatewaySession:
             if isinstance(approver, ApprovalDesk) else None
         )  # fmt: skip
         self._open_calls = OpenCalls()
+        self._unanswered: dict[int, JudgedCall] = {}
+        """Calls that have ended, by the identity of their results, while those are there and no request takes them to the client."""
         self._expose: Expose = identity.profile.expose or parts.config.expose
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
@@ -132,6 +143,7 @@ class GatewaySession:
         host, identity = self._parts.host, self.identity
         try:
             session = await host.hold(self.id, idle=self._idle)
+            session.on_event(self._parts.counts.metrics.take)
             try:
                 async with session.run(
                     requester=identity.requester, trigger="user", metadata=_metadata(identity, context, self._expose),
@@ -139,7 +151,8 @@ class GatewaySession:
                     approver=self._parts.counts.counted(self._client_approvals or self._parts.approver),
                     in_doubt=self._parts.doubts.calls,
                 ) as self._run:  # fmt: skip
-                    self._parts.counts.opened(self._run, _client_of(context).get("name", ""))
+                    self._client_name = _client_of(context).get("name", "")
+                    self._parts.counts.opened(self._run, self._client_name)
                     task_status.started()
                     await self._wait()
                     self.closing = True
@@ -148,8 +161,11 @@ class GatewaySession:
                 run, self._run = self._run, None
                 if run is not None:
                     self._parts.counts.closed(run)
-                self._parts.doubts.add(self.id, session.in_doubt)
+                in_doubt = session.in_doubt
+                self._parts.doubts.add(self.id, in_doubt)
                 await session.close("closed" if self._leave.is_set() else "idle")
+                if not in_doubt and not self._waiting:
+                    await remove(host.store, self.id)
         except Exception:
             if self._listing is None:
                 raise  # to whoever opens it
@@ -157,6 +173,7 @@ class GatewaySession:
         finally:
             self.closing = True
             leave(self.id)
+            self._parts.sources.release(self.id)
             self.ended.set()
 
     async def _wait(self) -> None:
@@ -194,13 +211,23 @@ class GatewaySession:
         """While a request is served the session does not count as idle."""
         if context.session.can_send_request:  # a connection that lasts
             self._peer = context.session
-        client = CallingClient(self.id, context, self._parts.config.relay)
+        client = self._client(context)
         token = current_client.set(client)
         try:
             with self._busy():
                 yield client
         finally:
+            client.end()
             current_client.reset(token)
+
+    def _client(self, context: Request | None = None) -> CallingClient:
+        """The client as servers know it."""
+        return CallingClient(self.id, self.identity.name, self._fill_secrets, self._parts.config.relay, context)
+
+    async def _fill_secrets(self, server: str, texts: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
+        if self._run is None:
+            raise HookSDKError("the session has ended; connect again")
+        return await self._run.fill_secrets(Tool(name=START, source="mcp", owner=server), texts, shared=shared)
 
     @contextmanager
     def _busy(self) -> Generator[None]:
@@ -261,7 +288,7 @@ class GatewaySession:
         if judged.status != "blocked" and listing.is_withheld(name, arguments):  # by a name that is not quite its own
             self._parts.counts.withheld()
         try:
-            result = await judged.execute()
+            result = await judged.execute(confirms=True)
         except StoreError as problem:
             self._give_way()
             if judged.result is None:
@@ -272,11 +299,20 @@ class GatewaySession:
             since = before.since if before else monotonic()
             self._waiting.setdefault(same, []).append(Waiting(call_id, judged, since))
             if asker is not None:
-                return await asker.waiting_result(name, pending, answered=params.request_state is not None)
+                return await asker.waiting_result(judged.call.name, pending, answered=params.request_state is not None)
             title = pending.request.title if pending.request else name
-            return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
+            return error(
+                f"'{judged.call.name}' was not run yet: a person is asked about it ({title}). Call it again later."
+            )
         await self._parts.doubts.made_again(judged, self._run)
-        return as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
+        answer = as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
+        self._unanswered[id(answer)] = judged
+        weakref.finalize(answer, self._unanswered.pop, id(answer), None)
+        return answer
+
+    def call_of(self, answer: Answer) -> JudgedCall | None:
+        """The call whose result a request takes to the client: it is over once it is confirmed. None where there is none."""
+        return self._unanswered.pop(id(answer), None)
 
     def _give_way(self) -> None:
         """A record could not be written, so the run takes no further call: the client's next request gets another session."""
@@ -320,11 +356,12 @@ class GatewaySession:
     async def refresh(self) -> None:
         """Look whether the tools have changed, and tell the client."""
         if self._listing is not None and not self.closing:
+            current_client.set(self._client())  # in a task of its own
             await self._resolved(wait=False)
 
     async def _resolved(self, *, wait: bool = True) -> ClientListing:
         if wait:
-            await self._parts.sources.listed()
+            await self._parts.sources.listed(self._client_name)
         run = self._run
         if run is None:
             raise HookSDKError("the session has ended; connect again")

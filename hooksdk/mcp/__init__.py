@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -33,19 +33,23 @@ from hooksdk.mcp._fleet import Fleet
 from hooksdk.mcp._life import Terms
 from hooksdk.mcp._listings import Listings
 from hooksdk.mcp._offered import hints
-from hooksdk.mcp._relay import ASKED, Client, RunningCall, current_client
+from hooksdk.mcp._relay import ASKED, Client, RunningCall, SilentClient, current_client
+from hooksdk.mcp._scope import LOCAL, Scope, ScopeKey
 from hooksdk.mcp._status import CallFailed, ServerStatus, State
 from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
 
 __all__ = [
+    "LOCAL",
     "AskInput",
     "Client",
     "McpServers",
     "Reload",
+    "Scope",
     "ServerInput",
     "ServerStatus",
+    "SilentClient",
     "State",
     "check_entry",
     "current_client",
@@ -86,6 +90,10 @@ class McpServers:
     `relay` names what servers may ask of the client whose call they are serving: `elicitation`, `sampling`, `roots`. That is a
     client of a `Gateway`; elsewhere nobody answers, and without `relay` servers are told that there is no such thing.
 
+    The `scope` of an entry says which of a gateway's clients share a process of it: `gateway` (all), `token` or `session`. Whose
+    call it is says `current_client`; elsewhere all share one. `holder` is who has the connections that no client's call has
+    brought about; None: nobody, and servers that depend on who asks wait for a client. `release` ends those of one session.
+
     `on_status` is told how a server is, and `on_change` the name of one whose tools are others than before.
 
     Enter and leave it in the same task; everything else may be used from any task of the loop.
@@ -101,6 +109,7 @@ class McpServers:
         idle: float | None = None,
         listings: str | os.PathLike[str] | None = None,
         relay: Collection[str] = (),
+        holder: str | None = LOCAL,
         on_status: Callable[[ServerStatus], None] | None = None,
         on_change: Callable[[str], None] | None = None,
     ) -> None:
@@ -117,14 +126,14 @@ class McpServers:
                 raise ConfigError("McpServers", (f"relay: {known}",))
         terms = Terms(
             start_timeout=start_timeout, report=self._report, changed=self._tell_change, idle=idle, relay=frozenset(relay),
-            listings=Listings(Path(listings).expanduser() if listings is not None else None) if lazy else None,
+            listings=Listings(Path(listings).expanduser() if listings is not None else None) if lazy else None, rests=lazy,
         )  # fmt: skip
         self._call_timeout = call_timeout
         self._on_status = on_status
         self._on_change = on_change
         self._thread = 0
-        self._tools: dict[str, _Made] = {}
-        self._fleet = Fleet(terms)
+        self._tools: dict[tuple[str, ScopeKey], _Made] = {}
+        self._fleet = Fleet(terms, holder)
         self._files = ServerFiles()
         self._fleet.apply([read_servers(servers).need_all()])
 
@@ -138,6 +147,7 @@ class McpServers:
         idle: float | None = None,
         listings: str | os.PathLike[str] | None = None,
         relay: Collection[str] = (),
+        holder: str | None = LOCAL,
         on_status: Callable[[ServerStatus], None] | None = None,
         on_change: Callable[[str], None] | None = None,
         ask: AskInput | None = None,
@@ -154,7 +164,7 @@ class McpServers:
         """
         servers = cls(
             {}, start_timeout=start_timeout, call_timeout=call_timeout, lazy=lazy, idle=idle, listings=listings,
-            relay=relay, on_status=on_status, on_change=on_change,
+            relay=relay, holder=holder, on_status=on_status, on_change=on_change,
         )  # fmt: skip
         servers._files = ServerFiles(paths, ask=ask, digests=digests, only=only)
         servers._fleet.apply(servers._files.read())
@@ -168,17 +178,22 @@ class McpServers:
     @property
     def status(self) -> Mapping[str, ServerStatus]:
         """How each server is, by name: those that may be started in the order of the files, then the others."""
-        statuses = {name: connection.status for name, connection in self._fleet.connections.items()}
-        return MappingProxyType({**statuses, **self._fleet.wanted.refused})
+        return MappingProxyType({one.name: one for one in self.connections if not one.holder})
+
+    @property
+    def connections(self) -> Sequence[ServerStatus]:
+        """How each server is, and after it its connections of single tokens and sessions, which have a `holder`."""
+        return self._fleet.status()
 
     @property
     def missing(self) -> Mapping[str, str]:
         """The servers that should have tools and have none to offer now, by name, and why, in one line."""
-        return {
-            name: status.problem or "it is being started, and its tools are not known yet"
-            for name, status in self.status.items()
-            if status.state == "failed" or (status.state == "starting" and not self._fleet.connections[name].tools)
-        }
+        missing = {name: status.problem for name, status in self._fleet.wanted.refused.items()}
+        for one in self._listed():
+            if one.status.state == "failed" or (one.status.state == "starting" and not one.tools):
+                why = one.status.problem or "it is being started, and its tools are not known yet"
+                missing[one.spec.name] = why
+        return missing
 
     def tools(self) -> list[Tool]:
         """The tools of all servers as they are now; asks for a new start of each server that has ended.
@@ -188,15 +203,26 @@ class McpServers:
         of this method. Two servers may have a tool of one name: the run's catalog tells them apart.
         """
         tools: list[Tool] = []
-        for name, connection in self._fleet.connections.items():
+        for connection in self._listed():
             if self._thread == threading.get_ident():
                 connection.wake(patient=True)
-            known = self._tools.get(name)
+            place = connection.spec.name, connection.key
+            known = self._tools.get(place)
             if known is None or known.spec is not connection.spec or known.entries is not connection.tools:
                 own = [self._tool(connection, entry) for entry in connection.tools]
-                known = self._tools[name] = _Made(connection.spec, connection.tools, own)
+                known = self._tools[place] = _Made(connection.spec, connection.tools, own)
             tools += known.tools
         return tools
+
+    def _listed(self) -> list[Connection]:
+        """The connections whose tools the client of now is to see. From another thread none is begun."""
+        here = self._thread == threading.get_ident()
+        return self._fleet.listed() if here else [*self._fleet.connections.values()]
+
+    def release(self, session: str) -> None:
+        """The session of a client is over (its `id`): the processes that were this session's alone are ended."""
+        self._tools = {place: made for place, made in self._tools.items() if place[1].session != session}
+        self._fleet.release(session)
 
     async def ready(self) -> None:
         """Wait until each server that is being started, or asked for its tools, has answered or failed. How long that may
@@ -210,8 +236,8 @@ class McpServers:
     async def refresh(self) -> None:
         """List the tools of all servers anew, starting those that are not up. What fails is in `status`."""
         async with anyio.create_task_group() as group:
-            for connection in self._fleet.connections.values():
-                if not connection.spec.disabled:
+            for connection in self._listed():
+                if not connection.spec.disabled and not self._fleet.is_held(connection):
                     group.start_soon(connection.refresh)
 
     async def catch_up(self) -> Reload | None:
@@ -281,7 +307,9 @@ class McpServers:
         async def execute(arguments: dict[str, Any], context: ToolContext | None = None) -> ToolResult:
             call = RunningCall(context)
             try:
-                return _to_result(await self._fleet.connection(owner).call(entry, arguments, limit, call))
+                connection = self._fleet.connection(owner)
+                await self._fleet.tell_secrets(connection)
+                return _to_result(await connection.call(entry, arguments, limit, call))
             except CallFailed as failure:
                 if failure.in_doubt and context is not None:
                     raise ToolError(str(failure), in_doubt=True) from None

@@ -17,9 +17,10 @@ from pydantic import ValidationError
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._life import Life, Terms
 from hooksdk.mcp._offered import check_offered
-from hooksdk.mcp._relay import Callers, RunningCall, send_call
+from hooksdk.mcp._relay import Callers, Client, RunningCall, current_client, send_call
+from hooksdk.mcp._scope import NOBODY, ScopeKey
 from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus
-from hooksdk.mcp._transport import all_tools, client_info, first_cause, one_line, serving
+from hooksdk.mcp._transport import all_tools, client_info, first_cause, one_line, serving, with_stderr
 
 logger = logging.getLogger("hooksdk")
 
@@ -42,9 +43,14 @@ _UNCALLED_REST = 60.0
 class Connection:
     """One server. `keep` runs in a task of its own; everything else may be called from any task of the loop."""
 
-    def __init__(self, spec: ServerSpec, terms: Terms, tools: tuple[types.Tool, ...] = ()) -> None:
+    def __init__(
+        self, spec: ServerSpec, terms: Terms, tools: tuple[types.Tool, ...] = (), key: ScopeKey = NOBODY
+    ) -> None:
         """`tools` are what to go on until the server, or a listing that was kept, tells of others."""
         self.spec = spec
+        self.key = key
+        self.client: Client | None = None
+        """Who needed it last."""
         self.status = ServerStatus(name=spec.name, state="disabled" if spec.disabled else "starting")
         self.tools = tools
         self._terms = terms
@@ -57,7 +63,7 @@ class Connection:
         self._failures = 0
         self._retry_at = 0.0
         self._queued = False
-        self._callers = Callers(terms.relay)
+        self._callers = Callers(terms.relay, one_client=bool(key.session))
         self._calls = 0
         self._last_call = 0.0
         self._quiet = anyio.Event()
@@ -100,7 +106,8 @@ class Connection:
     def wake(self, *, patient: bool = False) -> None:
         """Ask for a start, unless the server is up or starting. With `patient`, only once its wait is over, and not of one
         that waits for its turn or that its next call starts."""
-        if not self._open or (patient and (self._queued or (self._terms.listings and self.status.state != "failed"))):
+        self.client = current_client.get() or self.client
+        if not self._open or (patient and (self._queued or (self._terms.rests and self.status.state != "failed"))):
             return
         if self._queued:
             self._queued = False
@@ -179,9 +186,7 @@ class Connection:
     async def _send(
         self, life: Life, tool: types.Tool, arguments: Mapping[str, Any], call: RunningCall
     ) -> types.CallToolResult:
-        check_offered(
-            self.spec.name, tool, self.tools, arguments
-        )  # without asking: each start lists, and it tells of changes
+        check_offered(self.spec.name, tool, self.tools, arguments)  # unasked: each start lists, and it tells of changes
         assert life.session is not None
         life.called = True
         parameters = types.CallToolRequestParams(name=tool.name, arguments=dict(arguments), _meta=call.meta)
@@ -206,17 +211,19 @@ class Connection:
     async def _live(self) -> None:
         """One start, until its end. Raises nothing but cancellation."""
         settled = self._settled
-        life = self._life = Life(self.spec)
+        life = self._life = Life(self.spec, self.key)
         self._set(ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools)))
         try:
             try:
+                if self.spec.asks_secrets:
+                    await life.fill(self.client)
                 async with life.transport.open() as (read, write), self._session(life, read, write) as session:
                     life.session = session
                     with anyio.move_on_after(self._start_timeout) as life.starting:
                         await self._start(life, session)
                     if life.starting.cancelled_caught and self._open:
                         stderr = await life.transport.last_words(0.0)
-                        self._failed(life, _with_stderr(f"did not answer within {self._start_timeout:g} s", stderr))
+                        self._failed(life, with_stderr(f"did not answer within {self._start_timeout:g} s", stderr))
                     settled.set()
                     if life.ready:
                         async with life.listing:  # a change that is heard meanwhile is written after this, not under it
@@ -229,9 +236,9 @@ class Connection:
             elif self._open and self.status.state != "failed":
                 stderr = await life.transport.last_words()
                 if life.ready:
-                    self._ended(life, _with_stderr(life.problem or "ended the connection", stderr))
+                    self._ended(life, with_stderr(life.problem or "ended the connection", stderr))
                 else:
-                    self._failed(life, _with_stderr(life.problem, stderr))
+                    self._failed(life, with_stderr(life.problem, stderr))
         finally:
             life.session = None
             life.ended.set()
@@ -267,7 +274,7 @@ class Connection:
         while not life.ended.is_set():
             idle = self.spec.idle or self._terms.idle
             limit = idle if life.called else min(_UNCALLED_REST, idle or _UNCALLED_REST)
-            if limit is None or self._terms.listings is None:
+            if limit is None or not self._terms.rests:
                 await life.ended.wait()
                 return
             left = max(life.since, self._last_call) + limit - anyio.current_time()
@@ -391,7 +398,3 @@ class Connection:
             return "exited during its start" if cause.code == types.CONNECTION_CLOSED else text
         text = text if isinstance(cause, FileNotFoundError) else f"{type(cause).__name__}: {text}"
         return f"{self.spec.place} cannot be reached: {text}" if self.spec.url else text
-
-
-def _with_stderr(problem: str, stderr: str) -> str:
-    return f"{problem}; it wrote: {stderr}" if stderr else problem

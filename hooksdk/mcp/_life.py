@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import anyio
 from mcp.client.session import ClientSession
 
+from hooksdk.errors import HookSDKError
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._listings import Listings
+from hooksdk.mcp._relay import Client
+from hooksdk.mcp._scope import ScopeKey
 from hooksdk.mcp._status import ServerStatus
-from hooksdk.mcp._transport import Transport
+from hooksdk.mcp._transport import Transport, one_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,19 +30,22 @@ class Terms:
     relay: frozenset[str] = frozenset()
     """What servers may ask of the client whose call they serve."""
     idle: float | None = None
-    """Seconds without a call after which such a server is ended."""
+    """Seconds without a call after which a server is ended that is started when it is needed."""
+    rests: bool = False
+    """A server is started when it is needed, and may be ended while it is not."""
 
 
 class Life:
     """What is known of one start."""
 
-    def __init__(self, spec: ServerSpec) -> None:
+    def __init__(self, spec: ServerSpec, key: ScopeKey) -> None:
         self.session: ClientSession | None = None
         self.ready = False
         self.starting: anyio.CancelScope | None = None
         self.ended = anyio.Event()
         """Set once the connection cannot be used any more."""
-        self.transport = Transport(spec, self.ended.set)
+        self._spec, self._holder = spec, key.holder
+        self.transport = Transport(spec, self.ended.set, key.holder)
         self.over = anyio.Event()
         """Set once its process and streams are closed."""
         self.problem = ""
@@ -54,6 +60,21 @@ class Life:
         self.resting = False
         """It was ended because nobody had used it for long."""
 
+    async def fill(self, client: Client | None) -> None:
+        """Let it be started with the secrets of this client, who needs it. Raises where they cannot be had."""
+        spec = self._spec
+        if client is None:
+            self.problem = (
+                "its entry asks for secrets, and no client of a gateway has called it yet, whose they would be"
+            )
+            raise LookupError(self.problem)
+        try:
+            texts = await secrets_of(spec, client)
+        except HookSDKError as error:
+            self.problem = f"the secrets of {client.holder} could not be filled in: {one_line(str(error))}"
+            raise
+        self.transport = Transport(spec.with_secrets(**texts), self.ended.set, self._holder)
+
     @property
     def forgotten(self) -> bool:
         """True when an HTTP server answered that it does not know the session (it was restarted, say)."""
@@ -62,3 +83,9 @@ class Life:
     @property
     def usable(self) -> bool:
         return self.ready and not self.ended.is_set()
+
+
+async def secrets_of(spec: ServerSpec, client: Client) -> dict[str, dict[str, str]]:
+    """The texts of an entry with the secrets of this client. Raises `HookSDKError` for one that it has no value of."""
+    texts = {"env": spec.env, "headers": spec.headers}
+    return await client.fill_secrets(spec.name, texts, shared=spec.own_scope == "gateway")

@@ -25,6 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from hooksdk.config import xdg_folder
 from hooksdk.mcp._config import ServerSpec
+from hooksdk.mcp._scope import LOCAL
 from hooksdk.mcp._transport import resolve_command
 
 logger = logging.getLogger("hooksdk")
@@ -54,9 +55,15 @@ class Listing:
 class Listings:
     """The listings in one folder, of which any may be missing or damaged."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, holder: str = LOCAL) -> None:
+        """`holder` is whose listings these are, of servers that offer each something else."""
         self.folder = folder or _default_folder()
+        self._holder = holder
         self._told = False
+
+    def of(self, holder: str) -> Listings:
+        """Those of another."""
+        return Listings(self.folder, holder)
 
     def read(self, spec: ServerSpec) -> Listing | None:
         """What a server of this configuration offered; None where nobody knows."""
@@ -92,7 +99,7 @@ class Listings:
 
     def _path(self, spec: ServerSpec) -> Path:
         readable = re.sub(r"[^A-Za-z0-9_-]+", "_", spec.name)[:40].strip("_") or "server"
-        return self.folder / f"{readable}-{_digest(spec)}.json"
+        return self.folder / f"{readable}-{_digest(spec, self._holder)}.json"
 
     def _forget_old(self) -> None:
         for path in self.folder.glob("*.json"):
@@ -113,12 +120,13 @@ def _replace(path: Path, content: bytes) -> None:
         raise
 
 
-def _digest(spec: ServerSpec) -> str:
+def _digest(spec: ServerSpec, holder: str) -> str:
     """Of everything that decides what the server is, but no secret value: one that is replaced is no other server."""
     folder = str(Path(spec.cwd).expanduser() if spec.cwd else Path.cwd())
     # A program that is named from the folder on is another one in another folder.
     here = folder if spec.cwd or any(not place.is_absolute() for place, _ in _files(spec)) else ""
     parts = [FORMAT, spec.name, spec.command, spec.args, sorted(spec.env), here, spec.url, sorted(spec.headers)]
+    parts += [holder] if spec.is_personal and holder != LOCAL else []
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 

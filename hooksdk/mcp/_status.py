@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from hooksdk.mcp._scope import Scope
+
 State = Literal["starting", "up", "failed", "down", "idle", "disabled"]
 """`failed`: it could not be started; `down`: it was up and ended, and is started again when it is needed; `idle`: it does not
 run, and the first call of one of its tools starts it."""
@@ -26,6 +28,10 @@ class ServerStatus:
     """How long its last start took."""
     version: str = ""
     """The version that the server gives itself."""
+    scope: Scope = "gateway"
+    """Whose process it is: each session's, each token's, or one for all."""
+    holder: str = ""
+    """Of a process of a single token or session, whose it is: the token's name, or `local`."""
 
 
 class CallFailed(Exception):

@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from mcp import Client
+from mcp import Client, types
 from mcp.shared.exceptions import MCPError
 from mcp_servers import alive, until
 from rich.console import Console
@@ -29,7 +29,7 @@ from hooksdk.cli._gateway.project import GatewayProject, ServeOptions
 from hooksdk.cli._gateway.serve import serve_clients
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway, GatewayConfig
-from hooksdk.gateway._http import SHORTEST_TOKEN
+from hooksdk.gateway._tokens import SHORTEST_TOKEN
 from hooksdk.gateway.status import running_gateways
 from hooksdk.mcp import McpServers
 from tests.hooksdk.gateways import ERAS, SEARCH_ON, client, gateway, http_client, names, source, text_of
@@ -121,6 +121,20 @@ async def test_a_server_that_stalls_delays_a_listing_for_a_while_and_the_bridge_
             client(project.gateway) as connected,
         ):
             assert await names(connected) == expected
+
+
+async def test_a_client_that_gives_up_early_is_answered_before(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hooksdk.gateway._sources.FIRST_LISTINGS", 1000)
+    monkeypatch.setattr("hooksdk.gateway._sources.LESS_PATIENT", {"hasty": 0.01})
+    hasty = types.Implementation(name="hasty", version="1")
+    with anyio.fail_after(60):
+        async with (
+            serving(tmp_path, make("stalls", "find", start="stall"), known=False) as project,
+            client(project.gateway, client_info=hasty) as connected,
+        ):
+            assert await names(connected) == []
 
 
 async def test_a_server_that_cannot_start_is_named_by_the_search(make: Make, tmp_path: Path) -> None:

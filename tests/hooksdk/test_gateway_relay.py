@@ -206,7 +206,10 @@ async def test_of_calls_whose_clients_do_not_answer_the_oldest_are_given_up_and_
 class Ann:
     """Whose call it is."""
 
-    id = "ann"
+    id = holder = "ann"
+
+    async def fill_secrets(self, server: str, texts: Any, *, shared: bool) -> dict[str, Any]:
+        raise AssertionError("no secret is asked for here")
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         raise AssertionError("nothing is told here")

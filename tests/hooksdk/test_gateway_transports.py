@@ -20,7 +20,7 @@ from hooksdk import ToolResult
 from hooksdk.cli._gateway.serve import parse_address
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway
-from hooksdk.gateway._http import check_address
+from hooksdk.gateway._door import check_address
 from tests.hooksdk.gateways import ERAS, gateway, names, source, text_of
 from tests.hooksdk.gateways import http_client as client
 
@@ -117,6 +117,11 @@ async def test_a_session_is_closed_to_another_token_that_knows_its_id(method: st
         body = ask if method == "POST" else None
         assert (await http.request(method, url, headers={**bob, **session}, json=body)).status_code == 404
         assert (await http.post(url, json=ask, headers={**ann, **session})).status_code == 200
+
+
+async def test_a_request_of_more_than_four_megabytes_is_refused() -> None:
+    async with listening() as (_, url), httpx2.AsyncClient() as http:
+        assert (await http.post(url, content=b"{" + b" " * 4 * 1024 * 1024)).status_code == 413
 
 
 async def test_without_tokens_only_this_machine_is_answered_and_by_its_name() -> None:

@@ -298,6 +298,29 @@ async def test_where_no_transcript_is_kept_what_was_read_lately_is_remembered() 
         assert [one.cleared for one in look.origins["to"]] == [False, True, False]
 
 
+async def test_of_what_no_transcript_has_the_older_half_is_forgotten() -> None:
+    async def long(arguments: dict[str, Any]) -> str:
+        return f"{arguments['path']} " + "word " * 60_000
+
+    async def silent(_arguments: dict[str, Any]) -> str:
+        return ""
+
+    own = [make("long", long), make("send", silent, properties=FREE)]
+    async with playing(Look, tools=own, transcript=False) as stage:
+        look: Look = stage.session.plugin("look")
+
+        async def known() -> list[bool]:
+            await stage.run.call_tool(stage.new("send", {"to": [ANN, BOB, EVE]}))
+            return [one.kind == "result" for one in look.origins["to"]]
+
+        for name in (ANN, BOB):
+            await stage.run.call_tool(stage.new("long", {"path": name}))
+        assert await known() == [True, True, False]
+        for name in ("cid", EVE):
+            await stage.run.call_tool(stage.new("long", {"path": name}))
+        assert await known() == [False, False, True]
+
+
 async def below(session: Session, prompt: str, **arguments: Any) -> tuple[Origin, ...]:
     async with session.child() as child, child.run(prompt) as run:
         await run.resolve_tools(tools())

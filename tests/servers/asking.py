@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.abc
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -40,6 +41,22 @@ async def elicit(context: Any) -> str:
     return f"{answer.action} {answer.content}"
 
 
+async def later(context: Any) -> str:
+    """Asks when the call is over and `go` lies beside the notes."""
+    background.start_soon(ask_later, context.session)
+    return "soon"
+
+
+async def ask_later(session: Any) -> None:
+    while not NOTES.with_name("go").exists():
+        await anyio.sleep(0.01)
+    try:
+        answer = await session.elicit_form("Who are you?", FORM)
+        note(f"{answer.action} {answer.content}")
+    except MCPError as problem:
+        note(problem.error.message)
+
+
 async def sample(context: Any) -> str:
     parameters = types.CreateMessageRequestParams(messages=QUESTION, max_tokens=10)
     answer = await context.session.send_request(
@@ -58,11 +75,13 @@ async def report(_context: Any) -> list[types.ContentBlock]:
     return [picture, types.TextContent(text="a line of a long report\n" * 12_500)]
 
 
+background: anyio.abc.TaskGroup
 TOOLS = {
     "count": count,
     "hang": hang,
     "echo": echo,
     "elicit": elicit,
+    "later": later,
     "sample": sample,
     "roots": roots,
     "report": report,
@@ -89,9 +108,12 @@ async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.
 
 
 async def main() -> None:
+    global background
+    background = anyio.create_task_group()
     server = Server("asking", on_list_tools=list_tools, on_call_tool=call_tool)
-    async with stdio_server() as (read, write):
+    async with background, stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())
+        background.cancel_scope.cancel()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from hooksdk.cli._project import store_spec
 from hooksdk.config import Config, FileWatch, config_files
 from hooksdk.gateway import Gateway, GatewayConfig
 from hooksdk.gateway.status import ServerLine
-from hooksdk.mcp import Reload, ServerStatus
+from hooksdk.mcp import LOCAL, Reload, ServerStatus
 from hooksdk.stores import open_store
 from hooksdk.tasks import describe
 from hooksdk.tools import Tool
@@ -40,6 +40,8 @@ class ServeOptions:
     profile: str | None = None
     http: str | None = None
     expose: str | None = None
+    tls: dict[str, str] | None = None
+    """As `[gateway.tls]` has it."""
     plugins: tuple[Any, ...] = ()
     store: str | None = None
     project: Path
@@ -57,8 +59,11 @@ class GatewayProject:
         self._options = options
         self._console = console
         overrides: dict[str, Any] = {"store": store_spec(options.store)} if options.store else {}
-        if options.expose:
-            overrides["gateway"] = {"expose": options.expose}
+        if own := {
+            **({"expose": options.expose} if options.expose else {}),
+            **({"tls": options.tls} if options.tls else {}),
+        }:
+            overrides["gateway"] = own
         self._watch = ConfigWatch(overrides, folder=options.project, check=self._check)
         self._places = FileWatch(self._all_places())
         self._say = ServerWatch(console)
@@ -72,9 +77,10 @@ class GatewayProject:
                 "hooksdk gateway import"
             )
         self.files = tuple(map(str, files))
+        settings = GatewayConfig.of(config)
         self.servers = read_mcp_files(
-            list(files), self._tell_status, files, relay=GatewayConfig.of(config).relay, lazy=True,
-            on_change=lambda _server: self.gateway.tools_changed(),
+            list(files), self._tell_status, files, relay=settings.relay, lazy=True,
+            holder=None if options.http is not None and (settings.tokens or settings.oidc) else LOCAL, on_change=lambda _server: self.gateway.tools_changed(),
         )  # fmt: skip
         # Not the host's own: the next one goes on with it.
         self.store = open_store(config.store or "jsonl")
@@ -103,6 +109,10 @@ class GatewayProject:
         """Wait until the tools of all servers are known for the first time."""
         await self.servers.tools_known()
 
+    def release(self, session_id: str) -> None:
+        """A client's session is over."""
+        self.servers.release(session_id)
+
     async def catch_up(self) -> Reload | None:
         """Apply what has changed in the files. What is broken is told, and changes nothing."""
         async with self._lock:
@@ -124,8 +134,10 @@ class GatewayProject:
     def server_lines(self) -> tuple[ServerLine, ...]:
         """How the servers are."""
         return tuple(
-            ServerLine(name=one.name, state=one.state, tools=one.tools, problem=one.problem)
-            for one in self.servers.status.values()
+            ServerLine(
+                name=one.name, state=one.state, tools=one.tools, problem=one.problem, scope=one.scope, holder=one.holder
+            )
+            for one in self.servers.connections
         )
 
     def _host(self, config: Config) -> Host:
