@@ -19,42 +19,33 @@ from hooksdk.cli._options import Json, Project
 from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.values import as_object
 
-_PLACES = frozenset(
-    "to cc bcc recipient receiver email mail address phone "  # mail
-    "channel room chat user username member reviewer assignee participant attendee guest invitee "  # chat and calendar
-    "iban account payee beneficiary wallet password "  # money and access
-    "url uri link href host hostname domain endpoint webhook repo repository remote".split()  # web
-)
-"""Words in the names of arguments that say where something goes."""
-_WEB = frozenset("url uri link href host hostname domain endpoint webhook".split())
-_THINGS = frozenset("id file path folder directory name key".split())
+_WEB = frozenset({
+    "url", "uri", "link", "href", "host", "hostname", "domain", "endpoint", "webhook",
+})  # fmt: skip
+"""Words in the names of arguments that lead to a server."""
+_PLACES = _WEB | {
+    "to", "cc", "bcc", "recipient", "receiver", "email", "mail", "address", "phone", "channel", "room", "chat", "user",
+    "username", "member", "reviewer", "assignee", "participant", "attendee", "guest", "invitee", "iban", "account", "payee",
+    "beneficiary", "wallet", "password", "repo", "repository", "remote",
+}  # fmt: skip
+"""Words in the names of arguments that say where something goes: of mail, chat, calendars, money and the web."""
+_THINGS = frozenset({
+    "id", "file", "path", "folder", "directory", "name", "key",
+})  # fmt: skip
 """Words that say what is meant, which counts where it is undone, given away or changed."""
-_GRAVE = frozenset(
-    "add append cancel delete destroy drop grant invite move overwrite pay remove rename replace reschedule revoke send share "
-    "transfer unshare update".split()
-)
+_GRAVE = frozenset({
+    "add", "append", "cancel", "delete", "destroy", "drop", "grant", "invite", "move", "overwrite", "pay", "remove", "rename",
+    "replace", "reschedule", "revoke", "send", "share", "transfer", "unshare", "update",
+})  # fmt: skip
 """Words in the names of tools that do such things."""
-_TEXTS = frozenset("body content text message comment description note summary subject title reason".split())
+_TEXTS = frozenset({
+    "body", "content", "text", "message", "comment", "description", "note", "summary", "subject", "title", "reason",
+})  # fmt: skip
 """Words of arguments that are written by whoever acts: addresses in them count, not they themselves."""
-_READING = frozenset(
-    [
-        "check",
-        "count",
-        "describe",
-        "find",
-        "get",
-        "inspect",
-        "list",
-        "look",
-        "lookup",
-        "query",
-        "read",
-        "retrieve",
-        "search",
-        "show",
-        "view",
-    ]
-)
+_READING = frozenset({
+    "check", "count", "describe", "find", "get", "inspect", "list", "look", "lookup", "query", "read", "retrieve", "search",
+    "show", "view",
+})  # fmt: skip
 """First words of tools that only read. `fetch` and `open` are none: they ask a server of somebody's choice."""
 
 
