@@ -15,9 +15,11 @@ from builtin_plugins.tool_policy import ToolPolicy
 from hooksdk import Approval, ApprovalRequest, Tool, ToolCall, ToolContext, ToolResult, hooks
 from hooksdk.config import ProjectSettings
 from hooksdk.formats import get_format
+from hooksdk.gateway import Gateway
 from hooksdk.hooks import Answer, BeforeToolCall, Block
-from hooksdk.testing import event, replay_async
+from hooksdk.testing import ScriptedModel, call, event, open_host, replay_async
 from hooksdk.tools import Annotations
+from tests.hooksdk.gateways import client
 from tests.stage import Stage, make, playing
 
 pytestmark = pytest.mark.anyio
@@ -281,13 +283,13 @@ def test_a_projects_file_can_only_make_results_worse_without_trust() -> None:
 def test_a_call_whose_origins_are_not_known_is_blocked(action: str) -> None:
     key = "values_from" if action == "allow" else "values_from_elsewhere"
     policy = ToolPolicy(ToolPolicy.Config.model_validate({"rules": [rule(action, **{key: "to"})]}))
-    call = BeforeToolCall(
+    judged = BeforeToolCall(
         info=event(BeforeToolCall).info, call=ToolCall("c1", "send", {}), tool=make("send"), arguments={}
     )
-    answer = policy.judge(call)
+    answer = policy.judge(judged)
     assert isinstance(answer, Block)
     assert "cannot be checked against rule 1" in answer.reason
-    assert policy.explain(call).action == "deny"
+    assert policy.explain(judged).action == "deny"
 
 
 # Mistakes
@@ -432,13 +434,77 @@ async def test_where_no_transcript_is_kept_the_results_are_searched_all_the_same
 
 
 async def test_a_replay_says_what_a_rule_would_have_asked_and_why() -> None:
-    calls = [ToolCall("c1", "read_mail", {}), ToolCall("c2", "send", {"to": ANN}), ToolCall("c3", "send", {"to": EVE})]
+    made = [ToolCall("c1", "read_mail", {}), ToolCall("c2", "send", {"to": ANN}), ToolCall("c3", "send", {"to": EVE})]
     messages = [FORMAT.user(PROMPT)]
-    for call in calls:
+    for one in made:
         messages += [
-            FORMAT.reply("", [call]),
-            *FORMAT.result_messages([(call, ToolResult(MAIL if call.id == "c1" else "sent"))]),
+            FORMAT.reply("", [one]),
+            *FORMAT.result_messages([(one, ToolResult(MAIL if one.id == "c1" else "sent"))]),
         ]
     played = await replay_async(messages, ["tool_policy"], config=configured(STRICT))
     assert played.counts == {"allow": 2, "ask": 1}
     assert f"to = '{EVE}' stands in what read_mail answered (r1, untrusted)" in played.calls[2].reason
+
+
+class Served:
+    """The tools as a server behind a gateway has them."""
+
+    def tools(self) -> list[Tool]:
+        return [one.copy(source="mcp", owner="app") for one in tools()]
+
+
+@pytest.mark.heavy
+async def test_a_gateway_which_knows_no_prompt_asks_with_the_place_of_the_value() -> None:
+    person = Person()
+    async with (
+        open_host("tool_policy", config=configured(STRICT)) as host,
+        Gateway(host, Served(), approver=person) as gateway,
+        client(gateway) as connected,
+    ):
+        await connected.call_tool("read_mail", {"path": "a"})
+        await connected.call_tool("send", {"to": EVE})
+        (origin,) = person.asked[0].evidence
+        assert (origin.kind, origin.label, "send the report" in origin.quote) == ("result", "untrusted", True)
+        await connected.call_tool("send", {"to": ANN})
+        assert person.evidence == [(ANN, "to: nowhere")]
+
+
+@pytest.mark.heavy
+async def test_calls_of_a_script_are_judged_by_their_own_values() -> None:
+    pytest.importorskip("pydantic_monty", reason="code mode needs the extra 'code'")
+    person = Person()
+    code = f'await call("read_mail", {{"path": "a"}})\nawait call("send", {{"to": "{EVE}"}})'
+    config = configured(STRICT)
+    config["plugins"]["tool_search"] = {"config": {"enabled": "on", "mode": "code"}}
+    async with playing(
+        "tool_policy", "tool_search", tools=Served().tools(), config=config, approver=person, input=PROMPT
+    ) as stage:
+        result = await stage.call("tool_search_code", {"code": code})
+        assert person.asked, result.text
+        (origin,) = person.asked[0].evidence
+        assert (origin.kind, origin.label) == ("result", "untrusted")
+
+
+@pytest.mark.heavy
+async def test_in_a_frameworks_agent_the_prompt_and_its_results_count() -> None:
+    pytest.importorskip("agents", reason="hooksdk[openai-agents] is not installed")
+    from agents import Agent, RunConfig, function_tool
+
+    from hooksdk.adapters.openai_agents import HookSDK
+    from tests.hooksdk.openai_agents_driver import Scripted
+
+    def read() -> str:
+        """Read the mail."""
+        return MAIL
+
+    def send(to: str) -> str:
+        """Send the report."""
+        return "sent"
+
+    model = ScriptedModel([call("read"), call("send", to=ANN), call("send", to=EVE), "done"])
+    agent = Agent[Any](name="agent", model=Scripted(model), tools=[function_tool(read), function_tool(send)])
+    deny = rule("deny", values_from_elsewhere="to", reason="not there")
+    async with open_host("tool_policy", config=configured(deny)) as host:
+        await HookSDK(host).run(agent, PROMPT, run_config=RunConfig(tracing_disabled=True))
+    assert "sent" in str(model.turns[2].messages[-1])
+    assert "not there (to: r1 untrusted)" in str(model.turns[3].messages[-1])
