@@ -93,7 +93,7 @@ class Reading:
         """The paths that none of these tools has, with the nearest that one has."""
         schemas = [(tool.parameters or {}).get("properties") for tool in tools]
         names = {str(name) for properties in schemas for name in cast("dict[str, Any]", properties or {})}
-        if not all(schemas):  # a tool that does not say what it takes may take anything
+        if not (schemas and all(schemas)):  # a tool that does not say what it takes may take anything
             return
         for path in (*self._surely, *self._elsewhere):
             if path != _ADDRESSES and not {path, path.partition(".")[0]} & names:
