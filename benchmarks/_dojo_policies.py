@@ -6,10 +6,9 @@ built; slack was not.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import tomllib
 
 from hooksdk import Tool
 from hooksdk.cli._policy_start import starter_rules

@@ -28,6 +28,7 @@ from hooksdk._run.context import Context, without_secrets
 from hooksdk._run.labelling import label_result
 from hooksdk._run.origins import origins_of
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
+from hooksdk._run.tools import grant_beside
 from hooksdk._run.waiting_calls import digest_of_call
 from hooksdk._schema.fresh import peek, put_fresh
 from hooksdk._tasks.background import logger
@@ -36,7 +37,7 @@ from hooksdk._tasks.shielding import in_abandonable_thread, run_shielded
 from hooksdk._transcript.effects import in_doubt
 from hooksdk.calls import CallOrigin, ToolCall, ToolResult, join_labels
 from hooksdk.catalog import Catalog
-from hooksdk.errors import ApprovalPending, StoreError, ToolError
+from hooksdk.errors import ApprovalPending, SessionBusy, StoreError, ToolError
 from hooksdk.records import CallFinished, CallStarted, CallStatus, Content, Unwrapped
 from hooksdk.tools import Tool
 from hooksdk.values import fill_secrets, secret_names
@@ -149,6 +150,8 @@ async def _judge_and_execute(state: RunState, work: CallInProgress) -> CallEnd |
 async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
     """The steps before the tool runs."""
     plans = state.hooks.plans
+    if work.beside is not None:
+        work.catalog = await grant_beside(state, [work.beside])
     is_judged = (len(state.open_calls) > 1 or bool(state.waiting.calls)) and await asking.take_up(state, work)
     end = None if is_judged else await unwrap_tool_call(state, work)
     if state.hooks.tracing:
@@ -216,6 +219,8 @@ async def unwrap_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
     """Find the tool; a name outside the catalog may be a bridge's, which stands for another call."""
     call, catalog = work.call, work.catalog
     work.tool = catalog.get(call.name)
+    if work.beside is not None:
+        return None
     if work.tool is None and call.name not in catalog.withheld and call.name not in state.bridges:
         work.tool = catalog.meant(call.name, _readable(call.arguments))
     if work.tool is not None:
@@ -404,7 +409,9 @@ def check_still_granted(state: RunState, work: CallInProgress) -> CallEnd | None
     that is withheld now does not run, nor one whose arguments would have to be checked again."""
     tool, name = work.tool, work.call.name
     assert tool is not None
-    if state.catalog is work.catalog and state.parts.parent_run is None:  # not resolved anew
+    if work.beside is not None or (
+        state.catalog is work.catalog and state.parts.parent_run is None
+    ):  # not resolved anew
         return None
     now = state.granted(name)
     if now is tool:
@@ -489,7 +496,7 @@ async def tool_call_start(state: RunState, work: CallInProgress) -> CallEnd | No
 
 async def run_tool(state: RunState, work: CallInProgress) -> CallEnd:
     """Run the tool with exactly the arguments that were judged. What it raises, and a limit that it misses, are results."""
-    tool = state.runnable[work.call.name]
+    tool = work.beside or state.runnable[work.call.name]
     if tool.execute is None:
         return take_result(state, work, ToolResult.error(refusals.no_executor(tool.name)))
     try:
@@ -637,7 +644,7 @@ async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[Ca
     except BaseException as error:
         work.in_doubt = work.begun and work.entered
         text = refusals.interrupted(work.call.name, error, ran=work.entered, in_doubt=work.in_doubt)
-        has_not_begun = isinstance(error, StoreError) and not work.entered
+        has_not_begun = isinstance(error, (StoreError, SessionBusy)) and not work.entered
         end = CallEnd("not_run" if has_not_begun else "error", ToolResult.error(text))
         if state.ended is not None and not work.running:  # cut off before its tool ran
             end = await _not_run(state, work)

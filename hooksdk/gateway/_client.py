@@ -12,6 +12,8 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from hooksdk.mcp import LEVELS
+
 Request = ServerRequestContext[Any, Any]
 
 
@@ -27,10 +29,11 @@ class CallingClient:
 
     def __init__(
         self, session_id: str, holder: str, fill: FillSecrets, allowed: Collection[str],
-        context: Request | None = None,
+        context: Request | None = None, level: types.LoggingLevel | None = None,
     ) -> None:  # fmt: skip
         """`holder` is the name of its token; `fill` gives the secrets of its servers; `allowed` is what servers may ask:
-        `elicitation`, `sampling`, `roots`."""
+        `elicitation`, `sampling`, `roots`; `level` is how much it wants to hear of what servers log, where it has said so once for
+        all."""
         self.id = session_id
         self.holder = holder
         self.fill_secrets = fill
@@ -43,6 +46,25 @@ class CallingClient:
         self._declared = context.session.client_capabilities if context is not None else None
         self._is_over = False
         self._allowed = allowed
+        self._level: types.LoggingLevel | None = level
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """What its request says besides."""
+        return {} if self.context is None else dict(self.context.meta or {})
+
+    @property
+    def log_level(self) -> types.LoggingLevel | None:
+        """How much it wants to hear: in the stateless protocol each request says so."""
+        level = self.meta.get(types.LOG_LEVEL_META_KEY)
+        return level if level in LEVELS else self._level
+
+    async def log(self, message: types.LoggingMessageNotificationParams) -> None:
+        """Tell it with its request, if it wants to hear this."""
+        level, context = self.log_level, self.context
+        if context is not None and is_heard(message.level, level):
+            notification = types.LoggingMessageNotification(params=message)
+            await context.session.send_notification(notification, context.request_id)
 
     @property
     def may_be_asked_by_result(self) -> bool:
@@ -83,6 +105,11 @@ class CallingClient:
             return await _send(context.session, request, metadata)
         except MCPError as problem:
             return problem.error
+
+
+def is_heard(level: types.LoggingLevel, wanted: types.LoggingLevel | None) -> bool:
+    """True where who wants to hear so much is told what is logged at this level."""
+    return wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted)
 
 
 async def _send(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import os
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
@@ -15,38 +15,42 @@ from typing import Any, Self, final
 import anyio
 import mcp_types as types
 from anyio.abc import TaskGroup
-from mcp.server.lowlevel import NotificationOptions, Server
-from mcp.server.models import InitializationOptions
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.lowlevel import Server
+from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
 from hooksdk.approvals import Approver
 from hooksdk.desk import ApprovalDesk
-from hooksdk.errors import HookSDKError, RunBlocked
-from hooksdk.gateway._answers import Connection, StreamAnswers, connection_of, hand_over, over_streams
+from hooksdk.errors import HookSDKError
+from hooksdk.gateway._answers import Connection, connection_of
 from hooksdk.gateway._approvals import current_request, desk_of
 from hooksdk.gateway._counts import Counts
+from hooksdk.gateway._deployment import Deployment
 from hooksdk.gateway._door import check_address
 from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._http import Serving, http_app, session_key
+from hooksdk.gateway._instructions import joined_instructions
 from hooksdk.gateway._oidc import EitherTokens, IssuerTokens
 from hooksdk.gateway._places import Place
-from hooksdk.gateway._results import error
-from hooksdk.gateway._session import GatewayParts, GatewaySession, Identity, Request
+from hooksdk.gateway._results import as_error, as_mcp
+from hooksdk.gateway._server import GatewayServer, Listen, SessionOf
+from hooksdk.gateway._session import CHANGES, GatewayParts, GatewaySession, Identity, Request
 from hooksdk.gateway._settings import ApprovalSettings, GatewayConfig, profile_of
 from hooksdk.gateway._sources import Sources, ToolSource
 from hooksdk.gateway._stdio import own_streams, serve_streams
+from hooksdk.gateway._subscriptions import Listening, ResourceChanges
 from hooksdk.gateway._tokens import OwnTokens, TokenTable, principal_of, read_tokens
 from hooksdk.host import Host
+from hooksdk.mcp import Feature, ScopeKey, most_of
 from hooksdk.tasks import describe
 
 logger = logging.getLogger("hooksdk")
 
-__all__ = ["Gateway", "ToolSource", "current_request", "own_streams"]
+EXTENSIONS: dict[str, dict[str, Any]] = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
+"""What clients may be able to: some show the apps of tools, and servers have some for those that they know to do so."""
 
-NAME = "hooksdk"
-INSTRUCTIONS = "The tools of several servers. Those that are not listed are found and called through those that are."
+__all__ = ["Gateway", "ToolSource", "current_request", "own_streams"]
 
 
 @final
@@ -76,6 +80,7 @@ class Gateway:
         self._folder = folder
         self._sources = Sources(sources)
         self._bus = InMemorySubscriptionBus()
+        self._changes = ResourceChanges()
         self._desk: tuple[ApprovalSettings, ApprovalDesk] | None = None
         self._parts = self._parts_of(host)
         self._tokens: TokenTable | None = None
@@ -85,16 +90,21 @@ class Gateway:
         self._group: TaskGroup | None = None
         self._sessions: dict[str, GatewaySession] = {}
         self._opening = anyio.Lock()
+        for features in self._sources.features:
+            features.declare(EXTENSIONS)
+        self._deaf: list[Callable[[], None]] = []
         self._retiring: dict[GatewaySession, str] = {}
         """Those of an earlier host that still have calls, with their keys."""
 
     def _parts_of(self, host: Host) -> GatewayParts:
         config = GatewayConfig.of(host.config) if self._own_config is None else self._own_config
         approver = self._approver or host.approver or self._desk_of(config.approvals)
-        place = Place(str(self._own_folder.resolve()), *self._sources.files())
+        deployment = None if config.deployment is None else Deployment(config.deployment, host, config.idle)
+        place = Place(str(self._own_folder.resolve()), *self._sources.files(), deployment=deployment)
         return GatewayParts(
             host=host, sources=self._sources, counts=self.counts, config=config, approver=approver,
-            place=place, doubts=Doubts(host, place), start_soon=self._start_soon, publish_change=self._publish_change,
+            place=place, doubts=Doubts(host, place), start_soon=self._start_soon, publish=self._bus.publish,
+            watch=self._watch, level_changed=self._settle_level,
         )  # fmt: skip
 
     def _desk_of(self, settings: ApprovalSettings) -> ApprovalDesk:
@@ -116,6 +126,7 @@ class Gateway:
     async def __aenter__(self) -> Self:
         self._group = anyio.create_task_group()
         await self._group.__aenter__()
+        self._deaf = [features.listen(self._hear) for features in self._sources.features]
         self._group.start_soon(self._parts.remove_old_sessions)
         return self
 
@@ -124,6 +135,8 @@ class Gateway:
     ) -> None:
         group, self._group = self._group, None
         assert group is not None
+        for stop in self._deaf:
+            stop()
         try:
             with anyio.CancelScope(shield=True):
                 await self._end_all()
@@ -151,15 +164,21 @@ class Gateway:
             identity = self.identity("local", profile, transport="stdio")
             return await self.session(context.lifespan_context.key, identity, context, idle=None)
 
-        return _Server(self, session_of, connection)
+        def instructions_for(_context: Request) -> str:
+            return self._instructions(self.identity("local", profile, transport="stdio"))
+
+        return GatewayServer(session_of, connection, self._listen(session_of), self.counts, instructions_for)
 
     def identity(self, name: str, profile: str | None, *, transport: str) -> Identity:
         """Who a client is that has this profile. Raises `ConfigError` for a profile that there is not."""
         profile_name, settings = profile_of(self.config, profile)
         return Identity(name=name, profile_name=profile_name, profile=settings, transport=transport)
 
-    async def session(self, key: str, identity: Identity, context: Request, *, idle: float | None) -> GatewaySession:
-        """The open session of this client; a new one where it has none."""
+    async def session(
+        self, key: str, identity: Identity, context: Request, *, idle: float | None, shared_as: str | None = None
+    ) -> GatewaySession:
+        """The open session of this client, or a new one. `shared_as` is the id that it has at all gateways of the deployment."""
+        key = key if shared_as is None else f"{key} {shared_as}"
         async with self._opening:
             while (session := self._sessions.get(key)) is None or session.closing:
                 if session is not None:
@@ -167,7 +186,7 @@ class Gateway:
                     self._sessions.pop(key, None)
                 if self._group is None:
                     raise HookSDKError("the gateway is closed")
-                session = GatewaySession(self._parts, identity, idle=idle)
+                session = GatewaySession(self._parts, identity, idle=idle, shared_as=shared_as)
                 await self._group.start(self._keep, key, session, context)
             return session
 
@@ -220,7 +239,8 @@ class Gateway:
             self._retiring[session] = key
             session.supersede()
             self._group.start_soon(self._retire, session)
-        await self._publish_change()
+        for change in CHANGES:
+            await self._bus.publish(change())
 
     async def _retire(self, session: GatewaySession) -> None:
         try:
@@ -244,13 +264,34 @@ class Gateway:
         except Exception as problem:
             logger.warning("the tools of a client could not be settled anew: %s", describe(problem))
 
-    async def _publish_change(self) -> None:
-        await self._bus.publish(ToolsListChanged())
+    async def _hear(self, server: str, message: types.ServerNotification, key: ScopeKey) -> None:
+        """A server says something that belongs to no call."""
+        if isinstance(message, types.ResourceUpdatedNotification):
+            await self._changes.publish(Feature(server, message.params.uri), key)
+        for session in list(self._sessions.values()):
+            if not key.is_of(session.identity.name, session.id):
+                continue
+            try:
+                await session.hear(server, message)
+            except Exception as problem:  # one that has just left keeps the others from nothing
+                logger.info("a client could not be told what '%s' says: %s", server, describe(problem))
 
-    @property
-    def listen(self) -> ListenHandler:
+    async def _watch(self, feature: Feature, *, on: bool) -> None:
+        try:
+            features = self._sources.features_of(feature.server)
+        except LookupError:
+            return
+        if (problem := await features.watch(feature, on=on)) is not None:
+            raise as_error(as_mcp(problem, ""))
+
+    async def _settle_level(self) -> None:
+        level = most_of([session.level for session in self._sessions.values()])
+        for features in self._sources.features:
+            await features.log(level)
+
+    def _listen(self, session_of: SessionOf) -> Listen:
         """Serves the clients of the stateless protocol that want to hear of changes."""
-        return ListenHandler(self._bus)
+        return Listening(self._bus, self._changes, session_of, self._watch)
 
     def http_app(self, *, profile: str | None = None, tokens: Mapping[str, str] | None = None) -> Starlette:
         """Streamable HTTP at `/mcp`, as an ASGI application for a server of your own, with `/health` and `/ready`. `tokens` are
@@ -263,19 +304,25 @@ class Gateway:
             tokens = self._tokens.by_name
         asks = bool(tokens) or self.config.oidc is not None
 
-        async def session_of(context: Request) -> GatewaySession:
-            await self._sources.catch_up()
-            request = context.request
-            assert request is not None
-            principal = principal_of(request)
+        def identity_of(context: Request) -> Identity:
+            assert context.request is not None
+            principal = principal_of(context.request)
             if asks and not principal.issuer and principal.name not in tokens:  # it went just now
                 raise MCPError(types.INVALID_REQUEST, "this token is not let in any more")
             token = None if principal.issuer else self.config.tokens.get(principal.name)
             own = principal.profile or (token.profile if token else None)
-            identity = self.identity(principal.name, own or profile, transport="http")
-            return await self.session(
-                session_key(request, context.protocol_version), identity, context, idle=self.config.idle
-            )
+            return replace(self.identity(principal.name, own or profile, transport="http"), key=principal.key)
+
+        async def session_of(context: Request) -> GatewaySession:
+            await self._sources.catch_up()
+            assert context.request is not None
+            identity = identity_of(context)
+            key, shared = session_key(context.request, context.protocol_version)
+            shared_as = await self._parts.place.shared_session(identity.key, identity.requester) if shared else None
+            return await self.session(key, identity, context, idle=self.config.idle, shared_as=shared_as)
+
+        def instructions_for(context: Request) -> str:
+            return self._instructions(identity_of(context))
 
         @asynccontextmanager
         async def nothing(_server: Server[Connection]) -> AsyncGenerator[Connection]:
@@ -286,7 +333,13 @@ class Gateway:
             config=lambda: self.config, profile=profile, verifier=verifier if asks else None, metrics=self.counts.metrics,
             on_leave=self.end,
         )  # fmt: skip
-        return http_app(_Server(self, session_of, nothing), serving)
+        server = GatewayServer(session_of, nothing, self._listen(session_of), self.counts, instructions_for)
+        return http_app(server, serving)
+
+    def _instructions(self, identity: Identity) -> str:
+        servers = identity.profile.servers
+        offers = [one for one in self._sources.offers() if servers is None or one.server in servers]
+        return joined_instructions(self.config, offers)
 
     async def _catch_up_tokens(self) -> None:
         await self._sources.catch_up()
@@ -323,69 +376,3 @@ class Gateway:
         `streams` are two other descriptors, to read from and to write to."""
         with own_streams() if streams is None else nullcontext(streams) as both:
             await serve_streams(self.server(profile), both)
-
-
-@final
-class _Server(Server[Connection]):
-    """The protocol's side: it takes requests to the client's session."""
-
-    def __init__(self, gateway: Gateway, session_of: Any, lifespan: Any) -> None:
-        self._session_of = session_of
-        self._counts = gateway.counts
-        super().__init__(
-            NAME, version=importlib.metadata.version("hooksdk"), instructions=INSTRUCTIONS, lifespan=lifespan,
-            get_tool_input_schema=_no_header_schema, on_list_tools=self._list_tools, on_call_tool=self._call_tool, on_subscriptions_listen=gateway.listen,
-            on_list_resources=self._list_resources, on_read_resource=self._read_resource,
-        )  # fmt: skip
-
-    async def run(self, read_stream: Any, write_stream: Any, *args: Any, **options: Any) -> None:
-        with over_streams():
-            await super().run(read_stream, StreamAnswers(write_stream), *args, **options)
-
-    def create_initialization_options(self, *args: Any, **options: Any) -> InitializationOptions:
-        """Clients that hear of changes at all do so only where the server says at the beginning that it tells them."""
-        if not args:
-            options.setdefault("notification_options", NotificationOptions(tools_changed=True))
-        return super().create_initialization_options(*args, **options)
-
-    async def _list_tools(
-        self, context: Request, _params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        session: GatewaySession = await self._session_of(context)
-        with session.at_work(context):
-            return types.ListToolsResult(tools=await session.tools())
-
-    async def _list_resources(
-        self, context: Request, _params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        session: GatewaySession = await self._session_of(context)
-        with session.at_work(context):
-            return types.ListResourcesResult(resources=session.results.resources())
-
-    async def _read_resource(
-        self, context: Request, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        session: GatewaySession = await self._session_of(context)
-        with session.at_work(context):
-            return session.results.read(params.uri)
-
-    async def _call_tool(
-        self, context: Request, params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        token = current_request.set(context)
-        try:
-            session: GatewaySession = await self._session_of(context)
-            with session.at_work(context) as client:
-                answer = await session.call(params, context, client)
-            hand_over(session.call_of(answer), context)
-            return answer
-        except HookSDKError as problem:
-            if isinstance(problem, RunBlocked):  # by a plugin, and with it all of the client's calls
-                self._counts.withheld()
-            return error(f"'{params.name}' was not run: {describe(problem)}")
-        finally:
-            current_request.reset(token)
-
-
-def _no_header_schema(_name: str) -> None:
-    """Schemas say nothing of HTTP headers here; without this the tools would be listed for each call."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, final
+from typing import Any, cast, final
 
 import mcp_types as types
 
@@ -128,6 +128,17 @@ class ClientListing:
 
     def is_withheld(self, name: str, arguments: dict[str, Any]) -> bool:
         """True for a call of a tool that the client may not use, by whichever of its names, and through a bridge."""
+        called, _ = self._seen_through(name, arguments)
+        if not isinstance(called, str) or self._catalog.meant(called) is not None:
+            return False
+        return not self._withheld.isdisjoint(readings(called))
+
+    def target(self, name: str, arguments: dict[str, Any]) -> tuple[Tool | None, object]:
+        """The tool that a call is about in the end, and what it would be given, as far as that can be known before it is judged."""
+        called, given = self._seen_through(name, arguments)
+        return (self._catalog.get(called) if isinstance(called, str) else None), given
+
+    def _seen_through(self, name: str, arguments: dict[str, Any]) -> tuple[object, object]:
         called: object = name
         given: object = arguments
         for _ in range(MOST_BRIDGES):
@@ -135,9 +146,7 @@ class ClientListing:
                 break
             written = as_object(given)
             called, given = written.get(caller.name_key), written.get(caller.arguments_key)
-        if not isinstance(called, str) or self._catalog.meant(called) is not None:
-            return False
-        return not self._withheld.isdisjoint(readings(called))
+        return called, given
 
     def recall(self, arguments: str) -> str | None:
         """How `recall-tool-result` is called with these arguments; None where it may not be."""
@@ -162,16 +171,26 @@ def _as_mcp(tool: Tool, name: str = "") -> types.Tool:
     """A tool with its true schema and annotations. Its output schema stays out: a plugin may change what comes back, and
     clients refuse a result that does not fit."""
     parameters = tool.parameters or {"properties": {}}
+    said = tool.meta or {}
+    hints_title = as_object(said.get("annotations")).get("title")
+    title = None if tool.label == hints_title and "title" not in said else tool.label
     return types.Tool(
-        name=name or tool.name, title=tool.label or None, description=tool.description or None,
-        input_schema={"type": "object", **parameters}, annotations=_hints(tool.annotations),
+        name=name or tool.name, title=title or None,
+        description=tool.description or None, input_schema={"type": "object", **parameters},
+        annotations=_hints(tool.annotations, hints_title), icons=_icons(said),
+        _meta=as_object(said.get("_meta")) or None,
     )  # fmt: skip
 
 
-def _hints(said: Annotations) -> types.ToolAnnotations | None:
-    if said == Annotations():
+def _icons(said: Mapping[str, Any]) -> list[types.Icon] | None:
+    icons = said.get("icons")
+    return [types.Icon.model_validate(icon) for icon in cast("list[Any]", icons)] if isinstance(icons, list) else None
+
+
+def _hints(said: Annotations, title: str | None) -> types.ToolAnnotations | None:
+    if said == Annotations() and title is None:
         return None
     return types.ToolAnnotations(
-        read_only_hint=said.read_only, destructive_hint=said.destructive, idempotent_hint=said.idempotent,
+        title=title, read_only_hint=said.read_only, destructive_hint=said.destructive, idempotent_hint=said.idempotent,
         open_world_hint=said.open_world,
     )  # fmt: skip

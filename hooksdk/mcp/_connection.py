@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import mcp_types as types
@@ -16,13 +15,15 @@ from pydantic import ValidationError
 
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._life import Life, Terms
+from hooksdk.mcp._offer import ServerOffer
 from hooksdk.mcp._offered import check_offered
-from hooksdk.mcp._relay import Callers, Client, RunningCall, current_client, send_call
+from hooksdk.mcp._offering import Offering
+from hooksdk.mcp._relay import CALLED, Callers, Client, RunningCall, current_client, masked, send_call
 from hooksdk.mcp._scope import NOBODY, ScopeKey
-from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus
-from hooksdk.mcp._transport import all_tools, client_info, first_cause, one_line, serving, with_stderr
+from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus, describe, with_stderr
+from hooksdk.mcp._transport import client_info, one_line, serving
 
-logger = logging.getLogger("hooksdk")
+T = TypeVar("T")
 
 _MAX_PAUSE = 60.0
 """Seconds between two attempts to start a server that keeps failing, at most."""
@@ -44,15 +45,14 @@ class Connection:
     """One server. `keep` runs in a task of its own; everything else may be called from any task of the loop."""
 
     def __init__(
-        self, spec: ServerSpec, terms: Terms, tools: tuple[types.Tool, ...] = (), key: ScopeKey = NOBODY
+        self, spec: ServerSpec, terms: Terms, offer: ServerOffer | None = None, key: ScopeKey = NOBODY
     ) -> None:
-        """`tools` are what to go on until the server, or a listing that was kept, tells of others."""
+        """`offer` is what to go on until the server, or a listing that was kept, tells of another one."""
         self.spec = spec
         self.key = key
         self.client: Client | None = None
         """Who needed it last."""
         self.status = ServerStatus(name=spec.name, state="disabled" if spec.disabled else "starting")
-        self.tools = tools
         self._terms = terms
         self._start_timeout = spec.start_timeout or terms.start_timeout
         self._open = False
@@ -64,10 +64,21 @@ class Connection:
         self._retry_at = 0.0
         self._queued = False
         self._callers = Callers(terms.relay, one_client=bool(key.session))
+        self.offering = Offering(spec, terms, self._callers, offer, self._listed, key)
         self._calls = 0
         self._last_call = 0.0
         self._quiet = anyio.Event()
         """Set once nobody waits for a call of it, for whoever retires it."""
+
+    @property
+    def tools(self) -> tuple[types.Tool, ...]:
+        """Its tools."""
+        return self.offering.offer.tools
+
+    @property
+    def session(self) -> ClientSession | None:
+        """The connection itself, while the server runs."""
+        return self._life.session if self._life and self._life.usable else None
 
     def open(self) -> bool:
         """Take calls from now on; `keep` is to run then. True for a server that is to be listed when it is its turn: `wake`
@@ -76,10 +87,8 @@ class Connection:
         self._wanted = anyio.Event()
         self._failures, self._retry_at = 0, 0.0
         self.status = ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools))
-        lazy = self._terms.listings
-        listing = lazy.read(self.spec) if lazy else None
+        listing = self.offering.read_kept()
         if listing is not None:
-            self._learn(listing.tools)
             self._set(replace(self.status, state="idle", tools=len(self.tools), version=listing.version))
         if listing is None or not listing.fresh:
             self._queued = True
@@ -99,7 +108,7 @@ class Connection:
         finally:
             self._open = self._queued = False
             self._settled.set()
-            self.tools = ()
+            self.offering.offer = ServerOffer(server=self.spec.name)
             if self.status.state != "failed":
                 self.status = replace(self.status, state="down", problem="", tools=0)
 
@@ -146,10 +155,22 @@ class Connection:
     ) -> types.CallToolResult:
         """The result of one call of `tool`, as it was when it was looked up, within `limit` seconds, a start of the server
         included. Raises `CallFailed`."""
+        params = types.CallToolRequestParams(name=tool.name, arguments=dict(arguments), _meta=call.meta)
+
+        async def send(session: ClientSession) -> types.CallToolResult:
+            check_offered(self.spec.name, tool, self.tools, arguments)  # without asking: it tells of changes
+            return await send_call(session, call, types.CallToolRequest(params=params), CALLED)
+
+        return await self.request(tool.name, limit, call, send)
+
+    async def request(
+        self, what: str, limit: float, call: RunningCall, send: Callable[[ClientSession], Awaitable[T]]
+    ) -> T:
+        """The answer to one request, as `send` makes it, in the same way; `what` is what it is about."""
         self._calls += 1
         try:
             with self._callers.serving(call):
-                return await self._call(tool, arguments, limit, call)
+                return await self._request(what, limit, send)
         finally:
             self._calls -= 1
             self._last_call = anyio.current_time()
@@ -157,22 +178,19 @@ class Connection:
                 self._quiet.set()
                 self._quiet = anyio.Event()
 
-    async def _call(
-        self, tool: types.Tool, arguments: Mapping[str, Any], limit: float, call: RunningCall
-    ) -> types.CallToolResult:
-        name = tool.name
+    async def _request(self, name: str, limit: float, send: Callable[[ClientSession], Awaitable[T]]) -> T:
         life: Life | None = None
         with anyio.move_on_after(limit):
             life = await self._ready()
             try:
-                return await self._send(life, tool, arguments, call)
+                return await self._send(life, name, send)
             except MCPError as error:
                 if not life.forgotten:
                     raise await self._failure(life, name, error) from None
             life.ended.set()  # the server has forgotten the session and did not run the call
             life = await self._ready()
             try:
-                return await self._send(life, tool, arguments, call)
+                return await self._send(life, name, send)
             except MCPError as error:
                 raise await self._failure(life, name, error) from None
         if life is None or not life.ready:
@@ -183,30 +201,35 @@ class Connection:
             in_doubt=True,
         )
 
-    async def _send(
-        self, life: Life, tool: types.Tool, arguments: Mapping[str, Any], call: RunningCall
-    ) -> types.CallToolResult:
-        check_offered(self.spec.name, tool, self.tools, arguments)  # unasked: each start lists, and it tells of changes
+    async def _send(self, life: Life, name: str, send: Callable[[ClientSession], Awaitable[T]]) -> T:
         assert life.session is not None
         life.called = True
-        parameters = types.CallToolRequestParams(name=tool.name, arguments=dict(arguments), _meta=call.meta)
         try:
-            result = await send_call(life.session, call, parameters)
+            result = await send(life.session)
         except anyio.get_cancelled_exc_class():
             life.doubtful = True
             raise
         except ValidationError as error:
             problem = one_line(self.spec.redact(str(error)))
-            text = f"The MCP server '{self.spec.name}' gave a result for '{tool.name}' that is not MCP: {problem}"
+            text = f"The MCP server '{self.spec.name}' gave a result for '{name}' that is not MCP: {problem}"
             raise CallFailed(text) from None
         self._failures = 0
         return result
 
     async def refresh(self) -> None:
-        """List the tools anew, starting the server if it is not up; what fails is in `status`."""
+        """List what it offers anew, starting the server if it is not up; what fails is in `status`."""
         self._retry_at = 0.0
         with contextlib.suppress(CallFailed):
-            await self._list(await self._ready())
+            await self.offering.ask_all_again(await self._ready())
+
+    async def watch(self, uri: str, *, on: bool) -> None:
+        """Hear of changes of this resource, or no more. The server runs as long as anything of it is watched. Raises
+        `CallFailed`."""
+        change = self.offering.watch if on else self.offering.unwatch
+        if not on and self.session is None:
+            return await change(uri, session=None)
+        limit, call = self._start_timeout, RunningCall(None)
+        return await self.request(uri, limit, call, lambda session: change(uri, session=session))
 
     async def _live(self) -> None:
         """One start, until its end. Raises nothing but cancellation."""
@@ -227,10 +250,13 @@ class Connection:
                     settled.set()
                     if life.ready:
                         async with life.listing:  # a change that is heard meanwhile is written after this, not under it
-                            await self._remember(self.status.version)
-                        await self._until_end(life)
+                            await self.offering.keep(self.status.version)
+                        async with anyio.create_task_group() as group:
+                            group.start_soon(self.offering.listen, session)
+                            await self._until_end(life)
+                            group.cancel_scope.cancel()
             except Exception as error:
-                life.problem = life.problem or life.transport.http_status or self._describe(error)
+                life.problem = life.problem or life.transport.http_status or describe(self.spec, error)
             if life.resting:
                 self._set(replace(self.status, state="idle", problem=""))
             elif self._open and self.status.state != "failed":
@@ -247,11 +273,17 @@ class Connection:
 
     def _session(self, life: Life, read: Any, write: Any) -> ClientSession:
         async def hear(message: IncomingMessage) -> None:
-            if isinstance(message, types.ToolListChangedNotification) and not life.stale:
-                life.stale = True
-                await self._list(life)
+            await self.offering.hear(life, message)
 
-        return ClientSession(read, write, message_handler=hear, client_info=client_info(), **self._callers.callbacks())
+        extensions = dict(self._terms.wishes.extensions) or None
+        return ClientSession(
+            read,
+            write,
+            message_handler=hear,
+            client_info=client_info(),
+            extensions=extensions,
+            **self._callers.callbacks(),
+        )
 
     async def _start(self, life: Life, session: ClientSession) -> None:
         try:
@@ -263,8 +295,9 @@ class Connection:
         info = session.server_info
         seconds, version = anyio.current_time() - life.since, info.version if info else ""
         async with life.listing:
-            self._learn(await all_tools(session))
+            await self.offering.ask_all(session)
             life.ready = True
+        await self.offering.begin(session)
         self._retry_at = 0.0
         count = len(self.tools)
         self._set(ServerStatus(name=self.spec.name, state="up", tools=count, seconds=seconds, version=version))
@@ -278,28 +311,22 @@ class Connection:
                 await life.ended.wait()
                 return
             left = max(life.since, self._last_call) + limit - anyio.current_time()
-            if left <= 0 and not self._calls:
+            if left <= 0 and not (self._calls or self.offering.watched):
                 life.resting = True
                 life.ended.set()
                 return
             with anyio.move_on_after(left if left > 0 else limit):
                 await life.ended.wait()
 
-    def _learn(self, tools: tuple[types.Tool, ...]) -> None:
-        """What the server offers. The same tools stay the same objects."""
-        if tools != self.tools:
-            self.tools = tools
-            self._terms.changed(self.spec.name)
-
-    async def _remember(self, version: str) -> None:
-        if self._terms.listings is not None:
-            await anyio.to_thread.run_sync(self._terms.listings.write, self.spec, self.tools, version)
+    async def _listed(self) -> None:
+        self._set(replace(self.status, tools=len(self.tools)))
+        await self.offering.keep(self.status.version)
 
     def _failed(self, life: Life, problem: str) -> None:
         life.problem = problem
         self._failures += 1
         self._retry_at = anyio.current_time() + min(0.5 * 2 ** (self._failures - 1), _MAX_PAUSE)
-        self._learn(())
+        self.offering.forget()
         seconds = anyio.current_time() - life.since
         self._set(ServerStatus(name=self.spec.name, state="failed", problem=problem, seconds=seconds))
 
@@ -354,7 +381,9 @@ class Connection:
         problem = one_line(self.spec.redact(error.message), 1000)
         if error.code != types.CONNECTION_CLOSED and not life.ended.is_set():
             status = f" ({life.transport.http_status})" if life.transport.http_status else ""
-            return CallFailed(f"The MCP server '{self.spec.name}' refused '{name}': {problem}{status}")
+            text = f"The MCP server '{self.spec.name}' refused '{name}': {problem}{status}"
+            data = types.ErrorData(code=error.code, message=problem, data=masked(error.data, self.spec.redact))
+            return CallFailed(text, error=data)
         if self.spec.url:
             life.ended.set()  # a lost answer leaves the session in doubt: a new one is opened
         with anyio.move_on_after(1.0):
@@ -365,36 +394,7 @@ class Connection:
             in_doubt=True,
         )
 
-    async def _list(self, life: Life) -> None:
-        """List the tools anew; the old list stays where that fails."""
-        async with life.listing:
-            life.stale = False
-            if not life.usable or life.session is None:
-                return
-            problem = f"no answer within {self._start_timeout:g} s"
-            try:
-                with anyio.move_on_after(self._start_timeout):
-                    self._learn(await all_tools(life.session))
-                    problem = ""
-            except (MCPError, ValidationError) as error:
-                problem = self._describe(error)
-            if problem:
-                life.doubtful = True
-                logger.warning("MCP server '%s': its tools could not be listed: %s", self.spec.name, problem)
-            else:
-                self._set(replace(self.status, tools=len(self.tools)))
-                await self._remember(self.status.version)
-
     def _set(self, status: ServerStatus) -> None:
         if status != self.status or status.state == "starting":
             self.status = status
             self._terms.report(status)
-
-    def _describe(self, error: Exception) -> str:
-        """The first cause in one line."""
-        cause = first_cause(error)
-        text = one_line(self.spec.redact(cause.message if isinstance(cause, MCPError) else str(cause)))
-        if isinstance(cause, MCPError):
-            return "exited during its start" if cause.code == types.CONNECTION_CLOSED else text
-        text = text if isinstance(cause, FileNotFoundError) else f"{type(cause).__name__}: {text}"
-        return f"{self.spec.place} cannot be reached: {text}" if self.spec.url else text

@@ -73,8 +73,8 @@ class Fleet:
             return base
         own = self._own.get((name, key))
         if own is None:
-            tools = () if base.spec.is_personal else base.tools
-            own = self._own[name, key] = Connection(base.spec, self._own_terms(base, key), tools, key)
+            offer = None if base.spec.is_personal else base.offering.offer
+            own = self._own[name, key] = Connection(base.spec, self._own_terms(base, key), offer, key)
             own.client = client
             to_list = own.open()
             self._spawn(own.keep)
@@ -139,7 +139,7 @@ class Fleet:
         def changed(name: str) -> None:
             own = self._own.get((name, key))
             if own is not None and own.tools and not base.spec.is_personal:
-                base.tools = own.tools  # they are everybody's
+                base.offering.offer = own.offering.offer  # it is everybody's
             self._terms.changed(name)
 
         kept = self._terms.listings
@@ -147,6 +147,11 @@ class Fleet:
             self._terms, report=report, changed=changed, idle=self._terms.idle or OWN_IDLE, rests=True,
             listings=kept and kept.of(key.holder),
         )  # fmt: skip
+
+    @property
+    def everyone(self) -> list[Connection]:
+        """All connections, those of single tokens and sessions too."""
+        return [*self.connections.values(), *self._own.values()]
 
     async def ready(self) -> None:
         """Wait until each server that is being started has answered or failed."""
@@ -180,8 +185,7 @@ class Fleet:
     async def stop(self) -> None:
         """End the servers, within a few seconds."""
         try:
-            everyone = [*self.connections.values(), *self._own.values()]
-            ends = [end for connection in everyone if (end := connection.stop())]
+            ends = [end for connection in self.everyone if (end := connection.stop())]
             with anyio.move_on_after(_STOP_TIMEOUT, shield=True):
                 for end in ends:
                     await end.wait()
@@ -209,8 +213,8 @@ class Fleet:
             known = before.get(name)
             if known is None or known.spec != spec:
                 # What it had to offer is what there is to go on until it tells itself.
-                tools = known.tools if known is not None and not spec.disabled else ()
-                known = Connection(spec, self._terms, tools, self._base)
+                offer = known.offering.offer if known is not None and not spec.disabled else None
+                known = Connection(spec, self._terms, offer, self._base)
             self.connections[name] = known
         for notice in wanted.notices:
             if notice not in told.notices:

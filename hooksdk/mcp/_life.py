@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
+import mcp_types as types
 from mcp.client.session import ClientSession
 
 from hooksdk.errors import HookSDKError
@@ -17,6 +19,16 @@ from hooksdk.mcp._status import ServerStatus
 from hooksdk.mcp._transport import Transport, one_line
 
 
+class Wishes:
+    """What whoever stands in front of the servers wants of them."""
+
+    def __init__(self) -> None:
+        self.log_level: types.LoggingLevel | None = None
+        """How much they are to log; None: as they do by themselves."""
+        self.extensions: dict[str, dict[str, Any]] = {}
+        """The extensions of the protocol that servers are told of at their start."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Terms:
     """What the connections of one `McpServers` share."""
@@ -24,7 +36,10 @@ class Terms:
     start_timeout: float
     report: Callable[[ServerStatus], None]
     changed: Callable[[str], None]
-    """Told the name of a server whose tools are others now."""
+    """Told the name of a server that offers something else now."""
+    hear: Callable[[str, types.ServerNotification, ScopeKey], Awaitable[None]]
+    """Told what a server says that belongs to no call, the server's name, and whose the connection is."""
+    wishes: Wishes = field(default_factory=Wishes)
     listings: Listings | None = None
     """Where servers are started only when they are needed."""
     relay: frozenset[str] = frozenset()
@@ -52,8 +67,8 @@ class Life:
         self.doubtful = False
         """A call was cancelled, by its time limit or its caller: the server must answer a ping before the next one."""
         self.listing = anyio.Lock()
-        self.stale = False
-        """A listing waits for its turn, and will see every change until then."""
+        self.stale: set[str] = set()
+        """The lists whose reading waits for its turn: it will see every change until then."""
         self.since = anyio.current_time()
         self.called = False
         """It has answered a call, and may keep something from one call to the next."""

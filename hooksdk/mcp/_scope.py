@@ -24,9 +24,15 @@ class ScopeKey:
     session: str = ""
     """The id of a client's session, where the process is this session's alone."""
 
+    def is_of(self, holder: str, session: str) -> bool:
+        """True where this client's calls go to the connection."""
+        return self.holder in {"", holder} and self.session in {"", session}
+
 
 NOBODY = ScopeKey()
 """Of a connection that no client's call has brought about."""
+EVERYBODY = ScopeKey(holder="")
+"""Of one that all clients share."""
 
 _PLACEHOLDER = re.compile(r"\{\{\s*secret:")
 _CREDENTIAL = {

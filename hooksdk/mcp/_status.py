@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._scope import Scope
+from hooksdk.mcp._transport import first_cause, one_line
 
 State = Literal["starting", "up", "failed", "down", "idle", "disabled"]
 """`failed`: it could not be started; `down`: it was up and ended, and is started again when it is needed; `idle`: it does not
@@ -37,10 +42,26 @@ class ServerStatus:
 class CallFailed(Exception):
     """No result came; the text tells the model why and what to do. It never leaves this package."""
 
-    def __init__(self, text: str, *, in_doubt: bool = False) -> None:
-        """`in_doubt`: the call was sent, and may have taken effect."""
+    def __init__(self, text: str, *, in_doubt: bool = False, error: types.ErrorData | None = None) -> None:
+        """`in_doubt`: the call was sent, and may have taken effect; `error`: what the server answered."""
         super().__init__(text)
         self.in_doubt = in_doubt
+        self.error = error
+
+
+def with_stderr(problem: str, stderr: str) -> str:
+    """What went wrong, with what the server wrote last."""
+    return f"{problem}; it wrote: {stderr}" if stderr else problem
+
+
+def describe(spec: ServerSpec, error: Exception) -> str:
+    """The first cause of an error in one line."""
+    cause = first_cause(error)
+    text = one_line(spec.redact(cause.message if isinstance(cause, MCPError) else str(cause)))
+    if isinstance(cause, MCPError):
+        return "exited during its start" if cause.code == types.CONNECTION_CLOSED else text
+    text = text if isinstance(cause, FileNotFoundError) else f"{type(cause).__name__}: {text}"
+    return f"{spec.place} cannot be reached: {text}" if spec.url else text
 
 
 def removed(server: str) -> CallFailed:

@@ -18,10 +18,8 @@ from typing import Any, Self, TextIO, cast
 import anyio
 import httpx2
 import mcp_types as types
-from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
 from hooksdk.mcp._config import ServerSpec
@@ -208,32 +206,9 @@ class _Watched:
         return await self._inner.__aexit__(kind, error, trace)
 
 
-async def all_tools(session: ClientSession) -> tuple[types.Tool, ...]:
-    tools: list[types.Tool] = []
-    cursor: str | None = None
-    cursors: set[str] = set()
-    while True:
-        try:
-            page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
-        except MCPError as error:
-            if error.code == types.METHOD_NOT_FOUND:
-                return ()  # a server of prompts or resources alone
-            raise
-        tools += page.tools
-        cursor = page.next_cursor
-        if not cursor or cursor in cursors:
-            return tuple(tools)
-        cursors.add(cursor)
-
-
 def client_info() -> types.Implementation:
     try:
         version = importlib.metadata.version("hooksdk")
     except importlib.metadata.PackageNotFoundError:
         version = "0"
     return types.Implementation(name="hooksdk", version=version)
-
-
-def with_stderr(problem: str, stderr: str) -> str:
-    """The problem with what the server wrote to stderr."""
-    return f"{problem}; it wrote: {stderr}" if stderr else problem
