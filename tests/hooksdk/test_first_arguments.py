@@ -312,7 +312,7 @@ async def test_an_agent_takes_functions() -> None:
         (lambda: loose.Host(store=MemoryStore), r"got the class MemoryStore\. Give an instance: MemoryStore\(\.\.\.\)"),
         (lambda: loose.Host(store=5), r"expected a store: \"memory\", .* got 5 \(int\)"),
         (lambda: loose.Host(config="hooksdk.toml"), r"got 'hooksdk.toml' \(str\)\. A file hooksdk\.toml is found in the folder"),
-        (lambda: loose.Tool(name="x", source="local"), r"expected one of host, mcp, plugin, client, got 'local'"),
+        (lambda: loose.Tool(name="x", source="local"), r"expected one of host, mcp, plugin, client, resource, prompt, got 'local'"),
         (lambda: loose.Tool(name="x", source="hots"), r"Did you mean 'host'"),
         (lambda: loose.Tool.from_json({"type": "web_search"}), r"got 'web_search' .* The provider runs that one itself"),
         (lambda: loose.Tool.from_json({"name": "a", "input_schema": "x"}), r"tool 'a': expected a JSON Schema"),

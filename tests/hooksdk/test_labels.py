@@ -157,7 +157,7 @@ class Plugin:
 async def test_a_stranger_without_the_grant_conversation_vouches_for_nothing_and_learns_no_origins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    strangers.install(tmp_path, "guest", STRANGER)
+    strangers.install(tmp_path, "guest", STRANGER, distribution="a-guest")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     config = {"allow": ["guest"], "plugins": {"guest": {"enabled": True, "grants": ["offer"]}}}
     async with (
