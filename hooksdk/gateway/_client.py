@@ -22,6 +22,7 @@ class CallingClient:
     def __init__(self, session_id: str, context: Request, allowed: Collection[str]) -> None:
         """`allowed` is what servers may ask: `elicitation`, `sampling`, `roots`."""
         self.id = session_id
+        self.protocol_version = context.protocol_version
         self.context: Request | None = context
         """Its request; None while it has none open, of a call that stays open."""
         self.ask_by_result: Callable[[types.InputRequest], Awaitable[types.InputResponse | types.ErrorData]] | None = (

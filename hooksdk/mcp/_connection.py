@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import anyio
 import mcp_types as types
+from anyio.abc import TaskGroup
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
@@ -17,6 +20,7 @@ from pydantic import ValidationError
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._life import Life, Terms
 from hooksdk.mcp._offered import check_offered
+from hooksdk.mcp._protocol import DiedOfTheQuestion, agree, hear_changes, is_modern
 from hooksdk.mcp._relay import Callers, RunningCall, send_call
 from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus
 from hooksdk.mcp._transport import all_tools, client_info, first_cause, one_line, serving
@@ -42,8 +46,11 @@ _UNCALLED_REST = 60.0
 class Connection:
     """One server. `keep` runs in a task of its own; everything else may be called from any task of the loop."""
 
-    def __init__(self, spec: ServerSpec, terms: Terms, tools: tuple[types.Tool, ...] = ()) -> None:
-        """`tools` are what to go on until the server, or a listing that was kept, tells of others."""
+    def __init__(
+        self, spec: ServerSpec, terms: Terms, tools: tuple[types.Tool, ...] = (), *, beside: bool = False
+    ) -> None:
+        """`tools` are what to go on until the server, or a listing that was kept, tells of others. One that is `beside` another
+        is for the clients of the older protocol, of a server that speaks both."""
         self.spec = spec
         self.status = ServerStatus(name=spec.name, state="disabled" if spec.disabled else "starting")
         self.tools = tools
@@ -62,6 +69,12 @@ class Connection:
         self._last_call = 0.0
         self._quiet = anyio.Event()
         """Set once nobody waits for a call of it, for whoever retires it."""
+        self._handshake = beside
+        """The server is to be asked for the older protocol first: it speaks no other, as far as is known."""
+        self._beside = beside
+        self._older: Connection | None = None
+        """The one beside it."""
+        self._group: TaskGroup | None = None
 
     def open(self) -> bool:
         """Take calls from now on; `keep` is to run then. True for a server that is to be listed when it is its turn: `wake`
@@ -71,8 +84,9 @@ class Connection:
         self._failures, self._retry_at = 0, 0.0
         self.status = ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools))
         lazy = self._terms.listings
-        listing = lazy.read(self.spec) if lazy else None
+        listing = lazy.read(self.spec) if lazy and not self._beside else None
         if listing is not None:
+            self._handshake = listing.handshake
             self._learn(listing.tools)
             self._set(replace(self.status, state="idle", tools=len(self.tools), version=listing.version))
         if listing is None or not listing.fresh:
@@ -84,13 +98,17 @@ class Connection:
         """Start the server whenever it is wanted and hold the connection, until cancelled or stopped."""
         serving.set(self.spec.name)
         try:
-            while True:
-                await self._wanted.wait()
-                if not self._open:
-                    break
-                self._wanted = anyio.Event()
-                await self._live()
+            async with anyio.create_task_group() as self._group:
+                while True:
+                    await self._wanted.wait()
+                    if not self._open:
+                        break
+                    self._wanted = anyio.Event()
+                    await self._live()
+                    if self._life and self._life.frightened and self._open:
+                        await self._live()
         finally:
+            self._group = None
             self._open = self._queued = False
             self._settled.set()
             self.tools = ()
@@ -119,6 +137,8 @@ class Connection:
 
     def stop(self) -> anyio.Event | None:
         """End the connection in good order; gives the event that is set when it is done."""
+        if self._older is not None:
+            self._older.stop()
         self._open = False
         self._wanted.set()
         if self._life is None:
@@ -130,6 +150,8 @@ class Connection:
 
     async def retire(self) -> None:
         """End the connection once the calls that it has taken are over."""
+        if self._older is not None:
+            await self._older.retire()
         if self._calls:
             await self._quiet.wait()
         self.stop()
@@ -139,6 +161,8 @@ class Connection:
     ) -> types.CallToolResult:
         """The result of one call of `tool`, as it was when it was looked up, within `limit` seconds, a start of the server
         included. Raises `CallFailed`."""
+        if (older := self._older_for(call)) is not None:
+            return await older.call(tool, arguments, limit, call)
         self._calls += 1
         try:
             with self._callers.serving(call):
@@ -149,6 +173,18 @@ class Connection:
             if not self._calls:
                 self._quiet.set()
                 self._quiet = anyio.Event()
+
+    def _older_for(self, call: RunningCall) -> Connection | None:
+        """The connection in the older protocol, for a client that speaks it and that the server may ask; None where there is one
+        for all, since the server speaks one protocol alone. A server that speaks both asks in ways that the other has not."""
+        if not self._terms.relay or self._handshake or call.client is None or is_modern(call.client.protocol_version):
+            return None
+        if self._older is None and self._group is not None and self._open:
+            self._older = Connection(self.spec, replace(self._terms, report=_ignore, changed=_ignore), beside=True)
+            self._older.open()
+            contextvars.Context().run(self._group.start_soon, self._older.keep)
+        older = self._older
+        return None if older is None or not older._handshake else older
 
     async def _call(
         self, tool: types.Tool, arguments: Mapping[str, Any], limit: float, call: RunningCall
@@ -221,10 +257,17 @@ class Connection:
                     if life.ready:
                         async with life.listing:  # a change that is heard meanwhile is written after this, not under it
                             await self._remember(self.status.version)
-                        await self._until_end(life)
+                        async with anyio.create_task_group() as group:
+                            group.start_soon(hear_changes, session, partial(self._list_anew, life))
+                            await self._until_end(life)
+                            group.cancel_scope.cancel()
+            except DiedOfTheQuestion:
+                life.frightened = self._handshake = True
             except Exception as error:
                 life.problem = life.problem or life.transport.http_status or self._describe(error)
-            if life.resting:
+            if life.frightened:
+                pass  # it is started again at once, and not asked
+            elif life.resting:
                 self._set(replace(self.status, state="idle", problem=""))
             elif self._open and self.status.state != "failed":
                 stderr = await life.transport.last_words()
@@ -236,23 +279,19 @@ class Connection:
             life.session = None
             life.ended.set()
             life.over.set()
-            settled.set()
+            if not life.frightened:
+                settled.set()
 
     def _session(self, life: Life, read: Any, write: Any) -> ClientSession:
         async def hear(message: IncomingMessage) -> None:
-            if isinstance(message, types.ToolListChangedNotification) and not life.stale:
-                life.stale = True
-                await self._list(life)
+            if isinstance(message, types.ToolListChangedNotification):
+                await self._list_anew(life)
 
         return ClientSession(read, write, message_handler=hear, client_info=client_info(), **self._callers.callbacks())
 
     async def _start(self, life: Life, session: ClientSession) -> None:
-        try:
-            await session.initialize()
-        except MCPError as error:
-            if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
-                raise
-            await session.discover()  # a server that knows only the protocol of 2026, which has no handshake
+        await agree(session, handshake=self._handshake)
+        self._handshake = not is_modern(session.protocol_version)
         info = session.server_info
         seconds, version = anyio.current_time() - life.since, info.version if info else ""
         async with life.listing:
@@ -285,8 +324,9 @@ class Connection:
             self._terms.changed(self.spec.name)
 
     async def _remember(self, version: str) -> None:
-        if self._terms.listings is not None:
-            await anyio.to_thread.run_sync(self._terms.listings.write, self.spec, self.tools, version)
+        if self._terms.listings is not None and not self._beside:
+            write = partial(self._terms.listings.write, handshake=self._handshake)
+            await anyio.to_thread.run_sync(write, self.spec, self.tools, version)
 
     def _failed(self, life: Life, problem: str) -> None:
         life.problem = problem
@@ -358,6 +398,12 @@ class Connection:
             in_doubt=True,
         )
 
+    async def _list_anew(self, life: Life) -> None:
+        """The server says that its tools are others."""
+        if not life.stale:
+            life.stale = True
+            await self._list(life)
+
     async def _list(self, life: Life) -> None:
         """List the tools anew; the old list stays where that fails."""
         async with life.listing:
@@ -391,6 +437,10 @@ class Connection:
             return "exited during its start" if cause.code == types.CONNECTION_CLOSED else text
         text = text if isinstance(cause, FileNotFoundError) else f"{type(cause).__name__}: {text}"
         return f"{self.spec.place} cannot be reached: {text}" if self.spec.url else text
+
+
+def _ignore(_told: object) -> None:
+    """For a connection whose server another one tells of."""
 
 
 def _with_stderr(problem: str, stderr: str) -> str:

@@ -51,6 +51,8 @@ class Life:
         self.since = anyio.current_time()
         self.called = False
         """It has answered a call, and may keep something from one call to the next."""
+        self.frightened = False
+        """It ended because it was asked something before the handshake."""
         self.resting = False
         """It was ended because nobody had used it for long."""
 

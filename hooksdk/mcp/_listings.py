@@ -49,6 +49,8 @@ class Listing:
     """The version that the server gives itself."""
     fresh: bool
     """It was listed within a day, by the program that is there now."""
+    handshake: bool = False
+    """It speaks the older protocol alone."""
 
 
 class Listings:
@@ -67,7 +69,8 @@ class Listings:
                 return None
             age = time.time() - float(data["listed"])
             fresh = 0 <= age < _FRESH and data["program"] == _program(spec)
-            return Listing(_TOOLS.validate_python(data["tools"], by_name=False), str(data["version"]), fresh)
+            tools = _TOOLS.validate_python(data["tools"], by_name=False)
+            return Listing(tools, str(data["version"]), fresh, handshake=fresh and data.get("handshake") is True)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -75,11 +78,11 @@ class Listings:
             logger.warning("the listing of MCP server '%s' in %s is not used: %s", spec.name, path, reason)
             return None
 
-    def write(self, spec: ServerSpec, tools: Sequence[types.Tool], version: str) -> None:
+    def write(self, spec: ServerSpec, tools: Sequence[types.Tool], version: str, *, handshake: bool = False) -> None:
         """Keep what a server offers. A disk that cannot take it is told in the log."""
         data = {
             "format": FORMAT, "server": spec.name, "version": version, "listed": time.time(), "program": _program(spec),
-            "tools": [tool.model_dump(by_alias=True, mode="json", exclude_unset=True) for tool in tools],
+            "handshake": handshake, "tools": [tool.model_dump(by_alias=True, mode="json", exclude_unset=True) for tool in tools],
         }  # fmt: skip
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

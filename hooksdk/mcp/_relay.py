@@ -37,6 +37,12 @@ class Client(Protocol):
         """The same for all calls of one client."""
         ...
 
+    @property
+    def protocol_version(self) -> str:
+        """The version of MCP that it speaks. A server of both protocols is spoken to in the client's, in which it asks what it
+        has to ask."""
+        ...
+
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Tell it how far its call is."""
         ...

@@ -25,6 +25,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
 from hooksdk.mcp._config import ServerSpec
+from hooksdk.mcp._lines import ENCODING
 
 logger = logging.getLogger("hooksdk")
 
@@ -103,6 +104,7 @@ class Transport:
             args=list(spec.args),
             env=dict(spec.env),
             cwd=folder,
+            encoding=ENCODING,
             encoding_error_handler="replace",  # noise need not be UTF-8, and must not end the connection
         )
         errors = self._capture()
