@@ -261,9 +261,9 @@ class Connection:
                             group.start_soon(hear_changes, session, partial(self._list_anew, life))
                             await self._until_end(life)
                             group.cancel_scope.cancel()
-            except DiedOfTheQuestion:
-                life.frightened = self._handshake = True
             except Exception as error:
+                if isinstance(first_cause(error), DiedOfTheQuestion):
+                    life.frightened = self._handshake = True
                 life.problem = life.problem or life.transport.http_status or self._describe(error)
             if life.frightened:
                 pass  # it is started again at once, and not asked
