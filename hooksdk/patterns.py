@@ -27,8 +27,9 @@ __all__ = [
     "near_tools",
 ]
 
-Source = Literal["host", "mcp", "plugin", "client"]
-"""Who brings a tool: the host itself, an MCP server, a plugin, or the program behind the conversation."""
+Source = Literal["host", "mcp", "plugin", "client", "resource", "prompt"]
+"""Who brings a tool: the host itself, an MCP server, a plugin, or the program behind the conversation. What an MCP server offers
+beside its tools is judged as a tool of the source `resource` or `prompt`: no model is offered it."""
 SOURCES: tuple[Source, ...] = get_args(Source)
 """The first part of a tool's id."""
 

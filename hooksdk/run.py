@@ -29,7 +29,7 @@ from hooksdk._run.parts import RunParts
 from hooksdk._run.prompts import prompt_text
 from hooksdk._run.room import record_again
 from hooksdk._run.state import CallInProgress, RunState
-from hooksdk._run.tools import settle_tools, tell_settled, with_core
+from hooksdk._run.tools import grant_beside, settle_tools, tell_settled, with_core
 from hooksdk._run.written_calls import notice_text_calls
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
@@ -305,15 +305,30 @@ class Run(AsyncOnly):
         return await call_once(self._state, CallInProgress(call, runs_at_once=True, only=only))
 
     async def judge(
-        self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None
+        self,
+        call: ToolCall | GivenMessage,
+        *,
+        only: Callable[[Tool], str | None] | None = None,
+        tool: Tool | None = None,
     ) -> JudgedCall:
         """Take one call through every policy and approval, without running it: for a loop that runs its tools itself.
         One that was judged before is judged again, with the arguments of then, and what was approved of it is not asked again.
-        `only` is as for `call_tool`."""
+        `only` is as for `call_tool`. `tool` is what the call is of where that is none of the catalog, and no model is to be offered
+        it, such as a resource that a person picks: the plugins that narrow the catalog are asked about it first."""
         self._state.check_open()
-        return await judge_call(
-            self._state, CallInProgress(messaging.call_of(self._state, call, "run.judge(...)"), only=only)
-        )
+        check("run.judge(tool=...)", tool, (Tool, type(None)), "a Tool")
+        call = messaging.call_of(self._state, call, "run.judge(...)")
+        return await judge_call(self._state, CallInProgress(call, only=only, beside=tool))
+
+    async def grant(self, tools: Sequence[Tool]) -> Catalog:
+        """Which of these tools, that are none of the catalog, the session may have: what `judge(tool=...)` would find withheld is in
+        `withheld`. Raises `PolicyFailed` when a narrowing plugin fails."""
+        self._state.check_open()
+        return await grant_beside(self._state, tools)
+
+    def mask(self, value: Any) -> Any:
+        """A JSON value with the session's secrets as placeholders, for what reaches somebody on another way than by a call."""
+        return self._state.secrets.value(value) if self._state.secrets.active else value
 
     # Between turns
 

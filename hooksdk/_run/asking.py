@@ -206,7 +206,9 @@ async def take_up(state: RunState, work: CallInProgress) -> bool:
         return bool(others) and _take_over(state, work, others)
     for other in others:
         _replace(state, other, work)
-    tool = state.granted(waiting.tool) or state.granted(waiting.name)  # a bridge goes by its name alone
+    tool = state.granted_to(work, waiting.tool) or state.granted_to(
+        work, waiting.name
+    )  # a bridge goes by its name alone
     if tool is None or tool.id != waiting.tool or definition_of(tool) != waiting.fingerprint:
         return False
     work.tool = tool
@@ -243,7 +245,7 @@ def _replace(state: RunState, other: CallInProgress, work: CallInProgress) -> No
 def _take_over(state: RunState, work: CallInProgress, others: Sequence[CallInProgress]) -> bool:
     """Judged in this run, and nobody was asked about it."""
     before = others[-1]
-    tool = before.tool and (state.granted(before.tool.id) or state.granted(before.tool.name))
+    tool = before.tool and (state.granted_to(work, before.tool.id) or state.granted_to(work, before.tool.name))
     if digest_of_call(before.written) != digest_of_call(work.written) or tool is not before.tool:
         return False
     for other in others:

@@ -25,6 +25,7 @@ from hooksdk._run.around import AroundStack
 from hooksdk._run.context import Context, without_secrets
 from hooksdk._run.secrets import fill, placeholders
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
+from hooksdk._run.tools import grant_beside
 from hooksdk._run.waiting_calls import digest_of_call
 from hooksdk._schema.fresh import peek, put_fresh
 from hooksdk._tasks.background import logger
@@ -145,6 +146,8 @@ async def _judge_and_execute(state: RunState, work: CallInProgress) -> CallEnd |
 async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
     """The steps before the tool runs."""
     plans = state.hooks.plans
+    if work.beside is not None:
+        work.catalog = await grant_beside(state, [work.beside])
     is_judged = (len(state.open_calls) > 1 or bool(state.waiting.calls)) and await asking.take_up(state, work)
     end = None if is_judged else await unwrap_tool_call(state, work)
     if state.hooks.tracing:
@@ -212,6 +215,8 @@ async def unwrap_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
     """Find the tool; a name outside the catalog may be a bridge's, which stands for another call."""
     call, catalog = work.call, work.catalog
     work.tool = catalog.get(call.name)
+    if work.beside is not None:
+        return None
     if work.tool is None and call.name not in catalog.withheld and call.name not in state.bridges:
         work.tool = catalog.meant(call.name, _readable(call.arguments))
     if work.tool is not None:
@@ -397,7 +402,9 @@ def check_still_granted(state: RunState, work: CallInProgress) -> CallEnd | None
     that is withheld now does not run, nor one whose arguments would have to be checked again."""
     tool, name = work.tool, work.call.name
     assert tool is not None
-    if state.catalog is work.catalog and state.parts.parent_run is None:  # not resolved anew
+    if work.beside is not None or (
+        state.catalog is work.catalog and state.parts.parent_run is None
+    ):  # not resolved anew
         return None
     now = state.granted(name)
     if now is tool:
@@ -481,7 +488,7 @@ async def tool_call_start(state: RunState, work: CallInProgress) -> CallEnd | No
 
 async def run_tool(state: RunState, work: CallInProgress) -> CallEnd:
     """Run the tool with exactly the arguments that were judged. What it raises, and a limit that it misses, are results."""
-    tool = state.runnable[work.call.name]
+    tool = work.beside or state.runnable[work.call.name]
     if tool.execute is None:
         return take_result(state, work, ToolResult.error(refusals.no_executor(tool.name)))
     try:

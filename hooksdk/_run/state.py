@@ -53,6 +53,8 @@ class CallInProgress:
     """The call that it stands for."""
     catalog: Catalog = field(init=False)
     """The tools of the run when the call was taken up."""
+    beside: Tool | None = None
+    """What the host gave for this call, where it is of none of the run's tools."""
     tool: Tool | None = None
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     """Final once they are validated; events hand out copies of them, and nobody changes them."""
@@ -203,6 +205,10 @@ class RunState:
         tool = None if self.catalog is None else self.catalog.get(name) or self.bridges.get(name)
         parent = self.parts.parent_run
         return tool if tool is None or parent is None or tool.bridge or parent.has(tool) else None
+
+    def granted_to(self, work: CallInProgress, name: str) -> Tool | None:
+        """The same for a call, which may be of a tool that the host gave for it alone."""
+        return self.granted(name) if work.beside is None else work.catalog.get(name)
 
     def has(self, tool: Tool) -> bool:
         """True when the newest attempt has a tool of this id."""

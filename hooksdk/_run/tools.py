@@ -139,6 +139,11 @@ async def narrow_tools(state: RunState, catalog: Catalog, *, more: bool = False)
     return catalog
 
 
+async def grant_beside(state: RunState, tools: Iterable[Tool]) -> Catalog:
+    """Those of these tools, which are none of the catalog, that this session may have."""
+    return await narrow_tools(state, Catalog(tool.without_executor() for tool in tools), more=True)
+
+
 async def tell_settled(state: RunState, offered: Sequence[Tool]) -> None:
     """Say in the log and in the trace what this attempt was granted and what of it is offered."""
     catalog = state.tools

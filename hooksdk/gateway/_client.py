@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, final
 
 import mcp_types as types
@@ -12,6 +12,8 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from hooksdk.mcp import LEVELS
+
 Request = ServerRequestContext[Any, Any]
 
 
@@ -19,8 +21,11 @@ Request = ServerRequestContext[Any, Any]
 class CallingClient:
     """The client of one call."""
 
-    def __init__(self, session_id: str, context: Request, allowed: Collection[str]) -> None:
-        """`allowed` is what servers may ask: `elicitation`, `sampling`, `roots`."""
+    def __init__(
+        self, session_id: str, context: Request, allowed: Collection[str], level: types.LoggingLevel | None = None
+    ) -> None:
+        """`allowed` is what servers may ask: `elicitation`, `sampling`, `roots`; `level` is how much it wants to hear of what
+        servers log, where it has said so once for all."""
         self.id = session_id
         self.protocol_version = context.protocol_version
         self.context: Request | None = context
@@ -31,6 +36,25 @@ class CallingClient:
         """How it is asked where its protocol has no requests from servers."""
         self._declared = context.session.client_capabilities
         self._allowed = allowed
+        self._level = level
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """What its request says besides."""
+        return {} if self.context is None else dict(self.context.meta or {})
+
+    @property
+    def log_level(self) -> types.LoggingLevel | None:
+        """How much it wants to hear: in the stateless protocol each request says so."""
+        level = self.meta.get(types.LOG_LEVEL_META_KEY)
+        return next((known for known in LEVELS if known == level), self._level)
+
+    async def log(self, message: types.LoggingMessageNotificationParams) -> None:
+        """Tell it with its request, if it wants to hear this."""
+        level, context = self.log_level, self.context
+        if context is not None and is_heard(message.level, level):
+            notification = types.LoggingMessageNotification(params=message)
+            await context.session.send_notification(notification, context.request_id)
 
     @property
     def may_be_asked_by_result(self) -> bool:
@@ -63,6 +87,11 @@ class CallingClient:
             return await _send(context.session, request, metadata)
         except MCPError as problem:
             return problem.error
+
+
+def is_heard(level: types.LoggingLevel, wanted: types.LoggingLevel | None) -> bool:
+    """True where who wants to hear so much is told what is logged at this level."""
+    return wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted)
 
 
 async def _send(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import os
 import uuid
@@ -15,16 +14,15 @@ from typing import Any, Self, final
 import anyio
 import mcp_types as types
 from anyio.abc import TaskGroup
-from mcp.server.lowlevel import NotificationOptions, Server
-from mcp.server.models import InitializationOptions
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.lowlevel import Server
+from mcp.server.subscriptions import InMemorySubscriptionBus
 from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
 from hooksdk.approvals import Approver
 from hooksdk.config import FileWatch
 from hooksdk.desk import ApprovalDesk
-from hooksdk.errors import ConfigError, HookSDKError, RunBlocked
+from hooksdk.errors import ConfigError, HookSDKError
 from hooksdk.gateway._approvals import current_request, desk_of
 from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._doubts import Doubts
@@ -38,21 +36,22 @@ from hooksdk.gateway._http import (
     session_key,
     token_files,
 )
+from hooksdk.gateway._instructions import joined_instructions
+from hooksdk.gateway._listening import Listening, ResourceChanges
 from hooksdk.gateway._places import Place
-from hooksdk.gateway._results import error
-from hooksdk.gateway._session import GatewayParts, GatewaySession, Identity, Request
+from hooksdk.gateway._results import as_error, as_mcp
+from hooksdk.gateway._server import GatewayServer, Listen, SessionOf
+from hooksdk.gateway._session import CHANGES, GatewayParts, GatewaySession, Identity, Request
 from hooksdk.gateway._settings import ApprovalSettings, GatewayConfig, profile_of
 from hooksdk.gateway._sources import Sources, ToolSource
 from hooksdk.gateway._stdio import own_streams, serve_streams
 from hooksdk.host import Host
+from hooksdk.mcp import Feature, most_of
 from hooksdk.tasks import describe
 
 logger = logging.getLogger("hooksdk")
 
 __all__ = ["Gateway", "ToolSource", "current_request", "own_streams"]
-
-NAME = "hooksdk"
-INSTRUCTIONS = "The tools of several servers. Those that are not listed are found and called through those that are."
 
 
 @final
@@ -82,6 +81,7 @@ class Gateway:
         self._folder = folder
         self._sources = Sources(sources)
         self._bus = InMemorySubscriptionBus()
+        self._changes = ResourceChanges()
         self._desk: tuple[ApprovalSettings, ApprovalDesk] | None = None
         self._parts = self._parts_of(host)
         self._tokens: dict[str, str] | None = None
@@ -93,6 +93,7 @@ class Gateway:
         self._group: TaskGroup | None = None
         self._sessions: dict[str, GatewaySession] = {}
         self._opening = anyio.Lock()
+        self._deaf: list[Callable[[], None]] = []
         self._retiring: dict[GatewaySession, str] = {}
         """Those of an earlier host that still have calls, with their keys."""
 
@@ -102,7 +103,8 @@ class Gateway:
         place = Place(str(self._own_folder.resolve()), *self._sources.files())
         return GatewayParts(
             host=host, sources=self._sources, counts=self.counts, config=config, approver=approver,
-            place=place, doubts=Doubts(host, place), start_soon=self._start_soon, publish_change=self._publish_change,
+            place=place, doubts=Doubts(host, place), start_soon=self._start_soon, publish=self._bus.publish,
+            watch=self._watch, level_changed=self._settle_level,
         )  # fmt: skip
 
     def _desk_of(self, settings: ApprovalSettings) -> ApprovalDesk:
@@ -124,6 +126,7 @@ class Gateway:
     async def __aenter__(self) -> Self:
         self._group = anyio.create_task_group()
         await self._group.__aenter__()
+        self._deaf = [features.listen(self._hear) for features in self._sources.features]
         return self
 
     async def __aexit__(
@@ -131,6 +134,8 @@ class Gateway:
     ) -> None:
         group, self._group = self._group, None
         assert group is not None
+        for stop in self._deaf:
+            stop()
         try:
             with anyio.CancelScope(shield=True):
                 await self._end_all()
@@ -158,7 +163,10 @@ class Gateway:
             identity = self.identity("local", profile, transport="stdio")
             return await self.session(context.lifespan_context, identity, context, idle=None)
 
-        return _Server(self, session_of, connection)
+        def instructions_for(_context: Request) -> str:
+            return self._instructions(self.identity("local", profile, transport="stdio"))
+
+        return GatewayServer(session_of, connection, self._listen(session_of), self.counts, instructions_for)
 
     def identity(self, name: str, profile: str | None, *, transport: str) -> Identity:
         """Who a client is that has this profile. Raises `ConfigError` for a profile that there is not."""
@@ -229,7 +237,8 @@ class Gateway:
             self._retiring[session] = key
             session.supersede()
             self._group.start_soon(self._retire, session)
-        await self._publish_change()
+        for change in CHANGES:
+            await self._bus.publish(change())
 
     async def _retire(self, session: GatewaySession) -> None:
         try:
@@ -253,13 +262,29 @@ class Gateway:
         except Exception as problem:
             logger.warning("the tools of a client could not be settled anew: %s", describe(problem))
 
-    async def _publish_change(self) -> None:
-        await self._bus.publish(ToolsListChanged())
+    async def _hear(self, server: str, message: types.ServerNotification) -> None:
+        """A server says something that belongs to no call."""
+        if isinstance(message, types.ResourceUpdatedNotification):
+            await self._changes.publish(Feature(server, message.params.uri))
+        for session in list(self._sessions.values()):
+            await session.hear(server, message)
 
-    @property
-    def listen(self) -> ListenHandler:
+    async def _watch(self, feature: Feature, *, on: bool) -> None:
+        try:
+            features = self._sources.features_of(feature.server)
+        except LookupError:
+            return
+        if (problem := await features.watch(feature, on=on)) is not None:
+            raise as_error(as_mcp(problem, ""))
+
+    async def _settle_level(self) -> None:
+        level = most_of([session.level for session in self._sessions.values()])
+        for features in self._sources.features:
+            await features.log(level)
+
+    def _listen(self, session_of: SessionOf) -> Listen:
         """Serves the clients of the stateless protocol that want to hear of changes."""
-        return ListenHandler(self._bus)
+        return Listening(self._bus, self._changes, session_of, self._watch)
 
     def http_app(self, *, profile: str | None = None, tokens: Mapping[str, str] | None = None) -> Starlette:
         """Streamable HTTP at `/mcp`, as an ASGI application for a server of your own. `tokens` are bearer tokens by the names
@@ -273,24 +298,34 @@ class Gateway:
             self._asks_tokens = bool(tokens)
         asks = bool(tokens)
 
-        async def session_of(context: Request) -> GatewaySession:
-            await self._sources.catch_up()
-            request = context.request
-            assert request is not None
-            name = principal_of(request)
+        def identity_of(context: Request) -> Identity:
+            assert context.request is not None
+            name = principal_of(context.request)
             if asks and name not in tokens:  # it went just now
                 raise MCPError(types.INVALID_REQUEST, "this token is not let in any more")
             token = self.config.tokens.get(name)
-            identity = self.identity(name, (token.profile if token else None) or profile, transport="http")
-            return await self.session(
-                session_key(request, context.protocol_version), identity, context, idle=self.config.idle
-            )
+            return self.identity(name, (token.profile if token else None) or profile, transport="http")
+
+        async def session_of(context: Request) -> GatewaySession:
+            await self._sources.catch_up()
+            assert context.request is not None
+            key = session_key(context.request, context.protocol_version)
+            return await self.session(key, identity_of(context), context, idle=self.config.idle)
+
+        def instructions_for(context: Request) -> str:
+            return self._instructions(identity_of(context))
 
         @asynccontextmanager
         async def nothing(_server: Server[str]) -> AsyncGenerator[str]:
             yield ""
 
-        return http_app(_Server(self, session_of, nothing), self.config, tokens, self.end, self._catch_up_tokens)
+        server = GatewayServer(session_of, nothing, self._listen(session_of), self.counts, instructions_for)
+        return http_app(server, self.config, tokens, self.end, self._catch_up_tokens)
+
+    def _instructions(self, identity: Identity) -> str:
+        servers = identity.profile.servers
+        offers = [one for one in self._sources.offers() if servers is None or one.server in servers]
+        return joined_instructions(self.config, offers)
 
     async def _catch_up_tokens(self) -> None:
         await self._sources.catch_up()
@@ -330,63 +365,3 @@ class Gateway:
         `streams` are two other descriptors, to read from and to write to."""
         with own_streams() if streams is None else nullcontext(streams) as both:
             await serve_streams(self.server(profile), both)
-
-
-@final
-class _Server(Server[str]):
-    """The protocol's side: it takes requests to the client's session."""
-
-    def __init__(self, gateway: Gateway, session_of: Any, lifespan: Any) -> None:
-        self._session_of = session_of
-        self._counts = gateway.counts
-        super().__init__(
-            NAME, version=importlib.metadata.version("hooksdk"), instructions=INSTRUCTIONS, lifespan=lifespan,
-            get_tool_input_schema=_no_header_schema, on_list_tools=self._list_tools, on_call_tool=self._call_tool, on_subscriptions_listen=gateway.listen,
-            on_list_resources=self._list_resources, on_read_resource=self._read_resource,
-        )  # fmt: skip
-
-    def create_initialization_options(self, *args: Any, **options: Any) -> InitializationOptions:
-        """Clients that hear of changes at all do so only where the server says at the beginning that it tells them."""
-        if not args:
-            options.setdefault("notification_options", NotificationOptions(tools_changed=True))
-        return super().create_initialization_options(*args, **options)
-
-    async def _list_tools(
-        self, context: Request, _params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        session: GatewaySession = await self._session_of(context)
-        with session.at_work(context):
-            return types.ListToolsResult(tools=await session.tools())
-
-    async def _list_resources(
-        self, context: Request, _params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        session: GatewaySession = await self._session_of(context)
-        with session.at_work(context):
-            return types.ListResourcesResult(resources=session.results.resources())
-
-    async def _read_resource(
-        self, context: Request, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        session: GatewaySession = await self._session_of(context)
-        with session.at_work(context):
-            return session.results.read(params.uri)
-
-    async def _call_tool(
-        self, context: Request, params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
-        token = current_request.set(context)
-        try:
-            session: GatewaySession = await self._session_of(context)
-            with session.at_work(context) as client:
-                return await session.call(params, context, client)
-        except HookSDKError as problem:
-            if isinstance(problem, RunBlocked):  # by a plugin, and with it all of the client's calls
-                self._counts.withheld()
-            return error(f"'{params.name}' was not run: {describe(problem)}")
-        finally:
-            current_request.reset(token)
-
-
-def _no_header_schema(_name: str) -> None:
-    """Schemas say nothing of HTTP headers here; without this the tools would be listed for each call."""

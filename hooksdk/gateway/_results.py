@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import mcp_types as types
+from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from hooksdk.calls import ToolResult
+from hooksdk.mcp import ERROR, ROLE
+from hooksdk.values import as_object
 
 _block: TypeAdapter[types.ContentBlock] = TypeAdapter(types.ContentBlock)
 
@@ -27,6 +30,39 @@ def as_mcp(result: ToolResult, protocol_version: str) -> types.CallToolResult:
     text = "\n".join(whole(block.text) for block in answer.content if isinstance(block, types.TextContent))
     plain = types.CallToolResult(content=[types.TextContent(text=text)], is_error=result.is_error)
     return plain if text and _can_be_sent(plain) else error("The tool ran, and its result cannot be sent as JSON.")
+
+
+def as_prompt(answer: types.CallToolResult) -> types.GetPromptResult:
+    """The result of a call that has got a prompt. A text that a plugin has put in its place is the user's."""
+    messages: list[types.PromptMessage] = []
+    for block in answer.content:
+        meta = dict(block.meta or {})
+        role = meta.pop(ROLE, "user")
+        content = block.model_copy(update={"meta": meta or None})
+        messages.append(types.PromptMessage(role="assistant" if role == "assistant" else "user", content=content))
+    description = as_object(answer.structured_content).get("description")
+    return types.GetPromptResult(
+        messages=messages, description=description if isinstance(description, str) else None, _meta=answer.meta
+    )
+
+
+def as_contents(answer: types.CallToolResult, uri: str) -> types.ReadResourceResult:
+    """The result of a call that has read a resource. A text that a plugin has put in its place stands for all texts of it."""
+    kept = [block.resource for block in answer.content if isinstance(block, types.EmbeddedResource)]
+    texts = [block.text for block in answer.content if isinstance(block, types.TextContent)]
+    if texts:
+        kind = next((one.mime_type for one in kept if isinstance(one, types.TextResourceContents)), "text/plain")
+        text = types.TextResourceContents(uri=uri, mime_type=kind, text="\n".join(texts))
+        kept = [text, *(one for one in kept if not isinstance(one, types.TextResourceContents))]
+    return types.ReadResourceResult(contents=kept, _meta=answer.meta)
+
+
+def as_error(answer: types.CallToolResult) -> MCPError:
+    """The error of a request that has no result, with the code and the data that its server gave."""
+    text = "\n".join(block.text for block in answer.content if isinstance(block, types.TextContent))
+    said = as_object((answer.meta or {}).get(ERROR))
+    code = said.get("code")
+    return MCPError(code if isinstance(code, int) else types.INVALID_REQUEST, text, said.get("data"))
 
 
 def error(text: str) -> types.CallToolResult:

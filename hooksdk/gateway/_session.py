@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Any, final
 
@@ -15,23 +16,29 @@ import mcp_types as types
 from anyio.abc import TaskStatus
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
+from mcp.server.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from hooksdk.approvals import Approver, digest_of
+from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import ApprovalPending, HookSDKError, StoreError
 from hooksdk.gateway._approvals import ClientApprovals
-from hooksdk.gateway._client import CallingClient
+from hooksdk.gateway._client import CallingClient, is_heard
 from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._listing import ClientListing, HintTrust
+from hooksdk.gateway._long_results import PREFIX as PREFIX_OF_RESULTS
 from hooksdk.gateway._long_results import LongResults, is_recall
+from hooksdk.gateway._offers import ClientOffers, Links, NotOffered
 from hooksdk.gateway._open_calls import PREFIX, Answer, OpenCalls
 from hooksdk.gateway._places import Place, leave
-from hooksdk.gateway._results import as_mcp, error
+from hooksdk.gateway._results import as_contents, as_error, as_mcp, as_prompt, error
 from hooksdk.gateway._settings import Expose, GatewayConfig, Profile
 from hooksdk.gateway._sources import Sources
 from hooksdk.host import Host
-from hooksdk.mcp import current_client
+from hooksdk.mcp import Feature, ServerOffer, current_client
 from hooksdk.patterns import ToolPattern
 from hooksdk.run import JudgedCall, Run
 from hooksdk.tools import Tool
@@ -73,8 +80,24 @@ class GatewayParts:
     doubts: Doubts
     start_soon: Callable[..., Any]
     """Starts a task that may outlive a request."""
-    publish_change: Callable[[], Any]
+    publish: Callable[[ServerEvent], Any]
     """Tells the clients that listen in the stateless protocol."""
+    watch: Callable[..., Any]
+    """Hears of a resource's changes, or no more."""
+    level_changed: Callable[[], Any]
+    """To be told that a client wants to hear more of what is logged, or less."""
+
+
+CHANGES: dict[Any, Any] = {
+    ToolsListChanged: types.ToolListChangedNotification,
+    PromptsListChanged: types.PromptListChangedNotification,
+    ResourcesListChanged: types.ResourceListChangedNotification,
+}
+"""How a client is told in both protocols what is another list now."""
+MCP_SOURCES = {"mcp", "prompt", "resource"}
+"""What servers bring."""
+RESOURCE_NOT_FOUND = -32002
+"""The code of protocol 2025-11-25; later ones have no code of its own."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +149,12 @@ class GatewaySession:
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
         self.results = LongResults(parts.config.max_result_chars, parts.config.kept_result_bytes)
+        self.level: types.LoggingLevel | None = None
+        """How much of what servers log the client wants to hear."""
+        self._links = Links()
+        self._offers: tuple[list[ServerOffer], ClientOffers] | None = None
+        self._subscribed: dict[Feature, str] = {}
+        """Resources whose changes the client hears of, as it calls them."""
 
     async def keep(self, context: Request, *, task_status: TaskStatus[None]) -> None:
         """Open session and run, and close them when the client leaves or is idle."""
@@ -148,6 +177,7 @@ class GatewaySession:
                 run, self._run = self._run, None
                 if run is not None:
                     self._parts.counts.closed(run)
+                await self._unsubscribe_all()
                 self._parts.doubts.add(self.id, session.in_doubt)
                 await session.close("closed" if self._leave.is_set() else "idle")
         except Exception:
@@ -186,7 +216,8 @@ class GatewaySession:
         """Others have taken its place: it ends once its requests are answered, by the rules that they began under. Its client
         is told that the tools may be others."""
         self.supersede()
-        await self._tell_change()
+        for change in CHANGES:
+            await self._tell_change(change())
         await self._leave_when_at_rest()
 
     @contextmanager
@@ -194,7 +225,7 @@ class GatewaySession:
         """While a request is served the session does not count as idle."""
         if context.session.can_send_request:  # a connection that lasts
             self._peer = context.session
-        client = CallingClient(self.id, context, self._parts.config.relay)
+        client = CallingClient(self.id, context, self._parts.config.relay, self.level)
         token = current_client.set(client)
         try:
             with self._busy():
@@ -226,9 +257,11 @@ class GatewaySession:
         self._parts.counts.listed(listing.tokens_direct, listing.tokens)
         return list(listing.tools)
 
-    async def call(self, params: types.CallToolRequestParams, context: Request, client: CallingClient) -> Answer:
+    async def call(
+        self, params: types.CallToolRequestParams, context: Request, client: CallingClient, tool: Tool | None = None
+    ) -> Answer:
         """Take one call past every policy, and run it. One that waited for an approval, or for answers to what its server has
-        asked, goes on from there."""
+        asked, goes on from there. `tool` is what it is of, where that is none of the listed ones."""
         same = digest_of([params.name, params.arguments or {}])
         if (params.request_state or "").startswith(PREFIX):
             return await self._open_calls.go_on(params, same, context)
@@ -236,29 +269,35 @@ class GatewaySession:
         if asker is not None and (refusal := await asker.take_answer(params)) is not None:
             return refusal
         if not client.may_be_asked_by_result:
-            return await self._run_call(params, same, context.protocol_version)
+            return await self._run_call(params, same, context.protocol_version, tool)
 
         async def work() -> Answer:
             with self._busy():
-                return await self._run_call(params, same, context.protocol_version)
+                return await self._run_call(params, same, context.protocol_version, tool)
 
         return await self._open_calls.begin(same, client, self._parts.start_soon, work)
 
-    async def _run_call(self, params: types.CallToolRequestParams, same: str, protocol_version: str) -> Answer:
+    async def _run_call(
+        self, params: types.CallToolRequestParams, same: str, protocol_version: str, tool: Tool | None
+    ) -> Answer:
         name, arguments, asker = params.name, params.arguments or {}, self._client_approvals
         listing = await self._resolved()
         await self._give_up_old()
         await self._parts.doubts.look()
         before = self._take_waiting(same)
         call_id = before.call_id if before else f"call-{uuid.uuid4().hex[:16]}"
-        call, only = listing.call(call_id, name, arguments)
-        assert self._run is not None
+        call, only = (
+            listing.call(call_id, name, arguments) if tool is None else (ToolCall(call_id, name, arguments), None)
+        )
+        run = self._open_run
         try:
-            judged = await self._run.judge(call, only=only)
+            judged = await run.judge(call, only=only, tool=tool)
         except StoreError:
             self._give_way()
             raise
-        if judged.status != "blocked" and listing.is_withheld(name, arguments):  # by a name that is not quite its own
+        if (
+            tool is None and judged.status != "blocked" and listing.is_withheld(name, arguments)
+        ):  # by a name that is not quite its own
             self._parts.counts.withheld()
         try:
             result = await judged.execute()
@@ -275,8 +314,156 @@ class GatewaySession:
                 return await asker.waiting_result(name, pending, answered=params.request_state is not None)
             title = pending.request.title if pending.request else name
             return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
-        await self._parts.doubts.made_again(judged, self._run)
-        return as_mcp(self.results.shorten(name, result, listing.recall), protocol_version)
+        await self._parts.doubts.made_again(judged, run)
+        if judged.tool is not None and judged.tool.source in MCP_SOURCES:
+            result = await self._lead_back(judged.tool.owner, result)
+        if tool is None:
+            result = self.results.shorten(name, result, listing.recall)
+        return as_mcp(result, protocol_version)
+
+    @property
+    def _open_run(self) -> Run:
+        if self._run is None:
+            raise HookSDKError("the session has ended; connect again")
+        return self._run
+
+    # What servers offer beside their tools
+
+    async def offers(self) -> ClientOffers:
+        """The prompts and resources that the client may have, under the names that it is told."""
+        await self._resolved(wait=self._expose != "bridge")
+        given = self._parts.sources.offers()
+        if self._offers is not None and self._offers[0] == given:
+            return self._offers[1]
+        tools = [tool for features in self._parts.sources.features for tool in features.tools()]
+        granted = await self._open_run.grant(tools)
+        offers = ClientOffers(given, granted.__contains__, self._links)
+        self._offers = given, offers
+        return offers
+
+    async def set_level(self, level: types.LoggingLevel) -> None:
+        """How much the client wants to hear of what servers log."""
+        self.level = level
+        await self._parts.level_changed()
+
+    async def get_prompt(
+        self, params: types.GetPromptRequestParams, context: Request, client: CallingClient
+    ) -> types.GetPromptResult | types.InputRequiredResult:
+        """Get a prompt of a server, past every policy."""
+        with _not_offered({"name": params.name}, types.INVALID_PARAMS):
+            feature = (await self.offers()).prompt(params.name)
+            tool = self._parts.sources.features_of(feature.server).prompt(feature)
+        answer = await self._call_of(tool, dict(params.arguments or {}), params, context, client)
+        return answer if isinstance(answer, types.InputRequiredResult) else as_prompt(answer)
+
+    async def read_resource(
+        self, params: types.ReadResourceRequestParams, context: Request, client: CallingClient
+    ) -> types.ReadResourceResult | types.InputRequiredResult:
+        """Read a resource of a server, past every policy, or a long result."""
+        if params.uri.startswith(PREFIX_OF_RESULTS):
+            return self.results.read(params.uri)
+        feature = await self._resource(params.uri, context.protocol_version)
+        tool = self._parts.sources.features_of(feature.server).resource(feature)
+        answer = await self._call_of(tool, {"uri": feature.own}, params, context, client)
+        return answer if isinstance(answer, types.InputRequiredResult) else as_contents(answer, params.uri)
+
+    async def _resource(self, uri: str, protocol_version: str) -> Feature:
+        code = types.INVALID_PARAMS if protocol_version in MODERN_PROTOCOL_VERSIONS else RESOURCE_NOT_FOUND
+        with _not_offered({"uri": uri}, code):
+            return (await self.offers()).resource(uri)
+
+    async def _call_of(
+        self, tool: Tool, arguments: dict[str, Any],
+        params: types.GetPromptRequestParams | types.ReadResourceRequestParams, context: Request, client: CallingClient,
+    ) -> Answer:  # fmt: skip
+        """The result of a call that stands for another request. Raises `MCPError` where it has none."""
+        call = types.CallToolRequestParams(
+            name=tool.name,
+            arguments=arguments,
+            request_state=params.request_state,
+            input_responses=params.input_responses,
+        )
+        answer = await self.call(call, context, client, tool)
+        if isinstance(answer, types.CallToolResult) and answer.is_error:
+            raise as_error(answer)
+        return answer
+
+    async def _lead_back(self, server: str, result: ToolResult) -> ToolResult:
+        """The result, whose links and resources the client can read."""
+        if result.plain or not self._parts.sources.features:
+            return result
+        blocks = (await self.offers()).lead_back(server, before := result.blocks)
+        if blocks == before:
+            return result
+        return ToolResult(
+            result.text, is_error=result.is_error, blocks=blocks, structured=result.structured, meta=result.meta
+        )
+
+    async def subscribe(self, uri: str, protocol_version: str) -> None:
+        """Tell the client from now on when a resource changes."""
+        if uri.startswith(PREFIX_OF_RESULTS):  # it never changes
+            return
+        feature = await self.watchable(uri, protocol_version)
+        if feature not in self._subscribed:
+            await self._parts.watch(feature, on=True)
+            self._subscribed[feature] = uri
+
+    async def watchable(self, uri: str, protocol_version: str) -> Feature:
+        """Which resource it is whose changes the client wants to hear of. Raises `MCPError` for one that it may not read."""
+        feature = await self._resource(uri, protocol_version)
+        tool = self._parts.sources.features_of(feature.server).resource(feature)
+        if (reason := (await self._open_run.grant([tool])).withheld.get(tool.name)) is not None:
+            raise MCPError(types.INVALID_REQUEST, f"'{uri}' is withheld: {reason}")
+        return feature
+
+    async def unsubscribe(self, uri: str, protocol_version: str) -> None:
+        """Tell it no more."""
+        feature = next((feature for feature, its_uri in self._subscribed.items() if its_uri == uri), None)
+        if feature is None:
+            feature = await self._resource(uri, protocol_version)
+        if self._subscribed.pop(feature, None) is not None:
+            await self._parts.watch(feature, on=False)
+
+    async def _unsubscribe_all(self) -> None:
+        subscribed, self._subscribed = self._subscribed, {}
+        for feature in subscribed:
+            self._parts.start_soon(partial(self._parts.watch, feature, on=False))
+
+    async def complete(self, params: types.CompleteRequestParams) -> types.CompleteResult:
+        """What the server of a prompt or of a template proposes for an argument."""
+        offers = await self.offers()
+        with _not_offered(None, types.INVALID_PARAMS):
+            if isinstance(params.ref, types.PromptReference):
+                feature = offers.prompt(params.ref.name)
+                ref: Any = params.ref.model_copy(update={"name": feature.own})
+            else:
+                feature = offers.template(params.ref.uri)
+                ref = params.ref.model_copy(update={"uri": feature.own})
+        features = self._parts.sources.features_of(feature.server)
+        answer = await features.complete(feature.server, params.model_copy(update={"ref": ref}))
+        if isinstance(answer, ToolResult):
+            raise as_error(as_mcp(answer, ""))
+        values = self._open_run.mask(list(answer.completion.values))
+        return types.CompleteResult(completion=answer.completion.model_copy(update={"values": values}))
+
+    async def hear(self, server: str, message: types.ServerNotification) -> None:
+        """A server says something that belongs to no call."""
+        run, peer = self._run, self._peer
+        if run is None or peer is None or not self._may_hear(server):
+            return
+        if isinstance(message, types.ResourceUpdatedNotification):
+            uri = self._subscribed.get(Feature(server, message.params.uri))
+            if uri is not None:
+                params = types.ResourceUpdatedNotificationParams(uri=uri)
+                await peer.send_notification(types.ResourceUpdatedNotification(params=params))
+        elif isinstance(message, types.LoggingMessageNotification) and is_heard(message.params.level, self.level):
+            told = run.mask(message.params.model_dump(by_alias=True, mode="json", exclude_none=True, exclude={"meta"}))
+            params = types.LoggingMessageNotificationParams.model_validate(told)
+            await peer.send_notification(types.LoggingMessageNotification(params=params))
+
+    def _may_hear(self, server: str) -> bool:
+        servers = self.identity.profile.servers
+        return servers is None or server in servers
 
     def _give_way(self) -> None:
         """A record could not be written, so the run takes no further call: the client's next request gets another session."""
@@ -318,9 +505,18 @@ class GatewaySession:
                 await one.judged.refuse("it was not made again in time")
 
     async def refresh(self) -> None:
-        """Look whether the tools have changed, and tell the client."""
-        if self._listing is not None and not self.closing:
+        """Look whether what there is has changed, and tell the client."""
+        if self.closing:
+            return
+        if self._listing is not None:
             await self._resolved(wait=False)
+        if self._offers is not None:
+            before = self._offers[1]
+            offers = await self.offers()
+            if before.prompts != offers.prompts:
+                await self._tell_change(PromptsListChanged())
+            if (before.resources, before.templates) != (offers.resources, offers.templates):
+                await self._tell_change(ResourcesListChanged())
 
     async def _resolved(self, *, wait: bool = True) -> ClientListing:
         if wait:
@@ -340,13 +536,21 @@ class GatewaySession:
             if before is None and self._expose in ("bridge", "hybrid") and not any(tool.bridge for tool in offered):
                 logger.warning('expose = "%s", and no plugin offers a bridge: every tool is listed', self._expose)
         if before is not None and before.tools != listing.tools:
-            await self._parts.publish_change()
-            await self._tell_change()
+            await self._tell_change(ToolsListChanged())
         return listing
 
-    async def _tell_change(self) -> None:
+    async def _tell_change(self, change: ServerEvent) -> None:
+        await self._parts.publish(change)
         if self._peer is not None:
-            await self._peer.send_notification(types.ToolListChangedNotification())
+            await self._peer.send_notification(CHANGES[type(change)]())
+
+
+@contextmanager
+def _not_offered(data: Any, code: int) -> Generator[None]:
+    try:
+        yield
+    except NotOffered as problem:
+        raise MCPError(code, str(problem), data) from None
 
 
 def _metadata(identity: Identity, context: Request, expose: str) -> dict[str, Any]:
@@ -368,7 +572,7 @@ def _narrowing(identity: Identity) -> Callable[[Tool], str | None]:
     reason = f"the profile '{identity.profile_name}' does not have it"
 
     def why_not(tool: Tool) -> str | None:
-        if profile.servers is not None and tool.source == "mcp" and tool.owner not in profile.servers:
+        if profile.servers is not None and tool.source in MCP_SOURCES and tool.owner not in profile.servers:
             return reason
         if any(pattern.may_mean(tool) for pattern in deny):
             return reason

@@ -114,6 +114,10 @@ class GatewayConfig(_Strict):
     """Characters of text that a client gets of one result; the rest is read with `recall-tool-result`. 0: all of it."""
     kept_result_bytes: Annotated[int, Field(gt=0)] = 8_000_000
     """Bytes of long results that are kept for each session, in memory; of more, the newest."""
+    instructions: str = ""
+    """What clients are told at the beginning, before what the servers say; empty: that there are tools of several servers."""
+    max_instructions_chars: Annotated[int, Field(ge=0)] = 2_000
+    """Characters of all instructions together; your own count first, and are never cut."""
     relay: Annotated[list[Asked], pydantic.BeforeValidator(_as_list)] = Field(default_factory=list[Asked])
     """What servers may ask of the client whose call they are serving."""
     profiles: dict[str, Profile] = Field(default_factory=dict[str, Profile])

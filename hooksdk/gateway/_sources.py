@@ -8,6 +8,7 @@ from typing import Any, Protocol, final
 
 import anyio
 
+from hooksdk.mcp import Features, ServerOffer
 from hooksdk.tools import Tool
 
 FIRST_LISTINGS = 8.0
@@ -20,7 +21,7 @@ class ToolSource(Protocol):
 
     What else a source has of that one's is used: `missing`, the owners whose tools should be there and why they are not;
     `catch_up()`, awaited before each request, which answers None where nothing has changed; `tools_known()`, which waits until the tools of
-    all owners are known for the first time; `files`, the paths of the files that describe the owners: approvals are found again
+    all owners are known for the first time; `features`, the prompts and resources of the owners, as those of `McpServers`; `files`, the paths of the files that describe the owners: approvals are found again
     after a restart by a gateway in front of the same ones.
     """
 
@@ -48,6 +49,19 @@ class Sources:
             known: Mapping[str, str] = getattr(source, "missing", {})
             missing |= known
         return tools, missing
+
+    @property
+    def features(self) -> list[Features]:
+        """What there is beside the tools."""
+        return [known for source in self._sources if (known := getattr(source, "features", None)) is not None]
+
+    def offers(self) -> list[ServerOffer]:
+        """What each owner offers."""
+        return [offer for features in self.features for offer in features.offers()]
+
+    def features_of(self, server: str) -> Features:
+        """Those that this server's are among. Raises `LookupError` where it is gone."""
+        return next(known for known in self.features if any(offer.server == server for offer in known.offers()))
 
     def files(self) -> list[str]:
         """Where the owners are described."""

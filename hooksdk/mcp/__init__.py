@@ -9,7 +9,6 @@ Needs `pip install 'hooksdk[mcp]'`. Works on asyncio and trio.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
@@ -27,32 +26,41 @@ from hooksdk.catalog import ToolContext
 from hooksdk.errors import ConfigError, ToolError, did_you_mean
 from hooksdk.mcp._config import ServerSpec, check_entry, read_servers
 from hooksdk.mcp._connection import Connection
+from hooksdk.mcp._features import LEVELS, Feature, Features, Listener, most_of
 from hooksdk.mcp._files import Reload, ServerFiles
 from hooksdk.mcp._fill import AskInput, ServerInput
 from hooksdk.mcp._fleet import Fleet
 from hooksdk.mcp._life import Terms
 from hooksdk.mcp._listings import Listings
+from hooksdk.mcp._offer import ServerOffer
 from hooksdk.mcp._offered import hints
-from hooksdk.mcp._relay import ASKED, Client, RunningCall, current_client
+from hooksdk.mcp._relay import ASKED, Client, RunningCall, current_client, is_own_meta
+from hooksdk.mcp._results import ERROR, ERROR_MARGIN, ROLE, failed, to_result
 from hooksdk.mcp._status import CallFailed, ServerStatus, State
 from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
 
 __all__ = [
+    "ERROR",
+    "LEVELS",
+    "ROLE",
     "AskInput",
     "Client",
+    "Feature",
+    "Features",
+    "Listener",
     "McpServers",
     "Reload",
     "ServerInput",
+    "ServerOffer",
     "ServerStatus",
     "State",
     "check_entry",
     "current_client",
+    "is_own_meta",
+    "most_of",
 ]
-
-_ERROR_MARGIN = 1.0
-"""Seconds by which a tool's own time limit is longer than the call's, so that the call's error text wins."""
 
 
 class _Made(NamedTuple):
@@ -86,7 +94,8 @@ class McpServers:
     `relay` names what servers may ask of the client whose call they are serving: `elicitation`, `sampling`, `roots`. That is a
     client of a `Gateway`; elsewhere nobody answers, and without `relay` servers are told that there is no such thing.
 
-    `on_status` is told how a server is, and `on_change` the name of one whose tools are others than before.
+    `on_status` is told how a server is, and `on_change` the name of one that offers something else than before. `features` is what
+    they offer beside their tools.
 
     Enter and leave it in the same task; everything else may be used from any task of the loop.
     """
@@ -116,7 +125,7 @@ class McpServers:
                 known = f"expected {', '.join(ASKED)}, got {kind!r}.{did_you_mean(kind, ASKED)}"
                 raise ConfigError("McpServers", (f"relay: {known}",))
         terms = Terms(
-            start_timeout=start_timeout, report=self._report, changed=self._tell_change, idle=idle, relay=frozenset(relay),
+            start_timeout=start_timeout, report=self._report, changed=self._tell_change, hear=self._hear, idle=idle, relay=frozenset(relay),
             listings=Listings(Path(listings).expanduser() if listings is not None else None) if lazy else None,
         )  # fmt: skip
         self._call_timeout = call_timeout
@@ -125,6 +134,8 @@ class McpServers:
         self._thread = 0
         self._tools: dict[str, _Made] = {}
         self._fleet = Fleet(terms)
+        self.features = Features(self._fleet, terms, call_timeout)
+        """Prompts and resources."""
         self._files = ServerFiles()
         self._fleet.apply([read_servers(servers).need_all()])
 
@@ -275,17 +286,20 @@ class McpServers:
         except Exception:
             logger.exception("on_change raised for MCP server '%s'", name)
 
+    async def _hear(self, server: str, message: types.ServerNotification) -> None:
+        await self.features.tell(server, message)
+
     def _tool(self, connection: Connection, entry: types.Tool) -> Tool:
         owner, limit = connection.spec.name, connection.spec.timeout or self._call_timeout
 
         async def execute(arguments: dict[str, Any], context: ToolContext | None = None) -> ToolResult:
             call = RunningCall(context)
             try:
-                return _to_result(await self._fleet.connection(owner).call(entry, arguments, limit, call))
+                return to_result(await self._fleet.connection(owner).call(entry, arguments, limit, call))
             except CallFailed as failure:
                 if failure.in_doubt and context is not None:
                     raise ToolError(str(failure), in_doubt=True) from None
-                return ToolResult.error(str(failure))
+                return failed(failure)
             finally:
                 call.end()
 
@@ -300,36 +314,5 @@ class McpServers:
             annotations=hints(entry),
             output_schema=entry.output_schema,
             execute=execute,
-            timeout=limit + _ERROR_MARGIN,
+            timeout=limit + ERROR_MARGIN,
         )
-
-
-def _to_result(answer: types.CallToolResult) -> ToolResult:
-    """The same content in MCP's shape. The text describes what is not text, for models that can read nothing else."""
-    blocks = [block.model_dump(by_alias=True, mode="json", exclude_none=True) for block in answer.content]
-    texts = [_text(block) for block in blocks]
-    if not blocks and answer.structured_content is not None:
-        texts = [json.dumps(answer.structured_content, ensure_ascii=False)]
-    if not blocks and not texts and answer.is_error:
-        texts = ["The tool reported an error, without a text."]
-    plain = all(block.keys() == {"type", "text"} for block in blocks) and len(blocks) < 2
-    # The protocol's own entries are about this connection, such as who the server is.
-    meta = {key: value for key, value in (answer.meta or {}).items() if not key.startswith("io.modelcontextprotocol/")}
-    return ToolResult(
-        "\n".join(texts), is_error=answer.is_error, blocks=() if plain else blocks, structured=answer.structured_content,
-        meta=meta or None,
-    )  # fmt: skip
-
-
-def _text(block: dict[str, Any]) -> str:
-    kind = block["type"]
-    if kind == "text":
-        return block["text"]
-    if kind == "resource_link":
-        return f"[resource {block['uri']}: {block.get('title') or block['name']}]"
-    inner: dict[str, Any] = block.get("resource", block)
-    if "text" in inner:
-        return inner["text"]
-    size = len(inner.get("data", inner.get("blob", ""))) * 3 // 4
-    uri = f" {inner['uri']}" if "uri" in inner else ""
-    return f"[{kind}{uri}, {inner.get('mimeType', 'unknown type')}, {size:,} bytes]"

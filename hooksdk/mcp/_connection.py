@@ -4,40 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import mcp_types as types
-from anyio.abc import TaskGroup
 from mcp.client.session import ClientSession, IncomingMessage
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._life import Life, Terms
+from hooksdk.mcp._offer import ServerOffer
 from hooksdk.mcp._offered import check_offered
-from hooksdk.mcp._protocol import DiedOfTheQuestion, agree, hear_changes, is_modern
-from hooksdk.mcp._relay import Callers, RunningCall, send_call
-from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus
-from hooksdk.mcp._transport import all_tools, client_info, first_cause, one_line, serving
+from hooksdk.mcp._offering import Offering
+from hooksdk.mcp._protocol import agree, answers, is_modern
+from hooksdk.mcp._relay import CALLED, Callers, RunningCall, masked, send_call
+from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus, ended_in_call, not_running, too_late, with_stderr
+from hooksdk.mcp._transport import client_info, describe, one_line, serving
 
-logger = logging.getLogger("hooksdk")
+T = TypeVar("T")
 
 _MAX_PAUSE = 60.0
 """Seconds between two attempts to start a server that keeps failing, at most."""
 
 _CALL_WAIT = 1.0
 """Seconds that a call waits for the next attempt to start its server; if the pause is longer, the call fails at once."""
-
-_PING_TIMEOUT = 5.0
-"""Seconds that a server has to answer a ping after a call was cancelled."""
-
-_STABLE_AFTER = 60.0
-"""Seconds that a server has to be up before its end counts as the first one again."""
 
 _UNCALLED_REST = 60.0
 """Seconds for which a server is kept that was started to be listed and that nobody has called: it holds nothing of anybody."""
@@ -47,13 +41,12 @@ class Connection:
     """One server. `keep` runs in a task of its own; everything else may be called from any task of the loop."""
 
     def __init__(
-        self, spec: ServerSpec, terms: Terms, tools: tuple[types.Tool, ...] = (), *, beside: bool = False
+        self, spec: ServerSpec, terms: Terms, offer: ServerOffer | None = None, *, beside: bool = False
     ) -> None:
-        """`tools` are what to go on until the server, or a listing that was kept, tells of others. One that is `beside` another
-        is for the clients of the older protocol, of a server that speaks both."""
+        """`offer` is what to go on until the server, or a listing that was kept, tells of another one. One that is `beside`
+        another is for the clients of the older protocol, of a server that speaks both."""
         self.spec = spec
         self.status = ServerStatus(name=spec.name, state="disabled" if spec.disabled else "starting")
-        self.tools = tools
         self._terms = terms
         self._start_timeout = spec.start_timeout or terms.start_timeout
         self._open = False
@@ -65,16 +58,31 @@ class Connection:
         self._retry_at = 0.0
         self._queued = False
         self._callers = Callers(terms.relay)
+        self._offering = Offering(spec, terms, self._callers, offer, partial(describe, spec), self._listed)
         self._calls = 0
         self._last_call = 0.0
         self._quiet = anyio.Event()
         """Set once nobody waits for a call of it, for whoever retires it."""
         self._handshake = beside
         """The server is to be asked for the older protocol first: it speaks no other, as far as is known."""
-        self._beside = beside
         self._older: Connection | None = None
         """The one beside it."""
-        self._group: TaskGroup | None = None
+        self._spawn: Callable[..., Any] | None = None
+
+    @property
+    def offer(self) -> ServerOffer:
+        """What the server offers."""
+        return self._offering.offer
+
+    @property
+    def tools(self) -> tuple[types.Tool, ...]:
+        """Its tools."""
+        return self._offering.offer.tools
+
+    @property
+    def is_older(self) -> bool:
+        """True where the server speaks the older protocol here, as far as is known."""
+        return self._handshake
 
     def open(self) -> bool:
         """Take calls from now on; `keep` is to run then. True for a server that is to be listed when it is its turn: `wake`
@@ -83,11 +91,9 @@ class Connection:
         self._wanted = anyio.Event()
         self._failures, self._retry_at = 0, 0.0
         self.status = ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools))
-        lazy = self._terms.listings
-        listing = lazy.read(self.spec) if lazy and not self._beside else None
+        listing = self._offering.read_kept()
         if listing is not None:
             self._handshake = listing.handshake
-            self._learn(listing.tools)
             self._set(replace(self.status, state="idle", tools=len(self.tools), version=listing.version))
         if listing is None or not listing.fresh:
             self._queued = True
@@ -98,7 +104,8 @@ class Connection:
         """Start the server whenever it is wanted and hold the connection, until cancelled or stopped."""
         serving.set(self.spec.name)
         try:
-            async with anyio.create_task_group() as self._group:
+            async with anyio.create_task_group() as group:
+                self._spawn = group.start_soon
                 while True:
                     await self._wanted.wait()
                     if not self._open:
@@ -108,10 +115,10 @@ class Connection:
                     if self._life and self._life.frightened and self._open:
                         await self._live()
         finally:
-            self._group = None
+            self._spawn = None
             self._open = self._queued = False
             self._settled.set()
-            self.tools = ()
+            self._offering.offer = ServerOffer(server=self.spec.name)
             if self.status.state != "failed":
                 self.status = replace(self.status, state="down", problem="", tools=0)
 
@@ -161,12 +168,24 @@ class Connection:
     ) -> types.CallToolResult:
         """The result of one call of `tool`, as it was when it was looked up, within `limit` seconds, a start of the server
         included. Raises `CallFailed`."""
+        params = types.CallToolRequestParams(name=tool.name, arguments=dict(arguments), _meta=call.meta)
+
+        async def send(session: ClientSession) -> types.CallToolResult:
+            check_offered(self.spec.name, tool, self.tools, arguments)  # without asking: it tells of changes
+            return await send_call(session, call, types.CallToolRequest(params=params), CALLED)
+
+        return await self.request(tool.name, limit, call, send)
+
+    async def request(
+        self, what: str, limit: float, call: RunningCall, send: Callable[[ClientSession], Awaitable[T]]
+    ) -> T:
+        """The answer to one request, as `send` makes it, in the same way; `what` is what it is about."""
         if (older := self._older_for(call)) is not None:
-            return await older.call(tool, arguments, limit, call)
+            return await older.request(what, limit, call, send)
         self._calls += 1
         try:
             with self._callers.serving(call):
-                return await self._call(tool, arguments, limit, call)
+                return await self._request(what, limit, send)
         finally:
             self._calls -= 1
             self._last_call = anyio.current_time()
@@ -179,65 +198,69 @@ class Connection:
         for all, since the server speaks one protocol alone. A server that speaks both asks in ways that the other has not."""
         if not self._terms.relay or self._handshake or call.client is None or is_modern(call.client.protocol_version):
             return None
-        if self._older is None and self._group is not None and self._open:
-            self._older = Connection(self.spec, replace(self._terms, report=_ignore, changed=_ignore), beside=True)
+        if self._older is None and self._spawn is not None and self._open:
+            self._older = Connection(self.spec, self._terms.aside(), beside=True)
             self._older.open()
-            contextvars.Context().run(self._group.start_soon, self._older.keep)
-        older = self._older
-        return None if older is None or not older._handshake else older
+            contextvars.Context().run(self._spawn, self._older.keep)
+        return self._older if self._older is not None and self._older.is_older else None
 
-    async def _call(
-        self, tool: types.Tool, arguments: Mapping[str, Any], limit: float, call: RunningCall
-    ) -> types.CallToolResult:
-        name = tool.name
+    async def _request(self, name: str, limit: float, send: Callable[[ClientSession], Awaitable[T]]) -> T:
         life: Life | None = None
         with anyio.move_on_after(limit):
             life = await self._ready()
             try:
-                return await self._send(life, tool, arguments, call)
+                return await self._send(life, name, send)
             except MCPError as error:
                 if not life.forgotten:
                     raise await self._failure(life, name, error) from None
             life.ended.set()  # the server has forgotten the session and did not run the call
             life = await self._ready()
             try:
-                return await self._send(life, tool, arguments, call)
+                return await self._send(life, name, send)
             except MCPError as error:
                 raise await self._failure(life, name, error) from None
         if life is None or not life.ready:
             raise CallFailed(f"The MCP server '{self.spec.name}' could not be started within {limit:g} s. {ADVICE}")
-        raise CallFailed(
-            f"'{name}' of the MCP server '{self.spec.name}' did not answer within {limit:g} s and was cancelled. It may "
-            "have taken effect in part: check before you repeat it, or ask for less at once.",
-            in_doubt=True,
-        )
+        raise too_late(self.spec.name, name, limit)
 
-    async def _send(
-        self, life: Life, tool: types.Tool, arguments: Mapping[str, Any], call: RunningCall
-    ) -> types.CallToolResult:
-        check_offered(
-            self.spec.name, tool, self.tools, arguments
-        )  # without asking: each start lists, and it tells of changes
+    async def _send(self, life: Life, name: str, send: Callable[[ClientSession], Awaitable[T]]) -> T:
         assert life.session is not None
         life.called = True
-        parameters = types.CallToolRequestParams(name=tool.name, arguments=dict(arguments), _meta=call.meta)
         try:
-            result = await send_call(life.session, call, parameters)
+            result = await send(life.session)
         except anyio.get_cancelled_exc_class():
             life.doubtful = True
             raise
         except ValidationError as error:
             problem = one_line(self.spec.redact(str(error)))
-            text = f"The MCP server '{self.spec.name}' gave a result for '{tool.name}' that is not MCP: {problem}"
+            text = f"The MCP server '{self.spec.name}' gave a result for '{name}' that is not MCP: {problem}"
             raise CallFailed(text) from None
         self._failures = 0
         return result
 
     async def refresh(self) -> None:
-        """List the tools anew, starting the server if it is not up; what fails is in `status`."""
+        """List what it offers anew, starting the server if it is not up; what fails is in `status`."""
         self._retry_at = 0.0
         with contextlib.suppress(CallFailed):
-            await self._list(await self._ready())
+            await self._offering.ask_all_again(await self._ready())
+
+    async def watch(self, uri: str, *, on: bool) -> None:
+        """Hear of changes of this resource, or no more. The server runs as long as anything of it is watched. Raises
+        `CallFailed`."""
+        change = self._offering.watch if on else self._offering.unwatch
+        if not on and not (self._life and self._life.usable):
+            await change(uri, session=None)
+            return
+
+        async def send(session: ClientSession) -> None:
+            await change(uri, session=session)
+
+        await self.request(uri, self._start_timeout, RunningCall(None), send)
+
+    async def set_level(self) -> None:
+        """Say how much it is to log, if it runs."""
+        if self._life and self._life.usable and self._life.session is not None:
+            await self._offering.set_level(self._life.session)
 
     async def _live(self) -> None:
         """One start, until its end. Raises nothing but cancellation."""
@@ -252,29 +275,28 @@ class Connection:
                         await self._start(life, session)
                     if life.starting.cancelled_caught and self._open:
                         stderr = await life.transport.last_words(0.0)
-                        self._failed(life, _with_stderr(f"did not answer within {self._start_timeout:g} s", stderr))
+                        self._failed(life, with_stderr(f"did not answer within {self._start_timeout:g} s", stderr))
                     settled.set()
                     if life.ready:
                         async with life.listing:  # a change that is heard meanwhile is written after this, not under it
-                            await self._remember(self.status.version)
+                            await self._offering.keep(self.status.version, handshake=self._handshake)
                         async with anyio.create_task_group() as group:
-                            group.start_soon(hear_changes, session, partial(self._list_anew, life))
+                            group.start_soon(self._offering.listen, session)
                             await self._until_end(life)
                             group.cancel_scope.cancel()
             except Exception as error:
-                if isinstance(first_cause(error), DiedOfTheQuestion):
-                    life.frightened = self._handshake = True
-                life.problem = life.problem or life.transport.http_status or self._describe(error)
-            if life.frightened:
-                pass  # it is started again at once, and not asked
-            elif life.resting:
+                if life.frightened:
+                    self._handshake = True
+                    return  # it is started again at once, and not asked
+                life.problem = life.problem or life.transport.http_status or describe(self.spec, error)
+            if life.resting:
                 self._set(replace(self.status, state="idle", problem=""))
             elif self._open and self.status.state != "failed":
                 stderr = await life.transport.last_words()
                 if life.ready:
-                    self._ended(life, _with_stderr(life.problem or "ended the connection", stderr))
+                    self._ended(life, with_stderr(life.problem or "ended the connection", stderr))
                 else:
-                    self._failed(life, _with_stderr(life.problem, stderr))
+                    self._failed(life, with_stderr(life.problem, stderr))
         finally:
             life.session = None
             life.ended.set()
@@ -284,19 +306,19 @@ class Connection:
 
     def _session(self, life: Life, read: Any, write: Any) -> ClientSession:
         async def hear(message: IncomingMessage) -> None:
-            if isinstance(message, types.ToolListChangedNotification):
-                await self._list_anew(life)
+            await self._offering.hear(life, message)
 
         return ClientSession(read, write, message_handler=hear, client_info=client_info(), **self._callers.callbacks())
 
     async def _start(self, life: Life, session: ClientSession) -> None:
-        await agree(session, handshake=self._handshake)
+        await agree(life, session, handshake=self._handshake)
         self._handshake = not is_modern(session.protocol_version)
         info = session.server_info
         seconds, version = anyio.current_time() - life.since, info.version if info else ""
         async with life.listing:
-            self._learn(await all_tools(session))
+            await self._offering.ask_all(session)
             life.ready = True
+        await self._offering.begin(session)
         self._retry_at = 0.0
         count = len(self.tools)
         self._set(ServerStatus(name=self.spec.name, state="up", tools=count, seconds=seconds, version=version))
@@ -310,29 +332,22 @@ class Connection:
                 await life.ended.wait()
                 return
             left = max(life.since, self._last_call) + limit - anyio.current_time()
-            if left <= 0 and not self._calls:
+            if left <= 0 and not (self._calls or self._offering.watched):
                 life.resting = True
                 life.ended.set()
                 return
             with anyio.move_on_after(left if left > 0 else limit):
                 await life.ended.wait()
 
-    def _learn(self, tools: tuple[types.Tool, ...]) -> None:
-        """What the server offers. The same tools stay the same objects."""
-        if tools != self.tools:
-            self.tools = tools
-            self._terms.changed(self.spec.name)
-
-    async def _remember(self, version: str) -> None:
-        if self._terms.listings is not None and not self._beside:
-            write = partial(self._terms.listings.write, handshake=self._handshake)
-            await anyio.to_thread.run_sync(write, self.spec, self.tools, version)
+    async def _listed(self) -> None:
+        self._set(replace(self.status, tools=len(self.tools)))
+        await self._offering.keep(self.status.version, handshake=self._handshake)
 
     def _failed(self, life: Life, problem: str) -> None:
         life.problem = problem
         self._failures += 1
         self._retry_at = anyio.current_time() + min(0.5 * 2 ** (self._failures - 1), _MAX_PAUSE)
-        self._learn(())
+        self._offering.forget()
         seconds = anyio.current_time() - life.since
         self._set(ServerStatus(name=self.spec.name, state="failed", problem=problem, seconds=seconds))
 
@@ -340,14 +355,14 @@ class Connection:
         """The first end is followed by a start at once; one that follows on another soon waits, longer each time."""
         life.problem = problem
         now = anyio.current_time()
-        self._failures = 1 if now - life.since > _STABLE_AFTER else self._failures + 1
+        self._failures = 1 if life.was_stable else self._failures + 1
         self._retry_at = now + (min(0.5 * 2 ** (self._failures - 2), _MAX_PAUSE) if self._failures > 1 else 0.0)
         self._set(replace(self.status, state="down", problem=problem))
 
     async def _ready(self) -> Life:
         """The connection, started or tried again if need be."""
         life = self._life
-        if life and life.usable and life.doubtful and not await self._answers(life):
+        if life and life.usable and life.doubtful and not await answers(life):
             life.problem = "did not answer a ping after a call was cancelled"
             life.ended.set()
         if not (life and life.usable):
@@ -365,83 +380,23 @@ class Connection:
             raise CallFailed(f"The MCP server '{self.spec.name}' is disabled in its file. {ADVICE}")
         if not self._open:
             raise CallFailed(f"The MCP servers of this host are closed. {ADVICE}")
-        seconds = max(self._retry_at - anyio.current_time(), 0.0)
-        again = f"It is tried again in {seconds:.0f} s. " if seconds >= 1 else ""
-        raise CallFailed(
-            f"The MCP server '{self.spec.name}' is not running and could not be started: "
-            f"{self.status.problem or 'it ended at once'}. {again}{ADVICE}"
-        )
-
-    async def _answers(self, life: Life) -> bool:
-        try:
-            with anyio.move_on_after(_PING_TIMEOUT):
-                assert life.session is not None
-                await life.session.send_ping()
-                life.doubtful = False
-        except MCPError as error:
-            life.doubtful = error.code == types.CONNECTION_CLOSED  # any other answer is an answer
-        return not life.doubtful
+        raise not_running(self.status, self._retry_at - anyio.current_time())
 
     async def _failure(self, life: Life, name: str, error: MCPError) -> CallFailed:
         """What the model reads of a call that got an error instead of a result."""
         problem = one_line(self.spec.redact(error.message), 1000)
         if error.code != types.CONNECTION_CLOSED and not life.ended.is_set():
             status = f" ({life.transport.http_status})" if life.transport.http_status else ""
-            return CallFailed(f"The MCP server '{self.spec.name}' refused '{name}': {problem}{status}")
+            text = f"The MCP server '{self.spec.name}' refused '{name}': {problem}{status}"
+            data = types.ErrorData(code=error.code, message=problem, data=masked(error.data, self.spec.redact))
+            return CallFailed(text, error=data)
         if self.spec.url:
             life.ended.set()  # a lost answer leaves the session in doubt: a new one is opened
         with anyio.move_on_after(1.0):
             await life.over.wait()
-        return CallFailed(
-            f"The MCP server '{self.spec.name}' ended during the call of '{name}': {life.problem or problem}. The call "
-            "may have taken effect: check before you repeat it. The server is started again for the next call.",
-            in_doubt=True,
-        )
-
-    async def _list_anew(self, life: Life) -> None:
-        """The server says that its tools are others."""
-        if not life.stale:
-            life.stale = True
-            await self._list(life)
-
-    async def _list(self, life: Life) -> None:
-        """List the tools anew; the old list stays where that fails."""
-        async with life.listing:
-            life.stale = False
-            if not life.usable or life.session is None:
-                return
-            problem = f"no answer within {self._start_timeout:g} s"
-            try:
-                with anyio.move_on_after(self._start_timeout):
-                    self._learn(await all_tools(life.session))
-                    problem = ""
-            except (MCPError, ValidationError) as error:
-                problem = self._describe(error)
-            if problem:
-                life.doubtful = True
-                logger.warning("MCP server '%s': its tools could not be listed: %s", self.spec.name, problem)
-            else:
-                self._set(replace(self.status, tools=len(self.tools)))
-                await self._remember(self.status.version)
+        return ended_in_call(self.spec.name, name, life.problem or problem)
 
     def _set(self, status: ServerStatus) -> None:
         if status != self.status or status.state == "starting":
             self.status = status
             self._terms.report(status)
-
-    def _describe(self, error: Exception) -> str:
-        """The first cause in one line."""
-        cause = first_cause(error)
-        text = one_line(self.spec.redact(cause.message if isinstance(cause, MCPError) else str(cause)))
-        if isinstance(cause, MCPError):
-            return "exited during its start" if cause.code == types.CONNECTION_CLOSED else text
-        text = text if isinstance(cause, FileNotFoundError) else f"{type(cause).__name__}: {text}"
-        return f"{self.spec.place} cannot be reached: {text}" if self.spec.url else text
-
-
-def _ignore(_told: object) -> None:
-    """For a connection whose server another one tells of."""
-
-
-def _with_stderr(problem: str, stderr: str) -> str:
-    return f"{problem}; it wrote: {stderr}" if stderr else problem

@@ -105,7 +105,7 @@ class Fleet:
             known = before.get(name)
             if known is None or known.spec != spec:
                 # What it had to offer is what there is to go on until it tells itself.
-                known = Connection(spec, self._terms, known.tools if known is not None and not spec.disabled else ())
+                known = Connection(spec, self._terms, known.offer if known is not None and not spec.disabled else None)
             self.connections[name] = known
         for notice in wanted.notices:
             if notice not in told.notices:

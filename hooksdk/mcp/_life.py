@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 
 import anyio
+import mcp_types as types
 from mcp.client.session import ClientSession
 
 from hooksdk.mcp._config import ServerSpec
-from hooksdk.mcp._listings import Listings
+from hooksdk.mcp._listings import Listings, NoListings
 from hooksdk.mcp._status import ServerStatus
 from hooksdk.mcp._transport import Transport
+
+_STABLE_AFTER = 60.0
+"""Seconds that a server has to be up before its end counts as the first one again."""
+
+
+class LogLevel:
+    """How much servers are to log."""
+
+    def __init__(self) -> None:
+        self.now: types.LoggingLevel | None = None
+        """None: as they do by themselves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,13 +33,26 @@ class Terms:
     start_timeout: float
     report: Callable[[ServerStatus], None]
     changed: Callable[[str], None]
-    """Told the name of a server whose tools are others now."""
+    """Told the name of a server that offers something else now."""
+    hear: Callable[[str, types.ServerNotification], Awaitable[None]]
+    """Told what a server says that belongs to no call, and the server's name."""
+    log_level: LogLevel = field(default_factory=LogLevel)
     listings: Listings | None = None
     """Where servers are started only when they are needed."""
     relay: frozenset[str] = frozenset()
     """What servers may ask of the client whose call they serve."""
     idle: float | None = None
     """Seconds without a call after which such a server is ended."""
+
+    def aside(self) -> Terms:
+        """The same for a connection whose server another one tells of: nobody hears of it, and nothing of it is kept."""
+        return replace(
+            self, report=_ignore, changed=_ignore, listings=NoListings() if self.listings is not None else None
+        )
+
+
+def _ignore(_told: object) -> None:
+    """Tell nobody."""
 
 
 class Life:
@@ -46,11 +71,13 @@ class Life:
         self.doubtful = False
         """A call was cancelled, by its time limit or its caller: the server must answer a ping before the next one."""
         self.listing = anyio.Lock()
-        self.stale = False
-        """A listing waits for its turn, and will see every change until then."""
+        self.stale: set[str] = set()
+        """The lists whose reading waits for its turn: it will see every change until then."""
         self.since = anyio.current_time()
         self.called = False
         """It has answered a call, and may keep something from one call to the next."""
+        self.frightened = False
+        """It ended because it was asked something before the handshake."""
         self.frightened = False
         """It ended because it was asked something before the handshake."""
         self.resting = False
@@ -60,6 +87,11 @@ class Life:
     def forgotten(self) -> bool:
         """True when an HTTP server answered that it does not know the session (it was restarted, say)."""
         return self.transport.http_status.startswith("HTTP 404")
+
+    @property
+    def was_stable(self) -> bool:
+        """True once it has been up for so long that its end counts as the first one again."""
+        return anyio.current_time() - self.since > _STABLE_AFTER
 
     @property
     def usable(self) -> bool:

@@ -24,7 +24,7 @@ class LineDecoder(codecs.IncrementalDecoder):
         super().__init__(errors)
         self._parts: list[bytes] = []
 
-    def decode(self, input: ReadableBuffer, final: bool = False) -> str:  # noqa: A002 - the base class calls it so
+    def decode(self, input: ReadableBuffer, final: bool = False) -> str:  # noqa: A002, ARG002 - as the base class has it
         """The lines that are whole now."""
         data = bytes(input)
         end = data.rfind(b"\n") + 1

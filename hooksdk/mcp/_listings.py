@@ -1,7 +1,7 @@
 """What servers offered when they last ran, on disk, so that they need not be started to be asked.
 
 One file for each configuration of a server. Its name holds a digest of the configuration, without the values of `env` and
-`headers`, and its content is what the server told of its tools.
+`headers`, and its content is what the server told of what it offers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,18 @@ from pydantic import TypeAdapter, ValidationError
 
 from hooksdk.config import xdg_folder
 from hooksdk.mcp._config import ServerSpec
+from hooksdk.mcp._offer import ServerOffer
 from hooksdk.mcp._transport import resolve_command
 
 logger = logging.getLogger("hooksdk")
 
 FORMAT = 1
 """Raised when what is in a file, or what a file's name is made of, means something else than before."""
-_TOOLS = TypeAdapter(tuple[types.Tool, ...])
+_KINDS: dict[str, TypeAdapter[Any]] = {
+    "tools": TypeAdapter(tuple[types.Tool, ...]), "prompts": TypeAdapter(tuple[types.Prompt, ...]),
+    "resources": TypeAdapter(tuple[types.Resource, ...]), "templates": TypeAdapter(tuple[types.ResourceTemplate, ...]),
+    "capabilities": TypeAdapter(types.ServerCapabilities),
+}  # fmt: skip
 _FRESH = 86_400.0
 """Seconds after which a listing is used still, and the server is asked anew meanwhile."""
 _FORGOTTEN = 30 * _FRESH
@@ -44,7 +49,7 @@ _CODE = {".cjs", ".jar", ".js", ".mjs", ".py", ".pyz", ".rb", ".sh", ".ts"}
 class Listing:
     """What a server offered."""
 
-    tools: tuple[types.Tool, ...]
+    offer: ServerOffer
     version: str
     """The version that the server gives itself."""
     fresh: bool
@@ -68,9 +73,14 @@ class Listings:
             if data["format"] != FORMAT:
                 return None
             age = time.time() - float(data["listed"])
-            fresh = 0 <= age < _FRESH and data["program"] == _program(spec)
-            tools = _TOOLS.validate_python(data["tools"], by_name=False)
-            return Listing(tools, str(data["version"]), fresh, handshake=fresh and data.get("handshake") is True)
+            # hooksdk 0.2.0 has stored nothing but the tools: they count, and the server is asked for the rest.
+            fresh = 0 <= age < _FRESH and data["program"] == _program(spec) and "capabilities" in data
+            lists = {
+                name: adapter.validate_python(data[name], by_name=False)
+                for name, adapter in _KINDS.items() if name in data or name == "tools"
+            }  # fmt: skip
+            offer = ServerOffer(server=spec.name, instructions=str(data.get("instructions", "")), **lists)
+            return Listing(offer, str(data["version"]), fresh, handshake=fresh and data.get("handshake") is True)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -78,11 +88,15 @@ class Listings:
             logger.warning("the listing of MCP server '%s' in %s is not used: %s", spec.name, path, reason)
             return None
 
-    def write(self, spec: ServerSpec, tools: Sequence[types.Tool], version: str, *, handshake: bool = False) -> None:
+    def write(self, spec: ServerSpec, offer: ServerOffer, version: str, handshake: bool) -> None:
         """Keep what a server offers. A disk that cannot take it is told in the log."""
         data = {
             "format": FORMAT, "server": spec.name, "version": version, "listed": time.time(), "program": _program(spec),
-            "handshake": handshake, "tools": [tool.model_dump(by_alias=True, mode="json", exclude_unset=True) for tool in tools],
+            "handshake": handshake, "instructions": offer.instructions,
+            **{
+                name: adapter.dump_python(getattr(offer, name), by_alias=True, mode="json", exclude_unset=True)
+                for name, adapter in _KINDS.items()
+            },
         }  # fmt: skip
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -102,6 +116,16 @@ class Listings:
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _FORGOTTEN:
                     path.unlink()
+
+
+class NoListings(Listings):
+    """Nothing is known, and nothing is kept."""
+
+    def read(self, spec: ServerSpec) -> Listing | None:
+        """None."""
+
+    def write(self, spec: ServerSpec, offer: ServerOffer, version: str, handshake: bool) -> None:
+        """Forget it."""
 
 
 def _replace(path: Path, content: bytes) -> None:

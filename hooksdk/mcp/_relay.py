@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol, cast, final
+from typing import Any, Protocol, TypeVar, cast, final
 
 import anyio
 import mcp_types as types
@@ -24,9 +24,21 @@ LONGEST_MESSAGE = 500
 ROUNDS = 10
 """How often a server may ask for something before it answers one call."""
 
-_Answer: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+T = TypeVar("T", bound=types.Result)
+Asking = types.CallToolRequest | types.GetPromptRequest | types.ReadResourceRequest
+"""The requests on whose way a server may ask something."""
+CALLED: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
+PROMPTED: TypeAdapter[types.GetPromptResult | types.InputRequiredResult] = TypeAdapter(
+    types.GetPromptResult | types.InputRequiredResult
+)
+READ: TypeAdapter[types.ReadResourceResult | types.InputRequiredResult] = TypeAdapter(
+    types.ReadResourceResult | types.InputRequiredResult
+)
+"""What may be answered."""
+OWN_META = "io.modelcontextprotocol/"
+"""What in `_meta` begins so is about one connection."""
 
 
 class Client(Protocol):
@@ -51,6 +63,20 @@ class Client(Protocol):
         """Ask it what a server asks; an error where it may not be asked, or cannot answer."""
         ...
 
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """What its request says besides under `_meta`, such as the context of a trace: the server is told."""
+        ...
+
+    @property
+    def log_level(self) -> types.LoggingLevel | None:
+        """How much it wants to hear of what servers log while they serve it; None: nothing."""
+        ...
+
+    async def log(self, message: types.LoggingMessageNotificationParams) -> None:
+        """Tell it what a server logs, if it wants to hear that."""
+        ...
+
 
 current_client: ContextVar[Client | None] = ContextVar("hooksdk client of MCP calls", default=None)
 """Whose call it is that runs now, for whoever calls servers on behalf of others."""
@@ -73,8 +99,17 @@ class RunningCall:
 
     @property
     def meta(self) -> types.RequestParamsMeta | None:
-        """What the server is told beside the arguments: the id of the call's effect, the same when the call is made again."""
-        return {EFFECT_ID: self._context.effect_id} if self._context is not None else None  # pyright: ignore[reportReturnType]
+        """What the server is told beside the arguments: what the client says besides, and the id of the call's effect, the same
+        when the call is made again."""
+        client = self.client
+        said: dict[str, Any] = {}
+        if client is not None:
+            said = {key: value for key, value in client.meta.items() if not is_own_meta(key)}
+            if client.log_level is not None:
+                said[types.LOG_LEVEL_META_KEY] = client.log_level
+        if self._context is not None:
+            said[EFFECT_ID] = self._context.effect_id
+        return cast("types.RequestParamsMeta", said) if said else None
 
     async def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
         """What the server says of how far it is: for the trace, and for the client."""
@@ -137,18 +172,30 @@ class Callers:
         finally:
             self._calls.remove(call)
 
+    async def log(self, message: types.LoggingMessageNotificationParams) -> bool:
+        """Tell the client whose call the server is serving. False where it serves none; while it serves those of several clients
+        nobody is told: a message does not say which call it belongs to."""
+        if not self._calls:
+            return False
+        call = self._only_one()
+        if call is not None and call.client is not None:
+            told = masked(message.model_dump(by_alias=True, mode="json", exclude_none=True), call.mask)
+            told.pop("_meta", None)
+            await call.client.log(types.LoggingMessageNotificationParams.model_validate(told))
+        return True
+
     async def _ask(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
         call = _asked_in.get() or self._only_one()
         if call is None or call.client is None:
             return _refused("there is no call of one client that this could belong to")
-        masked = _masked(request.model_dump(by_alias=True, mode="json", exclude_none=True), call.mask)
-        cast("dict[str, Any]", masked.get("params", {})).pop("_meta", None)  # it is about this connection
+        told = masked(request.model_dump(by_alias=True, mode="json", exclude_none=True), call.mask)
+        cast("dict[str, Any]", told.get("params", {})).pop("_meta", None)  # it is about this connection
         await call.note(f"the server asks the client: {request.method}")
         answer = _refused("the call that this belonged to is over")
         with anyio.CancelScope() as question:
             call.questions.add(question)
             try:
-                answer = await call.client.ask(type(request).model_validate(masked))
+                answer = await call.client.ask(type(request).model_validate(told))
             finally:
                 call.questions.discard(question)
         return answer
@@ -160,15 +207,14 @@ class Callers:
 
 
 async def send_call(
-    session: ClientSession, call: RunningCall, params: types.CallToolRequestParams
-) -> types.CallToolResult:
+    session: ClientSession, call: RunningCall, request: Asking, answers: TypeAdapter[T | types.InputRequiredResult]
+) -> T:
     """The answer to one call; what a server of protocol 2026-07-28 asks on the way is answered, and the call sent again.
     Raises `MCPError`, and `ValidationError` for an answer that is not MCP."""
     for _ in range(ROUNDS):
-        request = types.CallToolRequest(params=params)
         # Not `call_tool`: it raises for a result that misses the output schema, which the run itself checks.
-        result = await session.send_request(request, _Answer, progress_callback=call.on_progress)
-        if isinstance(result, types.CallToolResult):
+        result = await session.send_request(request, answers, progress_callback=call.on_progress)
+        if not isinstance(result, types.InputRequiredResult):
             return result
         responses: dict[str, types.InputResponse] = {}
         token = _asked_in.set(call)
@@ -183,7 +229,8 @@ async def send_call(
             _asked_in.reset(token)
         if not responses:
             await anyio.sleep(0.1)  # it only wants to be called again
-        params = params.model_copy(update={"input_responses": responses, "request_state": result.request_state})
+        answered = {"input_responses": responses, "request_state": result.request_state}
+        request = type(request)(params=cast("Any", request.params.model_copy(update=answered)))
     raise MCPError(types.INVALID_REQUEST, f"it asked for more than {ROUNDS} times before it answered")
 
 
@@ -191,9 +238,15 @@ def _refused(reason: str) -> types.ErrorData:
     return types.ErrorData(code=types.INVALID_REQUEST, message=f"Not relayed: {reason}")
 
 
-def _masked(value: Any, mask: Callable[[str], str]) -> Any:
+def is_own_meta(key: str) -> bool:
+    """True for what in `_meta` is about one connection and its requests."""
+    return key.startswith(OWN_META) or key == "progressToken"
+
+
+def masked(value: Any, mask: Callable[[str], str]) -> Any:
+    """A JSON value whose texts have gone through `mask`."""
     if isinstance(value, str):
         return mask(value)
     if isinstance(value, dict):
-        return {key: _masked(one, mask) for key, one in cast("dict[str, Any]", value).items()}
-    return [_masked(one, mask) for one in cast("list[Any]", value)] if isinstance(value, list) else value
+        return {key: masked(one, mask) for key, one in cast("dict[str, Any]", value).items()}
+    return [masked(one, mask) for one in cast("list[Any]", value)] if isinstance(value, list) else value

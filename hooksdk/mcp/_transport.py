@@ -18,7 +18,6 @@ from typing import Any, Self, TextIO, cast
 import anyio
 import httpx2
 import mcp_types as types
-from mcp.client.session import ClientSession
 from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
@@ -73,6 +72,16 @@ def first_cause(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
+
+
+def describe(spec: ServerSpec, error: BaseException) -> str:
+    """The first cause in one line, for whoever reads why a server is not up."""
+    cause = first_cause(error)
+    text = one_line(spec.redact(cause.message if isinstance(cause, MCPError) else str(cause)))
+    if isinstance(cause, MCPError):
+        return "exited during its start" if cause.code == types.CONNECTION_CLOSED else text
+    text = text if isinstance(cause, FileNotFoundError) else f"{type(cause).__name__}: {text}"
+    return f"{spec.place} cannot be reached: {text}" if spec.url else text
 
 
 class Transport:
@@ -205,24 +214,6 @@ class _Watched:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         return await self._inner.__aexit__(kind, error, trace)
-
-
-async def all_tools(session: ClientSession) -> tuple[types.Tool, ...]:
-    tools: list[types.Tool] = []
-    cursor: str | None = None
-    cursors: set[str] = set()
-    while True:
-        try:
-            page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
-        except MCPError as error:
-            if error.code == types.METHOD_NOT_FOUND:
-                return ()  # a server of prompts or resources alone
-            raise
-        tools += page.tools
-        cursor = page.next_cursor
-        if not cursor or cursor in cursors:
-            return tuple(tools)
-        cursors.add(cursor)
 
 
 def client_info() -> types.Implementation:

@@ -298,11 +298,27 @@ class Run(Opened[run_side.Run]):
         that. `only` is asked about the real tool before anybody judges the call: the reason that it answers refuses it."""
         return self._call("call_tool", call, only=only)
 
-    def judge(self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None) -> JudgedCall:
+    def judge(
+        self,
+        call: ToolCall | GivenMessage,
+        *,
+        only: Callable[[Tool], str | None] | None = None,
+        tool: Tool | None = None,
+    ) -> JudgedCall:
         """Take one call through every policy and approval, without running it: for a loop that runs its tools itself.
         One that was judged before is judged again, with the arguments of then, and what was approved of it is not asked again.
-        `only` is as for `call_tool`."""
-        return JudgedCall(self._call("judge", call, only=only), self.portal)
+        `only` is as for `call_tool`. `tool` is what the call is of where that is none of the catalog, and no model is to be offered
+        it, such as a resource that a person picks: the plugins that narrow the catalog are asked about it first."""
+        return JudgedCall(self._call("judge", call, only=only, tool=tool), self.portal)
+
+    def grant(self, tools: Sequence[Tool]) -> Catalog:
+        """Which of these tools, that are none of the catalog, the session may have: what `judge(tool=...)` would find withheld is in
+        `withheld`. Raises `PolicyFailed` when a narrowing plugin fails."""
+        return self._call("grant", tools)
+
+    def mask(self, value: Any) -> Any:
+        """A JSON value with the session's secrets as placeholders, for what reaches somebody on another way than by a call."""
+        return self._do("mask", value)
 
     @contextmanager
     def compaction(self) -> Generator[Compaction, None, None]:

@@ -23,7 +23,7 @@ from hooksdk.cli._project import store_spec
 from hooksdk.config import Config, FileWatch, config_files
 from hooksdk.gateway import Gateway, GatewayConfig
 from hooksdk.gateway.status import ServerLine
-from hooksdk.mcp import Reload, ServerStatus
+from hooksdk.mcp import Features, Reload, ServerStatus
 from hooksdk.stores import open_store
 from hooksdk.tasks import describe
 from hooksdk.tools import Tool
@@ -93,6 +93,11 @@ class GatewayProject:
     def tools(self) -> list[Tool]:
         """The servers' tools as they are now."""
         return self.servers.tools()
+
+    @property
+    def features(self) -> Features:
+        """Their prompts and resources."""
+        return self.servers.features
 
     @property
     def missing(self) -> Mapping[str, str]:

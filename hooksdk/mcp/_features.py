@@ -1,0 +1,221 @@
+"""What servers offer beside their tools: prompts and resources, read as tools are called; and what they say of themselves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, final
+
+import anyio
+import mcp_types as types
+from mcp.client.session import ClientSession
+
+from hooksdk.calls import ToolResult
+from hooksdk.catalog import ToolContext
+from hooksdk.errors import ToolError
+from hooksdk.mcp._connection import Connection
+from hooksdk.mcp._fleet import Fleet
+from hooksdk.mcp._life import Terms
+from hooksdk.mcp._offer import ServerOffer
+from hooksdk.mcp._relay import PROMPTED, READ, RunningCall, send_call
+from hooksdk.mcp._results import ERROR_MARGIN, ROLE, failed, own_meta_left_out, plain_text
+from hooksdk.mcp._status import CallFailed
+from hooksdk.tools import Annotations, Tool
+
+logger = logging.getLogger("hooksdk")
+
+_READS = Annotations(read_only=True, destructive=False, idempotent=True)
+LEVELS: tuple[types.LoggingLevel, ...] = (
+    "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
+)  # fmt: skip
+"""How much is logged, the most first."""
+
+
+class Feature(NamedTuple):
+    """What one server calls a prompt or a resource."""
+
+    server: str
+    own: str
+    """The name, or the address."""
+
+
+class Listener(Protocol):
+    """Somebody who wants to hear what servers say of themselves."""
+
+    async def __call__(self, server: str, message: types.ServerNotification) -> None:
+        """A resource was updated, or something is logged that belongs to no call."""
+        ...
+
+
+@final
+class Features:
+    """What the servers of an `McpServers` offer beside their tools."""
+
+    def __init__(self, fleet: Fleet, terms: Terms, limit: float) -> None:
+        """`limit` is how many seconds a request may take where the server's entry does not say."""
+        self._fleet = fleet
+        self._terms = terms
+        self._limit = limit
+        self._listeners: list[Listener] = []
+        self._watchers: dict[Feature, int] = {}
+        self._made: dict[str, tuple[ServerOffer, dict[str, Tool]]] = {}
+
+    def offers(self) -> list[ServerOffer]:
+        """What each server offers now, as far as it is known: no server is asked."""
+        return [one.offer for one in self._fleet.connections.values() if not one.spec.disabled]
+
+    def tools(self) -> list[Tool]:
+        """A tool for each prompt, resource and template that is listed, for a policy that is to say who may have which; the same
+        ones while nothing changes. No model is to be offered them."""
+        tools: list[Tool] = []
+        for offer in self.offers():
+            known = self._made.get(offer.server)
+            if known is None or known[0] is not offer:
+                made = [self._prompt(offer.server, one) for one in offer.prompts]
+                made += [self._resource(offer.server, one.uri, one) for one in offer.resources]
+                made += [self._resource(offer.server, one.uri_template, one) for one in offer.templates]
+                known = self._made[offer.server] = offer, {tool.name: tool for tool in made}
+            tools += known[1].values()
+        return tools
+
+    def prompt(self, feature: Feature) -> Tool:
+        """The tool `prompt:SERVER:NAME`, which gets this prompt. Its result has a block for each message, whose `_meta` says who
+        speaks. Raises `LookupError` for one that is not listed."""
+        name = f"prompt:{feature.server}:{feature.own}"
+        return next(tool for tool in self.tools() if tool.name == name)
+
+    def resource(self, feature: Feature) -> Tool:
+        """The tool `resource:SERVER:URI`, which reads this resource, be it listed or not. Its result has a block for each of the
+        contents."""
+        name = f"resource:{feature.server}:{feature.own}"
+        listed = next((tool for tool in self.tools() if tool.name == name), None)
+        return listed or self._resource(feature.server, feature.own, None)
+
+    def _prompt(self, server: str, prompt: types.Prompt) -> Tool:
+
+        async def send(session: ClientSession, call: RunningCall, arguments: dict[str, Any]) -> ToolResult:
+            texts = {name: str(value) for name, value in arguments.items()}
+            params = types.GetPromptRequestParams(name=prompt.name, arguments=texts or None, _meta=call.meta)
+            answer = await send_call(session, call, types.GetPromptRequest(params=params), PROMPTED)
+            blocks: list[dict[str, Any]] = []
+            for message in answer.messages:
+                block = message.content.model_dump(by_alias=True, mode="json", exclude_none=True)
+                blocks.append({**block, "_meta": {**block.get("_meta", {}), ROLE: message.role}})
+            structured = {"description": answer.description} if answer.description else None
+            text = "\n".join(plain_text(block) for block in blocks)
+            return ToolResult(text, blocks=blocks, structured=structured, meta=own_meta_left_out(answer.meta))
+
+        asked = prompt.arguments or []
+        properties = {
+            one.name: {"type": "string", **({"description": one.description} if one.description else {})}
+            for one in asked
+        }
+        parameters = {
+            "type": "object",
+            "properties": properties,
+            "required": [one.name for one in asked if one.required],
+        }
+        return self._tool(
+            "prompt", server, prompt.name, send, parameters, description=prompt.description, title=prompt.title
+        )
+
+    def _resource(self, server: str, uri: str, entry: types.Resource | types.ResourceTemplate | None) -> Tool:
+
+        async def send(session: ClientSession, call: RunningCall, arguments: dict[str, Any]) -> ToolResult:
+            params = types.ReadResourceRequestParams(uri=str(arguments["uri"]), _meta=call.meta)
+            answer = await send_call(session, call, types.ReadResourceRequest(params=params), READ)
+            contents = [one.model_dump(by_alias=True, mode="json", exclude_none=True) for one in answer.contents]
+            blocks = [{"type": "resource", "resource": one} for one in contents]
+            text = "\n".join(plain_text(block) for block in blocks)
+            return ToolResult(text, blocks=blocks, meta=own_meta_left_out(answer.meta))
+
+        parameters = {"type": "object", "properties": {"uri": {"type": "string"}}, "required": ["uri"]}
+        description, title = (entry.description, entry.title or entry.name) if entry is not None else (None, None)
+        return self._tool("resource", server, uri, send, parameters, description=description, title=title)
+
+    def _tool(
+        self, source: Any, server: str, own_name: str,
+        send: Callable[[ClientSession, RunningCall, dict[str, Any]], Awaitable[ToolResult]],
+        parameters: Mapping[str, Any], *, description: str | None, title: str | None,
+    ) -> Tool:  # fmt: skip
+        known = self._fleet.connections.get(server)
+        limit = (known.spec.timeout if known is not None else None) or self._limit
+
+        async def execute(arguments: dict[str, Any], context: ToolContext | None = None) -> ToolResult:
+            call = RunningCall(context)
+            try:
+                connection = self._fleet.connection(server)
+                return await connection.request(own_name, limit, call, lambda session: send(session, call, arguments))
+            except CallFailed as failure:
+                if failure.in_doubt and context is not None:
+                    raise ToolError(str(failure)) from None
+                return failed(failure)
+            finally:
+                call.end()
+
+        return Tool(
+            name=f"{source}:{server}:{own_name}", own_name=own_name, source=source, owner=server, execute=execute,
+            description=description or "", label=title or "", parameters=parameters, annotations=_READS,
+            timeout=limit + ERROR_MARGIN,
+        )  # fmt: skip
+
+    async def complete(self, server: str, params: types.CompleteRequestParams) -> types.CompleteResult | ToolResult:
+        """What the server proposes for an argument; a result that says why there is none."""
+        call = RunningCall(None)
+        params = params.model_copy(update={"meta": call.meta})
+        try:
+            return await self._fleet.connection(server).request(
+                params.argument.name, self._limit, call,
+                lambda session: session.send_request(types.CompleteRequest(params=params), types.CompleteResult),
+            )  # fmt: skip
+        except CallFailed as failure:
+            return failed(failure)
+        finally:
+            call.end()
+
+    async def watch(self, feature: Feature, *, on: bool = True) -> ToolResult | None:
+        """Hear of changes of a resource, or once less, as often as somebody wants to. What went wrong, if anything did."""
+        before = self._watchers.get(feature, 0)
+        self._watchers[feature] = after = max(0, before + (1 if on else -1))
+        if not after:
+            del self._watchers[feature]
+        if bool(before) == bool(after):
+            return None
+        try:
+            await self._fleet.connection(feature.server).watch(feature.own, on=on)
+        except CallFailed as failure:
+            if on:
+                self._watchers.pop(feature, None)
+            return failed(failure)
+        return None
+
+    async def log(self, level: types.LoggingLevel | None) -> None:
+        """How much the servers are to log from now on."""
+        if level is None or level == self._terms.log_level.now:
+            return
+        self._terms.log_level.now = level
+        async with anyio.create_task_group() as group:
+            for connection in self._fleet.connections.values():
+                group.start_soon(_set_level, connection)
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Tell this one what servers say of themselves, until what this answers is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    async def tell(self, server: str, message: types.ServerNotification) -> None:
+        """A server has said something."""
+        for listener in tuple(self._listeners):
+            try:
+                await listener(server, message)
+            except Exception:
+                logger.exception("what MCP server '%s' says could not be passed on", server)
+
+
+async def _set_level(connection: Connection) -> None:
+    await connection.set_level()
+
+
+def most_of(levels: Sequence[types.LoggingLevel | None]) -> types.LoggingLevel | None:
+    """The one of these levels at which the most is logged; None where none is given."""
+    return next((level for level in LEVELS if level in levels), None)

@@ -1,0 +1,66 @@
+"""What comes back from servers, as results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import mcp_types as types
+
+from hooksdk.calls import ToolResult
+from hooksdk.mcp._relay import OWN_META
+from hooksdk.mcp._status import CallFailed
+
+ERROR = "hooksdk/error"
+"""Where in a result's `meta` the code and the data of the error stand that a server answered instead of a result."""
+ROLE = "hooksdk/role"
+"""Where in a block's `_meta` it stands who says that message of a prompt."""
+ERROR_MARGIN = 1.0
+"""Seconds by which a tool's own time limit is longer than the call's, so that the call's error text wins."""
+
+
+def failed(failure: CallFailed) -> ToolResult:
+    """The result of a call that has none. The server's own code and data stay, for clients that can do something about it."""
+    error = failure.error
+    if error is None:
+        return ToolResult.error(str(failure))
+    about: dict[str, Any] = {"code": error.code}
+    if error.data is not None:
+        about["data"] = error.data
+    return ToolResult(str(failure), is_error=True, meta={ERROR: about})
+
+
+def own_meta_left_out(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What a result says besides; the protocol's own entries are about one connection, such as who the server is."""
+    return {key: value for key, value in (meta or {}).items() if not key.startswith(OWN_META)} or None
+
+
+def to_result(answer: types.CallToolResult) -> ToolResult:
+    """The same content in MCP's shape. The text describes what is not text, for models that can read nothing else."""
+    blocks = [block.model_dump(by_alias=True, mode="json", exclude_none=True) for block in answer.content]
+    texts = [plain_text(block) for block in blocks]
+    if not blocks and answer.structured_content is not None:
+        texts = [json.dumps(answer.structured_content, ensure_ascii=False)]
+    if not blocks and not texts and answer.is_error:
+        texts = ["The tool reported an error, without a text."]
+    plain = all(block.keys() == {"type", "text"} for block in blocks) and len(blocks) < 2
+    return ToolResult(
+        "\n".join(texts), is_error=answer.is_error, blocks=() if plain else blocks, structured=answer.structured_content,
+        meta=own_meta_left_out(answer.meta),
+    )  # fmt: skip
+
+
+def plain_text(block: dict[str, Any]) -> str:
+    """What stands for a block where only text can be read."""
+    kind = block["type"]
+    if kind == "text":
+        return block["text"]
+    if kind == "resource_link":
+        return f"[resource {block['uri']}: {block.get('title') or block['name']}]"
+    inner: dict[str, Any] = block.get("resource", block)
+    if "text" in inner:
+        return inner["text"]
+    size = len(inner.get("data", inner.get("blob", ""))) * 3 // 4
+    uri = f" {inner['uri']}" if "uri" in inner else ""
+    return f"[{kind}{uri}, {inner.get('mimeType', 'unknown type')}, {size:,} bytes]"
