@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, final
 
+import anyio
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
@@ -15,6 +16,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from hooksdk.mcp import LEVELS
 
 Request = ServerRequestContext[Any, Any]
+AskByResult = Callable[[types.InputRequest, str, int], Awaitable[types.InputResponse | types.ErrorData]]
 
 
 @final
@@ -30,12 +32,12 @@ class CallingClient:
         self.protocol_version = context.protocol_version
         self.context: Request | None = context
         """Its request; None while it has none open, of a call that stays open."""
-        self.ask_by_result: Callable[[types.InputRequest], Awaitable[types.InputResponse | types.ErrorData]] | None = (
-            None
-        )
+        self.ask_by_result: AskByResult | None = None
         """How it is asked where its protocol has no requests from servers."""
-        self._declared = context.session.client_capabilities
+        self.capabilities = context.session.client_capabilities
+        """What it has declared that it can answer."""
         self._allowed = allowed
+        self._turn = anyio.Lock()
         self._level = level
 
     @property
@@ -60,7 +62,7 @@ class CallingClient:
     def may_be_asked_by_result(self) -> bool:
         """True where servers may ask it something, and only the result of its call can do so."""
         assert self.context is not None
-        said = self._declared or types.ClientCapabilities()
+        said = self.capabilities or types.ClientCapabilities()
         declared = {"elicitation": said.elicitation, "sampling": said.sampling, "roots": said.roots}
         able = any(declared[kind] is not None for kind in self._allowed)
         return able and self.context.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -70,21 +72,24 @@ class CallingClient:
         if self.context is not None:
             await self.context.session.report_progress(progress, total, message)
 
-    async def ask(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
+    async def ask(
+        self, request: types.InputRequest, name: str = "", together: int = 1
+    ) -> types.InputResponse | types.ErrorData:
         """Ask it, if the operator allows it and it has said that it can answer."""
-        kind, able = _needed(request, self._declared)
+        kind, able = _needed(request, self.capabilities)
         if kind not in self._allowed:
             return _refused(f"{kind} is not allowed here")
         if not able:
             return _refused(f"the client has not declared that it can answer this {kind}")
         if self.ask_by_result is not None:
-            return await self.ask_by_result(request)
+            return await self.ask_by_result(request, name, together)
         context = self.context
         if context is None or not context.session.can_send_request:
             return _refused("the client cannot be asked while it waits")
         metadata = ServerMessageMetadata(related_request_id=context.request_id)
         try:
-            return await _send(context.session, request, metadata)
+            async with self._turn:  # a person is shown one question after the other
+                return await _send(context.session, request, metadata)
         except MCPError as problem:
             return problem.error
 

@@ -13,10 +13,10 @@ from typing import Any, final
 
 import anyio
 import mcp_types as types
+from mcp.shared.exceptions import MCPError
 
 from hooksdk.errors import HookSDKError
 from hooksdk.gateway._client import CallingClient, Request
-from hooksdk.gateway._results import error
 
 Answer = types.CallToolResult | types.InputRequiredResult
 MOST_OPEN = 20
@@ -55,6 +55,8 @@ class OpenCall:
         self.scope = anyio.CancelScope()
         self._questions: dict[str, _Question] = {}
         self._asked = 0
+        self._to_come = 0
+        """Questions that are still missing of those that belong together."""
         self._news = anyio.Event()
         self._over = False
         self._result: Answer | None = None
@@ -71,10 +73,11 @@ class OpenCall:
             self._over = True
             self._news.set()
 
-    async def ask(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
-        """Ask the client, and wait for its answer."""
+    async def ask(self, request: types.InputRequest, name: str, together: int) -> types.InputResponse | types.ErrorData:
+        """Ask the client, and wait for its answer. It is asked once as many questions are there as belong `together`."""
         self._asked += 1
-        key = f"question-{self._asked}"
+        self._to_come = (self._to_come or together) - 1
+        key = name if name and name not in self._questions else f"question-{self._asked}"
         question = self._questions[key] = _Question(request)
         self._news.set()
         try:
@@ -94,7 +97,7 @@ class OpenCall:
         """Wait for what the client is to be asked now; nothing once the call is over."""
         while not self._over:
             asked = {key: one.request for key, one in self._questions.items() if not one.answered.is_set()}
-            if asked:
+            if asked and not self._to_come:
                 return asked
             self._news = anyio.Event()
             await self._news.wait()
@@ -129,7 +132,8 @@ class OpenCalls:
         """The call is made again, with answers."""
         call = self._calls.get(params.request_state or "")
         if call is None or call.same != same:
-            return error(f"'{params.name}' was not run: the answer belongs to no call that is open. Call it anew.")
+            text = f"'{params.name}' was not run: the answer belongs to no call that is open. Call it anew."
+            raise MCPError(types.INVALID_PARAMS, text)
         del self._calls[params.request_state or ""]
         call.client.context = context
         call.take(params.input_responses or {})

@@ -17,6 +17,7 @@ from hooksdk.errors import HookSDKError, RunBlocked
 from hooksdk.gateway._approvals import current_request
 from hooksdk.gateway._client import CallingClient
 from hooksdk.gateway._counts import Counts
+from hooksdk.gateway._headers import check_headers
 from hooksdk.gateway._results import error, whole
 from hooksdk.gateway._session import GatewaySession, Request
 from hooksdk.tasks import describe
@@ -86,6 +87,7 @@ class GatewayServer(Server[str]):
         try:
             session = await self._session_of(context)
             with session.at_work(context) as client:
+                check_headers(context, params, await session.listed())
                 return await session.call(params, context, client)
         except HookSDKError as problem:
             self._note(problem)
@@ -153,7 +155,7 @@ class GatewayServer(Server[str]):
 
 
 def _no_header_schema(_name: str) -> None:
-    """Schemas say nothing of HTTP headers here; without this the tools would be listed for each call."""
+    """Headers are checked where the client's session is known; without this the tools would be listed for each call."""
 
 
 @final

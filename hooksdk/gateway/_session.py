@@ -257,6 +257,10 @@ class GatewaySession:
         self._parts.counts.listed(listing.tokens_direct, listing.tokens)
         return list(listing.tools)
 
+    async def listed(self) -> tuple[types.Tool, ...]:
+        """What the client was told, or would be."""
+        return (await self._resolved()).tools
+
     async def call(
         self, params: types.CallToolRequestParams, context: Request, client: CallingClient, tool: Tool | None = None
     ) -> Answer:

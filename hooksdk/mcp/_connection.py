@@ -16,6 +16,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from hooksdk.mcp._config import ServerSpec
+from hooksdk.mcp._declaring import DeclaringDispatcher
 from hooksdk.mcp._life import Life, Terms
 from hooksdk.mcp._offer import ServerOffer
 from hooksdk.mcp._offered import check_offered
@@ -308,7 +309,10 @@ class Connection:
         async def hear(message: IncomingMessage) -> None:
             await self._offering.hear(life, message)
 
-        return ClientSession(read, write, message_handler=hear, client_info=client_info(), **self._callers.callbacks())
+        dispatcher = DeclaringDispatcher(read, write)
+        return ClientSession(
+            dispatcher=dispatcher, message_handler=hear, client_info=client_info(), **self._callers.callbacks()
+        )
 
     async def _start(self, life: Life, session: ClientSession) -> None:
         await agree(life, session, handshake=self._handshake)
