@@ -107,6 +107,7 @@ class _CopyOptions(_MarkOptions, total=False):
     source: Source
     owner: str
     output_schema: Mapping[str, Any] | None
+    meta: Mapping[str, Any] | None
     execute: Executor | None
 
 
@@ -144,6 +145,9 @@ class Tool:
     """True for a tool that is always offered and never hidden by tool search, False for one that may be. None: a host's own
     tools are core, others are not; of a tool that is made, it is True or False."""
     annotations: Annotations = Annotations()
+    meta: Fresh[dict[str, Any] | None] = field(default=Fresh(None))
+    """What an MCP server says of it besides, in MCP's words (`_meta`, `icons` and the like), for clients and not for models; a fresh
+    copy, or None."""
     output_schema: _Schema = _Schema(None)
     """The JSON Schema of the structured result, or None; a fresh copy at each access, as `parameters`."""
     execute: Executor | None = None
@@ -189,6 +193,7 @@ class Tool:
                 check(f"Tool({name}=...)", value, str, "text")
         example = "Annotations(destructive=True), or Annotations.from_mcp({...})"
         check("Tool(annotations=...)", self.annotations, Annotations, example)
+        check("Tool(meta=...)", peek(self, "meta"), (Mapping, type(None)), "a mapping")
         check_function("Tool(execute=...)", self.execute, "(arguments) -> str | ToolResult")
         check_number("Tool(timeout=...)", self.timeout, "timeout=30")
 

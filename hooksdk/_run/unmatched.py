@@ -16,6 +16,9 @@ from hooksdk.patterns import near_tools
 from hooksdk.records import Unmatched
 from hooksdk.tools import Tool
 
+BESIDE = ("resource:", "prompt:")
+"""What patterns begin with that are for what MCP servers offer beside their tools."""
+
 
 def unmatched_patterns(handlers: Iterable[Handler], tools: Sequence[Tool]) -> dict[str, list[str]]:
     """The tool patterns of handlers that match none of these tools, by plugin."""
@@ -23,6 +26,8 @@ def unmatched_patterns(handlers: Iterable[Handler], tools: Sequence[Tool]) -> di
     for handler in handlers:
         for pattern in handler.tools or ():
             texts = unmatched.setdefault(handler.plugin, [])
+            if pattern.text.startswith(BESIDE):  # none of them is in a catalog
+                continue
             if pattern.text not in texts and not any(handler.is_meant(pattern, tool) for tool in tools):
                 texts.append(pattern.text)
     return {plugin: texts for plugin, texts in unmatched.items() if texts}

@@ -15,6 +15,7 @@ from hooksdk import Annotations
 from hooksdk.cli._options import key_values
 from hooksdk.errors import WrongArgument, problem_text, unknown_key
 from hooksdk.formats.intake import call_in
+from hooksdk.patterns import Source
 from hooksdk.values import as_object
 
 CALL = "TOOL|CALL.json"
@@ -29,7 +30,7 @@ class CallFile(BaseModel):
     tool: str = Field(min_length=1)
     """A name or an id such as `mcp:github:create_issue`."""
     arguments: dict[str, Any] = Field(default_factory=dict)
-    source: Literal["host", "mcp", "plugin", "client"] = "mcp"
+    source: Source = "mcp"
     owner: str = ""
     annotations: dict[str, bool] = Field(default_factory=dict)
     parameters: dict[str, Any] | None = None

@@ -38,7 +38,7 @@ class CallingClient:
         """What it has declared that it can answer."""
         self._allowed = allowed
         self._turn = anyio.Lock()
-        self._level = level
+        self._level: types.LoggingLevel | None = level
 
     @property
     def meta(self) -> Mapping[str, Any]:
@@ -49,7 +49,7 @@ class CallingClient:
     def log_level(self) -> types.LoggingLevel | None:
         """How much it wants to hear: in the stateless protocol each request says so."""
         level = self.meta.get(types.LOG_LEVEL_META_KEY)
-        return next((known for known in LEVELS if known == level), self._level)
+        return level if level in LEVELS else self._level
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
         """Tell it with its request, if it wants to hear this."""

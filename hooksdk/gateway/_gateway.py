@@ -51,6 +51,9 @@ from hooksdk.tasks import describe
 
 logger = logging.getLogger("hooksdk")
 
+EXTENSIONS: dict[str, dict[str, Any]] = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
+"""What clients may be able to: some show the apps of tools, and servers have some for those that they know to do so."""
+
 __all__ = ["Gateway", "ToolSource", "current_request", "own_streams"]
 
 
@@ -93,6 +96,8 @@ class Gateway:
         self._group: TaskGroup | None = None
         self._sessions: dict[str, GatewaySession] = {}
         self._opening = anyio.Lock()
+        for features in self._sources.features:
+            features.declare(EXTENSIONS)
         self._deaf: list[Callable[[], None]] = []
         self._retiring: dict[GatewaySession, str] = {}
         """Those of an earlier host that still have calls, with their keys."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, final
+from typing import Any, cast, final
 
 import mcp_types as types
 
@@ -162,16 +162,26 @@ def _as_mcp(tool: Tool, name: str = "") -> types.Tool:
     """A tool with its true schema and annotations. Its output schema stays out: a plugin may change what comes back, and
     clients refuse a result that does not fit."""
     parameters = tool.parameters or {"properties": {}}
+    said = tool.meta or {}
+    hints_title = as_object(said.get("annotations")).get("title")
+    title = None if tool.label == hints_title and "title" not in said else tool.label
     return types.Tool(
-        name=name or tool.name, title=tool.label or None, description=tool.description or None,
-        input_schema={"type": "object", **parameters}, annotations=_hints(tool.annotations),
+        name=name or tool.name, title=title or None,
+        description=tool.description or None, input_schema={"type": "object", **parameters},
+        annotations=_hints(tool.annotations, hints_title), icons=_icons(said),
+        _meta=as_object(said.get("_meta")) or None,
     )  # fmt: skip
 
 
-def _hints(said: Annotations) -> types.ToolAnnotations | None:
-    if said == Annotations():
+def _icons(said: Mapping[str, Any]) -> list[types.Icon] | None:
+    icons = said.get("icons")
+    return [types.Icon.model_validate(icon) for icon in cast("list[Any]", icons)] if isinstance(icons, list) else None
+
+
+def _hints(said: Annotations, title: str | None) -> types.ToolAnnotations | None:
+    if said == Annotations() and title is None:
         return None
     return types.ToolAnnotations(
-        read_only_hint=said.read_only, destructive_hint=said.destructive, idempotent_hint=said.idempotent,
+        title=title, read_only_hint=said.read_only, destructive_hint=said.destructive, idempotent_hint=said.idempotent,
         open_world_hint=said.open_world,
     )  # fmt: skip

@@ -3,6 +3,7 @@ server."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, final
@@ -32,37 +33,32 @@ class ClientOffers:
         """`granted` says of the id of a prompt or a resource whether the client may have it."""
         self._links = links
         self._servers = {offer.server for offer in offers if offer.capabilities.resources is not None}
-        prompts = [
-            (offer.server, one)
-            for offer in offers
-            for one in offer.prompts
-            if granted(f"prompt:{offer.server}:{one.name}")
-        ]
-        names = Counter(one.name for _, one in prompts)
         self._prompts: dict[str, Feature] = {}
-        listed_prompts: list[types.Prompt] = []
+        all_prompts = [(offer.server, one) for offer in offers for one in offer.prompts]
+        prompts = [(server, one) for server, one in all_prompts if granted(f"prompt:{server}:{one.name}")]
+        names = Counter(one.name for _, one in prompts)
+        listed: list[types.Prompt] = []
         for server, one in prompts:
-            full = f"{server}__{one.name}"
-            name = one.name if names[one.name] == 1 else full
-            self._prompts.setdefault(full, Feature(server, one.name))
+            name = one.name if names[one.name] == 1 else f"{server}__{one.name}"
             self._prompts[name] = Feature(server, one.name)
-            listed_prompts.append(one.model_copy(update={"name": name}))
-        self.prompts = tuple(listed_prompts)
+            listed.append(one.model_copy(update={"name": name}))
+        self.prompts = tuple(listed)
+        for server, one in prompts:
+            self._prompts.setdefault(f"{server}__{one.name}", Feature(server, one.name))
+        self._withheld_prompts = {
+            name: Feature(server, one.name)
+            for server, one in all_prompts if (server, one) not in prompts for name in (one.name, f"{server}__{one.name}")
+        }  # fmt: skip
 
-        resources = [
-            (offer.server, one)
-            for offer in offers
-            for one in offer.resources
-            if granted(f"resource:{offer.server}:{one.uri}")
-        ]
+        all_resources = [(offer.server, one) for offer in offers for one in offer.resources]
+        resources = [(server, one) for server, one in all_resources if granted(f"resource:{server}:{one.uri}")]
         self._listed = _by_key((one.uri, server) for server, one in resources)
+        self._withheld = _by_key((one.uri, server) for server, one in all_resources)
         self.resources = tuple(
             one.model_copy(update={"uri": self._name_of(self._listed, server, one.uri)}) for server, one in resources
         )
-        templates = [
-            (offer.server, one) for offer in offers for one in offer.templates
-            if granted(f"resource:{offer.server}:{one.uri_template}")
-        ]  # fmt: skip
+        all_templates = [(offer.server, one) for offer in offers for one in offer.templates]
+        templates = [(server, one) for server, one in all_templates if granted(f"resource:{server}:{one.uri_template}")]
         self._templates = _by_key((one.uri_template, server) for server, one in templates)
         self.templates = tuple(
             one.model_copy(update={"uri_template": self._name_of(self._templates, server, one.uri_template)})
@@ -75,9 +71,11 @@ class ClientOffers:
     def _name_of(known: Mapping[str, Sequence[str]], server: str, own: str) -> str:
         return own if len(known[own]) == 1 else address(server, own)
 
-    def prompt(self, name: str) -> Feature:
-        """Which prompt is called so. Raises `NotOffered`."""
-        if (feature := self._prompts.get(name)) is None:
+    def prompt(self, name: str, *, withheld: bool = False) -> Feature:
+        """Which prompt is called so; with `withheld` also one that the client may not have, so that it can be told why. Raises
+        `NotOffered`."""
+        feature = self._prompts.get(name) or (self._withheld_prompts.get(name) if withheld else None)
+        if feature is None:
             raise NotOffered(f"there is no prompt '{name}' here")
         return feature
 
@@ -92,11 +90,14 @@ class ClientOffers:
         return feature
 
     def resource(self, uri: str) -> Feature:
-        """Whose resource is called so. Raises `NotOffered`, also where that is not certain."""
+        """Whose resource is called so. One that is not listed has its plain address, so that a pattern means it however it is
+        written. Raises `NotOffered`, also where it is not certain whose it is."""
         if uri.startswith(ADDRESS):
             if (feature := self._led_back(uri)) is None:
                 raise NotOffered(f"'{uri}' leads to no server that is offered here")
-            return feature
+            listed = feature.server in self._withheld.get(feature.own, ())
+            return feature if listed else Feature(feature.server, plain_uri(feature.own))
+        uri = uri if uri in self._withheld else plain_uri(uri)
         for owners in self._owners(uri):
             if len(owners) > 1:
                 ways = ", ".join(address(server, uri) for server in owners)
@@ -107,11 +108,12 @@ class ClientOffers:
 
     def _owners(self, uri: str) -> Iterable[Sequence[str]]:
         """Servers that may have it, the most certain first: what they list, what their tools name, what their templates fit, where
-        a result has linked to it."""
+        a result has linked to it. A withheld one comes last: whoever asks for it is told why."""
         yield self._listed.get(uri, ())
         yield self._shown.get(uri, ())
         yield list(dict.fromkeys(server for server, template in self._parsed if template.match(uri) is not None))
         yield [server for server in self._links.owners(uri) if server in self._servers]
+        yield self._withheld.get(uri, ())
 
     def _led_back(self, uri: str) -> Feature | None:
         server, slash, own = uri.removeprefix(ADDRESS).partition("/")
@@ -129,7 +131,7 @@ class ClientOffers:
                 return address(server, uri)
             self._links.add(uri, server)
             return uri
-        return uri if known == Feature(server, uri) else address(server, uri)
+        return uri if known.server == server else address(server, uri)
 
     def lead_back(self, server: str, blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """The blocks of a result of this server, whose links and resources can be read."""
@@ -169,11 +171,47 @@ def address(server: str, own: str) -> str:
     return f"{ADDRESS}{quote(server, safe='')}/{own}"
 
 
+_UNRESERVED = re.compile(r"%(2[dDeE]|3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|5[fF]|7[eE])")
+"""Letters, digits and `-._~`, which mean the same when they are escaped (RFC 3986, section 2.3)."""
+
+
+def plain_uri(uri: str) -> str:
+    """The address as everybody writes it who means the same (RFC 3986, section 6.2.2): the scheme in small letters, no escape where
+    none is needed, and no `.` and `..` in the path."""
+    scheme, colon, rest = uri.partition("://")
+    if not colon:
+        return uri
+    rest = _UNRESERVED.sub(lambda match: chr(int(match[1], 16)), rest)
+    end = re.search(r"[?#]|$", rest)
+    assert end is not None
+    authority, slash, path = rest[: end.start()].partition("/")
+    segments: list[str] = []
+    parts = path.split("/")
+    for part in parts:
+        if part == "..":
+            segments[-1:] = []
+        elif part != ".":
+            segments.append(part)
+    if parts[-1] in {".", ".."}:
+        segments.append("")
+    return f"{scheme.lower()}://{authority}{slash}{'/'.join(segments)}{rest[end.start() :]}"
+
+
 def shown_in(tool: types.Tool) -> list[str]:
     """The resources in which a tool's results are to be shown, as MCP Apps have it."""
     meta = tool.meta or {}
     named = [as_object(meta.get("ui")).get("resourceUri"), meta.get("ui/resourceUri")]
     return [uri for uri in named if isinstance(uri, str)]
+
+
+def with_app_at(meta: Mapping[str, Any], name_of: Callable[[str], str]) -> dict[str, Any]:
+    """The `_meta` of a tool, with its app under another address."""
+    named = dict(meta)
+    if isinstance(uri := as_object(meta.get("ui")).get("resourceUri"), str):
+        named["ui"] = {**as_object(meta["ui"]), "resourceUri": name_of(uri)}
+    if isinstance(uri := meta.get("ui/resourceUri"), str):
+        named["ui/resourceUri"] = name_of(uri)
+    return named
 
 
 def _by_key(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:

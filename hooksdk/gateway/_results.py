@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
@@ -55,6 +55,19 @@ def as_contents(answer: types.CallToolResult, uri: str) -> types.ReadResourceRes
         text = types.TextResourceContents(uri=uri, mime_type=kind, text="\n".join(texts))
         kept = [text, *(one for one in kept if not isinstance(one, types.TextResourceContents))]
     return types.ReadResourceResult(contents=kept, _meta=answer.meta)
+
+
+def error_code(result: ToolResult) -> int | None:
+    """The code of the error that the server answered instead of this result."""
+    code = as_object((result.meta or {}).get(ERROR)).get("code")
+    return code if isinstance(code, int) else None
+
+
+def pages_in(error: MCPError) -> set[str]:
+    """The ids of the web pages that a person is to open."""
+    pages = as_object(error.error.data).get("elicitations")
+    ids = [as_object(page).get("elicitationId") for page in cast("list[Any]", pages)] if isinstance(pages, list) else []
+    return {one for one in ids if isinstance(one, str)}
 
 
 def as_error(answer: types.CallToolResult) -> MCPError:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from time import monotonic
 from typing import Any, final
 
@@ -31,10 +31,10 @@ from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._listing import ClientListing, HintTrust
 from hooksdk.gateway._long_results import PREFIX as PREFIX_OF_RESULTS
 from hooksdk.gateway._long_results import LongResults, is_recall
-from hooksdk.gateway._offers import ClientOffers, Links, NotOffered
+from hooksdk.gateway._offers import ClientOffers, Links, shown_in, with_app_at
 from hooksdk.gateway._open_calls import PREFIX, Answer, OpenCalls
 from hooksdk.gateway._places import Place, leave
-from hooksdk.gateway._results import as_contents, as_error, as_mcp, as_prompt, error
+from hooksdk.gateway._results import as_contents, as_error, as_mcp, as_prompt, error, error_code, pages_in
 from hooksdk.gateway._settings import Expose, GatewayConfig, Profile
 from hooksdk.gateway._sources import Sources
 from hooksdk.host import Host
@@ -46,6 +46,8 @@ from hooksdk.tools import Tool
 logger = logging.getLogger("hooksdk")
 
 Request = ServerRequestContext[Any, Any]
+UNSUBSCRIBE = 2.0
+"""Seconds that a server has to hear that a client is gone who wanted to hear of a resource."""
 MOST_WAITING = 200
 """Calls of a session that may wait for approvals; of more, the newest."""
 
@@ -96,6 +98,8 @@ CHANGES: dict[Any, Any] = {
 """How a client is told in both protocols what is another list now."""
 MCP_SOURCES = {"mcp", "prompt", "resource"}
 """What servers bring."""
+FOR_CLIENTS = {types.URL_ELICITATION_REQUIRED, types.MISSING_REQUIRED_CLIENT_CAPABILITY}
+"""Errors about which a client can do something, and a model cannot: they are passed on as errors."""
 RESOURCE_NOT_FOUND = -32002
 """The code of protocol 2025-11-25; later ones have no code of its own."""
 
@@ -152,6 +156,8 @@ class GatewaySession:
         self.level: types.LoggingLevel | None = None
         """How much of what servers log the client wants to hear."""
         self._links = Links()
+        self._pages: set[str] = set()
+        """The ids of web pages that servers have asked the client to open."""
         self._offers: tuple[list[ServerOffer], ClientOffers] | None = None
         self._subscribed: dict[Feature, str] = {}
         """Resources whose changes the client hears of, as it calls them."""
@@ -255,7 +261,16 @@ class GatewaySession:
         # The bridge is the same whatever stands behind it.
         listing = await self._resolved(wait=self._expose != "bridge")
         self._parts.counts.listed(listing.tokens_direct, listing.tokens)
-        return list(listing.tools)
+        return [await self._with_app(tool) for tool in listing.tools]
+
+    async def _with_app(self, tool: types.Tool) -> types.Tool:
+        """The tool, whose app leads back to its server."""
+        if not shown_in(tool) or (own := self._open_run.tools.get(tool.name)) is None:
+            return tool
+        offers = await self.offers()
+        return tool.model_copy(
+            update={"meta": with_app_at(tool.meta or {}, lambda uri: offers.name_of(own.owner, uri))}
+        )
 
     async def listed(self) -> tuple[types.Tool, ...]:
         """What the client was told, or would be."""
@@ -319,6 +334,8 @@ class GatewaySession:
             title = pending.request.title if pending.request else name
             return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
         await self._parts.doubts.made_again(judged, run)
+        if tool is None and result.is_error and error_code(result) in FOR_CLIENTS:
+            raise self._noted(as_error(as_mcp(result, protocol_version)))
         if judged.tool is not None and judged.tool.source in MCP_SOURCES:
             result = await self._lead_back(judged.tool.owner, result)
         if tool is None:
@@ -333,16 +350,22 @@ class GatewaySession:
 
     # What servers offer beside their tools
 
-    async def offers(self) -> ClientOffers:
-        """The prompts and resources that the client may have, under the names that it is told."""
-        await self._resolved(wait=self._expose != "bridge")
-        given = self._parts.sources.offers()
-        if self._offers is not None and self._offers[0] == given:
-            return self._offers[1]
-        tools = [tool for features in self._parts.sources.features for tool in features.tools()]
-        granted = await self._open_run.grant(tools)
-        offers = ClientOffers(given, granted.__contains__, self._links)
-        self._offers = given, offers
+    async def offers(self, *, wait: bool = True) -> ClientOffers:
+        """The prompts and resources that the client may have, under the names that it is told. With `wait` for first listings, as
+        for tools."""
+        await self._resolved(wait=wait and self._expose != "bridge")
+        async with self._lock:
+            given = self._parts.sources.offers()
+            if self._offers is not None and self._offers[0] == given:
+                return self._offers[1]
+            tools = [tool for features in self._parts.sources.features for tool in features.tools()]
+            granted = await self._open_run.grant(tools)
+            before, offers = self._offers, ClientOffers(given, granted.__contains__, self._links)
+            self._offers = given, offers
+        if before is not None and before[1].prompts != offers.prompts:
+            await self._tell_change(PromptsListChanged())
+        if before is not None and (before[1].resources, before[1].templates) != (offers.resources, offers.templates):
+            await self._tell_change(ResourcesListChanged())
         return offers
 
     async def set_level(self, level: types.LoggingLevel) -> None:
@@ -355,7 +378,7 @@ class GatewaySession:
     ) -> types.GetPromptResult | types.InputRequiredResult:
         """Get a prompt of a server, past every policy."""
         with _not_offered({"name": params.name}, types.INVALID_PARAMS):
-            feature = (await self.offers()).prompt(params.name)
+            feature = (await self.offers()).prompt(params.name, withheld=True)
             tool = self._parts.sources.features_of(feature.server).prompt(feature)
         answer = await self._call_of(tool, dict(params.arguments or {}), params, context, client)
         return answer if isinstance(answer, types.InputRequiredResult) else as_prompt(answer)
@@ -366,15 +389,15 @@ class GatewaySession:
         """Read a resource of a server, past every policy, or a long result."""
         if params.uri.startswith(PREFIX_OF_RESULTS):
             return self.results.read(params.uri)
-        feature = await self._resource(params.uri, context.protocol_version)
-        tool = self._parts.sources.features_of(feature.server).resource(feature)
+        feature, tool = await self._resource(params.uri, context.protocol_version)
         answer = await self._call_of(tool, {"uri": feature.own}, params, context, client)
         return answer if isinstance(answer, types.InputRequiredResult) else as_contents(answer, params.uri)
 
-    async def _resource(self, uri: str, protocol_version: str) -> Feature:
+    async def _resource(self, uri: str, protocol_version: str) -> tuple[Feature, Tool]:
         code = types.INVALID_PARAMS if protocol_version in MODERN_PROTOCOL_VERSIONS else RESOURCE_NOT_FOUND
         with _not_offered({"uri": uri}, code):
-            return (await self.offers()).resource(uri)
+            feature = (await self.offers()).resource(uri)
+            return feature, self._parts.sources.features_of(feature.server).resource(feature)
 
     async def _call_of(
         self, tool: Tool, arguments: dict[str, Any],
@@ -389,14 +412,23 @@ class GatewaySession:
         )
         answer = await self.call(call, context, client, tool)
         if isinstance(answer, types.CallToolResult) and answer.is_error:
-            raise as_error(answer)
+            raise self._noted(as_error(answer))
         return answer
+
+    def _noted(self, refusal: MCPError) -> MCPError:
+        """The error, whose web pages the client is told about once they are done."""
+        self._pages |= pages_in(refusal)
+        return refusal
 
     async def _lead_back(self, server: str, result: ToolResult) -> ToolResult:
         """The result, whose links and resources the client can read."""
         if result.plain or not self._parts.sources.features:
             return result
-        blocks = (await self.offers()).lead_back(server, before := result.blocks)
+        try:
+            blocks = (await self.offers()).lead_back(server, before := result.blocks)
+        except HookSDKError as problem:  # it has run, and its result counts
+            logger.warning("links of a result may lead nowhere: %s", problem)
+            return result
         if blocks == before:
             return result
         return ToolResult(
@@ -414,8 +446,7 @@ class GatewaySession:
 
     async def watchable(self, uri: str, protocol_version: str) -> Feature:
         """Which resource it is whose changes the client wants to hear of. Raises `MCPError` for one that it may not read."""
-        feature = await self._resource(uri, protocol_version)
-        tool = self._parts.sources.features_of(feature.server).resource(feature)
+        feature, tool = await self._resource(uri, protocol_version)
         if (reason := (await self._open_run.grant([tool])).withheld.get(tool.name)) is not None:
             raise MCPError(types.INVALID_REQUEST, f"'{uri}' is withheld: {reason}")
         return feature
@@ -424,14 +455,15 @@ class GatewaySession:
         """Tell it no more."""
         feature = next((feature for feature, its_uri in self._subscribed.items() if its_uri == uri), None)
         if feature is None:
-            feature = await self._resource(uri, protocol_version)
+            feature, _ = await self._resource(uri, protocol_version)
         if self._subscribed.pop(feature, None) is not None:
             await self._parts.watch(feature, on=False)
 
     async def _unsubscribe_all(self) -> None:
         subscribed, self._subscribed = self._subscribed, {}
         for feature in subscribed:
-            self._parts.start_soon(partial(self._parts.watch, feature, on=False))
+            with anyio.move_on_after(UNSUBSCRIBE, shield=True), contextlib.suppress(MCPError):
+                await self._parts.watch(feature, on=False)
 
     async def complete(self, params: types.CompleteRequestParams) -> types.CompleteResult:
         """What the server of a prompt or of a template proposes for an argument."""
@@ -443,7 +475,7 @@ class GatewaySession:
             else:
                 feature = offers.template(params.ref.uri)
                 ref = params.ref.model_copy(update={"uri": feature.own})
-        features = self._parts.sources.features_of(feature.server)
+            features = self._parts.sources.features_of(feature.server)
         answer = await features.complete(feature.server, params.model_copy(update={"ref": ref}))
         if isinstance(answer, ToolResult):
             raise as_error(as_mcp(answer, ""))
@@ -460,6 +492,9 @@ class GatewaySession:
             if uri is not None:
                 params = types.ResourceUpdatedNotificationParams(uri=uri)
                 await peer.send_notification(types.ResourceUpdatedNotification(params=params))
+        elif isinstance(message, types.ElicitCompleteNotification):
+            if message.params.elicitation_id in self._pages:
+                await peer.send_notification(message)
         elif isinstance(message, types.LoggingMessageNotification) and is_heard(message.params.level, self.level):
             told = run.mask(message.params.model_dump(by_alias=True, mode="json", exclude_none=True, exclude={"meta"}))
             params = types.LoggingMessageNotificationParams.model_validate(told)
@@ -515,12 +550,7 @@ class GatewaySession:
         if self._listing is not None:
             await self._resolved(wait=False)
         if self._offers is not None:
-            before = self._offers[1]
-            offers = await self.offers()
-            if before.prompts != offers.prompts:
-                await self._tell_change(PromptsListChanged())
-            if (before.resources, before.templates) != (offers.resources, offers.templates):
-                await self._tell_change(ResourcesListChanged())
+            await self.offers(wait=False)
 
     async def _resolved(self, *, wait: bool = True) -> ClientListing:
         if wait:
@@ -553,7 +583,7 @@ class GatewaySession:
 def _not_offered(data: Any, code: int) -> Generator[None]:
     try:
         yield
-    except NotOffered as problem:
+    except LookupError as problem:
         raise MCPError(code, str(problem), data) from None
 
 

@@ -61,7 +61,10 @@ class Sources:
 
     def features_of(self, server: str) -> Features:
         """Those that this server's are among. Raises `LookupError` where it is gone."""
-        return next(known for known in self.features if any(offer.server == server for offer in known.offers()))
+        for known in self.features:
+            if any(offer.server == server for offer in known.offers()):
+                return known
+        raise LookupError(f"the server '{server}' is not there any more")
 
     def files(self) -> list[str]:
         """Where the owners are described."""

@@ -63,6 +63,10 @@ __all__ = [
 ]
 
 
+_SAID = {"meta", "icons", "title", "annotations"}
+"""What a server says of a tool for clients."""
+
+
 class _Made(NamedTuple):
     """The tools that were made of a server's entry and its own list."""
 
@@ -313,6 +317,7 @@ class McpServers:
             label=entry.title or title or "",
             annotations=hints(entry),
             output_schema=entry.output_schema,
+            meta=entry.model_dump(by_alias=True, mode="json", exclude_none=True, include=_SAID) or None,
             execute=execute,
             timeout=limit + ERROR_MARGIN,
         )

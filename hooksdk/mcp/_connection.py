@@ -6,25 +6,32 @@ import contextlib
 import contextvars
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 
 import anyio
 import mcp_types as types
-from mcp.client.session import ClientSession, IncomingMessage
+from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from hooksdk.mcp._config import ServerSpec
-from hooksdk.mcp._declaring import DeclaringDispatcher
 from hooksdk.mcp._life import Life, Terms
 from hooksdk.mcp._offer import ServerOffer
 from hooksdk.mcp._offered import check_offered
 from hooksdk.mcp._offering import Offering
 from hooksdk.mcp._protocol import agree, answers, is_modern
 from hooksdk.mcp._relay import CALLED, Callers, RunningCall, masked, send_call
-from hooksdk.mcp._status import ADVICE, CallFailed, ServerStatus, ended_in_call, not_running, too_late, with_stderr
-from hooksdk.mcp._transport import client_info, describe, one_line, serving
+from hooksdk.mcp._status import (
+    ADVICE,
+    CallFailed,
+    ServerStatus,
+    describe,
+    ended_in_call,
+    not_running,
+    too_late,
+    with_stderr,
+)
+from hooksdk.mcp._transport import one_line, serving
 
 T = TypeVar("T")
 
@@ -59,12 +66,12 @@ class Connection:
         self._retry_at = 0.0
         self._queued = False
         self._callers = Callers(terms.relay)
-        self._offering = Offering(spec, terms, self._callers, offer, partial(describe, spec), self._listed)
+        self._offering = Offering(spec, terms, self._callers, offer, self._listed)
         self._calls = 0
         self._last_call = 0.0
         self._quiet = anyio.Event()
         """Set once nobody waits for a call of it, for whoever retires it."""
-        self._handshake = beside
+        self.handshake = beside
         """The server is to be asked for the older protocol first: it speaks no other, as far as is known."""
         self._older: Connection | None = None
         """The one beside it."""
@@ -80,11 +87,6 @@ class Connection:
         """Its tools."""
         return self._offering.offer.tools
 
-    @property
-    def is_older(self) -> bool:
-        """True where the server speaks the older protocol here, as far as is known."""
-        return self._handshake
-
     def open(self) -> bool:
         """Take calls from now on; `keep` is to run then. True for a server that is to be listed when it is its turn: `wake`
         says so."""
@@ -94,7 +96,7 @@ class Connection:
         self.status = ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools))
         listing = self._offering.read_kept()
         if listing is not None:
-            self._handshake = listing.handshake
+            self.handshake = listing.handshake
             self._set(replace(self.status, state="idle", tools=len(self.tools), version=listing.version))
         if listing is None or not listing.fresh:
             self._queued = True
@@ -197,13 +199,13 @@ class Connection:
     def _older_for(self, call: RunningCall) -> Connection | None:
         """The connection in the older protocol, for a client that speaks it and that the server may ask; None where there is one
         for all, since the server speaks one protocol alone. A server that speaks both asks in ways that the other has not."""
-        if not self._terms.relay or self._handshake or call.client is None or is_modern(call.client.protocol_version):
+        if not self._terms.relay or self.handshake or call.client is None or is_modern(call.client.protocol_version):
             return None
         if self._older is None and self._spawn is not None and self._open:
             self._older = Connection(self.spec, self._terms.aside(), beside=True)
             self._older.open()
             contextvars.Context().run(self._spawn, self._older.keep)
-        return self._older if self._older is not None and self._older.is_older else None
+        return self._older if self._older is not None and self._older.handshake else None
 
     async def _request(self, name: str, limit: float, send: Callable[[ClientSession], Awaitable[T]]) -> T:
         life: Life | None = None
@@ -220,9 +222,7 @@ class Connection:
                 return await self._send(life, name, send)
             except MCPError as error:
                 raise await self._failure(life, name, error) from None
-        if life is None or not life.ready:
-            raise CallFailed(f"The MCP server '{self.spec.name}' could not be started within {limit:g} s. {ADVICE}")
-        raise too_late(self.spec.name, name, limit)
+        raise too_late(self.spec.name, name, limit, started=life is not None and life.ready)
 
     async def _send(self, life: Life, name: str, send: Callable[[ClientSession], Awaitable[T]]) -> T:
         assert life.session is not None
@@ -270,7 +270,7 @@ class Connection:
         self._set(ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools)))
         try:
             try:
-                async with life.transport.open() as (read, write), self._session(life, read, write) as session:
+                async with life.transport.open() as streams, self._offering.session(life, *streams) as session:
                     life.session = session
                     with anyio.move_on_after(self._start_timeout) as life.starting:
                         await self._start(life, session)
@@ -280,14 +280,14 @@ class Connection:
                     settled.set()
                     if life.ready:
                         async with life.listing:  # a change that is heard meanwhile is written after this, not under it
-                            await self._offering.keep(self.status.version, handshake=self._handshake)
+                            await self._offering.keep(self.status.version, handshake=self.handshake)
                         async with anyio.create_task_group() as group:
                             group.start_soon(self._offering.listen, session)
                             await self._until_end(life)
                             group.cancel_scope.cancel()
             except Exception as error:
                 if life.frightened:
-                    self._handshake = True
+                    self.handshake = True
                     return  # it is started again at once, and not asked
                 life.problem = life.problem or life.transport.http_status or describe(self.spec, error)
             if life.resting:
@@ -305,18 +305,9 @@ class Connection:
             if not life.frightened:
                 settled.set()
 
-    def _session(self, life: Life, read: Any, write: Any) -> ClientSession:
-        async def hear(message: IncomingMessage) -> None:
-            await self._offering.hear(life, message)
-
-        dispatcher = DeclaringDispatcher(read, write)
-        return ClientSession(
-            dispatcher=dispatcher, message_handler=hear, client_info=client_info(), **self._callers.callbacks()
-        )
-
     async def _start(self, life: Life, session: ClientSession) -> None:
-        await agree(life, session, handshake=self._handshake)
-        self._handshake = not is_modern(session.protocol_version)
+        await agree(life, session, handshake=self.handshake)
+        self.handshake = not is_modern(session.protocol_version)
         info = session.server_info
         seconds, version = anyio.current_time() - life.since, info.version if info else ""
         async with life.listing:
@@ -345,7 +336,7 @@ class Connection:
 
     async def _listed(self) -> None:
         self._set(replace(self.status, tools=len(self.tools)))
-        await self._offering.keep(self.status.version, handshake=self._handshake)
+        await self._offering.keep(self.status.version, handshake=self.handshake)
 
     def _failed(self, life: Life, problem: str) -> None:
         life.problem = problem

@@ -67,28 +67,32 @@ class Features:
     def tools(self) -> list[Tool]:
         """A tool for each prompt, resource and template that is listed, for a policy that is to say who may have which; the same
         ones while nothing changes. No model is to be offered them."""
-        tools: list[Tool] = []
-        for offer in self.offers():
-            known = self._made.get(offer.server)
-            if known is None or known[0] is not offer:
-                made = [self._prompt(offer.server, one) for one in offer.prompts]
-                made += [self._resource(offer.server, one.uri, one) for one in offer.resources]
-                made += [self._resource(offer.server, one.uri_template, one) for one in offer.templates]
-                known = self._made[offer.server] = offer, {tool.name: tool for tool in made}
-            tools += known[1].values()
-        return tools
+        return [tool for offer in self.offers() for tool in self._tools_of(offer).values()]
+
+    def _tools_of(self, offer: ServerOffer) -> Mapping[str, Tool]:
+        known = self._made.get(offer.server)
+        if known is None or known[0] is not offer:
+            made = [self._prompt(offer.server, one) for one in offer.prompts]
+            made += [self._resource(offer.server, one.uri, one) for one in offer.resources]
+            made += [self._resource(offer.server, one.uri_template, one) for one in offer.templates]
+            known = self._made[offer.server] = offer, {tool.name: tool for tool in made}
+        return known[1]
+
+    def _listed(self, server: str, name: str) -> Tool | None:
+        offer = next((offer for offer in self.offers() if offer.server == server), None)
+        return None if offer is None else self._tools_of(offer).get(name)
 
     def prompt(self, feature: Feature) -> Tool:
         """The tool `prompt:SERVER:NAME`, which gets this prompt. Its result has a block for each message, whose `_meta` says who
         speaks. Raises `LookupError` for one that is not listed."""
-        name = f"prompt:{feature.server}:{feature.own}"
-        return next(tool for tool in self.tools() if tool.name == name)
+        if (tool := self._listed(feature.server, f"prompt:{feature.server}:{feature.own}")) is None:
+            raise LookupError(f"'{feature.server}' has no prompt '{feature.own}' any more")
+        return tool
 
     def resource(self, feature: Feature) -> Tool:
         """The tool `resource:SERVER:URI`, which reads this resource, be it listed or not. Its result has a block for each of the
         contents."""
-        name = f"resource:{feature.server}:{feature.own}"
-        listed = next((tool for tool in self.tools() if tool.name == name), None)
+        listed = self._listed(feature.server, f"resource:{feature.server}:{feature.own}")
         return listed or self._resource(feature.server, feature.own, None)
 
     def _prompt(self, server: str, prompt: types.Prompt) -> Tool:
@@ -191,12 +195,17 @@ class Features:
 
     async def log(self, level: types.LoggingLevel | None) -> None:
         """How much the servers are to log from now on."""
-        if level is None or level == self._terms.log_level.now:
+        if level is None or level == self._terms.wishes.log_level:
             return
-        self._terms.log_level.now = level
+        self._terms.wishes.log_level = level
         async with anyio.create_task_group() as group:
             for connection in self._fleet.connections.values():
                 group.start_soon(_set_level, connection)
+
+    def declare(self, extensions: Mapping[str, dict[str, Any]]) -> None:
+        """Tell the servers that are started from now on of these extensions of the protocol, such as that a client may show the apps
+        of tools."""
+        self._terms.wishes.extensions.update(extensions)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Tell this one what servers say of themselves, until what this answers is called."""

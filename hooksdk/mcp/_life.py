@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import anyio
 import mcp_types as types
@@ -18,12 +19,14 @@ _STABLE_AFTER = 60.0
 """Seconds that a server has to be up before its end counts as the first one again."""
 
 
-class LogLevel:
-    """How much servers are to log."""
+class Wishes:
+    """What whoever stands in front of the servers wants of them."""
 
     def __init__(self) -> None:
-        self.now: types.LoggingLevel | None = None
-        """None: as they do by themselves."""
+        self.log_level: types.LoggingLevel | None = None
+        """How much they are to log; None: as they do by themselves."""
+        self.extensions: dict[str, dict[str, Any]] = {}
+        """The extensions of the protocol that servers are told of at their start."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +39,7 @@ class Terms:
     """Told the name of a server that offers something else now."""
     hear: Callable[[str, types.ServerNotification], Awaitable[None]]
     """Told what a server says that belongs to no call, and the server's name."""
-    log_level: LogLevel = field(default_factory=LogLevel)
+    wishes: Wishes = field(default_factory=Wishes)
     listings: Listings | None = None
     """Where servers are started only when they are needed."""
     relay: frozenset[str] = frozenset()

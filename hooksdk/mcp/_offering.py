@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import final
+from functools import partial
+from typing import Any, final
 
 import anyio
 import mcp_types as types
@@ -16,10 +17,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from hooksdk.mcp._config import ServerSpec
+from hooksdk.mcp._declaring import DeclaringDispatcher
 from hooksdk.mcp._life import Life, Terms
 from hooksdk.mcp._listings import Listing
 from hooksdk.mcp._offer import Kind, ServerOffer, all_offered, list_anew
 from hooksdk.mcp._relay import Callers
+from hooksdk.mcp._status import CallFailed, describe
+from hooksdk.mcp._transport import client_info
 
 logger = logging.getLogger("hooksdk")
 
@@ -35,11 +39,11 @@ _LISTEN_AGAIN = 5.0
 
 @final
 class Offering:
-    """One server's offer. `described` says in one line what an error means."""
+    """One server's offer."""
 
     def __init__(
         self, spec: ServerSpec, terms: Terms, callers: Callers, offer: ServerOffer | None,
-        described: Callable[[Exception], str], on_listed: Callable[[], Awaitable[None]],
+        on_listed: Callable[[], Awaitable[None]],
     ) -> None:  # fmt: skip
         """`offer` is what to go on until the server, or a listing that was kept, tells of another one; `on_listed` is called when
         a list was read again."""
@@ -49,7 +53,6 @@ class Offering:
         self._spec = spec
         self._terms = terms
         self._callers = callers
-        self._described = described
         self._on_listed = on_listed
         self._news = anyio.Event()
         """Set when other resources are watched."""
@@ -84,6 +87,13 @@ class Offering:
         """Ask for everything, at a start. Raises `MCPError`, and `ValidationError`."""
         self.learn(await all_offered(session, self._spec.name, self._spec.redact))
 
+    def session(self, life: Life, read: Any, write: Any) -> ClientSession:
+        """The connection over these streams; `hear` gets what the server says."""
+        return ClientSession(
+            dispatcher=DeclaringDispatcher(read, write), message_handler=partial(self.hear, life), client_info=client_info(),
+            extensions=dict(self._terms.wishes.extensions) or None, **self._callers.callbacks(),
+        )  # fmt: skip
+
     async def hear(self, life: Life, message: IncomingMessage) -> None:
         """What the server says of itself."""
         kind = CHANGES.get(type(message))
@@ -93,7 +103,7 @@ class Offering:
         elif isinstance(message, types.LoggingMessageNotification):
             if not await self._callers.log(message.params):
                 await self._terms.hear(self._spec.name, message)
-        elif isinstance(message, types.ResourceUpdatedNotification):
+        elif isinstance(message, (types.ResourceUpdatedNotification, types.ElicitCompleteNotification)):
             await self._terms.hear(self._spec.name, message)
 
     async def ask_again(self, life: Life, kind: Kind) -> None:
@@ -109,7 +119,7 @@ class Offering:
                     self.learn(await list_anew(life.session, self.offer, kind))
                     problem = ""
             except (MCPError, ValidationError) as error:
-                problem = self._described(error)
+                problem = describe(self._spec, error)
             if problem:
                 life.doubtful = True
                 logger.warning("MCP server '%s': its %s could not be listed: %s", self._spec.name, kind, problem)
@@ -123,9 +133,16 @@ class Offering:
 
     async def watch(self, uri: str, *, session: ClientSession | None) -> None:
         """Hear of changes of this resource; `session` is the connection, where there is one."""
+        said = self.offer.capabilities.resources
+        if said is None or not said.subscribe:
+            raise CallFailed(f"The MCP server '{self._spec.name}' does not say when a resource changes.")
         if uri not in self.watched:
             self.watched.add(uri)
-            await self._say_watched(session, types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri)))
+            try:
+                await self._say_watched(session, types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri)))
+            except BaseException:
+                self.watched.discard(uri)
+                raise
 
     async def unwatch(self, uri: str, *, session: ClientSession | None) -> None:
         """Hear of them no more."""
@@ -157,12 +174,12 @@ class Offering:
                 await session.send_request(request, types.EmptyResult)
             except MCPError as error:
                 logger.warning(
-                    "MCP server '%s': %s cannot be watched: %s", self._spec.name, uri, self._described(error)
+                    "MCP server '%s': %s cannot be watched: %s", self._spec.name, uri, describe(self._spec, error)
                 )
 
     async def set_level(self, session: ClientSession) -> None:
         """Say how much it is to log, where somebody has said so; a server of the stateless protocol is told with each call."""
-        level = self._terms.log_level.now
+        level = self._terms.wishes.log_level
         if (
             level is None
             or self.offer.capabilities.logging is None
@@ -174,7 +191,7 @@ class Offering:
                 types.SetLevelRequest(params=types.SetLevelRequestParams(level=level)), types.EmptyResult
             )
         except MCPError as error:
-            logger.warning("MCP server '%s' takes no log level: %s", self._spec.name, self._described(error))
+            logger.warning("MCP server '%s' takes no log level: %s", self._spec.name, describe(self._spec, error))
 
     async def listen(self, session: ClientSession) -> None:
         """Hear what changes at a server of protocol 2026-07-28, which says so in a stream that it was asked for; `hear` gets what
@@ -208,7 +225,7 @@ class Offering:
                 async for _change in changes:
                     pass  # `hear` is told of it as well
         except MCPError as error:
-            logger.debug("MCP server '%s' does not say what changes: %s", self._spec.name, self._described(error))
+            logger.debug("MCP server '%s' does not say what changes: %s", self._spec.name, describe(self._spec, error))
             return error.code != types.METHOD_NOT_FOUND
         except SubscriptionLost:
             pass

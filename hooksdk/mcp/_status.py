@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import mcp_types as types
+from mcp.shared.exceptions import MCPError
+
+from hooksdk.mcp._config import ServerSpec
+from hooksdk.mcp._transport import first_cause, one_line
 
 State = Literal["starting", "up", "failed", "down", "idle", "disabled"]
 """`failed`: it could not be started; `down`: it was up and ended, and is started again when it is needed; `idle`: it does not
@@ -45,13 +49,25 @@ def with_stderr(problem: str, stderr: str) -> str:
     return f"{problem}; it wrote: {stderr}" if stderr else problem
 
 
+def describe(spec: ServerSpec, error: Exception) -> str:
+    """The first cause of an error in one line."""
+    cause = first_cause(error)
+    text = one_line(spec.redact(cause.message if isinstance(cause, MCPError) else str(cause)))
+    if isinstance(cause, MCPError):
+        return "exited during its start" if cause.code == types.CONNECTION_CLOSED else text
+    text = text if isinstance(cause, FileNotFoundError) else f"{type(cause).__name__}: {text}"
+    return f"{spec.place} cannot be reached: {text}" if spec.url else text
+
+
 def removed(server: str) -> CallFailed:
     """For a call of a server that a newer configuration does not have."""
     return CallFailed(f"The MCP server '{server}' is not in the configuration any more. {ADVICE}")
 
 
-def too_late(server: str, name: str, limit: float) -> CallFailed:
-    """For a call that was not answered in time."""
+def too_late(server: str, name: str, limit: float, *, started: bool) -> CallFailed:
+    """For a call that was not answered in time; `started`: it was sent."""
+    if not started:
+        return CallFailed(f"The MCP server '{server}' could not be started within {limit:g} s. {ADVICE}")
     return CallFailed(
         f"'{name}' of the MCP server '{server}' did not answer within {limit:g} s and was cancelled. It may have taken effect in "
         "part: check before you repeat it, or ask for less at once.",

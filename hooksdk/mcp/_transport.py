@@ -20,7 +20,6 @@ import httpx2
 import mcp_types as types
 from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 
 from hooksdk.mcp._config import ServerSpec
@@ -72,16 +71,6 @@ def first_cause(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error
-
-
-def describe(spec: ServerSpec, error: BaseException) -> str:
-    """The first cause in one line, for whoever reads why a server is not up."""
-    cause = first_cause(error)
-    text = one_line(spec.redact(cause.message if isinstance(cause, MCPError) else str(cause)))
-    if isinstance(cause, MCPError):
-        return "exited during its start" if cause.code == types.CONNECTION_CLOSED else text
-    text = text if isinstance(cause, FileNotFoundError) else f"{type(cause).__name__}: {text}"
-    return f"{spec.place} cannot be reached: {text}" if spec.url else text
 
 
 class Transport:

@@ -15,6 +15,7 @@ import pytest
 from mcp.client._memory import InMemoryTransport
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
@@ -33,12 +34,19 @@ from hooksdk.gateway import Gateway, GatewayConfig
 from hooksdk.mcp import McpServers
 
 Request = ServerRequestContext[Any, Any]
-LEVEL = "io.modelcontextprotocol/logLevel"
 CHANGED = {
     ToolsListChanged: types.ToolListChangedNotification,
     PromptsListChanged: types.PromptListChangedNotification,
     ResourcesListChanged: types.ResourceListChangedNotification,
 }
+
+
+class _Server(Server[Any]):
+    """Says that it tells of changes."""
+
+    def create_initialization_options(self, *args: Any, **options: Any) -> InitializationOptions:
+        changes = NotificationOptions(tools_changed=True, prompts_changed=True, resources_changed=True)
+        return super().create_initialization_options(changes)
 
 
 @final
@@ -52,6 +60,8 @@ class Everything:
         self.metas: list[dict[str, Any]] = []
         self.level: str | None = None
         self.watched: set[str] = set()
+        self.streams: set[str] = set()
+        """The resources that the newest stream of changes is about."""
         self.texts = {"note://today": f"buy milk at {name}", f"note://of-{name}": f"only {name} has it"}
         self.prompts = ["greet"]
         self.tools: dict[str, types.Tool] = {}
@@ -60,7 +70,7 @@ class Everything:
         self._peer: ServerSession | None = None
         for one in ("link", "embed", "plain", "refuse", "sign_in", "log"):
             self.tools[one] = types.Tool(name=one, input_schema={"type": "object"})
-        self.server = Server(
+        self.server = _Server(
             name, version="1.0", instructions=instructions or None,
             on_list_tools=self._list_tools, on_call_tool=self._call_tool, on_list_prompts=self._list_prompts,
             on_get_prompt=self._get_prompt, on_list_resources=self._list_resources,
@@ -70,16 +80,16 @@ class Everything:
         )  # fmt: skip
         self.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
         self.server.middleware.append(self._note)
-        made = self.server.create_initialization_options
-        changes = NotificationOptions(tools_changed=True, prompts_changed=True, resources_changed=True)
-        self.server.create_initialization_options = lambda: made(changes)
 
     async def _note(self, ctx: Request, call_next: CallNext) -> HandlerResult:
         if ctx.method == "server/discover" and self.era == "legacy":
             raise MCPError(types.METHOD_NOT_FOUND, "Method not found")
+        if ctx.method == "subscriptions/listen":
+            said = types.SubscriptionsListenRequestParams.model_validate(ctx.params).notifications
+            self.streams = set(said.resource_subscriptions or ())
         if ctx.request_id is not None:
             self.asked.append(ctx.method)
-            self.metas.append({key: value for key, value in (ctx.meta or {}).items()})
+            self.metas.append(dict[str, Any](ctx.meta or {}))
             self._peer = ctx.session
         return await call_next(ctx)
 
@@ -131,7 +141,9 @@ class Everything:
         argument = types.PromptArgument(name="who", description="Whom to greet", required=True)
         icon = types.Icon(src="https://example.org/icon.png")
         return types.ListPromptsResult(
-            prompts=[types.Prompt(name=one, title=one.title(), arguments=[argument], icons=[icon]) for one in self.prompts]
+            prompts=[
+                types.Prompt(name=one, title=one.title(), arguments=[argument], icons=[icon]) for one in self.prompts
+            ]
         )
 
     async def _get_prompt(self, _context: Request, params: types.GetPromptRequestParams) -> types.GetPromptResult:

@@ -16,12 +16,14 @@ from hooksdk.hooks import (
     Ask,
     BeforeToolCall,
     Block,
+    NarrowTools,
     Replace,
     ResolveSecrets,
     Rewrite,
     RewriteToolCall,
     Secrets,
     TransformToolResult,
+    Withhold,
 )
 from tests.stage import make, playing
 
@@ -155,6 +157,33 @@ async def test_a_name_that_nobody_granted_is_settled_as_unknown() -> None:
         (call,) = await stage.reply(("read_fil", {}))
         judged = await stage.run.judge(call)
         assert (judged.tool, judged.status) == (None, "unknown")
+
+
+class Withholds:
+    @hooks.narrow_tools
+    def narrow(self, event: NarrowTools) -> Withhold:
+        return Withhold([tool.id for tool in event.tools if tool.own_name == "note://b"], "private")
+
+
+async def test_a_call_of_what_is_in_no_catalog_is_judged_as_any_other() -> None:
+    beside = make("note://a", source="resource", owner="notes", execute=lambda arguments: f"read {arguments['path']}")
+    async with playing(Gate, Ended, Withholds, tools=[make(execute=never)]) as stage:
+        (call, blocked, withheld) = await stage.reply(
+            ("note://a", {"path": "a"}), ("note://a", {"path": "/etc"}), ("note://b", {"path": "a"})
+        )
+        assert "note://a" not in {tool.name for tool in stage.run.offered}
+        assert (await (await stage.run.judge(call, tool=beside)).execute()).text == "read a"
+        judged = await stage.run.judge(blocked, tool=beside)
+        assert (judged.status, judged.tool and judged.tool.id) == ("blocked", "resource:notes:note://a")
+        private = make("note://b", source="resource", owner="notes", execute=never)
+        judged = await stage.run.judge(withheld, tool=private)
+        assert judged.status == "blocked"
+        assert judged.result is not None
+        assert "private" in judged.result.text
+        granted = await stage.run.grant([beside, private])
+        assert ([tool.name for tool in granted], dict(granted.withheld)) == (["note://a"], {"note://b": "private"})
+        ended = stage.session.plugin("ended")
+    assert [call[:2] for call in ended.calls] == [("note://a", "ok"), ("note://a", "blocked"), ("note://b", "blocked")]
 
 
 async def test_a_call_takes_one_result() -> None:

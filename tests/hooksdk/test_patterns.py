@@ -64,7 +64,7 @@ def test_a_pattern_matches_nothing_else(pattern: str) -> None:
         ("mcp:github", "has two parts; write all three, such as 'mcp:github:*'"),
         (
             "mpc:github:*",
-            "no tool has the source 'mpc'; it is one of host, mcp, plugin, client, or *. Did you mean 'mcp'?",
+            "no tool has the source 'mpc'; it is one of host, mcp, plugin, client, resource, prompt, or *. Did you mean 'mcp'?",
         ),
         ("github:issues:*", "no tool has the source 'github'"),
     ],
