@@ -17,7 +17,6 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, BearerAuth
 from mcp.server.auth.provider import AccessToken
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -28,6 +27,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hooksdk.errors import ConfigError
+from hooksdk.gateway._resuming import ResumableSessions
 from hooksdk.gateway._settings import GatewayConfig
 
 logger = logging.getLogger("hooksdk")
@@ -185,7 +185,7 @@ def http_app(
     catch_up: Callable[[], Awaitable[Any]],
 ) -> Starlette:  # fmt: skip
     """The ASGI application."""
-    manager = StreamableHTTPSessionManager(server, session_idle_timeout=config.idle)
+    manager = ResumableSessions(server, session_idle_timeout=config.idle)
 
     async def handle(scope: Scope, receive: Receive, send: Send) -> None:
         await manager.handle_request(scope, receive, send)

@@ -19,6 +19,7 @@ from hooksdk.gateway._client import CallingClient
 from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._headers import check_headers
 from hooksdk.gateway._results import error, whole
+from hooksdk.gateway._resuming import end_with_its_client
 from hooksdk.gateway._session import GatewaySession, Request
 from hooksdk.tasks import describe
 
@@ -49,6 +50,7 @@ class GatewayServer(Server[str]):
         # Not as an argument: the SDK warns of it there, since the newest protocol has other means.
         self.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
         self.middleware.append(_Instructions(instructions_for))
+        self.middleware.append(end_with_its_client)
 
     def create_initialization_options(self, *args: Any, **options: Any) -> InitializationOptions:
         """Clients that hear of changes at all do so only where the server says at the beginning that it tells them."""
