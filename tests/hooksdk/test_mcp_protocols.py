@@ -98,15 +98,14 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 import anyio
 
-SCHEMA = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
 Q = {
     "who": types.ElicitRequest(params=types.ElicitRequestFormParams(message="Who?", requested_schema={"type": "object", "properties": {}})),
     "where": types.ListRootsRequest(),
 }
 
 async def list_tools(_context, _params):
-    tools = [types.Tool(name=name, input_schema={"type": "object"}) for name in ("able", "two", "picky")]
-    return types.ListToolsResult(tools=[*tools, types.Tool(name="by_region", input_schema=SCHEMA)])
+    tools = [types.Tool(name=name, input_schema={"type": "object"}) for name in ("able", "two")]
+    return types.ListToolsResult(tools=tools)
 
 async def call_tool(context, params):
     said = context.session.client_capabilities
@@ -142,16 +141,20 @@ async def test_a_server_is_told_what_the_client_of_the_call_can_answer(says: dic
 
 
 async def test_what_a_server_asks_at_once_is_asked_at_once_by_its_own_names(says: dict[str, Any]) -> None:
-    async with McpServers(says, relay=KINDS) as servers, Host() as host, front(servers, host, KINDS) as made:
-        async with client(made, **answering("ann")) as connected:
-            asked = await begin_call(connected, "two")
-            assert sorted(asked.input_requests or {}) == ["where", "who"]
-            roots = types.ListRootsResult.model_validate({"roots": []})
-            answers: dict[str, Any] = {"who": types.ElicitResult(action="decline"), "where": roots}
-            result = await connected.session.call_tool(
-                "two", {}, input_responses=answers, request_state=asked.request_state
-            )
-            assert text_of(result) == "who where"
+    async with (
+        McpServers(says, relay=KINDS) as servers,
+        Host() as host,
+        front(servers, host, KINDS) as made,
+        client(made, **answering("ann")) as connected,
+    ):
+        asked = await begin_call(connected, "two")
+        assert sorted(asked.input_requests or {}) == ["where", "who"]
+        roots = types.ListRootsResult.model_validate({"roots": []})
+        answers: dict[str, Any] = {"who": types.ElicitResult(action="decline"), "where": roots}
+        result = await connected.session.call_tool(
+            "two", {}, input_responses=answers, request_state=asked.request_state
+        )
+        assert text_of(result) == "who where"
 
 
 async def test_a_line_of_fifty_million_characters_arrives(tmp_path: Path) -> None:

@@ -134,6 +134,7 @@ async def fail(_context: Any, _params: Any) -> Answer:
     raise ValueError("This tool intentionally returns an error for testing")
 
 
+@tool("test_logging_tool")
 @tool("test_tool_with_logging")
 async def log(context: Any, _params: Any) -> Answer:
     for step in ("Tool execution started", "Tool processing data", "Tool execution completed"):
@@ -195,7 +196,7 @@ async def reconnect(context: Any, _params: Any) -> Answer:
 async def need_sampling(context: Any, _params: Any) -> Answer:
     said = context.session.client_capabilities
     if said is None or said.sampling is None:
-        data = {"requiredCapabilities": {"sampling": {}}}
+        data: Json = {"requiredCapabilities": {"sampling": {}}}
         raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, "this needs sampling", data)
     return "it can be sampled"
 
@@ -203,6 +204,7 @@ async def need_sampling(context: Any, _params: Any) -> Answer:
 # What is asked by the result, as 2026-07-28 has it
 
 
+@tool("test_streaming_elicitation")
 @tool("test_input_required_result_elicitation")
 async def ask_name(_context: Any, params: types.CallToolRequestParams) -> Answer:
     return str(params.input_responses) if params.input_responses else ask(user_name=elicit())
@@ -408,7 +410,8 @@ class Events(EventStore):
 class Everything(Server[Any]):
     def create_initialization_options(self, *args: Any, **options: Any) -> Any:
         changes = NotificationOptions(tools_changed=True, prompts_changed=True, resources_changed=True)
-        return super().create_initialization_options(*(args or (changes,)), **options)
+        options.setdefault("notification_options", changes)
+        return super().create_initialization_options(*args, **options)
 
 
 async def main() -> None:
