@@ -272,7 +272,10 @@ class Gateway:
         if isinstance(message, types.ResourceUpdatedNotification):
             await self._changes.publish(Feature(server, message.params.uri))
         for session in list(self._sessions.values()):
-            await session.hear(server, message)
+            try:
+                await session.hear(server, message)
+            except Exception as problem:  # one that has just left keeps the others from nothing
+                logger.info("a client could not be told what '%s' says: %s", server, describe(problem))
 
     async def _watch(self, feature: Feature, *, on: bool) -> None:
         try:

@@ -33,6 +33,8 @@ CHANGES: dict[type, Kind] = {
     types.ResourceListChangedNotification: "resources",
 }
 """Which list is another after which notification."""
+_PATIENCE = 5.0
+"""Seconds that a server has to take a log level: nobody waits longer for that."""
 _LISTEN_AGAIN = 5.0
 """Seconds after which a server that has closed the stream of its changes is asked for another one."""
 
@@ -187,9 +189,9 @@ class Offering:
         ):
             return
         try:
-            await session.send_request(
-                types.SetLevelRequest(params=types.SetLevelRequestParams(level=level)), types.EmptyResult
-            )
+            with anyio.move_on_after(_PATIENCE):
+                request = types.SetLevelRequest(params=types.SetLevelRequestParams(level=level))
+                await session.send_request(request, types.EmptyResult)
         except MCPError as error:
             logger.warning("MCP server '%s' takes no log level: %s", self._spec.name, describe(self._spec, error))
 

@@ -82,8 +82,6 @@ class Everything:
         self.server.middleware.append(self._note)
 
     async def _note(self, ctx: Request, call_next: CallNext) -> HandlerResult:
-        if ctx.method == "server/discover" and self.era == "legacy":
-            raise MCPError(types.METHOD_NOT_FOUND, "Method not found")
         if ctx.method == "subscriptions/listen":
             said = types.SubscriptionsListenRequestParams.model_validate(ctx.params).notifications
             self.streams = set(said.resource_subscriptions or ())
@@ -194,19 +192,27 @@ class Everything:
         return types.EmptyResult()
 
 
-@final
-class _NoHandshake:
-    """The way to a server that knows the newest protocol alone: one of the SDK takes a handshake where it comes first."""
+REFUSED = {
+    "legacy": ("server/discover", types.METHOD_NOT_FOUND),
+    "auto": ("initialize", types.UNSUPPORTED_PROTOCOL_VERSION),
+}
+"""What opens the other protocol, and how a server that does not know it answers."""
 
-    def __init__(self, write: Any, answers: Any) -> None:
+
+@final
+class _OneProtocol:
+    """The way to a server of one protocol alone: one of the SDK goes on in whichever it is spoken to first."""
+
+    def __init__(self, write: Any, answers: Any, era: str) -> None:
         self._write = write
         self._answers = answers
+        self._method, self._code = REFUSED[era]
 
     async def send(self, message: SessionMessage) -> None:
-        if isinstance(message.message, types.JSONRPCRequest) and message.message.method == "initialize":
-            refusal = types.ErrorData(code=types.UNSUPPORTED_PROTOCOL_VERSION, message="no handshake here")
-            answer = types.JSONRPCError(jsonrpc="2.0", id=message.message.id, error=refusal)
-            await self._answers.send(SessionMessage(answer))
+        request = message.message
+        if isinstance(request, types.JSONRPCRequest) and request.method == self._method:
+            refusal = types.ErrorData(code=self._code, message="not known here")
+            await self._answers.send(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=request.id, error=refusal)))
         else:
             await self._write.send(message)
 
@@ -221,7 +227,7 @@ class _NoHandshake:
 
 
 @asynccontextmanager
-async def without_handshake(read: Any, write: Any) -> AsyncGenerator[Any]:
+async def one_protocol(read: Any, write: Any, era: str) -> AsyncGenerator[Any]:
     answers, heard = anyio.create_memory_object_stream[Any](100)
 
     async def pump() -> None:
@@ -231,7 +237,7 @@ async def without_handshake(read: Any, write: Any) -> AsyncGenerator[Any]:
 
     async with anyio.create_task_group() as group, heard:
         group.start_soon(pump)
-        yield heard, _NoHandshake(write, answers)
+        yield heard, _OneProtocol(write, answers, era)
         group.cancel_scope.cancel()
 
 
@@ -245,12 +251,11 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> dict[str, Everything]:
         with errlog:
             started = servers[parameters.command]
             started.starts += 1
-            async with InMemoryTransport(started.server) as (read, write):
-                if started.era == "legacy":
-                    yield read, write
-                    return
-                async with without_handshake(read, write) as streams:
-                    yield streams
+            async with (
+                InMemoryTransport(started.server) as (read, write),
+                one_protocol(read, write, started.era) as streams,
+            ):
+                yield streams
 
     monkeypatch.setattr("hooksdk.mcp._transport.stdio_client", open_streams)
     return servers
