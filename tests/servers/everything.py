@@ -267,12 +267,20 @@ async def ask_what_can_be_asked(context: Any, _params: Any) -> Answer:
 
 @tool("test_trigger_tool_change")
 async def change_tools(_context: Any, _params: Any) -> Answer:
+    if "dynamic" not in PLAIN:
+        PLAIN["dynamic"] = [text("It is new.")]
+    else:
+        del PLAIN["dynamic"]
     await bus.publish(ToolsListChanged())
     return "changed"
 
 
 @tool("test_trigger_prompt_change")
 async def change_prompts(_context: Any, _params: Any) -> Answer:
+    if "dynamic" not in PROMPTS:
+        PROMPTS["dynamic"] = ()
+    else:
+        del PROMPTS["dynamic"]
     await bus.publish(PromptsListChanged())
     return "changed"
 
@@ -347,7 +355,7 @@ async def nothing(_context: Any, _params: Any) -> types.EmptyResult:
     return types.EmptyResult()
 
 
-PROMPTS = {
+PROMPTS: dict[str, tuple[str, ...]] = {
     "test_simple_prompt": (),
     "test_prompt_with_arguments": ("arg1", "arg2"),
     "test_prompt_with_embedded_resource": ("resourceUri",),
