@@ -180,14 +180,20 @@ async def play(
     return result
 
 
-async def prefetched(all_jobs: Sequence[Job], count: int, budget: int) -> tuple[int, int, int]:
+async def prefetched(
+    all_jobs: Sequence[Job], count: int, budget: int, *, one_session: bool = False
+) -> tuple[int, int, int]:
     """For how many tasks a right tool is among as many prefetched ones, within as many tokens; for how many more it is among the
-    signatures behind the prompt; and the mean of the tokens of both. No model is asked."""
+    signatures behind the prompt; and the mean of the tokens of both. No model is asked. In `one_session` the tasks are prompts of
+    one, else each has its own."""
     chosen = {"enabled": "on", "prefetch": count, "prefetch_tokens": budget, "reveal": "off"}
     shown, behind, tokens = 0, 0, 0
     async with open_host("tool_search", config={"plugins": {"tool_search": {"config": chosen}}}) as host:
         for job in all_jobs:
-            async with host.session(job.id) as session, session.run(job.prompt, context_window=32_768) as run:
+            async with (
+                host.session("all" if one_session else job.id) as session,
+                session.run(job.prompt, context_window=32_768) as run,
+            ):
                 offered = await run.resolve_tools(Executors(job).tools)
                 await run.record({"role": "user", "content": job.prompt})
                 added = (await run.prepare_messages()).added

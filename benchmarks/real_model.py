@@ -19,6 +19,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +219,7 @@ def show(options: argparse.Namespace, results: Sequence[Result]) -> None:
             print(f"failed: {one.mode} {one.job}: {one.error}", file=sys.stderr)
 
 
-async def show_prefetched() -> None:
+async def show_prefetched(*, one_session: bool) -> None:
     """A table over numbers of prefetched tools and their budgets."""
     print(
         "| prefetch | prefetch_tokens | plain: right tool offered, + by its signature | roundabout | tokens offered |"
@@ -229,7 +230,7 @@ async def show_prefetched() -> None:
         tokens = 0
         for wording in ("plain", "roundabout"):
             tasks = [job for job in jobs(wording).values() if not job.scenario]
-            shown, behind, mean = await prefetched(tasks, count, budget)
+            shown, behind, mean = await prefetched(tasks, count, budget, one_session=one_session)
             cells.append(f"{shown} + {behind} of {len(tasks)}")
             tokens += mean // 2
         print(f"| {count} | {budget:,} | {' | '.join(cells)} | {tokens:,} |")
@@ -242,7 +243,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             pass
     definitions()  # outside of the event loop, as it has one of its own
     if options.prefetched:
-        return anyio.run(show_prefetched)
+        return anyio.run(partial(show_prefetched, one_session=options.one_session))
     results = anyio.run(play_all, options, chosen(options.tasks, jobs(options.wording)))
     show(options, results)
     sys.exit(any(one.error for one in results))

@@ -25,7 +25,9 @@ from hooksdk._run.parts import PluginStorage, SessionParts
 from hooksdk._tasks.background import Background, Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
+from hooksdk._transcript.doubts import calls_in_doubt
 from hooksdk.approvals import Approver
+from hooksdk.calls import CallInDoubt
 from hooksdk.catalog import Storage
 from hooksdk.config import Config, load_config, project_folder
 from hooksdk.errors import (
@@ -289,6 +291,13 @@ class Host(AsyncOnly):
         if idle is not None:
             idle.set()
 
+    async def in_doubt(self, beginning: str = "") -> dict[str, list[CallInDoubt] | None]:
+        """What sessions that are over have left in doubt, by their ids, of those whose ids begin so: for a host whose sessions have new
+        ids after a crash, to be given to `session.run(in_doubt=...)`. They are read, not opened; the host's open sessions are left
+        out, and one that another process has open has None: look again. `session.settle` of such a session ends a doubt."""
+        check("host.in_doubt(...)", beginning, str, "the beginning of session ids, such as 'bot-'")
+        return await calls_in_doubt(self._store, beginning, self._sessions.keys())
+
     def storage(self, plugin_id: str) -> Storage:
         """A plugin's own key-value space."""
         return PluginStorage(self._store, plugin_id)
@@ -310,7 +319,7 @@ class _PluginHost:
 
     def __init__(self, host: Host, restart: Callable[[str], Awaitable[None]] | None) -> None:
         self._host = host
-        self._idleart = restart
+        self._restart = restart
 
     @property
     def running(self) -> Sequence[str]:
@@ -326,12 +335,12 @@ class _PluginHost:
 
     @property
     def can_restart(self) -> bool:
-        return self._idleart is not None
+        return self._restart is not None
 
     async def restart(self, reason: str) -> None:
-        if self._idleart is None:
+        if self._restart is None:
             raise RuntimeError("this host was not told how it is restarted: Host(restart=...)")
-        await self._idleart(reason)
+        await self._restart(reason)
 
 
 def _store(given: Store | str | PathLike[str] | None) -> Store:

@@ -416,6 +416,7 @@ class Run(AsyncOnly):
         """What must happen however the run ended: every call has a result, the queue of trims drains, plugins' state is
         saved."""
         self._transcript.open_fence()
+        self._transcript.end_run()
 
         async def close_turn() -> None:
             await record_again(self._state)

@@ -69,6 +69,12 @@ class FamilyState(Protocol):
         """The family's id, as `event.family`."""
         ...
 
+    @property
+    def run(self) -> str:
+        """The id of the session's run, for what is kept for a run alone: as `event.run_id`, and where it goes on with what a pause
+        or a crash has left, that of the run which began it."""
+        ...
+
     async def read(self) -> dict[str, Any]:
         """All that is kept: a fresh copy."""
         ...

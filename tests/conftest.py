@@ -19,6 +19,7 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
+from hooksdk.stores import JsonlStore, MemoryStore, Store
 from tests.clocks import jumping
 from tests.postgres import Postgres, running
 
@@ -87,6 +88,12 @@ def home(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOOKSDK_HOME", str(folder))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
     return folder
+
+
+@pytest.fixture(params=["memory", "jsonl"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """A store in memory, and one in files."""
+    return MemoryStore() if request.param == "memory" else JsonlStore(tmp_path)
 
 
 @pytest.fixture(scope="session")

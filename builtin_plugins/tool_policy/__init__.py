@@ -25,6 +25,7 @@ from hooksdk.config import Notice, ProjectSettings
 from hooksdk.costs import model_name
 from hooksdk.hooks import (
     AfterModelCall,
+    AfterToolCall,
     AgentEnd,
     Ask,
     BeforeModelCall,
@@ -85,7 +86,7 @@ class ToolPolicy:
     def handlers_for(cls, config: Config) -> Collection[str]:
         """Without a limit in its rules it counts nothing, so it looks at no request."""
         plain = ("narrow", "judge")
-        counting = ("judge_limits", "begin", "before_request", "count_usage", "count_the_rest")
+        counting = ("judge_limits", "begin", "end", "before_request", "count_usage", "count_the_rest")
         return (*plain, *counting) if any(rule.limit for rule in config.rules) else plain
 
     def __init__(self, config: Config, family: FamilyState | None = None, storage: Storage | None = None) -> None:
@@ -154,6 +155,11 @@ class ToolPolicy:
             else ""
         )
         return Block(f"{_limit_reason(reached)}{again}")
+
+    @hooks.after_tool_call
+    async def end(self, event: AfterToolCall) -> None:
+        """A call that a loop took to run it, and never ran, has not begun."""
+        await self._spending.end(event)
 
     @hooks.before_model_call.first
     async def before_request(self, event: BeforeModelCall) -> Block | None:

@@ -13,7 +13,7 @@ from builtin_plugins.tool_policy._limits import SCOPES, Limit, Unit, Used, count
 from builtin_plugins.tool_policy._rules import CompiledRule
 from hooksdk import FamilyState, Storage, Tool
 from hooksdk.costs import Usage, model_name, usage_of
-from hooksdk.hooks import AfterModelCall, BeforeModelCall, BeforeToolCall, Event, ToolCallStart
+from hooksdk.hooks import AfterModelCall, AfterToolCall, BeforeModelCall, BeforeToolCall, Event, ToolCallStart
 from hooksdk.schema import estimate_tokens
 
 Count = Mapping[str, Any]
@@ -43,6 +43,10 @@ class _Place:
     in_family: bool
 
 
+_Taken = tuple[_Place, Limit]
+"""Where a call was counted."""
+
+
 @dataclass(frozen=True)
 class _Amount:
     """What a request has used of one limit."""
@@ -63,6 +67,8 @@ class Spending:
         self.rules = rules
         self._family = family
         self._storage = storage
+        self._begun: dict[str, list[list[_Taken]]] = {}
+        """Where calls were counted that have not ended, by their ids."""
         self._uncounted: list[_Amount] = []
         """What was used and is not counted yet."""
         self._prompt = 0
@@ -76,7 +82,7 @@ class Spending:
         for unit in limit.amounts:
             if unit == "calls" and tool is None:
                 continue
-            used = count(await self._read(_place(rule, unit, event, tool)), limit, unit)[1]
+            used = count(await self._read(self._place(rule, unit, event, tool)), limit, unit)[1]
             if used.is_full:
                 return Reached(rule, used, limit)
         return None
@@ -84,18 +90,33 @@ class Spending:
     async def begin(self, event: ToolCallStart, rules: Sequence[CompiledRule]) -> Reached | None:
         """Count a call that begins; where a limit leaves nothing it is counted nowhere, and that rule is the answer. Past a limit
         that asks goes a call about which a person said yes."""
-        taken: list[tuple[_Place, CompiledRule]] = []
+        taken: list[_Taken] = []
         for rule in rules:
-            limit, place = _limit_of(rule), _place(rule, "calls", event, event.tool)
+            limit, place = _limit_of(rule), self._place(rule, "calls", event, event.tool)
             if limit.calls is None:
                 continue
             used = await self._take(place, limit, past=was_granted(rule, event))
             if used is not None:
-                for each, other in reversed(taken):
-                    await self._add(each, _limit_of(other), "calls", -1)
+                await self._give_back(taken)
                 return Reached(rule, used, limit)
-            taken.append((place, rule))
+            taken.append((place, limit))
+        if taken:
+            self._begun.setdefault(event.call.id, []).append(taken)
         return None
+
+    async def end(self, event: AfterToolCall) -> None:
+        """Give back what a call was counted that was handed out, and never ran."""
+        if not (begun := self._begun.get(event.call.id)):
+            return
+        taken = begun.pop()
+        if not begun:
+            del self._begun[event.call.id]
+        if event.status in {"blocked", "not_run"}:
+            await self._give_back(taken)
+
+    async def _give_back(self, taken: Sequence[_Taken]) -> None:
+        for place, limit in reversed(taken):
+            await self._add(place, limit, "calls", -1)
 
     async def _take(self, place: _Place, limit: Limit, *, past: bool) -> Used | None:
         full: Used | None = None
@@ -134,10 +155,10 @@ class Spending:
             if not rule.fits_run(event):
                 continue
             if limit.tokens is not None:
-                place = _place(rule, "tokens", event, None)
+                place = self._place(rule, "tokens", event, None)
                 self._uncounted.append(_Amount(place, limit, "tokens", usage.prompt + usage.output))
             if limit.dollars is not None:
-                place, dollars = _place(rule, "dollars", event, None), event.prices.cost(model, usage)
+                place, dollars = self._place(rule, "dollars", event, None), event.prices.cost(model, usage)
                 problem = "" if dollars is not None else event.prices.source(model)
                 self._uncounted.append(_Amount(place, limit, "dollars", dollars, problem))
 
@@ -154,6 +175,18 @@ class Spending:
             del self._uncounted[0]
 
     # What is stored
+
+    def _place(self, rule: CompiledRule, unit: Unit, event: Event, tool: Tool | None) -> _Place:
+        """A count is the rule's own: another rule of the same words shares it, and one that was changed begins anew. A run that
+        goes on after a pause is the one that was paused."""
+        per = _limit_of(rule).per
+        digest = hashlib.sha256(text_of(rule.rule).encode()).hexdigest()[:16]
+        ids = {
+            "run": self._family.run if self._family is not None and "run" in per else "", "session": event.session_id, "family": "",
+            "requester": str((event.requester or {}).get("id", "")), "tool": tool.id if tool is not None else "",
+        }  # fmt: skip
+        key = "/".join([f"{digest}.{unit}", *(f"{scope}:{ids[scope]}" for scope in SCOPES if scope in per)])
+        return _Place(key, in_family="family" in per or "run" in per)
 
     async def _add(self, place: _Place, limit: Limit, unit: Unit, amount: float) -> None:
         if amount:
@@ -212,15 +245,3 @@ def fitting(rules: Sequence[CompiledRule], event: BeforeToolCall | ToolCallStart
 def _limit_of(rule: CompiledRule) -> Limit:
     assert rule.rule.limit is not None
     return rule.rule.limit
-
-
-def _place(rule: CompiledRule, unit: Unit, event: Event, tool: Tool | None) -> _Place:
-    """A count is the rule's own: another rule of the same words shares it, and one that was changed begins anew."""
-    per = _limit_of(rule).per
-    digest = hashlib.sha256(text_of(rule.rule).encode()).hexdigest()[:16]
-    ids = {
-        "run": event.run_id, "session": event.session_id, "family": "", "requester": str((event.requester or {}).get("id", "")),
-        "tool": tool.id if tool is not None else "",
-    }  # fmt: skip
-    key = "/".join([f"{digest}.{unit}", *(f"{scope}:{ids[scope]}" for scope in SCOPES if scope in per)])
-    return _Place(key, in_family="family" in per or "run" in per)

@@ -177,8 +177,10 @@ async def prepare_end(state: RunState, work: CallInProgress) -> str:
 
 async def finish(state: RunState, work: CallInProgress) -> None:
     """Write the end of a call that no result among the messages tells of."""
+    if work.confirms and work.begun:
+        await _write_late(state, work)
     if ends := await prepare_end(state, work):
-        state.parts.transcript.end(ends)
+        state.parts.transcript.end(ends, confirmed=not work.confirms)
 
 
 def withdraw(state: RunState, work: CallInProgress) -> None:

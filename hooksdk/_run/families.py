@@ -37,6 +37,8 @@ class FamilyMembers:
     def __init__(self) -> None:
         self._members: dict[str, set[str]] = {}
         self._over: set[str] = set()
+        self.sessions: list[SessionFamily] = []
+        """Those of the sessions that are open."""
 
     def __contains__(self, family: str) -> bool:
         return family in self._members
@@ -80,6 +82,7 @@ class SessionFamily:
         self._plugins = plugins
         self._ended = ""
         """The id of the run that has ended last: what an observer keeps after it opens no family again."""
+        members.sessions.append(self)
 
     @property
     def left_open(self) -> str:
@@ -91,6 +94,12 @@ class SessionFamily:
     def id(self) -> str:
         """The family of the run that is open, or was last. Raises `RunClosed` before the first."""
         return self._info.family
+
+    @property
+    def run(self) -> str:
+        """The id of that run; of one that goes on with another, of that one."""
+        own = self._transcript.state(OPEN)
+        return str(own.get("run") or self._info.run_id) if own.get("id") == self.id else self._info.run_id
 
     @property
     def _info(self) -> RunInfo:
@@ -112,8 +121,8 @@ class SessionFamily:
     async def update(self, plugin: str, change: Callable[[dict[str, Any]], T]) -> T:
         """Change what the plugin keeps for the family, in one step; durable when this returns. Answers what `change` does."""
         family, is_first = self.id, False
-        if self.left_open != family and self._info.run_id != self._ended:
-            await self._transcript.save_state(OPEN, {"id": family, "outermost": self._is_outermost})
+        for each in [*self._members.sessions]:  # a run around this one that has kept nothing goes on with it, too
+            await each.leave_open(family)
         self._members.add(family, self._transcript.session_id)
 
         def step(stored: Any) -> tuple[Any, T]:
@@ -130,6 +139,13 @@ class SessionFamily:
         if is_first:
             await self._sweep()
         return answer
+
+    async def leave_open(self, family: str) -> None:
+        """Something is kept for this family. Where the session's run is of it, and does not end in good order, its next run is, too."""
+        run = self._run()
+        if run is not None and run.family == family != self.left_open and run.run_id != self._ended:
+            left = {"id": family, "outermost": self._is_outermost, "run": run.run_id}
+            await self._transcript.save_state(OPEN, left)
 
     async def end_run(self, reason: EndReason) -> None:
         """The session's run is over: what its family has kept is not needed any more once nobody can ask for it, unless the run
@@ -151,6 +167,7 @@ class SessionFamily:
 
     async def close(self) -> None:
         """The session closes."""
+        self._members.sessions.remove(self)
         if self._plugins:
             await self._forget(self._members.leave(self._transcript.session_id))
 
@@ -186,6 +203,10 @@ class OwnFamilyState:
     @property
     def id(self) -> str:
         return self._family.id
+
+    @property
+    def run(self) -> str:
+        return self._family.run
 
     async def read(self) -> dict[str, Any]:
         return await self._family.read(self._plugin)

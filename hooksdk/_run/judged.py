@@ -129,9 +129,11 @@ class JudgedCall:
         work.paused = False
         return await self._finish(work, lambda: asking.take_refusal(self._state, work, reason, by, text))
 
-    async def execute(self, *, native: object = None) -> ToolResult:
+    async def execute(self, *, native: object = None, confirms: bool = False) -> ToolResult:
         """Run the tool, and record its result; of a settled call answer the result, and of one that another task executes the
-        result that comes of that. `native` is an object of yours, which the executor finds in `ToolContext.native`. Raises
+        result that comes of that. `native` is an object of yours, which the executor finds in `ToolContext.native`. With `confirms`
+        you hand the result on and say with `confirm()` when it has arrived, in a run that keeps no transcript: should the process
+        die before, the call is in doubt. Without it the end is written with what the session writes next. Raises
         `ApprovalPending` while it waits for an approval, `RunClosed` after its run, and `StoreError`, without running anything,
         where a record of the run could not be written."""
         while (work := self._work) in self._state.busy:
@@ -141,8 +143,13 @@ class JudgedCall:
             return work.end.result
         self._check_approved()
         room.check_records(self._state)
-        self._claim().native = native
+        self._claim().native, work.confirms = native, confirms
         return await self._finish(work, lambda: execute(self._state, work))
+
+    def confirm(self, *, arrived: bool = True) -> None:
+        """Whoever made the call has the result of `execute(confirms=True)`; or will not get it, so that the call is in doubt, as it
+        is where the run ends unconfirmed. Nothing happens for a call that was not executed so, or whose run is over."""
+        self._state.parts.transcript.confirm(self._work.effect, arrived=arrived)
 
     @property
     def effect_id(self) -> str:

@@ -104,6 +104,8 @@ class CallInProgress:
     """It is made in the place of one in doubt."""
     in_doubt: bool = False
     """Its end is not known."""
+    confirms: bool = False
+    """Whoever executes it says when its result has arrived."""
     nested: dict[str, int] = field(default_factory=dict[str, int])
     """How often its tool made a call, by what that call says."""
     judged: bool = False
@@ -234,10 +236,11 @@ class RunState:
 
     @property
     def at_work(self) -> frozenset[str]:
-        """The effect ids of its calls that have begun and are not over, but for those whose turn was closed without their result:
-        the model has read that their end is not known."""
+        """The effect ids of its calls that have begun and are not over, or whose results are on their way, but for those whose turn
+        was closed without their result: the model has read that their end is not known."""
         begun = frozenset(work.effect for work in (*self.open_calls, *self.busy) if work.begun)
-        return begun - self.parts.transcript.doubted if begun else begun
+        begun = begun - self.parts.transcript.doubted if begun else begun
+        return begun | self.parts.transcript.unconfirmed
 
     def check_open(self) -> None:
         """Raise `RunClosed` before the run has begun and after its end."""

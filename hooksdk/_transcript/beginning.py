@@ -44,12 +44,30 @@ class Beginnings(Stored):
         the store raises; then nothing of it is stored, and the call must not run."""
         await self._commit({"kind": "began", **entry})
 
-    def end(self, effect_id: str) -> None:
-        """It has ended, and no result in the messages says so. It is written with what is written next: until then whoever made
-        the call may not have heard of its end, and a process that dies leaves it in doubt."""
-        if effect_id in self._ledger.effects.begun:
+    def end(self, effect_id: str, *, confirmed: bool = True) -> None:
+        """It has ended, and no result in the messages says so. It is written with what is written next, once it is `confirmed`
+        that whoever made the call has heard of its end: until then a process that dies leaves it in doubt."""
+        if effect_id in self._ledger.effects.begun and not confirmed:
+            self._unconfirmed.add(effect_id)
+        elif effect_id in self._ledger.effects.begun:
             self._ledger.effects.end([effect_id])
             self._ended.append(effect_id)
+
+    def confirm(self, effect_id: str, *, arrived: bool) -> None:
+        """Whoever made the call has heard of its end, or never will: then it is in doubt. Of another one this says nothing."""
+        if effect_id in self._unconfirmed:
+            self._unconfirmed.remove(effect_id)
+            if arrived:
+                self.end(effect_id)
+
+    def end_run(self) -> None:
+        """Nobody confirms anything any more: what is unconfirmed stays in doubt."""
+        self._unconfirmed.clear()
+
+    @property
+    def unconfirmed(self) -> frozenset[str]:
+        """The effect ids of calls that have ended, and of whose end it is not known whether whoever made them has heard."""
+        return frozenset(self._unconfirmed)
 
     @alone
     async def write_ended(self) -> None:

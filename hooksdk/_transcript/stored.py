@@ -54,6 +54,8 @@ class Stored:
         """How many replies of the model there were when the session was opened: calls of the newest may have been cut off."""
         self._ended: list[str] = []
         """Effects whose end is to be written with the next entry."""
+        self._unconfirmed: set[str] = set()
+        """Effects that have ended, and of whose end whoever made the call may not have heard yet."""
         self._void: int = 0
         """Entries that may be void, since the journal was last looked through for them."""
         self._must_reload = False

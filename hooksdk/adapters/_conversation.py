@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from typing import Any, Protocol, final
 
 import anyio
 
 from hooksdk.approvals import Approval, ApprovalRequest, Later
-from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.calls import CallInDoubt, ToolCall, ToolResult
 from hooksdk.catalog import ToolContext
 from hooksdk.errors import ApprovalPending, ConfigError, RunAlreadyOpen, WrongArgument, check_list, did_you_mean, refuse
 from hooksdk.formats import get_format
@@ -38,6 +39,14 @@ class SomeHost(Protocol):
 
     async def hold(self, session_id: str, *, idle: float | None = 600.0) -> Session:
         """An open session."""
+        ...
+
+    def session(self, session_id: str | None = None, *, wait: float = 5.0) -> AbstractAsyncContextManager[Session]:
+        """A session, within a block."""
+        ...
+
+    async def in_doubt(self, beginning: str = "") -> dict[str, list[CallInDoubt] | None]:
+        """What sessions that are over have left in doubt."""
         ...
 
 

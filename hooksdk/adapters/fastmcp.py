@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import platform
 import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context as EmptyContext
+from pathlib import Path
 from typing import Any, final
 
 import anyio
@@ -30,6 +32,7 @@ from fastmcp.utilities.versions import dedupe_with_versions
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from hooksdk.adapters._conversation import NO_LIMIT, Native, SomeHost, ask_later, check_hook_sdk
+from hooksdk.adapters._doubts import Doubts
 from hooksdk.adapters._fastmcp_forms import (
     QUESTION,
     ask_client,
@@ -84,7 +87,9 @@ class HookSDK(Middleware):
         approver = None if host.approver is not None else ask_later
         self.options: dict[str, Any] = {"approver": approver, "expose": "auto", **options}
         self._owner_of, self._session_of = owner_of, session_of
-        self._own_id = f"fastmcp-{secrets.token_hex(6)}"
+        place = f"fastmcp-{digest_of([platform.node(), str(Path.cwd())])[:12]}-"
+        self._own_id = f"{place}{secrets.token_hex(6)}"
+        self.doubts = Doubts(host, place)
         self._clients: dict[str, _Client] = {}
         self._tasks = set[asyncio.Task[None]]()
 
@@ -223,6 +228,8 @@ class _Client:
         self._waiting: list[tuple[str, str, JudgedCall]] = []
         """Calls that wait for the client, each with the state that it brings back, which FastMCP seals, and with what stands for
         name and arguments."""
+        self._answered: list[JudgedCall] = []
+        """Calls whose results are on their way to the client."""
         self.requests = 0
         self.last = anyio.current_time()
         self.settled, self.leave, self.ended = anyio.Event(), anyio.Event(), anyio.Event()
@@ -233,17 +240,23 @@ class _Client:
 
     async def keep(self, requester: dict[str, Any] | None) -> None:
         """Open session and run, and close them when no requests come, or the event loop ends."""
-        options: dict[str, Any] = {"requester": requester, **self._hooks.options, "transcript": False}
+        doubts = self._hooks.doubts
+        options: dict[str, Any] = {
+            "requester": requester, "in_doubt": doubts.calls, **self._hooks.options, "transcript": False,
+        }  # fmt: skip
         try:
             session = await self._hooks.host.hold(self._id, idle=self._hooks.idle)
+            doubts.begin(self._id)
             reason: Any = "closed"
             try:
                 async with session.run(**options) as self._run:
                     self.settled.set()
                     reason = await self._until_over()
                     self.closing = True
+                    self._confirm()
             finally:
                 self.closing = True
+                doubts.end(self._id, session.in_doubt)
                 await session.close(reason)
         except Exception as error:
             if self._run is None:
@@ -287,6 +300,8 @@ class _Client:
         self, run: Run, message: types.CallToolRequestParams, context: Context, native: Native
     ) -> ToolResult | NativeResult:
         """Take a call from its judging to its result, or to a question for the client."""
+        self._confirm()
+        await self._hooks.doubts.look()
         same = digest_of([message.name, message.arguments or {}])
         judged = self._take_waiting(message.request_state, same)
         if judged is None:
@@ -303,7 +318,10 @@ class _Client:
             if judged.result is not None:
                 return judged.result
             try:
-                return await judged.execute(native=native)
+                result = await judged.execute(native=native, confirms=True)
+                await self._hooks.doubts.made_again(judged, run)
+                self._answered.append(judged)
+                return result
             except ApprovalPending:
                 if isinstance(native.pause, _Pause):
                     asked = native.pause.value.input_required
@@ -316,7 +334,14 @@ class _Client:
                 if judged.result is None:
                     raise
                 logger.warning("'%s' ran, and what plugins keep of it was not stored: %s", message.name, problem)
+                self._answered.append(judged)
                 return judged.result
+
+    def _confirm(self) -> None:
+        """A request that comes later, or the end, shows that earlier answers have left: FastMCP does not say when one does."""
+        for judged in self._answered:
+            judged.confirm()
+        self._answered.clear()
 
     def _take_waiting(self, state: str | None, same: str) -> JudgedCall | None:
         """The call that is made again, if this is one."""

@@ -16,6 +16,7 @@ from hooksdk.cli._project import project_config
 from hooksdk.cli._sessions.history import read_as_sent
 from hooksdk.cli._sessions.ids import place_of
 from hooksdk.cli._sessions.look import Damaged, with_session
+from hooksdk.cli._sessions.used import requests_of
 from hooksdk.cli._traces import configured_files, session_records
 from hooksdk.costs import PriceList
 from hooksdk.errors import HookSDKError, StoreError, did_you_mean
@@ -116,7 +117,12 @@ def _read_session(project: Path, place: str | None, typed: str) -> _Input:
             messages, journal = await store.read_session(session_id)
         except StoreError as error:
             raise Damaged(f"{error}. `hooksdk sessions doctor` says what can be done") from error
-        return StoredSession(session_id=session_id, messages=messages, journal=journal), place_of(store)
+        below = [
+            one for one in await store.list_sessions() if one.startswith(f"{session_id}/")
+        ]  # as `session.child()` calls them
+        subagents = [one for requests in (await requests_of(store, below)).values() for one in requests]
+        stored = StoredSession(session_id=session_id, messages=messages, journal=journal, subagents=subagents)
+        return stored, place_of(store)
 
     session_id, (session, where) = with_session(project, place, typed, read)
     told = f"session {session_id} in {where}, {counted(len(session.messages), 'message')}"

@@ -23,6 +23,7 @@ from hooksdk.approvals import Approver
 from hooksdk.config import FileWatch
 from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import ConfigError, HookSDKError
+from hooksdk.gateway._answers import Connection, connection_of
 from hooksdk.gateway._approvals import current_request, desk_of
 from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._doubts import Doubts
@@ -148,17 +149,17 @@ class Gateway:
             group.cancel_scope.cancel()
             await group.__aexit__(None, None, None)
 
-    def server(self, profile: str | None = None) -> Server[str]:
+    def server(self, profile: str | None = None) -> Server[Any]:
         """A server for one connection after the other, or several at once, such as over streams in memory: each is a session of
         its own, with this profile. Raises `ConfigError` for a profile that there is not."""
         self.identity("local", profile, transport="stdio")
         self._profiles.add(profile)
 
         @asynccontextmanager
-        async def connection(_server: Server[str]) -> AsyncGenerator[str]:
+        async def connection(_server: Server[Connection]) -> AsyncGenerator[Connection]:
             key = f"connection-{uuid.uuid4().hex}"
             try:
-                yield key
+                yield connection_of(key)
             finally:
                 with anyio.CancelScope(shield=True):
                     await self.end(key)
@@ -166,7 +167,7 @@ class Gateway:
         async def session_of(context: Request) -> GatewaySession:
             await self._sources.catch_up()
             identity = self.identity("local", profile, transport="stdio")
-            return await self.session(context.lifespan_context, identity, context, idle=None)
+            return await self.session(context.lifespan_context.key, identity, context, idle=None)
 
         def instructions_for(_context: Request) -> str:
             return self._instructions(self.identity("local", profile, transport="stdio"))
@@ -324,8 +325,8 @@ class Gateway:
             return self._instructions(identity_of(context))
 
         @asynccontextmanager
-        async def nothing(_server: Server[str]) -> AsyncGenerator[str]:
-            yield ""
+        async def nothing(_server: Server[Connection]) -> AsyncGenerator[Connection]:
+            yield connection_of("")
 
         server = GatewayServer(session_of, nothing, self._listen(session_of), self.counts, instructions_for)
         return http_app(server, self.config, tokens, self.end, self._catch_up_tokens)

@@ -27,6 +27,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hooksdk.errors import ConfigError
+from hooksdk.gateway._answers import HttpAnswers
 from hooksdk.gateway._resuming import ResumableSessions
 from hooksdk.gateway._settings import GatewayConfig
 
@@ -187,8 +188,7 @@ def http_app(
     """The ASGI application."""
     manager = ResumableSessions(server, session_idle_timeout=config.idle)
 
-    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
-        await manager.handle_request(scope, receive, send)
+    handle = HttpAnswers(manager.handle_request)
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncGenerator[None]:

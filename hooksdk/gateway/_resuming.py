@@ -30,6 +30,8 @@ from mcp.shared.exceptions import MCPError
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
+from hooksdk.gateway._answers import has_arrived
+
 GRACE = 30.0
 """Seconds for which a call goes on whose client has gone and does not listen to it again."""
 MOST_EVENTS = 500
@@ -101,15 +103,20 @@ class Events(EventStore):
         self._news.set()
         self._news = anyio.Event()
 
-    async def wait_for_client(self, line: Line) -> None:
-        """Wait until a call is over whose connection has gone; cancel it where its client stays away."""
-        while (call := line.call) is not None:
+    async def wait_for_client(self, line: Line) -> bool:
+        """Wait until a call is over whose connection has gone; cancel it where its client stays away. True where the client
+        hears the answer on another connection."""
+        call = line.call
+        if call is None:
+            return False
+        while line.call is call:
             limit = None if line.stream in self._listeners else GRACE
             with anyio.move_on_after(limit) as patience:
                 await self._news.wait()
             if patience.cancelled_caught:
                 call.cancel()
-                return
+                return False
+        return line.stream in self._listeners
 
 
 @final
@@ -157,7 +164,8 @@ class ResumableSessions(StreamableHTTPSessionManager):
         elif scope["method"] == "POST":
             line = scope[_LINE] = Line(events)
             await super().handle_request(scope, receive, send)
-            await events.wait_for_client(line)
+            if await events.wait_for_client(line):
+                has_arrived(scope)
         elif scope["method"] == "GET" and (stream := events.stream_of(headers.get(LAST_EVENT_ID_HEADER, ""))):
             with events.listening(stream):
                 await super().handle_request(scope, receive, send)

@@ -14,6 +14,7 @@ from mcp.server.models import InitializationOptions
 from mcp.shared.exceptions import MCPError
 
 from hooksdk.errors import HookSDKError, RunBlocked
+from hooksdk.gateway._answers import Connection, StreamAnswers, hand_over, over_streams
 from hooksdk.gateway._approvals import current_request
 from hooksdk.gateway._client import CallingClient
 from hooksdk.gateway._counts import Counts
@@ -26,12 +27,12 @@ from hooksdk.tasks import describe
 NAME = "hooksdk"
 
 Listen = Callable[[Request, types.SubscriptionsListenRequestParams], Awaitable[types.SubscriptionsListenResult]]
-Lifespan = Callable[[Server[str]], AbstractAsyncContextManager[str]]
+Lifespan = Callable[[Server[Connection]], AbstractAsyncContextManager[Connection]]
 SessionOf = Callable[[Request], Awaitable[GatewaySession]]
 
 
 @final
-class GatewayServer(Server[str]):
+class GatewayServer(Server[Connection]):
     """The MCP server that clients see."""
 
     def __init__(
@@ -51,6 +52,11 @@ class GatewayServer(Server[str]):
         self.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
         self.middleware.append(_Instructions(instructions_for))
         self.middleware.append(end_with_its_client)
+
+    async def run(self, read_stream: Any, write_stream: Any, *args: Any, **options: Any) -> None:
+        """Serve one client over these streams."""
+        with over_streams():
+            await super().run(read_stream, StreamAnswers(write_stream), *args, **options)
 
     def create_initialization_options(self, *args: Any, **options: Any) -> InitializationOptions:
         """Clients that hear of changes at all do so only where the server says at the beginning that it tells them."""
@@ -90,7 +96,9 @@ class GatewayServer(Server[str]):
             session = await self._session_of(context)
             with session.at_work(context) as client:
                 check_headers(context, params, await session.listed())
-                return await session.call(params, context, client)
+                answer = await session.call(params, context, client)
+            hand_over(session.call_of(answer), context)
+            return answer
         except HookSDKError as problem:
             self._note(problem)
             return error(f"'{params.name}' was not run: {describe(problem)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
+import weakref
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -149,6 +150,8 @@ class GatewaySession:
             if isinstance(approver, ApprovalDesk) else None
         )  # fmt: skip
         self._open_calls = OpenCalls()
+        self._unanswered: dict[int, JudgedCall] = {}
+        """Calls that have ended, by the identity of their results, while those are there and no request takes them to the client."""
         self._expose: Expose = identity.profile.expose or parts.config.expose
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
@@ -319,7 +322,7 @@ class GatewaySession:
         ):  # by a name that is not quite its own
             self._parts.counts.withheld()
         try:
-            result = await judged.execute()
+            result = await judged.execute(confirms=tool is None)
         except StoreError as problem:
             self._give_way()
             if judged.result is None:
@@ -335,12 +338,21 @@ class GatewaySession:
             return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
         await self._parts.doubts.made_again(judged, run)
         if tool is None and result.is_error and error_code(result) in FOR_CLIENTS:
+            judged.confirm()  # an error has no way to say that it has left
             raise self._noted(as_error(as_mcp(result, protocol_version)))
         if judged.tool is not None and judged.tool.source in MCP_SOURCES:
             result = await self._lead_back(judged.tool.owner, result)
         if tool is None:
             result = self.results.shorten(name, result, listing.recall)
-        return as_mcp(result, protocol_version)
+        answer = as_mcp(result, protocol_version)
+        if tool is None:
+            self._unanswered[id(answer)] = judged
+            weakref.finalize(answer, self._unanswered.pop, id(answer), None)
+        return answer
+
+    def call_of(self, answer: object) -> JudgedCall | None:
+        """The call whose result a request takes to the client: it is over once it is confirmed. None where there is none."""
+        return self._unanswered.pop(id(answer), None)
 
     @property
     def _open_run(self) -> Run:

@@ -9,12 +9,14 @@ import re
 import sys
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
-from typing import Any, cast, final
+from types import TracebackType
+from typing import Any, Self, cast, final
 
 import anyio
 import anyio.to_thread
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
 
 CHUNK = 64 * 1024
 STDIN, STDOUT, STDERR = 0, 1, 2
@@ -42,9 +44,14 @@ def own_streams() -> Generator[tuple[int, int]]:
 
 async def serve_streams(server: Server[Any], streams: tuple[int, int]) -> None:
     """Serve the client at these two descriptors until it closes the first."""
-    stdin, stdout = _Lines(streams[0]), _Writer(streams[1])
-    async with stdio_server(cast("Any", stdin), cast("Any", stdout)) as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+    stdin, answers = _Lines(streams[0]), _Answers(streams[1])
+    async with (
+        stdio_server(cast("Any", stdin), cast("Any", answers)) as (read, write),
+        anyio.create_task_group() as group,
+    ):
+        await write.aclose()  # its `send` returns before anything is written
+        group.start_soon(answers.write)
+        await server.run(read, answers, server.create_initialization_options())
 
 
 @final
@@ -83,18 +90,38 @@ def _readable(line: bytes) -> str:
 
 
 @final
-class _Writer:
-    """Where the answers go."""
+class _Answers:
+    """Where the answers go: one after the other, each whole, also where whoever sends it is cancelled meanwhile."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._waiting, self._next = anyio.create_memory_object_stream[tuple[str, anyio.Event]](0)
 
-    async def write(self, text: str) -> None:
-        """Write all of it, in a thread: a client that does not read must not stop the others' work."""
-        await anyio.to_thread.run_sync(_write_all, self._descriptor, text.encode(), abandon_on_cancel=True)
+    async def send(self, item: SessionMessage) -> None:
+        """Returns once it is written."""
+        written = anyio.Event()
+        await self._waiting.send((item.message.model_dump_json(by_alias=True, exclude_unset=True), written))
+        await written.wait()
 
-    async def flush(self) -> None:
-        """It is written already."""
+    async def write(self) -> None:
+        """Write what comes, until the end, in a thread: a client that does not read must not stop the others' work."""
+        async with self._next:
+            async for text, written in self._next:
+                await anyio.to_thread.run_sync(
+                    _write_all, self._descriptor, f"{text}\n".encode(), abandon_on_cancel=True
+                )
+                written.set()
+
+    async def aclose(self) -> None:
+        self._waiting.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

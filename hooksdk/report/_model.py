@@ -322,6 +322,8 @@ class Session:
     requests: int
     paid: list[Paid]
     """Empty where no usage is stored with it."""
+    with_subagents: list[Paid]
+    """The same with what its sub-agents used; empty where these used nothing."""
     cache: list[str]
     """Where the provider's cache held much less than it should have, or more: a sentence each."""
     bills: list[Bill]

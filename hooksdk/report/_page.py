@@ -166,7 +166,7 @@ def _session(session: Session, *, with_trims: bool) -> Html:
     return section(
         2, join("Session ", code(session.session_id)), sections.searches(session),
         sections.trims(session.trims) if with_trims else None,
-        paid_section(session.paid, session.cache), sections.bills(session), sections.transcript(session), note=note,
+        paid_section("What was paid", session.paid, session.cache), paid_section("With its sub-agents", session.with_subagents), sections.bills(session), sections.transcript(session), note=note,
     )  # fmt: skip
 
 

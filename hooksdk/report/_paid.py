@@ -30,7 +30,7 @@ def paid_words(paid: Sequence[Paid]) -> str:
     return f"{in_dollars(sum(known))} by {sources}"
 
 
-def paid_section(paid: Sequence[Paid], cache: Sequence[str]) -> Html | None:
+def paid_section(title: str, paid: Sequence[Paid], cache: Sequence[str] = ()) -> Html | None:
     """The table by model, of a session."""
     if not paid:
         return None
@@ -44,4 +44,4 @@ def paid_section(paid: Sequence[Paid], cache: Sequence[str]) -> Html | None:
     headings = ("Model", "Requests", "Prompts", "From the cache", "To the cache", "Replies", "Paid", "Without a cache")
     sources = "; ".join(dict.fromkeys(one.source.rstrip(".") for one in paid))
     note = " ".join([f"Tokens as the provider counted them; prices: {sources}.", *cache])
-    return section(3, "What was paid", table(headings, rows, numbers="bcdefgh"), note=note)
+    return section(3, title, table(headings, rows, numbers="bcdefgh"), note=note)

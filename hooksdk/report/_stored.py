@@ -8,7 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hooksdk import schema
-from hooksdk.costs import PRICES, PriceList, at_each_request, cache_readings, clearing, never, replay, requests_in
+from hooksdk.costs import (
+    PRICES,
+    PriceList,
+    Request,
+    at_each_request,
+    cache_readings,
+    clearing,
+    never,
+    replay,
+    requests_in,
+)
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 from hooksdk.formats.content import describe_part
 from hooksdk.records import searches_in
@@ -44,6 +54,8 @@ class StoredSession:
     journal: Sequence[Mapping[str, Any]] = field(default=())
     format: str | MessageFormat | None = None
     """Where the journal names none; None: `openai-chat`."""
+    subagents: Sequence[Request] = ()
+    """What its sub-agents asked of models: `requests_in` of their journals."""
 
     def ledger(self) -> Ledger:
         """Its state. Raises `ConfigError` for an unknown format, and what a broken journal raises."""
@@ -73,7 +85,8 @@ def read_stored(stored: StoredSession, room: Room, prices: PriceList) -> tuple[m
         summary=[reader.in_place(place) for place in ledger.base if not isinstance(place, int)],
         trims=_trims(stored.journal, ledger), searches=_searches(ledger),
         requests=sum(map(ledger.format.is_reply, ledger.messages)) if ledger.format else 0, bills=_bills(ledger),
-        paid=read_paid(requests_in(stored.journal), prices), cache=_cache(ledger, stored.journal),
+        paid=read_paid(own := requests_in(stored.journal), prices), cache=_cache(ledger, stored.journal),
+        with_subagents=read_paid([*own, *stored.subagents], prices) if stored.subagents else [],
     )  # fmt: skip
     return session, ledger
 

@@ -12,6 +12,7 @@ from typing import Any, cast, final
 
 import anyio.to_thread
 
+from hooksdk.calls import CallInDoubt
 from hooksdk.config import Config
 from hooksdk.errors import SessionClosed
 from hooksdk.session import Session
@@ -104,6 +105,11 @@ class LazyHost:
         session = cast("Session", Elsewhere(host.twin.session(session_id, wait=wait), host.portal, loop))
         async with session:
             yield session
+
+    async def in_doubt(self, beginning: str = "") -> dict[str, list[CallInDoubt] | None]:
+        """`Host.in_doubt` of the open host, from any event loop."""
+        host, loop = await anyio.to_thread.run_sync(self._opened)
+        return await call_in(loop, host.twin.in_doubt, beginning)
 
     async def hold(self, session_id: str, *, idle: float | None = 600.0) -> Session:
         """`Host.hold` of the open host, from any event loop."""

@@ -147,12 +147,19 @@ class JudgedCall(Twin[run_side.JudgedCall]):
         that has a result, and `RunClosed` after its run."""
         return self._call("refuse", reason, by=by, text=text)
 
-    def execute(self, *, native: object = None) -> ToolResult:
+    def execute(self, *, native: object = None, confirms: bool = False) -> ToolResult:
         """Run the tool, and record its result; of a settled call answer the result, and of one that another task executes the
-        result that comes of that. `native` is an object of yours, which the executor finds in `ToolContext.native`. Raises
+        result that comes of that. `native` is an object of yours, which the executor finds in `ToolContext.native`. With `confirms`
+        you hand the result on and say with `confirm()` when it has arrived, in a run that keeps no transcript: should the process
+        die before, the call is in doubt. Without it the end is written with what the session writes next. Raises
         `ApprovalPending` while it waits for an approval, `RunClosed` after its run, and `StoreError`, without running anything,
         where a record of the run could not be written."""
-        return self._call("execute", native=native)
+        return self._call("execute", native=native, confirms=confirms)
+
+    def confirm(self, *, arrived: bool = True) -> None:
+        """Whoever made the call has the result of `execute(confirms=True)`; or will not get it, so that the call is in doubt, as it
+        is where the run ends unconfirmed. Nothing happens for a call that was not executed so, or whose run is over."""
+        self._do("confirm", arrived=arrived)
 
     @property
     def effect_id(self) -> str:

@@ -288,6 +288,12 @@ class Host(OpenedHost):
         `sessions` tells which. For a shutdown that cuts nobody short."""
         return self._call("wait_idle", timeout)
 
+    def in_doubt(self, beginning: str = "") -> dict[str, list[CallInDoubt] | None]:
+        """What sessions that are over have left in doubt, by their ids, of those whose ids begin so: for a host whose sessions have new
+        ids after a crash, to be given to `session.run(in_doubt=...)`. They are read, not opened; the host's open sessions are left
+        out, and one that another process has open has None: look again. `session.settle` of such a session ends a doubt."""
+        return self._call("in_doubt", beginning)
+
     def storage(self, plugin_id: str) -> Storage:
         """A plugin's own key-value space."""
         return Storage(self._do("storage", plugin_id), self.portal)

@@ -8,6 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from hooksdk import Tool, ToolCall
+from hooksdk.hooks import AfterToolCall, BeforeToolCall, Trace
+from hooksdk.records import CallStarted
+from hooksdk.testing import Recorder
 from hooksdk.tools import Source
 from tests.stage import Stage, playing
 from tests.stage import make as make_tool
@@ -96,3 +99,16 @@ async def searching(
     config = configuration(enabled=enabled, **config)
     async with playing(*plugins, tools=tools, config=config, context_window=window, trigger=trigger) as stage:
         yield Search(stage.host, stage.session, stage.run)
+
+
+HOOKS_OF_CALLS = ("before_tool_call", "after_tool_call", "trace")
+Line = tuple[str, str, str, str | None]
+"""Of a call: name, origin, id, and the id of the one that made it."""
+
+
+def calls_seen(seen: type[Recorder]) -> tuple[list[Line], list[Line], list[tuple[str, str]]]:
+    """The calls as they were judged, as the trace says that they began, and what became of each."""
+    judged = [(one.call.name, one.call.origin, one.call.id, one.call.parent_id) for one in seen.of(BeforeToolCall)]
+    records = [one.record for one in seen.of(Trace)]
+    started = [(one.name, one.origin, one.call_id, one.parent_id) for one in records if isinstance(one, CallStarted)]
+    return judged, started, [(one.call.name, one.status) for one in seen.of(AfterToolCall)]

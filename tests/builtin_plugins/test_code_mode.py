@@ -15,7 +15,18 @@ from typing import Any
 
 import anyio
 import pytest
-from searching import CATALOG, CREATE_ISSUE, READ_FILE, SEND_EMAIL, Search, configuration, make, searching
+from searching import (
+    CATALOG,
+    CREATE_ISSUE,
+    HOOKS_OF_CALLS,
+    READ_FILE,
+    SEND_EMAIL,
+    Search,
+    calls_seen,
+    configuration,
+    make,
+    searching,
+)
 
 from builtin_plugins.tool_search import ToolSearch
 from builtin_plugins.tool_search._script import tool as code_tool
@@ -23,7 +34,6 @@ from builtin_plugins.tool_search._script.sandbox import COMPUTING, Sandbox, Scri
 from builtin_plugins.tool_search._script.script import Limits
 from hooksdk import Approval, ApprovalRequest, Host, MemoryStore, Tool, ToolCall, ToolResult, hooks
 from hooksdk.hooks import (
-    AfterToolCall,
     Ask,
     BeforeToolCall,
     Block,
@@ -33,11 +43,10 @@ from hooksdk.hooks import (
     Rewrite,
     RewriteToolCall,
     Secrets,
-    Trace,
     TransformToolResult,
     Withhold,
 )
-from hooksdk.testing import ScriptedApprover, Turn, call, open_session, play
+from hooksdk.testing import ScriptedApprover, Turn, call, open_session, play, recorder
 from tests.stage import MAY_HAVE
 
 pytest.importorskip("pydantic_monty", reason="code mode needs the extra 'code'")
@@ -555,32 +564,15 @@ async def test_a_core_tool_can_be_called_from_a_script_and_a_bridge_tool_never()
 
 
 async def test_each_call_is_seen_once_under_its_own_name_with_origin_and_parent() -> None:
-    judged: list[tuple[str, str, str, str | None]] = []
-    traced: list[tuple[str, str, str, str | None]] = []
-    after: list[tuple[str, str]] = []
-
-    class Watch:
-        @hooks.before_tool_call
-        def judge(self, event: BeforeToolCall) -> None:
-            judged.append((event.call.name, event.call.origin, event.call.id, event.call.parent_id))
-
-        @hooks.after_tool_call
-        async def after(self, event: AfterToolCall) -> None:
-            after.append((event.call.name, event.status))
-
-        @hooks.trace
-        async def trace(self, event: Trace) -> None:
-            if event.kind == "call_started":
-                detail = event.record.as_dict()
-                traced.append((detail["name"], detail["origin"], detail["call_id"], detail["parent_id"]))
-
-    async with coding(Watch, Judge) as script:
+    seen = recorder(*HOOKS_OF_CALLS)
+    async with coding(seen, Judge) as script:
         await script.result('await call("create_issue", title="x")\nawait call("send_email", to="a")')
     expected = [
         ("tool_search_code", "model", "c1", None),
         ("create_issue", "code", "c1/1", "c1"),
         ("send_email", "code", "c1/2", "c1"),
     ]
+    judged, traced, after = calls_seen(seen)
     assert judged == expected
     assert traced == expected
     assert after == [("create_issue", "ok"), ("send_email", "blocked"), ("tool_search_code", "error")]

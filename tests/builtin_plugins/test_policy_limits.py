@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from builtin_plugins.tool_policy import ToolPolicy
 from builtin_plugins.tool_policy._limits import MOST_ENTRIES, Limit, count, with_amount
-from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, MemoryStore, Run, Session, ToolCall, hooks
+from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, Run, Session, ToolCall, hooks
 from hooksdk.agent import run_agent
 from hooksdk.approvals import Later
 from hooksdk.errors import RunBlocked, StoreError
@@ -236,6 +236,45 @@ async def test_a_judged_call_counts_when_it_is_handed_out_and_once() -> None:
         assert "ran with" in (await judged.execute()).text
 
 
+@pytest.mark.parametrize(
+    ("how", "counts"),
+    [("never run", 0), ("refused", 0), ("executed", 1), ("supplied", 1), ("begun", 1), ("begun and supplied", 1)],
+)
+async def test_a_judged_call_that_never_runs_is_none_and_one_that_does_counts_once(how: str, counts: int) -> None:
+    rule = deny({"calls": 2, "per": "session"})
+    async with Host(config=config(rule)) as host, host.session("s") as session:
+        async with a_run(session) as run:
+            judged = await run.judge(ToolCall("a", "read_file", {"path": "another"}))
+            if how == "refused":
+                await judged.refuse("the person said no")
+            if how == "executed":
+                await judged.execute()
+            if how.startswith("begun"):
+                await judged.begin()
+            if how.endswith("supplied"):
+                await judged.supply("read elsewhere")
+        async with a_run(session) as run:
+            assert await ran(run, 3) == 2 - counts
+
+
+@pytest.mark.parametrize("is_sub_agent", [False, True])
+async def test_a_run_that_goes_on_after_a_pause_is_the_same_run(tmp_path: Path, *, is_sub_agent: bool) -> None:
+    taken: list[int] = []
+    for ends in ("paused", "completed", "completed"):
+        async with (
+            Host(config=config(deny({"calls": 2, "per": "run"})), store=JsonlStore(tmp_path)) as host,
+            host.session("s") as session,
+            a_run(session) as outer,
+            session.child("below") as child,
+            a_run(child) if is_sub_agent else nullcontext(outer) as run,
+        ):
+            taken.append(await ran(run, 3 if taken else 1))
+            if ends == "paused":
+                outer.pause("until tomorrow")
+                run.pause("until tomorrow")
+    assert taken == [1, 1, 2]
+
+
 USED = {"input_tokens": 900, "output_tokens": 100}
 
 
@@ -413,11 +452,6 @@ async def test_a_rule_without_a_limit_leaves_requests_alone() -> None:
     async with Host(config=config({"action": "deny", "tools": "write_*"})) as host:
         plugin = next(one for one in host.plugins if one.id == "tool_policy")
         assert plugin.hooks == ["narrow_tools", "before_tool_call"]
-
-
-@pytest.fixture(params=["memory", "jsonl"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return MemoryStore() if request.param == "memory" else JsonlStore(tmp_path)
 
 
 async def test_a_limit_per_requester_holds_over_hosts_that_share_a_store(store: Store) -> None:

@@ -8,13 +8,23 @@ from typing import Any
 
 import anyio
 import pytest
-from searching import CATALOG, CREATE_ISSUE, READ_FILE, SEND_EMAIL, Search, configuration, make, searching
+from searching import (
+    CATALOG,
+    CREATE_ISSUE,
+    HOOKS_OF_CALLS,
+    READ_FILE,
+    SEND_EMAIL,
+    Search,
+    calls_seen,
+    configuration,
+    make,
+    searching,
+)
 
 from builtin_plugins.tool_search._bridge.batch import AT_ONCE, MAX_CALLS
 from hooksdk import Approval, ApprovalRequest, Tool, ToolResult, hooks
 from hooksdk._run.context import Context
 from hooksdk.hooks import (
-    AfterToolCall,
     Answer,
     Ask,
     BeforeToolCall,
@@ -24,10 +34,9 @@ from hooksdk.hooks import (
     Rewrite,
     RewriteToolCall,
     Secrets,
-    Trace,
     Withhold,
 )
-from hooksdk.testing import Turn, call, open_session, play
+from hooksdk.testing import Turn, call, open_session, play, recorder
 from tests.stage import playing
 
 pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
@@ -208,33 +217,17 @@ class Judge:
 
 async def test_a_denied_call_stays_denied_and_every_hook_sees_each_call_under_its_own_name() -> None:
     ran: list[str] = []
-    judged: list[tuple[str, str, str, str | None]] = []
-    started: list[tuple[str, str | None]] = []
-    after: list[tuple[str, str]] = []
-
-    class Watch:
-        @hooks.before_tool_call
-        def judge(self, event: BeforeToolCall) -> None:
-            judged.append((event.call.name, event.call.origin, event.call.id, event.call.parent_id))
-
-        @hooks.after_tool_call
-        async def after(self, event: AfterToolCall) -> None:
-            after.append((event.call.name, event.status))
-
-        @hooks.trace
-        async def trace(self, event: Trace) -> None:
-            if event.kind == "call_started":
-                detail = event.record.as_dict()
-                started.append((detail["name"], detail["parent_id"]))
+    seen = recorder(*HOOKS_OF_CALLS)
 
     def send(_: dict[str, Any]) -> str:
         ran.append("send_email")
         return "sent"
 
     tools = [CREATE_ISSUE, SEND_EMAIL.copy(execute=send)]
-    async with searching(tools, Watch, Judge) as stage:
+    async with searching(tools, seen, Judge) as stage:
         result = await batch(stage, EMAIL, ISSUE)
         await stage.observed()
+    judged, started, after = calls_seen(seen)
     assert told(result)[0] == ("send_email", "blocked", "Blocked by judge: no mail from here")
     assert told(result)[1][1] == "ok"
     assert ran == []
@@ -243,7 +236,7 @@ async def test_a_denied_call_stays_denied_and_every_hook_sees_each_call_under_it
         ("create_issue", "bridge", "c1"), ("send_email", "bridge", "c1"),
     ]  # fmt: skip
     assert {one[2] for one in judged[1:]} == {"c1/1", "c1/2"}
-    assert sorted(started, key=str) == [("create_issue", "c1"), ("send_email", "c1"), ("tool_call", None)]
+    assert sorted(started) == sorted(judged)
     assert sorted(after) == [("create_issue", "ok"), ("send_email", "blocked"), ("tool_call", "ok")]
 
 

@@ -9,6 +9,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 import asyncio
 import os
+import shutil
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
@@ -26,7 +27,7 @@ from fastmcp.server.transforms.search import BM25SearchTransform
 from fastmcp.tools import Tool
 from fastmcp.utilities.tests import asgi_server
 
-from hooksdk import Approval, ApprovalRequest, Host, MemoryStore, hooks, tool
+from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, MemoryStore, hooks, tool
 from hooksdk.adapters.fastmcp import HookSDK
 from hooksdk.approvals import Later
 from hooksdk.catalog import ToolContext
@@ -768,6 +769,74 @@ async def test_the_run_of_a_server_over_stdio_ends_with_its_client(tmp_path: Pat
         while not (tmp_path / "ended").exists():
             await anyio.sleep(0.05)
     assert (tmp_path / "ended").read_text() == "completed"
+
+
+# What a server that died has left
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+async def test_a_call_in_which_the_server_died_is_asked_about_in_the_clients_next_session(tmp_path: Path, lazy: bool):
+    live, dead = tmp_path / "live", tmp_path / "dead"
+    paid: list[str] = []
+    mcp = FastMCP[Any]("bank")
+
+    @mcp.tool
+    def pay(to: str) -> str:
+        """Pay somebody."""
+        paid.append(to)
+        if not dead.exists():  # what a process would leave that dies here
+            shutil.copytree(live, dead)
+        return f"paid {to}"
+
+    assert pay
+
+    async def call(store: Path, answer: str, asked: list[str]) -> str:
+        options: dict[str, Any] = {"store": JsonlStore(store), "config": Config(allow=[]), "folder": os.devnull}
+        async with AsyncExitStack() as stack:
+            host = LazyHost(**options) if lazy else await stack.enter_async_context(Host(**options))
+            hooked = await stack.enter_async_context(aclosing(HookSDK(host)))
+            served = FastMCP[Any]("bank", middleware=[hooked])
+            served.mount(mcp)
+            client = Client(served, elicitation_handler=person(answer, asked))
+            async with client:
+                return text_of(await client.call_tool("pay", {"to": "ann"}, raise_on_error=False))
+
+    asked: list[str] = []
+    assert await call(live, "allow", asked) == "paid ann"
+    assert await call(live, "allow", asked) == "paid ann"  # it has ended
+    assert asked == []
+    assert "not approved" in await call(dead, "decline", asked)
+    assert await call(dead, "allow", asked) == "paid ann"
+    assert len(asked) == 2
+    assert "may have taken effect" in asked[0]
+    assert await call(dead, "allow", asked) == "paid ann"  # the doubt has ended
+    assert (len(asked), len(paid)) == (2, 4)
+
+
+async def test_a_call_whose_answer_may_not_have_left_is_in_doubt_until_a_later_request(tmp_path: Path):
+    bank = FastMCP[Any]("bank")
+
+    @bank.tool
+    def pay(to: str) -> str:
+        """Pay somebody."""
+        if to == "cid":
+            shutil.copytree(tmp_path / "live", tmp_path / "dead")
+        return f"paid {to}"
+
+    assert pay
+    async with (
+        Host(store=JsonlStore(tmp_path / "live"), config=Config(allow=[]), folder=os.devnull) as host,
+        aclosing(HookSDK(host)) as hooked,
+    ):
+        bank.add_middleware(hooked)
+        async with Client(bank) as client:
+            for name in ("ann", "bob", "cid"):
+                await client.call_tool("pay", {"to": name})
+    async with Host(store=JsonlStore(tmp_path / "dead"), config=Config(allow=[]), folder=os.devnull) as host:
+        (calls,) = (await host.in_doubt("fastmcp-")).values()
+        assert [call.arguments for call in calls or ()] == ['{"to":"cid"}']
+    async with Host(store=JsonlStore(tmp_path / "live"), config=Config(allow=[]), folder=os.devnull) as host:
+        assert await host.in_doubt() == {}
 
 
 # Hosts

@@ -12,6 +12,8 @@ from commands import environment
 from reports import STEERING, part, play_runs, read_page, rows, words
 from warm import Done, run
 
+from hooksdk import Host, JsonlStore, Run
+
 pytestmark = pytest.mark.heavy
 
 
@@ -56,6 +58,34 @@ def test_a_session_finds_its_own_trace_and_what_was_asked_is_the_headline(played
     document = report(tmp_path, "test", "--store", played / "sessions", "--json").json()
     assert document["title"] == " ".join(document["sessions"][0]["messages"][0]["text"]["shown"].split())
     assert len(document["runs"]) == 2
+
+
+def test_the_page_says_what_a_session_used_with_its_sub_agents(tmp_path: Path) -> None:
+    async def asks(run: Run, tokens: int) -> None:
+        await run.record({"role": "user", "content": "Hello"})
+        await run.record({"role": "assistant", "content": "a"}, usage={"input_tokens": tokens, "output_tokens": 0})
+
+    async def talk() -> None:
+        async with (
+            Host(store=JsonlStore(tmp_path / "s"), config={"allow": []}) as host,
+            host.session("ann") as session,
+            session.run(provider="acme", model="small") as run,
+            session.child() as child,
+            child.run(provider="acme", model="small") as below,
+        ):
+            await asks(run, 1_000)
+            await asks(below, 4_000)
+
+    anyio.run(talk)
+    user = tmp_path / "none" / "hooksdk" / "config.toml"
+    user.parent.mkdir(parents=True)
+    user.write_text('[prices]\n"acme:small" = { input = 1000.0, output = 1000.0 }\n')
+    assert report(tmp_path, "ann", "--store", tmp_path / "s").code == 0
+    session = part(read_page((tmp_path / "ann.html").read_text("utf-8")), "Session ann")
+    assert "$1.00" in words(part(session, "What was paid"))
+    whole = words(part(session, "With its sub-agents"))
+    assert "5,000" in whole
+    assert "$5.00" in whole
 
 
 def test_without_a_trace_of_it_the_page_has_the_session_alone(played: Path, tmp_path: Path) -> None:

@@ -710,6 +710,60 @@ async def test_a_run_without_a_transcript_knows_what_began(bank: Bank) -> None:
     assert [bank.paid.count(effect) for effect in bank.paid] == [2, 2, 1]
 
 
+async def test_what_sessions_that_are_over_have_left_is_known_to_any_host_of_the_store(bank: Bank) -> None:
+    async def until_it_dies(arguments: dict[str, Any]) -> str:
+        async with Host(store=JsonlStore(bank.live)) as other:
+            assert await other.in_doubt() == {"s": None}  # it may run
+        raise ToolError("the bank did not answer", in_doubt=True)
+
+    async with bank.run() as (session, run):
+        await run.resolve_tools([make("pay", until_it_dies)])
+        await run.record([USER, reply(PAY)])
+        await run.call_tool(PAY)
+        (call,) = session.in_doubt
+    async with Host(store=JsonlStore(bank.live)) as host:
+        assert await host.in_doubt() == await host.in_doubt("s") == {"s": [call]}
+        assert await host.in_doubt("another") == {}
+        async with host.session("s") as session:
+            assert await host.in_doubt() == {}  # the host's own session tells of it
+            await session.settle("c1", "paid")
+        assert await host.in_doubt() == {}
+
+
+@pytest.mark.parametrize("arrives", ["before", "after", "never"])
+async def test_a_call_whose_result_is_handed_on_has_ended_once_it_is_confirmed(bank: Bank, arrives: str) -> None:
+    async def pay(arguments: dict[str, Any]) -> str:
+        if arguments["path"] == "bob":
+            bank.die()
+        return "paid"
+
+    async with bank.run(transcript=False) as (session, run):
+        await run.resolve_tools([make("pay", pay)])
+        judged = await run.judge(PAY)
+        await judged.execute(confirms=True)
+        assert run.in_doubt == session.in_doubt == []
+        if arrives == "before":
+            judged.confirm()
+        await (await run.judge(ToolCall("c2", "pay", {"path": "bob"}))).execute()
+        if arrives != "before":
+            judged.confirm(arrived=arrives == "after")
+        lost = ["c1"] if arrives == "never" else []
+        assert [one.call_id for one in run.in_doubt] == lost
+    async with bank.run(bank.dead, transcript=False) as (session, _):
+        assert [one.call_id for one in session.in_doubt] == (["c2"] if arrives == "before" else ["c1", "c2"])
+
+
+async def test_a_result_of_which_nobody_says_that_it_has_arrived_leaves_its_call_in_doubt_when_the_run_ends() -> None:
+    async with Host() as host, host.session("s") as session:
+        async with session.run(transcript=False) as run:
+            await run.resolve_tools([make("pay")])
+            judged = await run.judge(PAY)
+            await judged.execute(confirms=True)
+            assert session.in_doubt == []
+        judged.confirm()
+        assert [one.call_id for one in session.in_doubt] == ["c1"]
+
+
 async def test_the_journal_of_a_run_without_a_transcript_is_shortened_meanwhile(
     bank: Bank, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import anyio
 import pytest
 from transcripts import (
-    ALL,
     ANTHROPIC,
     DISPOSABLE,
     OPENAI,
@@ -20,7 +19,6 @@ from transcripts import (
     body,
     call,
     history,
-    make_store,
     messages_file,
     open_transcript,
     opened,
@@ -31,21 +29,11 @@ from transcripts import (
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ConfigError, SessionClosed, StoreError, TranscriptChanged
-from hooksdk.formats import FORMATS, Message, MessageFormat
+from hooksdk.formats import Message, MessageFormat
 from hooksdk.stores import JsonlStore, SessionLog, Store
 from hooksdk.transcript import Entry, Results, Transcript
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=["memory", "jsonl"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return make_store(request.param, tmp_path)
-
-
-@pytest.fixture(params=ALL, ids=FORMATS)
-def form(request: pytest.FixtureRequest) -> MessageFormat:
-    return request.param
 
 
 @pytest.fixture

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transcripts import ALL, make_store, opened
+from transcripts import ALL, opened
 
 from hooksdk import ToolCall, ToolResult
 from hooksdk.errors import UnknownResult
@@ -42,16 +41,6 @@ def written(form: MessageFormat) -> list[Message]:
 
 def arguments_in(form: MessageFormat, messages: list[Message]) -> list[Any]:
     return [arguments_of(call.arguments) for message in messages for call in form.calls(message)]
-
-
-@pytest.fixture(params=["memory", "jsonl"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return make_store(request.param, tmp_path)
-
-
-@pytest.fixture(params=ALL, ids=FORMATS)
-def form(request: pytest.FixtureRequest) -> MessageFormat:
-    return request.param
 
 
 @pytest.fixture

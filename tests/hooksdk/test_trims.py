@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from transcripts import (
-    ALL,
     DISPOSABLE,
     OPENAI,
     body,
     call,
     history,
-    make_store,
     opened,
     statuses,
     texts,
@@ -25,22 +22,12 @@ from hooksdk import schema
 from hooksdk._transcript.trims import MIN_SHARE_SAVED, MIN_TOKENS_SAVED
 from hooksdk.calls import ToolResult, TrimReceipt
 from hooksdk.errors import FenceClosed, MissingGrant, TranscriptChanged, UnknownResult
-from hooksdk.formats import FORMATS, FoundResult, Message, MessageFormat
+from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats.anthropic import Anthropic
 from hooksdk.stores import MemoryStore, Store
 from hooksdk.transcript import Results, Transcript, TranscriptEditor
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=["memory", "jsonl"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return make_store(request.param, tmp_path)
-
-
-@pytest.fixture(params=ALL, ids=FORMATS)
-def form(request: pytest.FixtureRequest) -> MessageFormat:
-    return request.param
 
 
 @pytest.fixture

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from reading_transcripts import answers, assert_sendable
 
-from hooksdk import JsonlStore, MemoryStore, Session, Tool
+from hooksdk import Session, Tool
 from hooksdk.formats import get_format
 from hooksdk.hooks import AgentEnd, SessionStart
 from hooksdk.testing import Reply, ScriptedModel, call, open_session, play, recorder
@@ -34,11 +32,6 @@ async def ask_and_pause(session: Session, form: str) -> None:
         await run.record([reply.message, *reply.more])
         await run.call_tool(run.pending[0])
         run.pause("the person went home")
-
-
-@pytest.fixture(params=["memory", "jsonl"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    return MemoryStore() if request.param == "memory" else JsonlStore(tmp_path / "sessions")
 
 
 async def test_a_second_run_of_the_session_runs_the_open_calls_and_goes_on(form: str):
