@@ -65,7 +65,8 @@ class Events(EventStore):
     async def store_event(self, stream_id: str, message: types.JSONRPCMessage | None) -> str:
         """Keep a message of the stream that answers one request, or of the one that belongs to none. The answer is its id."""
         self._last += 1
-        event = _Event(str(self._last), stream_id, message, 0 if message is None else _chars(message.model_dump()))
+        said = getattr(message, "result", None) or getattr(message, "params", None)
+        event = _Event(str(self._last), stream_id, message, _chars(said))
         self._events.append(event)
         self._chars += event.chars
         while len(self._events) > MOST_EVENTS or (self._chars > MOST_CHARS and len(self._events) > 1):

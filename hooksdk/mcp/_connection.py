@@ -260,6 +260,8 @@ class Connection:
 
     async def set_level(self) -> None:
         """Say how much it is to log, if it runs."""
+        if self._older is not None:
+            await self._older.set_level()
         if self._life and self._life.usable and self._life.session is not None:
             await self._offering.set_level(self._life.session)
 
