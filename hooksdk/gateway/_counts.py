@@ -8,6 +8,7 @@ from typing import Any, final
 import anyio
 
 from hooksdk.approvals import Approval, ApprovalRequest, Approver, Later
+from hooksdk.gateway._metrics import Metrics
 from hooksdk.run import Run
 
 
@@ -18,6 +19,7 @@ class Counts:
     def __init__(self) -> None:
         self.client = ""
         """What the last client said that it is."""
+        self.metrics = Metrics()
         self._asked = 0
         self._withheld = 0
         self._tokens_direct = 0
@@ -30,12 +32,14 @@ class Counts:
         """A session has begun."""
         self._runs[run.info.run_id] = run
         self.client = client or self.client
+        self.metrics.count_session(1)
         self.touch()
 
     def closed(self, run: Run) -> None:
         """A session has ended."""
         self._runs.pop(run.info.run_id, None)
         self._ended.update(run.stats["tool_calls"])
+        self.metrics.count_session(-1)
         self.touch()
 
     def listed(self, direct: int, listed: int) -> None:

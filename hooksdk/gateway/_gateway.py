@@ -20,25 +20,16 @@ from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
 from hooksdk.approvals import Approver
-from hooksdk.config import FileWatch
 from hooksdk.desk import ApprovalDesk
-from hooksdk.errors import ConfigError, HookSDKError
+from hooksdk.errors import HookSDKError
 from hooksdk.gateway._answers import Connection, connection_of
 from hooksdk.gateway._approvals import current_request, desk_of
 from hooksdk.gateway._counts import Counts
+from hooksdk.gateway._door import check_address
 from hooksdk.gateway._doubts import Doubts
-from hooksdk.gateway._http import (
-    check_address,
-    http_app,
-    listen,
-    principal_of,
-    read_tokens,
-    reread_tokens,
-    session_key,
-    token_files,
-)
+from hooksdk.gateway._http import Serving, http_app, session_key
 from hooksdk.gateway._instructions import joined_instructions
-from hooksdk.gateway._listening import Listening, ResourceChanges
+from hooksdk.gateway._oidc import EitherTokens, IssuerTokens
 from hooksdk.gateway._places import Place
 from hooksdk.gateway._results import as_error, as_mcp
 from hooksdk.gateway._server import GatewayServer, Listen, SessionOf
@@ -46,6 +37,8 @@ from hooksdk.gateway._session import CHANGES, GatewayParts, GatewaySession, Iden
 from hooksdk.gateway._settings import ApprovalSettings, GatewayConfig, profile_of
 from hooksdk.gateway._sources import Sources, ToolSource
 from hooksdk.gateway._stdio import own_streams, serve_streams
+from hooksdk.gateway._subscriptions import Listening, ResourceChanges
+from hooksdk.gateway._tokens import OwnTokens, TokenTable, principal_of, read_tokens
 from hooksdk.host import Host
 from hooksdk.mcp import Feature, most_of
 from hooksdk.tasks import describe
@@ -88,10 +81,8 @@ class Gateway:
         self._changes = ResourceChanges()
         self._desk: tuple[ApprovalSettings, ApprovalDesk] | None = None
         self._parts = self._parts_of(host)
-        self._tokens: dict[str, str] | None = None
+        self._tokens: TokenTable | None = None
         """Those that clients come in with; None where the gateway has read none."""
-        self._token_files = FileWatch([])
-        self._asks_tokens = False
         self._profiles: set[str | None] = set()
         """Those that it serves."""
         self._group: TaskGroup | None = None
@@ -222,10 +213,8 @@ class Gateway:
         """Raises `ConfigError` where the gateway, as it runs, could not go on with this configuration."""
         for profile in self._profiles:
             profile_of(config, profile)
-        if self._tokens is not None and self._asks_tokens != bool(self.read_tokens(config)):
-            raise ConfigError(
-                "gateway.tokens", ("whether clients need a token is settled at the start: start it again",)
-            )
+        if self._tokens is not None:
+            self._tokens.check(config)
 
     async def use(self, host: Host) -> None:
         """Go by this host, and its configuration, from the next request on: clients get new sessions there, and are told that
@@ -236,7 +225,7 @@ class Gateway:
         parts = self._parts_of(host)
         self.check(parts.config)
         if self._tokens is not None:
-            self._learn_tokens(parts.config, read_tokens)
+            self._tokens.learn(parts.config)
         self._parts = parts
         sessions, self._sessions = self._sessions, {}
         for key, session in sessions.items():
@@ -296,24 +285,24 @@ class Gateway:
         return Listening(self._bus, self._changes, session_of, self._watch)
 
     def http_app(self, *, profile: str | None = None, tokens: Mapping[str, str] | None = None) -> Starlette:
-        """Streamable HTTP at `/mcp`, as an ASGI application for a server of your own. `tokens` are bearer tokens by the names
-        of the configuration's `[gateway.tokens]`, read as it says unless they are given; without any, only this machine
-        is answered. Raises `ConfigError`."""
+        """Streamable HTTP at `/mcp`, as an ASGI application for a server of your own, with `/health` and `/ready`. `tokens` are
+        bearer tokens by the names of the configuration's `[gateway.tokens]`, read as it says unless they are given; without
+        any, and without an issuer, only this machine is answered. Raises `ConfigError`."""
         self.identity("local", profile, transport="http")
         self._profiles.add(profile)
         if tokens is None:
-            tokens = self._tokens = {}
-            self._learn_tokens(self.config, read_tokens)
-            self._asks_tokens = bool(tokens)
-        asks = bool(tokens)
+            self._tokens = TokenTable(self.config, os.environ, self._own_folder)
+            tokens = self._tokens.by_name
+        asks = bool(tokens) or self.config.oidc is not None
 
         def identity_of(context: Request) -> Identity:
             assert context.request is not None
-            name = principal_of(context.request)
-            if asks and name not in tokens:  # it went just now
+            principal = principal_of(context.request)
+            if asks and not principal.issuer and principal.name not in tokens:  # it went just now
                 raise MCPError(types.INVALID_REQUEST, "this token is not let in any more")
-            token = self.config.tokens.get(name)
-            return self.identity(name, (token.profile if token else None) or profile, transport="http")
+            token = None if principal.issuer else self.config.tokens.get(principal.name)
+            own = principal.profile or (token.profile if token else None)
+            return self.identity(principal.name, own or profile, transport="http")
 
         async def session_of(context: Request) -> GatewaySession:
             await self._sources.catch_up()
@@ -328,8 +317,13 @@ class Gateway:
         async def nothing(_server: Server[Connection]) -> AsyncGenerator[Connection]:
             yield connection_of("")
 
+        verifier = EitherTokens(OwnTokens(tokens, self._catch_up_tokens), IssuerTokens(lambda: self.config))
+        serving = Serving(
+            config=lambda: self.config, profile=profile, verifier=verifier if asks else None, metrics=self.counts.metrics,
+            on_leave=self.end,
+        )  # fmt: skip
         server = GatewayServer(session_of, nothing, self._listen(session_of), self.counts, instructions_for)
-        return http_app(server, self.config, tokens, self.end, self._catch_up_tokens)
+        return http_app(server, serving)
 
     def _instructions(self, identity: Identity) -> str:
         servers = identity.profile.servers
@@ -338,15 +332,8 @@ class Gateway:
 
     async def _catch_up_tokens(self) -> None:
         await self._sources.catch_up()
-        if self._tokens is not None and self._token_files.changed():
-            self._learn_tokens(self.config, reread_tokens)
-
-    def _learn_tokens(self, config: GatewayConfig, read: Callable[..., dict[str, str]]) -> None:
-        assert self._tokens is not None
-        self._token_files = FileWatch(token_files(config, self._own_folder))  # looks before it is read
-        tokens = read(config, os.environ, self._own_folder)
-        self._tokens.clear()
-        self._tokens.update(tokens)
+        if self._tokens is not None:
+            self._tokens.catch_up(self.config)
 
     @property
     def _own_folder(self) -> Path:
@@ -357,17 +344,21 @@ class Gateway:
         return read_tokens(config or self.config, os.environ, self._own_folder)
 
     def check_address(self, host: str) -> None:
-        """Raise `ConfigError` for an address that others can reach where the configuration has no tokens."""
-        check_address(host, self.read_tokens())
+        """Raise `ConfigError` for an address that others can reach where the configuration has no tokens and no issuer."""
+        check_address(host, self.read_tokens(), oidc=self.config.oidc is not None)
 
     async def serve_http(
         self, host: str = "127.0.0.1", port: int = 0, *, profile: str | None = None,
-        on_listening: Callable[[str], Any] = lambda _url: None,
+        on_listening: Callable[[str], Any] = lambda _url: None, on_stopping: Callable[[int], Any] = lambda _open: None,
     ) -> None:  # fmt: skip
-        """Serve clients over streamable HTTP until the program is told to stop; `on_listening` is told the URL. Raises
-        `ConfigError` for an address that others can reach where the configuration has no tokens. On asyncio alone."""
+        """Serve clients over streamable HTTP until the program is told to stop; `on_listening` is told the URL, and
+        `on_stopping` how many calls are waited for at the end. Raises `ConfigError` for an address that others can reach where
+        the configuration has no tokens and no issuer. On asyncio alone."""
+        from hooksdk.gateway._listening import Listening, listen
+
         self.check_address(host)
-        await listen(self.http_app(profile=profile), host, port, on_listening, self._end_all)
+        how = Listening(host, port, self.config, self._own_folder, self.counts.metrics, on_listening, on_stopping)
+        await listen(self.http_app(profile=profile), how, self._end_all)
 
     async def serve_stdio(self, profile: str | None = None, *, streams: tuple[int, int] | None = None) -> None:
         """Serve the client at this process's stdin and stdout until it leaves; what is printed meanwhile goes to stderr.

@@ -1,205 +1,163 @@
-"""Streamable HTTP: who may come in, which session a request belongs to, and the server that listens."""
+"""Streamable HTTP: the application that listens, and which session a request belongs to."""
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
-import logging
-import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, final
-from urllib.parse import urlsplit
 
-import anyio
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, BearerAuthBackend, RequireAuthMiddleware
-from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
+from mcp.server.auth.routes import build_resource_metadata_url
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import AnyHttpUrl
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
-from starlette.routing import Route
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hooksdk.errors import ConfigError
 from hooksdk.gateway._answers import HttpAnswers
+from hooksdk.gateway._door import PATH, Door, RateLimit, rate_of
+from hooksdk.gateway._http_settings import OidcSettings
+from hooksdk.gateway._metrics import Metrics, prometheus_page, read_into_prometheus
+from hooksdk.gateway._oidc import refusal_of
+from hooksdk.gateway._requests import OpenRequests
 from hooksdk.gateway._resuming import ResumableSessions
 from hooksdk.gateway._settings import GatewayConfig
-
-logger = logging.getLogger("hooksdk")
-
-PATH = "/mcp"
-SHORTEST_TOKEN = 16
-"""Characters that a token has at least: a shorter one can be guessed."""
-
-
-def read_tokens(config: GatewayConfig, environment: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """The tokens of the configuration, by name. Raises `ConfigError` for one that is not there, too short, or another's."""
-    tokens: dict[str, str] = {}
-    for name in config.tokens:
-        tokens[name] = _read_token(name, config, environment, folder, tokens)
-    return tokens
-
-
-def reread_tokens(config: GatewayConfig, environment: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Those tokens that can be had now: one whose file is gone or broken lets nobody in, and the log says why."""
-    tokens: dict[str, str] = {}
-    for name in config.tokens:
-        try:
-            tokens[name] = _read_token(name, config, environment, folder, tokens)
-        except ConfigError as problem:
-            logger.warning("the token lets nobody in any more: %s", problem)
-    return tokens
-
-
-def token_files(config: GatewayConfig, folder: Path) -> list[Path]:
-    """The files that the tokens are in."""
-    return [folder / Path(token.file).expanduser() for token in config.tokens.values() if token.file]
-
-
-def _read_token(
-    name: str, config: GatewayConfig, environment: Mapping[str, str], folder: Path, others: Mapping[str, str]
-) -> str:
-    place = config.tokens[name]
-    where = f"the variable {place.env}" if place.env else f"the file {place.file}"
-    try:
-        text = environment.get(place.env or "", "") if place.env else _read(config, folder, place.file or "")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"gateway.tokens.{name}", (f"{where} cannot be read: {error}",)) from None
-    token = text.strip()
-    if not token:
-        raise ConfigError(f"gateway.tokens.{name}", (f"{where} holds no token",))
-    if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        cure = 'make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"'
-        problem = f"{where} must hold {SHORTEST_TOKEN} or more letters, digits and signs in one line; {cure}"
-        raise ConfigError(f"gateway.tokens.{name}", (problem,))
-    if token in others.values():
-        raise ConfigError(f"gateway.tokens.{name}", ("another name has the same token; give each its own",))
-    return token
-
-
-def _read(config: GatewayConfig, folder: Path, name: str) -> str:
-    return config.read_file(folder / Path(name).expanduser()).decode("utf-8")
-
-
-def check_address(host: str, tokens: Mapping[str, str]) -> None:
-    """Raises `ConfigError` for an address that others can reach where no token is asked for."""
-    if not tokens and not is_loopback(host):
-        cure = "give each client a token under [gateway.tokens.NAME], or listen on 127.0.0.1"
-        raise ConfigError("--http", (f"anybody who reaches {host} could use every tool: {cure}",))
-
-
-def is_loopback(host: str) -> bool:
-    """True for this machine alone."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-@final
-class _Verifier:
-    """Knows the tokens. `catch_up` brings them up to date before each request: what is gone lets nobody in."""
-
-    def __init__(self, tokens: Mapping[str, str], catch_up: Callable[[], Awaitable[Any]]) -> None:
-        self._tokens = tokens
-        self._catch_up = catch_up
-
-    async def verify_token(self, token: str) -> AccessToken | None:
-        """Whose token it is; the time that this takes says nothing of the tokens."""
-        await self._catch_up()
-        found = [
-            name for name, known in self._tokens.items() if hmac.compare_digest(known.encode(), token.encode("utf-8"))
-        ]
-        return AccessToken(token="", client_id=found[0], scopes=[]) if found else None
-
-
-@final
-class _Door:
-    """Lets in what comes from no web page, or from one that may: a page in a browser on this machine could call otherwise. Where
-    no token is asked for, requests must also name this machine as their host, or such a page could rename it."""
-
-    def __init__(self, app: ASGIApp, origins: frozenset[str], *, by_name: bool, on_leave: Callable[[str], Any]) -> None:
-        self._app = app
-        self._origins = origins
-        self._by_name = by_name
-        self._on_leave = on_leave
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        request = Request(scope)
-        origin, host = request.headers.get("origin"), request.headers.get("host", "")
-        if origin is not None and origin not in self._origins and not _names_this_machine(urlsplit(origin).hostname):
-            await PlainTextResponse("this web origin may not call: [gateway] origins", 403)(scope, receive, send)
-            return
-        if self._by_name and not _names_this_machine(urlsplit(f"//{host}").hostname):
-            await PlainTextResponse("without tokens only this machine is answered", 421)(scope, receive, send)
-            return
-        if request.method != "DELETE":
-            await self._app(scope, receive, send)
-            return
-        status = 0
-
-        async def watched(message: Message) -> None:
-            nonlocal status
-            status = message.get("status", status)
-            await send(message)
-
-        await self._app(scope, receive, watched)
-        if 200 <= status < 300:  # its own session, says the protocol's side
-            await self._on_leave(legacy_key(request))
-
-
-def _names_this_machine(host: str | None) -> bool:
-    return host is not None and is_loopback(host)
-
-
-def principal_of(request: Request) -> str:
-    """The name of the token that a request came with; `local` where none is asked for."""
-    user = request.scope.get("user")
-    return user.access_token.client_id if isinstance(user, AuthenticatedUser) else "local"
+from hooksdk.gateway._tokens import Verifier, principal_of
 
 
 def legacy_key(request: Request) -> str:
     """The session of a connection; nobody else's token leads there."""
-    return f"http {principal_of(request)} {request.headers.get(MCP_SESSION_ID_HEADER)}"
+    return f"http {principal_of(request).key} {request.headers.get(MCP_SESSION_ID_HEADER)}"
 
 
 def session_key(request: Request, protocol_version: str) -> str:
     """Which session a request belongs to: its connection's, and where the protocol has none, its token's."""
     if protocol_version in MODERN_PROTOCOL_VERSIONS:
-        return f"token {principal_of(request)}"
+        return f"token {principal_of(request).key}"
     return legacy_key(request)
 
 
-def http_app(
-    server: Server[Any], config: GatewayConfig, tokens: Mapping[str, str], on_leave: Callable[[str], Any],
-    catch_up: Callable[[], Awaitable[Any]],
-) -> Starlette:  # fmt: skip
-    """The ASGI application."""
+@dataclass(frozen=True, kw_only=True)
+class Serving:
+    """What the application needs of a gateway."""
+
+    config: Callable[[], GatewayConfig]
+    """As it is now; what is not read for each request is as it was at the start."""
+    profile: str | None
+    """That of clients that get no other."""
+    verifier: Verifier | None
+    """Knows the tokens; None where none are asked for."""
+    metrics: Metrics
+    on_leave: Callable[[str], Awaitable[Any]]
+    """Is told the key of a session whose client says that it leaves."""
+
+
+def http_app(server: Server[Any], serving: Serving) -> Starlette:
+    """The ASGI application. Raises `ConfigError` where `/metrics` cannot be served."""
+    config, asks = serving.config(), serving.verifier is not None
     manager = ResumableSessions(server, session_idle_timeout=config.idle)
 
     handle = HttpAnswers(manager.handle_request)
 
     @asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncGenerator[None]:
+    async def lifespan(app: Starlette) -> AsyncGenerator[None]:
         async with manager.run():
+            app.state.serves = True
             yield
+            app.state.serves = False
 
-    inner: ASGIApp = RequireAuthMiddleware(handle, []) if tokens else handle
-    middleware = [Middleware(_Door, frozenset(config.origins), by_name=not tokens, on_leave=on_leave)]
-    if tokens:
-        middleware.append(Middleware(AuthenticationMiddleware, backend=BearerAuthBackend(_Verifier(tokens, catch_up))))
-    return Starlette(routes=[Route(PATH, _Endpoint(inner))], middleware=middleware, lifespan=lifespan)
+    async def leave(request: Request) -> None:
+        await serving.on_leave(legacy_key(request))
+
+    inner: ASGIApp = RateLimit(
+        handle, lambda principal: rate_of(serving.config(), principal, serving.profile), serving.metrics
+    )
+    routes: list[BaseRoute] = [Route("/health", _health), Route("/ready", _ready)]
+    if asks:
+        metadata = None
+        if config.oidc and config.url:
+            metadata = build_resource_metadata_url(AnyHttpUrl(config.url))
+            routes.append(Route(metadata.path or "", _resource_page(config.url, config.oidc)))
+        inner = _Refusals(RequireAuthMiddleware(inner, [], metadata), serving.metrics)
+    requests = OpenRequests(inner, serving.metrics)
+    routes.append(Route(PATH, _Endpoint(requests)))
+    if config.metrics is not None:
+        read_into_prometheus()
+        routes.append(Route("/metrics", _metrics_page(config, asks=asks)))
+    middleware = [Middleware(Door, frozenset(config.origins), by_name=not asks, on_leave=leave)]
+    if serving.verifier is not None:
+        backend = BearerAuthBackend(serving.verifier)
+        middleware.append(Middleware(AuthenticationMiddleware, backend=backend, on_error=refusal_of(serving.metrics)))
+    app = Starlette(routes=routes, middleware=middleware, lifespan=lifespan)
+    app.state.requests = requests
+    app.state.serves = False
+    return app
+
+
+async def _health(_request: Request) -> Response:
+    return PlainTextResponse("ok")
+
+
+async def _ready(request: Request) -> Response:
+    state = request.app.state
+    ready = state.serves and not state.requests.closing
+    return PlainTextResponse("ready") if ready else PlainTextResponse("not ready", 503)
+
+
+def _resource_page(url: str, oidc: OidcSettings) -> Callable[[Request], Awaitable[Response]]:
+    """Where to sign in, as RFC 9728 has it; the issuer to the letter, since clients compare it with its own metadata."""
+    about: dict[str, Any] = {
+        "resource": url,
+        "authorization_servers": [oidc.issuer],
+        "bearer_methods_supported": ["header"],
+    }
+    if oidc.scopes:
+        about["scopes_supported"] = oidc.scopes
+
+    async def page(_request: Request) -> Response:
+        return JSONResponse(about)
+
+    return page
+
+
+def _metrics_page(config: GatewayConfig, *, asks: bool) -> Callable[[Request], Awaitable[Response]]:
+    settings = config.metrics
+    assert settings is not None
+
+    async def page(request: Request) -> Response:
+        principal = principal_of(request)
+        known = not principal.issuer and principal.name in settings.tokens
+        if settings.open or not asks or known:
+            return prometheus_page(request.headers.get("accept", ""))
+        if not request.user.is_authenticated:
+            return PlainTextResponse("a token is needed", 401, {"WWW-Authenticate": "Bearer"})
+        return PlainTextResponse("not with this token: [gateway.metrics] tokens", 403)
+
+    return page
+
+
+@final
+class _Refusals:
+    """Counts the requests that come without a token that is known."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def watched(message: Message) -> None:
+            if message.get("status") == 401:
+                self._metrics.refuse("token")
+            await send(message)
+
+        await self._app(scope, receive, watched)
 
 
 @final
@@ -211,52 +169,3 @@ class _Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
-
-
-async def listen(
-    app: Starlette, host: str, port: int, on_listening: Callable[[str], Any], on_stop: Callable[[], Awaitable[None]]
-) -> None:
-    """Serve it until the program is told to stop, or the caller is cancelled. `on_listening` is told the address; `on_stop` is
-    awaited before connections are closed, to end what is under way there. Raises `ConfigError` for an address that cannot be
-    had."""
-    import uvicorn
-
-    class Server(uvicorn.Server):
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            await on_stop()
-            await super().shutdown(sockets)
-
-    def is_news(_record: logging.LogRecord) -> bool:  # of streams that are cut off at the end everybody knows
-        return not server.should_exit
-
-    with _bound(host, port) as listener:
-        address = listener.getsockname()
-        shown = f"[{address[0]}]" if ":" in address[0] else address[0]
-        on_listening(f"http://{shown}:{address[1]}{PATH}")
-        config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2)
-        server = Server(config)
-        over = anyio.Event()
-        log = logging.getLogger("uvicorn.error")
-        log.addFilter(is_news)
-
-        async def serve() -> None:
-            with anyio.CancelScope(shield=True):  # it ends by itself when it is told to
-                await server.serve(sockets=[listener])
-            over.set()
-
-        try:
-            async with anyio.create_task_group() as group:
-                group.start_soon(serve)
-                try:
-                    await over.wait()
-                finally:
-                    server.should_exit = True
-        finally:
-            log.removeFilter(is_news)
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise ConfigError("--http", (f"cannot listen on {host}:{port}: {error.strerror or error}",)) from None

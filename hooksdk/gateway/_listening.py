@@ -1,108 +1,171 @@
-"""Clients of the stateless protocol that want to hear of changes: they ask for a stream of them."""
+"""The server that listens: it is told to stop, has what is open answered, and closes then."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import functools
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, final
+import signal
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, cast, final
 
 import anyio
-import mcp_types as types
-from mcp.server.subscriptions import ListenHandler, ResourceUpdated, ServerEvent, SubscriptionBus
-from mcp.shared.exceptions import MCPError
+import uvicorn
+from starlette.applications import Starlette
+from uvicorn.server import HANDLED_SIGNALS
 
-from hooksdk.gateway._session import GatewaySession, Request
-from hooksdk.mcp import Feature
+from hooksdk.errors import ConfigError
+from hooksdk.gateway._connections import Connection, Connections, Tls, few_lines, most_connections
+from hooksdk.gateway._door import PATH, asks_in_the_clear
+from hooksdk.gateway._metrics import Metrics
+from hooksdk.gateway._requests import OpenRequests
+from hooksdk.gateway._settings import GatewayConfig
 
 logger = logging.getLogger("hooksdk")
 
-Hear = Callable[[Feature], None]
+LAST_WORDS = 3.0
+"""Seconds that clients have for taking the last answers."""
+BACKLOG = 100
+"""Connections that are accepted at once: so many more than the highest number there may be for a moment."""
 
 
-@final
-class ResourceChanges:
-    """Tells of resources that have changed, by what their servers call them."""
-
-    def __init__(self) -> None:
-        self._listeners: dict[object, Hear] = {}
-
-    async def publish(self, feature: Feature) -> None:
-        """A resource has changed."""
-        for listener in tuple(self._listeners.values()):
-            listener(feature)
-
-    def subscribe(self, listener: Hear) -> Callable[[], None]:
-        """Tell this one, until what this answers is called."""
-        key = object()
-        self._listeners[key] = listener
-        return lambda: self._listeners.pop(key, None) and None
-
-
-@final
-class _OneClient:
-    """What one stream hears of: changed lists as everybody does, and the resources that it asked for, as its client calls them."""
-
-    def __init__(self, bus: SubscriptionBus, changes: ResourceChanges, uris: Mapping[Feature, str]) -> None:
-        self._bus = bus
-        self._changes = changes
-        self._uris = uris
-
-    async def publish(self, event: ServerEvent) -> None:
-        await self._bus.publish(event)
-
-    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        def changed(feature: Feature) -> None:
-            if (uri := self._uris.get(feature)) is not None:
-                listener(ResourceUpdated(uri))
-
-        stops = [self._bus.subscribe(listener), self._changes.subscribe(changed)]
-
-        def stop() -> None:
-            for one in stops:
-                one()
-
-        return stop
-
-
-@final
+@dataclass(frozen=True)
 class Listening:
-    """Serves `subscriptions/listen`."""
+    """Where and how to listen."""
+
+    host: str
+    port: int
+    config: GatewayConfig
+    folder: Path
+    """Where relative paths of certificates count from."""
+    metrics: Metrics
+    on_listening: Callable[[str], Any]
+    """Is told the address."""
+    on_stopping: Callable[[int], Any]
+    """Is told how many requests are waited for."""
+
+
+async def listen(app: Starlette, how: Listening, on_stop: Callable[[], Awaitable[None]]) -> None:
+    """Serve a gateway's application until the program is told to stop, or the caller is cancelled. `on_stop` is awaited before
+    connections are closed, to end what is under way there. Raises `ConfigError` for an address that cannot be had, and for a
+    certificate that is none."""
+    tls = Tls(how.config, how.folder) if how.config.tls else None
+    connections = Connections(most_connections(how.config.max_connections), tls, how.metrics)
+    if asks_in_the_clear(how.host, how.config):
+        logger.warning(
+            "tokens and results go over the network in the clear: set [gateway.tls], or [gateway] url to the https address of a "
+            "proxy in front"
+        )
+    with _bound(how.host, how.port) as listener, few_lines():
+        address = listener.getsockname()
+        shown = f"[{address[0]}]" if ":" in address[0] else address[0]
+        how.on_listening(f"{'https' if tls else 'http'}://{shown}:{address[1]}{PATH}")
+        config = uvicorn.Config(
+            app, http=cast("Any", functools.partial(Connection, connections)), ws="none", log_config=None, access_log=False,
+            server_header=False, backlog=BACKLOG, timeout_graceful_shutdown=2,
+        )  # fmt: skip
+        server = _Server(config, app.state.requests, connections, how, on_stop)
+        over = anyio.Event()
+        log = logging.getLogger("uvicorn.error")
+        log.addFilter(server.is_news)
+
+        async def serve() -> None:
+            with anyio.CancelScope(shield=True):  # it ends by itself when it is told to
+                await server.serve(sockets=[listener])
+            over.set()
+
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(serve)
+                try:
+                    await over.wait()
+                finally:
+                    server.stop()
+        finally:
+            log.removeFilter(server.is_news)
+
+
+@final
+class _Server(uvicorn.Server):
+    """Takes no new requests once it is told to stop, and closes when those that are open have their answers.
+
+    Until then `should_exit` stays unset, and no signal is handled by a method of this server: at either mark sse-starlette cuts
+    off every stream of the process."""
 
     def __init__(
-        self, bus: SubscriptionBus, changes: ResourceChanges, session_of: Callable[[Request], Awaitable[GatewaySession]],
-        watch: Callable[..., Awaitable[None]],
+        self, config: uvicorn.Config, requests: OpenRequests, connections: Connections, how: Listening,
+        on_stop: Callable[[], Awaitable[None]],
     ) -> None:  # fmt: skip
-        self._bus = bus
-        self._changes = changes
-        self._session_of = session_of
-        self._watch = watch
+        super().__init__(config)
+        self._requests = requests
+        self._connections = connections
+        self._how = how
+        self._on_stop = on_stop
+        self._stopping = False
+        self._patience = anyio.CancelScope()
 
-    async def __call__(
-        self, context: Request, params: types.SubscriptionsListenRequestParams
-    ) -> types.SubscriptionsListenResult:
-        """Tell the client until it leaves. What it may not read, or what its server cannot watch, is left out of what is
-        acknowledged."""
-        uris: dict[Feature, str] = {}
-        wanted = params.notifications.resource_subscriptions or []
+    def stop(self) -> None:
+        """Begin to end; the second time: without waiting for requests that could end by themselves."""
+        if self._stopping:
+            self._patience.cancel()
+        self._stopping = self._requests.closing = True
+
+    def is_news(self, _record: logging.LogRecord) -> bool:
+        """False at the end: that streams are cut off then everybody knows."""
+        return not self._stopping
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Be stopped by the signals of the system, which have their usual effect afterwards."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        signals: list[int] = []
+        loop = asyncio.get_running_loop()
+
+        def take(number: int, _frame: FrameType | None) -> None:
+            signals.append(number)
+            loop.call_soon_threadsafe(self.stop)
+
+        before = {number: signal.signal(number, take) for number in HANDLED_SIGNALS}
         try:
-            if wanted:
-                session = await self._session_of(context)
-                with session.at_work(context):
-                    for uri in dict.fromkeys(wanted):
-                        await self._begin(session, context, uri, uris)
-            honored: dict[str, Any] = {"resource_subscriptions": list(uris.values()) or None}
-            params = params.model_copy(update={"notifications": params.notifications.model_copy(update=honored)})
-            return await ListenHandler(_OneClient(self._bus, self._changes, uris))(context, params)
+            yield
         finally:
-            with anyio.CancelScope(shield=True):
-                for feature in uris:
-                    await self._watch(feature, on=False)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            for number in dict.fromkeys(signals):
+                signal.raise_signal(number)
 
-    async def _begin(self, session: GatewaySession, context: Request, uri: str, uris: dict[Feature, str]) -> None:
-        try:
-            feature = await session.watchable(uri, context.protocol_version)
-            if feature not in uris:
-                await self._watch(feature, on=True)
-                uris[feature] = uri
-        except MCPError as problem:
-            logger.info("a client does not hear of changes of '%s': %s", uri, problem)
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second: look at the connections, and whether it is to end."""
+        if counter % 10 == 0:
+            self._connections.close_late()
+        return await super().on_tick(counter) or self._stopping
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Have everything answered, then close."""
+        self._stopping = self._requests.closing = True
+        if self._requests.open and self._how.config.stop_wait:
+            self._how.on_stopping(self._requests.open)
+            with self._patience, anyio.move_on_after(self._how.config.stop_wait):
+                await self._requests.answered()
+        await self._on_stop()
+        with anyio.move_on_after(LAST_WORDS):
+            await self._requests.answered()
+        await self._requests.end_listeners()
+        self._connections.close_waiting()
+        self.should_exit = True
+        await super().shutdown(sockets)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise ConfigError("--http", (f"cannot listen on {host}:{port}: {error.strerror or error}",)) from None

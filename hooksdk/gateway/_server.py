@@ -54,7 +54,7 @@ class GatewayServer(Server[Connection]):
         self.middleware.append(end_with_its_client)
 
     async def run(self, read_stream: Any, write_stream: Any, *args: Any, **options: Any) -> None:
-        """Serve one client over these streams."""
+        """Serve one connection; a call is over once its answer has left."""
         with over_streams():
             await super().run(read_stream, StreamAnswers(write_stream), *args, **options)
 

@@ -25,6 +25,7 @@ from hooksdk.approvals import Approver, digest_of
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import ApprovalPending, HookSDKError, StoreError
+from hooksdk.gateway._answers import hand_over
 from hooksdk.gateway._approvals import ClientApprovals
 from hooksdk.gateway._client import CallingClient, is_heard
 from hooksdk.gateway._counts import Counts
@@ -170,6 +171,7 @@ class GatewaySession:
         host, identity = self._parts.host, self.identity
         try:
             session = await host.hold(self.id, idle=self._idle)
+            session.on_event(self._parts.counts.metrics.take)
             try:
                 async with session.run(
                     requester=identity.requester, trigger="user", metadata=_metadata(identity, context, self._expose),
@@ -275,10 +277,6 @@ class GatewaySession:
             update={"meta": with_app_at(tool.meta or {}, lambda uri: offers.name_of(own.owner, uri))}
         )
 
-    async def listed(self) -> tuple[types.Tool, ...]:
-        """What the client was told, or would be."""
-        return (await self._resolved()).tools
-
     async def call(
         self, params: types.CallToolRequestParams, context: Request, client: CallingClient, tool: Tool | None = None
     ) -> Answer:
@@ -322,7 +320,7 @@ class GatewaySession:
         ):  # by a name that is not quite its own
             self._parts.counts.withheld()
         try:
-            result = await judged.execute(confirms=tool is None)
+            result = await judged.execute(confirms=True)
         except StoreError as problem:
             self._give_way()
             if judged.result is None:
@@ -338,19 +336,18 @@ class GatewaySession:
             return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
         await self._parts.doubts.made_again(judged, run)
         if tool is None and result.is_error and error_code(result) in FOR_CLIENTS:
-            judged.confirm()  # an error has no way to say that it has left
+            judged.confirm()
             raise self._noted(as_error(as_mcp(result, protocol_version)))
         if judged.tool is not None and judged.tool.source in MCP_SOURCES:
             result = await self._lead_back(judged.tool.owner, result)
         if tool is None:
             result = self.results.shorten(name, result, listing.recall)
         answer = as_mcp(result, protocol_version)
-        if tool is None:
-            self._unanswered[id(answer)] = judged
-            weakref.finalize(answer, self._unanswered.pop, id(answer), None)
+        self._unanswered[id(answer)] = judged
+        weakref.finalize(answer, self._unanswered.pop, id(answer), None)
         return answer
 
-    def call_of(self, answer: object) -> JudgedCall | None:
+    def call_of(self, answer: Answer) -> JudgedCall | None:
         """The call whose result a request takes to the client: it is over once it is confirmed. None where there is none."""
         return self._unanswered.pop(id(answer), None)
 
@@ -423,6 +420,7 @@ class GatewaySession:
             input_responses=params.input_responses,
         )
         answer = await self.call(call, context, client, tool)
+        hand_over(self.call_of(answer), context)
         if isinstance(answer, types.CallToolResult) and answer.is_error:
             raise self._noted(as_error(answer))
         return answer

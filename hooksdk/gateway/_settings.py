@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from hooksdk.config import Config
 from hooksdk.errors import ConfigError, did_you_mean, table_problems
+from hooksdk.gateway._http_settings import MetricsSettings, OidcSettings, Rate, TlsSettings, WebAddress
 from hooksdk.patterns import check_patterns
 from hooksdk.tools import Expose
 
@@ -50,6 +51,8 @@ class Profile(_Strict):
     """Beats the gateway's."""
     requester: dict[str, Any] = Field(default_factory=dict[str, Any])
     """What policies are told of who asks: `is_owner`, `roles`, `id`."""
+    requests_per_minute: Rate = None
+    """Of each client with it over HTTP; None: the gateway's."""
 
 
 class Token(_Strict):
@@ -61,6 +64,8 @@ class Token(_Strict):
     """The file that holds it, and nothing else."""
     profile: str | None = None
     """The profile that its clients get; None: the gateway's."""
+    requests_per_minute: Rate = None
+    """Of its clients together; None: the profile's."""
 
     @model_validator(mode="after")
     def _check(self) -> Token:
@@ -120,6 +125,17 @@ class GatewayConfig(_Strict):
     """Characters of all instructions together; your own count first, and are never cut."""
     relay: Annotated[list[Asked], pydantic.BeforeValidator(_as_list)] = Field(default_factory=list[Asked])
     """What servers may ask of the client whose call they are serving."""
+    url: WebAddress | None = None
+    """The address at which clients find it over HTTP, where that is not the one that it listens on: `https://tools.example.org/mcp`."""
+    max_connections: Annotated[int, Field(gt=0)] = 1_000
+    """Connections over HTTP that are open at once, at most; never more than half of the files that the process may open."""
+    stop_wait: Annotated[float, Field(ge=0)] = 5.0
+    """Seconds that open calls over HTTP have for ending by themselves, once the gateway is told to stop."""
+    requests_per_minute: Rate = None
+    """Requests over HTTP that are taken of each client; None: any number."""
+    tls: TlsSettings | None = None
+    metrics: MetricsSettings | None = None
+    oidc: OidcSettings | None = None
     profiles: dict[str, Profile] = Field(default_factory=dict[str, Profile])
     tokens: dict[str, Token] = Field(default_factory=dict[str, Token])
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
@@ -141,10 +157,16 @@ class GatewayConfig(_Strict):
         return path.read_bytes() if self._config is None else self._config.read_file(path)
 
     @model_validator(mode="after")
-    def _check_profiles(self) -> GatewayConfig:
-        for name in (self.profile, *(token.profile for token in self.tokens.values())):
+    def _check_names(self) -> GatewayConfig:
+        issuers = (*self.oidc.profiles.values(), self.oidc.other) if self.oidc else ()
+        for name in (self.profile, *(token.profile for token in self.tokens.values()), *issuers):
             if name is not None and name not in self.profiles:
                 raise ValueError(f"there is no profile '{name}'.{did_you_mean(name, self.profiles)}")
+        for name in self.metrics.tokens if self.metrics else ():
+            if name not in self.tokens:
+                raise ValueError(f"there is no token '{name}' for metrics.{did_you_mean(name, self.tokens)}")
+        if self.oidc is not None and self.url is None:
+            raise ValueError('tokens of an issuer are made for an address: say url = "https://HOST/mcp" as well')
         return self
 
 
@@ -169,10 +191,15 @@ def config_problems(table: object) -> list[str]:
     return []
 
 
+_OWN_TABLES: dict[str, type[BaseModel]] = {"tls": TlsSettings, "metrics": MetricsSettings, "oidc": OidcSettings}
+
+
 def _places(path: Sequence[str]) -> list[str]:
     """The settings that may stand where this one stands."""
     if path[1] == "approvals":
         fields: type[BaseModel] = (GatewayConfig, ApprovalSettings, WebhookSettings)[min(len(path) - 2, 2)]
+    elif path[1] in _OWN_TABLES and len(path) > 2:
+        fields = _OWN_TABLES[path[1]]
     else:
         tables: dict[str, type[BaseModel]] = {"profiles": Profile, "tokens": Token}
         fields = tables[path[1]] if len(path) > 3 else GatewayConfig

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -89,11 +90,13 @@ async def client(
 
 
 @asynccontextmanager
-async def http_client(url: str, era: str, token: str = "", **options: Any) -> AsyncGenerator[Client]:
+async def http_client(
+    url: str, era: str, token: str = "", verify: ssl.SSLContext | bool = True, **options: Any
+) -> AsyncGenerator[Client]:
     """The official client at a gateway that listens there."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        httpx2.AsyncClient(headers=headers, timeout=60, verify=verify) as http,
         Client(streamable_http_client(url, http_client=http), mode=era, **options) as connected,
     ):
         yield connected

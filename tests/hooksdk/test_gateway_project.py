@@ -29,7 +29,7 @@ from hooksdk.cli._gateway.project import GatewayProject, ServeOptions
 from hooksdk.cli._gateway.serve import serve_clients
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway, GatewayConfig
-from hooksdk.gateway._http import SHORTEST_TOKEN
+from hooksdk.gateway._tokens import SHORTEST_TOKEN
 from hooksdk.gateway.status import running_gateways
 from hooksdk.mcp import McpServers
 from tests.hooksdk.gateways import ERAS, SEARCH_ON, client, gateway, http_client, names, source, text_of

@@ -46,6 +46,13 @@ def serve(
         str | None,
         typer.Option("--http", metavar="HOST:PORT", help="Serve streamable HTTP there instead of stdin and stdout."),
     ] = None,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option("--tls-cert", metavar="FILE", help="Serve https with this certificate (PEM), with --tls-key."),
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of the certificate (PEM).")
+    ] = None,
     expose: Annotated[
         Expose | None,
         typer.Option(help="bridge: search and call. direct: every tool. hybrid: both, for pinned and read-only tools."),
@@ -58,13 +65,18 @@ def serve(
     if context.invoked_subcommand is not None:
         return
     need_mcp()
+    tls = {"cert": str(tls_cert.absolute()), "key": str(tls_key.absolute())} if tls_cert and tls_key else None
+    if tls is None and (tls_cert or tls_key):
+        raise typer.BadParameter("--tls-cert and --tls-key go together")
+    if tls is not None and http is None:
+        raise typer.BadParameter("TLS is for clients over HTTP: give --http HOST:PORT as well")
     from hooksdk.cli._gateway.serve import ServeOptions, serve_clients
     from hooksdk.gateway import own_streams
 
     # From here on: a plugin may print something as early as when it is imported.
     with own_streams() if http is None else nullcontext() as streams:
         options = ServeOptions(
-            config=tuple(config or ()), profile=profile, http=http, expose=expose.value if expose else None,
+            config=tuple(config or ()), profile=profile, http=http, expose=expose.value if expose else None, tls=tls,
             plugins=import_plugins(plugin), store=store, project=project,
         )  # fmt: skip
         code = serve_clients(options, streams)

@@ -40,6 +40,8 @@ class ServeOptions:
     profile: str | None = None
     http: str | None = None
     expose: str | None = None
+    tls: dict[str, str] | None = None
+    """As `[gateway.tls]` has it."""
     plugins: tuple[Any, ...] = ()
     store: str | None = None
     project: Path
@@ -57,8 +59,11 @@ class GatewayProject:
         self._options = options
         self._console = console
         overrides: dict[str, Any] = {"store": store_spec(options.store)} if options.store else {}
-        if options.expose:
-            overrides["gateway"] = {"expose": options.expose}
+        if own := {
+            **({"expose": options.expose} if options.expose else {}),
+            **({"tls": options.tls} if options.tls else {}),
+        }:
+            overrides["gateway"] = own
         self._watch = ConfigWatch(overrides, folder=options.project, check=self._check)
         self._places = FileWatch(self._all_places())
         self._say = ServerWatch(console)

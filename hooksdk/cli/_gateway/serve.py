@@ -71,6 +71,10 @@ async def _serve(options: ServeOptions, streams: tuple[int, int] | None, console
         print_line(console, "serving", one_line(url))
         update(address=url)
 
+    def stopping(calls: int) -> None:
+        wait = f"waits up to {gateway.config.stop_wait:g} s for {counted(calls, 'open call')}; Ctrl-C ends them now"
+        print_line(console, "stopping", wait)
+
     problem: Exception | None = None
     with status:  # around its writer, which would write it anew
         async with anyio.create_task_group() as group:
@@ -91,7 +95,9 @@ async def _serve(options: ServeOptions, streams: tuple[int, int] | None, console
                                 print_line(console, "waiting", "for a client at stdin and stdout; Ctrl-C ends it")
                             await gateway.serve_stdio(options.profile, streams=streams)
                         else:
-                            await gateway.serve_http(*address, profile=options.profile, on_listening=listening)
+                            await gateway.serve_http(
+                                *address, profile=options.profile, on_listening=listening, on_stopping=stopping
+                            )
             except Exception as error:  # not wrapped in a group's
                 problem = error
             finally:

@@ -1,0 +1,76 @@
+"""What a gateway tells OpenTelemetry, and `/metrics` in Prometheus' format."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import final
+
+from opentelemetry import metrics
+from opentelemetry.metrics import MeterProvider
+from starlette.responses import Response
+
+from hooksdk.errors import ConfigError
+from hooksdk.hooks import Trace
+from hooksdk.records import CallFinished
+
+_SECOND_BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
+"""As the conventions have them for MCP."""
+
+
+@final
+class Metrics:
+    """The gateway's instruments. Before somebody sets a provider, and without the SDK, they do nothing."""
+
+    def __init__(self, provider: MeterProvider | None = None) -> None:
+        meter = metrics.get_meter("hooksdk.gateway", version("hooksdk"), meter_provider=provider)
+        self._calls = meter.create_counter("hooksdk.gateway.calls", "{call}", "Calls of tools, by what became of them.")
+        self._seconds = meter.create_histogram(
+            "hooksdk.gateway.call.duration", "s", "From a call's arrival to its result.",
+            explicit_bucket_boundaries_advisory=_SECOND_BOUNDS,
+        )  # fmt: skip
+        self._sessions = meter.create_up_down_counter(
+            "hooksdk.gateway.sessions", "{session}", "Sessions that are open."
+        )
+        self._refused = meter.create_counter(
+            "hooksdk.gateway.refused", "{request}", "Requests and connections that were not let in."
+        )
+
+    def take(self, event: Trace) -> None:
+        """One record of a session's trace. The name of a tool that there is not is left out: a model may make up any."""
+        record = event.record
+        if isinstance(record, CallFinished):
+            _source, _, rest = (record.tool or "").partition(":")
+            server, _, tool = rest.partition(":")
+            about = {"hooksdk.server": server, "hooksdk.verdict": record.status}
+            self._calls.add(1, {**about, "gen_ai.tool.name": tool})
+            self._seconds.record(record.seconds, about)
+
+    def count_session(self, more: int) -> None:
+        """One more is open, or one less."""
+        self._sessions.add(more)
+
+    def refuse(self, reason: str) -> None:
+        """Somebody was not let in: `token`, `profile`, `rate`, `stopping`, `connections` or `request_time`."""
+        self._refused.add(1, {"hooksdk.reason": reason})
+
+
+def read_into_prometheus() -> None:
+    """Have what this process tells OpenTelemetry in Prometheus' own registry, unless the program has settled where it goes.
+    Raises `ConfigError` where the packages for it are missing."""
+    try:
+        from opentelemetry.exporter.prometheus import PrometheusMetricReader
+        from opentelemetry.sdk.metrics import MeterProvider as SdkProvider
+    except ModuleNotFoundError as missing:
+        cure = "pip install 'hooksdk[prometheus]'"
+        raise ConfigError("gateway.metrics", (f"/metrics needs the package {missing.name}: {cure}",)) from None
+    if not isinstance(metrics.get_meter_provider(), SdkProvider):
+        metrics.set_meter_provider(SdkProvider(metric_readers=[PrometheusMetricReader()]))
+
+
+def prometheus_page(accept: str) -> Response:
+    """Prometheus' registry, in the form that the reader accepts."""
+    from prometheus_client import REGISTRY
+    from prometheus_client.exposition import choose_encoder
+
+    encode, content_type = choose_encoder(accept)
+    return Response(encode(REGISTRY), headers={"Content-Type": content_type})
