@@ -268,6 +268,10 @@ class GatewaySession:
         self._parts.counts.listed(listing.tokens_direct, listing.tokens)
         return [await self._with_app(tool) for tool in listing.tools]
 
+    async def listed(self) -> tuple[types.Tool, ...]:
+        """What the client was told, or would be."""
+        return (await self._resolved()).tools
+
     async def _with_app(self, tool: types.Tool) -> types.Tool:
         """The tool, whose app leads back to its server."""
         if not shown_in(tool) or (own := self._open_run.tools.get(tool.name)) is None:
