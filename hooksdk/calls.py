@@ -7,13 +7,17 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, final
 
 from hooksdk import schema
+from hooksdk._origins.labels import TRUSTED, UNTRUSTED, Labels, join_labels, read_labels, shown_labels
 from hooksdk._schema.fresh import Fresh, put_fresh
 from hooksdk.errors import WrongArgument, check, check_list
 from hooksdk.values import readable
 
-__all__ = ["CallInDoubt", "Origin", "ResultInfo", "ToolCall", "ToolResult", "TrimReceipt"]
+__all__ = [
+    "TRUSTED", "UNTRUSTED", "CallInDoubt", "CallOrigin", "Labels", "ResultInfo", "ToolCall", "ToolResult", "TrimReceipt", "join_labels",
+    "shown_labels",
+]  # fmt: skip
 
-Origin = Literal["model", "bridge", "code", "tool"]
+CallOrigin = Literal["model", "bridge", "code", "tool"]
 """Where a call comes from: the model itself, a bridge call unwrapped, a script in code mode, or another tool."""
 
 
@@ -47,7 +51,7 @@ class ToolCall:
     None. A fresh copy at each access. For arguments that cannot be copied (nested too deep, not JSON) stands a text that
     says so; the model reads it as the refusal of the call."""
     _: KW_ONLY
-    origin: Origin = "model"
+    origin: CallOrigin = "model"
     parent_id: str | None = field(default=None, repr=False)
     """The id of the call that this one was made by; None for the model's own."""
 
@@ -93,6 +97,12 @@ class ToolResult:
     references: tuple[str, ...] = ()
     """Names of tools that a search has met, of those that the request declares without showing them (`run.definitions`): where
     the provider takes them, they stand in the text's place, and the model sees the tools from there on."""
+    labels: Labels | None = field(default=None, compare=False)
+    """What the text is worth: with `trusted` it is as good as what the user says, with `untrusted` an outsider may have written
+    it, with none of both it is neither, as hooksdk's own words are. None: nobody has said, which counts as `untrusted`; a result
+    that a run hands out has its labels."""
+    handle: str = field(default="", compare=False)
+    """Of the earlier result whose text this is once more; empty for a new one."""
 
     def __init__(
         self,
@@ -103,6 +113,8 @@ class ToolResult:
         structured: object = None,
         meta: Mapping[str, Any] | None = None,
         references: Iterable[str] = (),
+        labels: str | Iterable[str] | None = None,
+        handle: str = "",
     ) -> None:
         if text is not None and type(text) is not str:
             check("ToolResult(text=...)", text, str, "text", "A value that is not text goes into structured=...")
@@ -127,6 +139,10 @@ class ToolResult:
             "references",
             tuple(check_list("ToolResult(references=...)", references, "names") if references else ()),
         )
+        put(self, "labels", read_labels("ToolResult(labels=...)", labels))
+        if type(handle) is not str:
+            check("ToolResult(handle=...)", handle, str, "text", "It is the handle of an earlier result, such as r17")
+        put(self, "handle", handle)
         blocks = content or [{"type": "text", "text": text}]
         put_fresh(self, blocks=blocks, structured=structured, meta=meta)
 
@@ -137,12 +153,19 @@ class ToolResult:
 
     def with_text(self, text: str, *, structured: object = None) -> ToolResult:
         """The same result with other text: text blocks are replaced by one, other content stays. The structured form
-        is left out unless it is passed, and `meta` is: they may say what the text is to say no longer."""
+        is left out unless it is passed, and `meta` is: they may say what the text is to say no longer. Its labels stay."""
         others = [block for block in self.blocks if block.get("type") != "text"]
         blocks = [] if self.plain else [{"type": "text", "text": text}, *others]
         return ToolResult(
-            text, is_error=self.is_error, blocks=blocks, structured=structured, references=self.references
-        )
+            text, is_error=self.is_error, blocks=blocks, structured=structured, references=self.references,
+            labels=self.labels, handle=self.handle,
+        )  # fmt: skip
+
+    def with_labels(self, labels: str | Iterable[str] | None) -> ToolResult:
+        """The same result with these labels."""
+        twin = object.__new__(ToolResult)
+        vars(twin).update(vars(self), labels=read_labels("ToolResult.with_labels(...)", labels))
+        return twin
 
     def __repr__(self) -> str:
         start = self.text if len(self.text) <= 60 else self.text[:57] + "..."
@@ -201,6 +224,8 @@ class ResultInfo:
     small: bool = False
     """True when it is not `trimmable` only because a trim would save little: `trim(..., small=True)` shortens it all the same,
     for a request that would be too long else."""
+    labels: Labels = frozenset((UNTRUSTED,))
+    """What its text is worth: see `ToolResult.labels`."""
     argument: str = ""
     """The argument of the call that this describes instead of its result, in `results.list(arguments=True)`: its handle is
     `r17.content`, its `position` that of the call."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar, final, overload
 from hooksdk import schema
 from hooksdk._catalog.names import full_names, only_fitting, readings
 from hooksdk._firing.event import RunInfo
-from hooksdk.calls import Origin, ToolCall, ToolResult
+from hooksdk.calls import CallOrigin, ToolCall, ToolResult
 from hooksdk.errors import nearest
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results
@@ -390,7 +390,7 @@ class ToolContext(Protocol):
         """Add to one of the run's counters, which `run.stats` and the `AgentEnd` event show under `counters`."""
         ...
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, origin: Origin = "tool") -> ToolResult:
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, origin: CallOrigin = "tool") -> ToolResult:
         """Call another granted tool; every policy, approval and observer sees it like any other call."""
         ...
 

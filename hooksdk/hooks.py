@@ -4,7 +4,7 @@ Each section ends with its decorators: `@hooks.before_tool_call`. `None` means n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,10 @@ from hooksdk._firing.answers import Ask, Replace, Rewrite, Secrets
 from hooksdk._firing.event import Answer, Around, AroundRun, Block, CallEvent, Checked, Event, RunInfo, Trace
 from hooksdk._firing.granted import Granted
 from hooksdk._firing.hook import GRANTS, Hook, define
+from hooksdk._origins.origin import Origin, Origins, no_origins
 from hooksdk._schema.fresh import Fresh
 from hooksdk.approvals import Question
-from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.calls import Labels, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.costs import PriceList
 from hooksdk.errors import did_you_mean
@@ -25,11 +26,11 @@ from hooksdk.transcript import Results, TranscriptEditor
 __all__ = [
     "GRANTS", "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved", "AgentEnd",
     "AgentStart", "Answer", "Around", "AroundRun", "AroundToolCall", "Ask", "AssembleTools", "BeforeCompaction", "BeforeModelCall",
-    "BeforeToolCall", "Block", "CallStatus", "Checked", "EndReason", "Event", "NarrowTools", "Offer", "Replace", "ReplaceMessages",
+    "BeforeToolCall", "Block", "CallStatus", "Checked", "EndReason", "Event", "Label", "LabelResult", "NarrowTools", "Offer", "Origin", "Origins", "Replace", "ReplaceMessages",
     "ResolveSecrets", "Reveal", "Rewrite", "RewriteToolCall", "RunInfo", "Search", "Secrets", "SessionEnd", "SessionEndReason", "SessionStart",
     "ToolCallStart", "Trace", "TransformToolResult", "Trim", "UnwrapToolCall", "Withhold", "after_compaction", "after_model_call", "after_tool_call",
     "after_tools_resolved", "agent_end", "agent_start", "around_run", "around_tool_call", "assemble_tools", "before_compaction",
-    "before_model_call", "before_tool_call", "narrow_tools", "resolve_secrets", "rewrite_tool_call", "session_end", "session_start",
+    "before_model_call", "before_tool_call", "label_result", "narrow_tools", "resolve_secrets", "rewrite_tool_call", "session_end", "session_start",
     "tool_call_start", "trace", "transform_tool_result", "unwrap_tool_call",
 ]  # fmt: skip
 
@@ -279,6 +280,13 @@ class BeforeToolCall(_ToolEvent):
     """True where this very call was judged before, has waited for a person or for its tool since, and may run now: policies are
     asked once more, so that rules which were tightened meanwhile hold. For a policy that counts calls: it has counted this one.
     A policy that asks answers the same `Ask` as before, which is not asked again once a person has said yes to it."""
+    labels: Labels = frozenset()
+    """What is worth all that the agent has read up to now, and those that it works for, joined: `untrusted` is among them as soon
+    as one result was. Empty where nothing was read."""
+    origins: Granted[Origins] = field(default=Granted("conversation", no_origins), repr=False)
+    """Where the values of an argument come from, looked up when it is called: `event.origins("to")`, `event.origins("message.to")`,
+    and `event.origins("**addresses")` for all addresses wherever they stand. One `Origin` for each text and number at the path, and
+    for each address in a longer text; none where nothing stands there. Raises without the grant `conversation`."""
     begun: bool = False
     """True where the call was let through to its tool already, which has paused: `tool_call_start` is not fired for it again."""
 
@@ -332,11 +340,44 @@ def around_tool_call(event: AroundToolCall) -> Around | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformToolResult(CallEvent):
-    """A result, before it is recorded. `tool` is None for an unknown one."""
-
+class _ResultEvent(CallEvent):
     tool: Tool | None = None
+    """None for an unknown one."""
     result: ToolResult
+    status: CallStatus = "ok"
+    """What became of the call: the tool ran (`ok`, `error`), a plugin answered (`answered`), or it did not run."""
+    answered_by: str = ""
+    """The id of the plugin whose answer the result is; empty where the tool ran, and where the call was refused."""
+
+    @property
+    def handle(self) -> str:
+        """Of the earlier result whose text this is once more, such as `r17`; empty for a new one."""
+        return self.result.handle
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelResult(_ResultEvent):
+    """A result whose text somebody made, such as the tool, a plugin that answers, or whoever wrote a loaded history: not a refusal
+    of hooksdk's own."""
+
+
+@dataclass(frozen=True)
+class Label(Checked):
+    """What the text of a result is worth: one label or several, such as `trusted` or `untrusted`."""
+
+    labels: str | Iterable[str]
+
+
+@define(kind="transform", options={"tools"}, grant="conversation")
+def label_result(event: LabelResult) -> Label | None:
+    """Say what a result's text is worth, before anybody reads it and before it is stored. All handlers are asked; what they, the
+    tool and the result say is joined, so `untrusted` by one of them beats `trusted`. A handler that fails says `untrusted`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformToolResult(_ResultEvent):
+    """A result, before it is recorded."""
+
     count: Callable[[str, int], None] = field(default=lambda _counter, _amount=1: None, repr=False)
     """`event.count("redactions", 1)` adds to a counter of the plugin's own in the run's stats."""
 

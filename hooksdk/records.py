@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 from hooksdk._schema.fresh import Fresh
-from hooksdk.calls import Origin
+from hooksdk.calls import CallOrigin
 from hooksdk.values import as_list, as_object
 
 __all__ = [
@@ -239,7 +239,7 @@ class _CallRecord(Record):
     call_id: str
     parent_id: str | None
     """The id of the call that made this one; None for the model's own."""
-    origin: Origin
+    origin: CallOrigin
     tool: str | None
     """The tool's id; None for an unknown tool."""
     name: str
@@ -263,6 +263,9 @@ class ApprovalAsked(Record):
     """How many plugins' handlers ask."""
     digest: str
     """64 hex digits that stand for the arguments that are asked about; empty for what is not JSON."""
+    evidence: tuple[str, ...] = ()
+    """Of each value that is shown as evidence: its path in the arguments and where it comes from, such as `to: r3 untrusted`. The
+    value itself is not in the trace."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,6 +302,8 @@ class CallFinished(_CallRecord):
     seconds: float
     characters: int
     """The length of the result's text."""
+    labels: tuple[str, ...] = ()
+    """What the result's text is worth, sorted; empty where nobody vouches for it and no outsider wrote it, as for a refusal."""
 
 
 @dataclass(frozen=True, kw_only=True)

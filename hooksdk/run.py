@@ -22,9 +22,11 @@ from hooksdk._run.call import call_once, end_calls
 from hooksdk._run.compaction import Compaction
 from hooksdk._run.effects import write_running
 from hooksdk._run.judged import JudgedCall, judge_call
+from hooksdk._run.labelling import label_loaded
 from hooksdk._run.masked import MaskedEditor
 from hooksdk._run.messages import PreparedMessages
 from hooksdk._run.options import check_options
+from hooksdk._run.owners import fill_for_owner
 from hooksdk._run.parts import RunParts
 from hooksdk._run.prompts import prompt_text
 from hooksdk._run.room import record_again
@@ -153,6 +155,8 @@ class Run(AsyncOnly):
         self._hooks.on_shadow = self._state.stats.in_shadow
         try:
             await self._agent_start()
+            if not self._parts.for_others:
+                self._parts.reading.say(prompt_text(self._state.input, self._parts.format))
             await self._transcript.use_format(self._parts.format, model=self.info.model, folder=self.info.workspace_dir)
             await self._around.enter(self._state, "around_run", lambda: hooks.AroundRun(info=self.info))
             started = RunStarted(trigger=self.info.trigger, model=self.info.model, provider=self.info.provider)
@@ -204,6 +208,7 @@ class Run(AsyncOnly):
         await state.parts.unmatched.check_patterns(self._hooks, self.info, [*candidates, *catalog, *offered])
         self._earlier_names.update(name for tool in (*catalog, *offered) for name in (tool.name, tool.id))
         state.stats.resolved(catalog, offered, state.prefetched)
+        await label_loaded(state)
         await tell_settled(state, offered)
         self._after_tools_resolved(catalog)
         return offered
@@ -330,6 +335,13 @@ class Run(AsyncOnly):
         """A JSON value with the session's secrets as placeholders, for what reaches somebody on another way than by a call."""
         return self._state.secrets.value(value) if self._state.secrets.active else value
 
+    async def fill_secrets(self, tool: Tool, value: Any, *, shared: bool = False) -> Any:
+        """A copy of a JSON value with each `{{secret:NAME}}` filled in, as for a call of `tool`: for what is started before the
+        first call, such as a server with a key in its environment. `shared` is for what others use as well: the plugins are told
+        of no requester. The values are masked in the session from then on. Raises `ConfigError` for a secret without a value."""
+        self._state.check_open()
+        return await fill_for_owner(self._state, tool, value, shared=shared)
+
     # Between turns
 
     @asynccontextmanager
@@ -431,6 +443,7 @@ class Run(AsyncOnly):
             partial(messaging.drain_trims, self._state),
             partial(self._parts.family.end_run, reason),
             self._transcript.publish,
+            self._parts.reading.save,
             self._parts.states.save,
             self._transcript.write_ended,
         ):

@@ -20,6 +20,7 @@ from hooksdk._run.listening import Listener, Listeners
 from hooksdk._run.masked import MaskedResults
 from hooksdk._run.options import check_options, json_value, make_info
 from hooksdk._run.parts import OpenRun, PluginStates, PluginStorage, RunParts, SessionParts
+from hooksdk._run.reading import Reading
 from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
@@ -97,6 +98,7 @@ class Session(AsyncOnly):
         self._instances: dict[str, object] = {}
         self._states: PluginStates | None = None
         self._family: SessionFamily | None = None
+        self._reading: Reading | None = None
         self._is_open = False
         """True once it has opened, until it begins to close."""
         self._open_run = OpenRun(session_id, parts.on_idle)
@@ -192,6 +194,7 @@ class Session(AsyncOnly):
         whole = [self._secrets.value(message) for message in repair(given, message_format, only_pairs=True)]
         await transcript.use_format(message_format)
         await transcript.append(whole)
+        await transcript.note_loaded()
 
     def on_event(self, listener: Listener) -> Callable[[], None]:
         """Let a function have every trace event from now on, its sub-agents' too, with what it is about (`event.content`).
@@ -229,6 +232,7 @@ class Session(AsyncOnly):
                 # Queued by a run that crashed before its end.
                 report = await self._transcript.drain()
                 logger.info("session '%s': %d queued trims of an earlier run are drained", self.id, len(report.trims))
+            self._reading = Reading(self._transcript)
             await self._open_plugins()
             dispatcher = self._dispatcher = Dispatcher(
                 self._parts.registry.plans(self._instances), self._parts.background, clean=self._secrets.record
@@ -315,10 +319,11 @@ class Session(AsyncOnly):
         `RunBlocked` or `PolicyFailed`.
         """
         own_transcript = self._need_transcript()
-        dispatcher, states, kept = self._dispatcher, self._states, self._family
+        dispatcher, states, kept, reading = self._dispatcher, self._states, self._family, self._reading
         assert dispatcher is not None
         assert states is not None
         assert kept is not None
+        assert reading is not None
         parent_run = self._parent_run or (self._parent_runs.newest if self._parent_runs else None)
         info = make_info(
             self.id, parent=self._parent, parent_run=parent_run, family=family, left_open=kept.left_open, agent_id=agent_id, workspace_dir=workspace_dir,
@@ -331,11 +336,12 @@ class Session(AsyncOnly):
         registry = self._parts.registry
         parts = RunParts(
             dispatcher=dispatcher, transcript=own_transcript, store=self._parts.store, format=get_format(format),
-            tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states, family=kept,
+            tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states, family=kept, reading=reading,
             secrets=self._secrets, open_run=self._open_run, prices=PriceList(self._parts.config.prices),
             allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call",
             contracts=registry.contracts, expose=expose, deferral=deferral, unmatched=self._unmatched,
             missing_grants=registry.missing_conversation(), transcript_kept=transcript, withhold=withhold, in_doubt=in_doubt,
+            for_others=family is not None and parent_run is None,
         )  # fmt: skip
         return Run(parts, info, input=json_value("session.run(input)", input), context_window=context_window)
 

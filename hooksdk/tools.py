@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from types import ModuleType
@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, cast, final, overlo
 from hooksdk import schema
 from hooksdk._firing.marks import TOOL_MARK, is_own, note_marked
 from hooksdk._firing.signature import Executor, locate, read_signature, takes_context
+from hooksdk._origins.labels import LabelsField
 from hooksdk._schema.definitions import definitions_in, read_definition
 from hooksdk._schema.fresh import Fresh, peek
 from hooksdk.calls import ToolCall, ToolResult
@@ -98,6 +99,7 @@ class _MarkOptions(TypedDict, total=False):
     timeout: float
     disposable: bool
     keeps_secrets: bool
+    labels: str | Iterable[str] | None
 
 
 class _CopyOptions(_MarkOptions, total=False):
@@ -161,6 +163,9 @@ class Tool:
     keeps_secrets: bool = True
     """False where others read the arguments with which it runs, such as the tracing of a framework: a call with a placeholder of
     a secret is refused then, instead of filled."""
+    labels: LabelsField = LabelsField()
+    """What the texts of its results are worth, such as `trusted`, in the word of whoever makes the tool; one result may say
+    otherwise (`ToolResult.labels`). A frozenset of one label or several, or None: not said, which counts as `untrusted`."""
     own_name: str = ""
     """The name that the owner gave it, `name` unless you say; `name` differs from it where two owners chose the same."""
     bridge: bool = field(init=False, default=False)
@@ -338,7 +343,7 @@ def tool(
 ) -> Callable[[_F], _F]: ...
 def tool(function: Any = None, /, **options: Any) -> Any:
     """Make a tool of a plugin's function or method: bare, or with options (`name`, `description`, `label`, `core`,
-    `annotations`, `timeout` in seconds, `disposable`, `keeps_secrets`).
+    `annotations`, `timeout` in seconds, `disposable`, `keeps_secrets`, `labels`).
 
     The schema comes from the signature; parameter descriptions from the docstring or `Annotated[..., Field(...)]`; a
     parameter annotated `ToolContext` is filled in by the run. The function itself stays as it is. Raises

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -33,6 +33,7 @@ __all__ = [
     "clone",
     "compact",
     "estimate_tokens",
+    "fill_secrets",
     "fingerprint",
     "is_list",
     "is_mapping",
@@ -40,11 +41,13 @@ __all__ = [
     "is_sdk_object",
     "is_sequence",
     "kind_of",
+    "map_strings",
     "parse_arguments",
     "plain",
     "plain_json",
     "read_json",
     "readable",
+    "secret_names",
 ]
 
 JsonObject = dict[str, Any]
@@ -56,6 +59,7 @@ MAX_VALUES = 250_000
 """How many values one value may hold in all."""
 MAX_DIGITS = 308
 """Of a number. No float has more, so larger numbers cannot be calculated with."""
+_SECRET = re.compile(r"\{\{\s*secret:([A-Za-z0-9_.\-]+)\s*\}\}")
 _KINDS: dict[type, str] = {
     bool: "boolean",
     int: "integer",
@@ -340,3 +344,35 @@ def plain(value: Any, levels: int = _SDK_LEVELS) -> Any:
         parts = [plain(part, levels - 1) for part in value]
         return parts if any(new is not old for new, old in zip(parts, value, strict=True)) else value
     return value
+
+
+def map_strings(
+    value: Any, change: Callable[[str], str], change_number: Callable[[float], object] | None = None
+) -> Any:
+    """A copy of a JSON value with its texts changed, keys included, and its numbers."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(str(key)): map_strings(item, change, change_number) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, (list, tuple)):
+        return [map_strings(item, change, change_number) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    if change_number and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return change_number(value)
+    return value
+
+
+def secret_names(value: object) -> list[str]:
+    """The names of all secrets that a JSON value asks for with `{{secret:NAME}}`, each once, in order."""
+    names: dict[str, None] = {}
+
+    def note(text: str) -> str:
+        names.update(dict.fromkeys(_SECRET.findall(text)))
+        return text
+
+    map_strings(value, note)
+    return list(names)
+
+
+def fill_secrets(value: Any, secrets: Mapping[str, str]) -> Any:
+    """A copy of a JSON value with each `{{secret:NAME}}` filled in. Raises `KeyError` for a name without a value."""
+    return map_strings(value, lambda text: _SECRET.sub(lambda match: secrets[match[1]], text))

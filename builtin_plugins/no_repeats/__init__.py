@@ -95,7 +95,7 @@ class NoRepeats:
         if event.again and self._memory.under_way.get(event.call.id) == key:  # it is what it would repeat
             return None
         if key in self._memory.under_way.values():
-            return Answer(UNDER_WAY.format(name=event.tool.name, go_on=GO_ON))
+            return Answer(ToolResult(UNDER_WAY.format(name=event.tool.name, go_on=GO_ON), labels=()))
         self._memory.under_way[event.call.id] = key
         return None
 
@@ -130,4 +130,4 @@ def _with_note(note: str, result: ToolResult) -> ToolResult:
     text = f"{note} {RESULT}\n{result.text}" if result.text else note
     others: list[dict[str, Any]] = [block for block in result.blocks if block.get("type") != "text"]
     blocks = [{"type": "text", "text": text}, *others] if others else ()
-    return ToolResult(text, blocks=blocks, structured=result.structured)
+    return ToolResult(text, blocks=blocks, structured=result.structured, labels=result.labels)

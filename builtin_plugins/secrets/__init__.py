@@ -88,7 +88,7 @@ class SecretValues:
                 logger.warning("secrets: %s is not for %s, whose call asked for it", name, event.tool.id)
                 continue
             try:
-                values[name] = await source.read(name)
+                values[name] = await source.read(name, event.requester)
             except NoValue as problem:
                 logger.warning("secrets: there is no value for %s: %s", name, problem)
         return Secrets(values) if values else None

@@ -11,6 +11,7 @@ import stat
 import sys
 import tomllib
 from abc import abstractmethod
+from collections.abc import Mapping
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
@@ -36,6 +37,8 @@ class _Source(BaseModel):
     model_config = ConfigDict(extra="forbid")
     tools: list[str]
     """Patterns of the tools that may have the value. `*` for all must be written."""
+    requesters: dict[str, str] | None = None
+    """For each who asks, by id, what stands in the place of `variable`, `key` or `user`. Nobody else has a value then."""
     _patterns: list[ToolPattern] = PrivateAttr(default_factory=list[ToolPattern])
 
     @field_validator("tools", mode="before")
@@ -52,22 +55,36 @@ class _Source(BaseModel):
         """True when the tool may have the value."""
         return any(pattern.matches(tool) for pattern in self._patterns)
 
-    async def read(self, name: str) -> str:
-        """The value of the secret with this name. Raises `NoValue`."""
-        value = await self._look_up(name)
+    async def read(self, name: str, requester: Mapping[str, Any] | None = None) -> str:
+        """The value of the secret with this name, for who asks. Raises `NoValue`."""
+        entry = self._entry_of(name, requester)
+        value = await self._look_up(entry)
         if not isinstance(value, str):
             raise NoValue(
-                f"{self._place(name)} is {'missing' if value is None else f'no text: {type(value).__name__}'}"
+                f"{self._place(entry)} is {'missing' if value is None else f'no text: {type(value).__name__}'}"
             )
         if not value.strip():
-            raise NoValue(f"{self._place(name)} is empty")
+            raise NoValue(f"{self._place(entry)} is empty")
         return value
 
+    def _entry_of(self, name: str, requester: Mapping[str, Any] | None) -> str:
+        """What is looked up."""
+        if self.requesters is None:
+            return self._own_entry or name
+        who = (requester or {}).get("id")
+        if not isinstance(who, str) or who not in self.requesters:
+            raise NoValue(f"{name} has none for {'who does not say who asks' if who is None else repr(who)}")
+        return self.requesters[who]
+
+    @property
     @abstractmethod
-    async def _look_up(self, name: str) -> object: ...
+    def _own_entry(self) -> str | None: ...
 
     @abstractmethod
-    def _place(self, name: str) -> str: ...
+    async def _look_up(self, entry: str) -> object: ...
+
+    @abstractmethod
+    def _place(self, entry: str) -> str: ...
 
 
 class Environment(_Source):
@@ -77,11 +94,15 @@ class Environment(_Source):
     variable: str | None = None
     """By default the secret's name."""
 
-    async def _look_up(self, name: str) -> object:
-        return os.environ.get(self.variable or name)
+    @property
+    def _own_entry(self) -> str | None:
+        return self.variable
 
-    def _place(self, name: str) -> str:
-        return f"the environment variable {self.variable or name}"
+    async def _look_up(self, entry: str) -> object:
+        return os.environ.get(entry)
+
+    def _place(self, entry: str) -> str:
+        return f"the environment variable {entry}"
 
 
 class File(_Source):
@@ -104,16 +125,20 @@ class File(_Source):
             need("dotenv", f"'{self.path}' is read with the package python-dotenv")
         return self
 
-    async def _look_up(self, name: str) -> object:
+    @property
+    def _own_entry(self) -> str | None:
+        return self.key
+
+    async def _look_up(self, entry: str) -> object:
         try:
-            return await anyio.to_thread.run_sync(self._read, self.key or name)
+            return await anyio.to_thread.run_sync(self._read, entry)
         except OSError as error:
             raise NoValue(f"{self._file} cannot be read: {error.strerror}") from None
         except (ValueError, RecursionError) as error:  # its text may quote the file
             raise NoValue(f"{self._file} is not valid {self._format}: {type(error).__name__}") from None
 
-    def _place(self, name: str) -> str:
-        return f"'{self.key or name}' in {self._file}"
+    def _place(self, entry: str) -> str:
+        return f"'{entry}' in {self._file}"
 
     @property
     def _format(self) -> str:
@@ -154,16 +179,20 @@ class Keyring(_Source):
         need("keyring", "the system's keyring is read with the package keyring")
         return self
 
-    async def _look_up(self, name: str) -> object:
+    @property
+    def _own_entry(self) -> str | None:
+        return self.user
+
+    async def _look_up(self, entry: str) -> object:
         import keyring
 
         try:
-            return await anyio.to_thread.run_sync(keyring.get_password, self.service, self.user or name)
+            return await anyio.to_thread.run_sync(keyring.get_password, self.service, entry)
         except Exception as error:  # every backend has errors of its own
             raise NoValue(f"the keyring cannot be read: {type(error).__name__}: {error}") from error
 
-    def _place(self, name: str) -> str:
-        return f"the keyring's entry of service '{self.service}' and user '{self.user or name}'"
+    def _place(self, entry: str) -> str:
+        return f"the keyring's entry of service '{self.service}' and user '{entry}'"
 
 
 class Function(_Source):
@@ -186,17 +215,21 @@ class Function(_Source):
         self._call = call
         return self
 
-    async def _look_up(self, name: str) -> object:
+    @property
+    def _own_entry(self) -> str | None:
+        return None
+
+    async def _look_up(self, entry: str) -> object:
         try:
             if inspect.iscoroutinefunction(self._call):
-                return await self._call(name)
-            answer = await anyio.to_thread.run_sync(self._call, name)
+                return await self._call(entry)
+            answer = await anyio.to_thread.run_sync(self._call, entry)
             return await answer if inspect.isawaitable(answer) else answer
         except Exception as error:  # its text may quote the value
-            raise NoValue(f"{self._place(name)} raised {type(error).__name__}") from error
+            raise NoValue(f"{self._place(entry)} raised {type(error).__name__}") from error
 
-    def _place(self, name: str) -> str:
-        return f"the answer of {self.function} for '{name}'"
+    def _place(self, entry: str) -> str:
+        return f"the answer of {self.function} for '{entry}'"
 
 
 Source = Annotated[Environment | File | Keyring | Function, Field(discriminator="origin")]

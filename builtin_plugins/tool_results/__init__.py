@@ -75,13 +75,14 @@ class ToolResults:
         min_characters: Annotated[int, Field(ge=0, description="Only results of at least this size.")] = 0,
         only_trimmable: Annotated[bool, Field(description="Only results that can be trimmed now.")] = False,
         with_arguments: Annotated[bool, Field(description="Long arguments of the calls as well.")] = False,
-    ) -> str:
+    ) -> ToolResult:
         """List earlier tool results with their sizes, newest last, to find those that can be trimmed. Never their text."""
         results = context.results.list(arguments=with_arguments)
         matches = [
             info for info in results if info.characters >= min_characters and (info.trimmable or not only_trimmable)
         ]
-        return _listing(results, matches, _most_to_gain(matches, self._config.max_listed))
+        page = _most_to_gain(matches, self._config.max_listed)
+        return ToolResult(_listing(results, matches, page), labels=())  # of the model's own words and numbers
 
     @tool(
         name="trim-tool-result", core=True, disposable=True,
@@ -113,13 +114,18 @@ class ToolResults:
     ) -> ToolResult:
         """Read an earlier tool result, or argument, again as it was, trimmed or not. A long one comes in parts."""
         try:
-            blocks = context.results.recall(id).blocks
+            whole = context.results.recall(id)
         except UnknownResult as error:
             raise ToolError(str(error)) from None
+        blocks = whole.blocks
         text = "\n".join(each for block in blocks if (each := _text_of(block)) is not None)
         files = [block for block in blocks if _text_of(block) is None]
         if not text:
-            return ToolResult(blocks=files) if files else ToolResult("[This result holds no text.]")
+            return (
+                ToolResult(blocks=files, labels=whole.labels, handle=whole.handle)
+                if files
+                else ToolResult("[This result holds no text.]", labels=())
+            )
         if offset >= len(text):
             raise ToolError(f"The result has {len(text):,} characters, so there is nothing from {offset:,} on.")
         end = min(len(text), offset + min(limit or self._config.max_recalled, self._config.max_recalled))
@@ -127,9 +133,8 @@ class ToolResults:
         if (offset, end) != (0, len(text)):
             rest = f"go on with offset={end}" if end < len(text) else "this is the end"
             page += f"\n[Characters {offset:,} to {end:,} of {len(text):,}; {rest}.]"
-        if not files or end < len(text):
-            return ToolResult(page)
-        return ToolResult(blocks=[{"type": "text", "text": page}, *files])
+        rest = [{"type": "text", "text": page}, *files] if files and end == len(text) else ()
+        return ToolResult(page, blocks=rest, labels=whole.labels, handle=whole.handle)
 
 
 def _text_of(block: Mapping[str, Any]) -> str | None:
@@ -211,7 +216,7 @@ def _answer(receipt: TrimReceipt, pays_back: str) -> ToolResult:
         answer["pays_back"] = pays_back
     if receipt.status == "already_queued":
         answer["note"] = ALREADY_QUEUED
-    return ToolResult(_json(answer))
+    return ToolResult(_json(answer), labels=())
 
 
 def _json(value: object) -> str:

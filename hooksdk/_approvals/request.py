@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from hooksdk import schema
 from hooksdk._firing.event import Checked
+from hooksdk._origins.origin import Origin, as_origin
 from hooksdk._schema.fresh import Fresh, peek
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import Attempt, describe, is_uncatchable
@@ -34,6 +35,7 @@ MAX_BY = 200
 
 Severity = Literal["info", "warning", "critical"]
 Scope = Literal["once", "session", "always"]
+Agree = Literal["", "values"]
 
 
 def digest_of(arguments: object) -> str:
@@ -71,8 +73,12 @@ class Question(Checked):
     """Seconds until no answer counts as no."""
     rule: str = ""
     """Which rule of the plugin's asks; empty for one that names none."""
+    evidence: tuple[Origin, ...] = ()
+    """Where values of the arguments stand, the strange ones first."""
 
     def __post_init__(self) -> None:
+        origins = [as_origin(each) for each in self.evidence]  # where it was stored they are mappings
+        object.__setattr__(self, "evidence", tuple(sorted(dict.fromkeys(origins), key=lambda origin: origin.cleared)))
         super().__post_init__()
         if self.severity not in GRAVITY:
             raise ValueError(f"severity must be info, warning or critical, got {clip(repr(self.severity), 80)}")
@@ -161,6 +167,13 @@ class ApprovalRequest:
             if not getattr(self, chain):
                 object.__setattr__(self, chain, (own,))
 
+    @property
+    def evidence(self) -> tuple[Origin, ...]:
+        """That of all questions, each value's once."""
+        return tuple(
+            {(each.path, each.digest, each.value): each for one in self.questions for each in one.evidence}.values()
+        )
+
     @cached_property
     def digest(self) -> str:
         """64 hex digits that stand for exactly these arguments, as the trace has them; empty for what is not JSON."""
@@ -206,6 +219,9 @@ class Approval:
     of these names have these values; all others are free. It must fit this call."""
     expires: float | None = field(default=None, kw_only=True)
     """Seconds for which it is remembered; 30 days unless given."""
+    agree: Agree = field(default="", kw_only=True)
+    """With `values` a yes is one to the values of the request's evidence, too: each clears itself, as a whole, for the rest of the
+    session. The result of the call is not trusted for that."""
 
 
 YES = Approval(True)
@@ -266,6 +282,7 @@ def plain_answer(answer: object, request: ApprovalRequest) -> Approval:
         raise TypeError(f"an approver must answer an Approval or Later(), got {type(answer).__name__}")
     # Copied first: what is checked is what counts.
     granted, reason, scope, by = map(schema.clone, (answer.granted, answer.reason, answer.scope, answer.by))
+    agree = schema.clone(answer.agree)
     equal, expires = answer.arguments, schema.clone(answer.expires)
     if type(granted) is not bool:
         raise TypeError(f"Approval(granted=...) must be bool, got {type(granted).__name__}")
@@ -273,6 +290,8 @@ def plain_answer(answer: object, request: ApprovalRequest) -> Approval:
         raise TypeError("Approval(reason=..., by=...) must be text")
     if scope not in SCOPES:
         raise ValueError("Approval(scope=...) must be once, session or always")
+    if agree not in ("", "values"):
+        raise ValueError('Approval(agree=...) must be "values", or left out')
     if expires is not None and (isinstance(expires, bool) or not 0 < expires < math.inf):
         raise ValueError("Approval(expires=...) must be a number of seconds above 0")
     if equal is not None:
@@ -280,7 +299,7 @@ def plain_answer(answer: object, request: ApprovalRequest) -> Approval:
         if not covers_arguments(equal, peek(request, "arguments")):
             raise ValueError("Approval(arguments=...) does not fit the arguments of the call that it answers")
     seconds = None if expires is None else min(float(expires), MAX_EXPIRY)
-    return Approval(granted, reason, scope, by=clip(by, MAX_BY), arguments=equal, expires=seconds)
+    return Approval(granted, reason, scope, by=clip(by, MAX_BY), arguments=equal, expires=seconds, agree=agree)
 
 
 def covers_arguments(equal: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hooksdk._firing.event import Checked
+from hooksdk._origins.origin import Origin
 from hooksdk.calls import ToolResult
 
 
@@ -29,6 +30,9 @@ class Ask(Checked):
     timeout: float = 120.0
     rule: str = field(default="", kw_only=True)
     """Which rule of the plugin's asks, for a plugin that has several: an answer to one is none to another."""
+    evidence: Iterable[Origin] = field(default=(), kw_only=True)
+    """Which values are strange, and where they stand: shown to the person before all arguments. No part of the words: an answer
+    counts whatever it is."""
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def own_result(result: ToolResult) -> ToolResult:
     text = str.__str__(result.text)
     return ToolResult(
         text, is_error=bool(result.is_error), blocks=blocks, structured=result.structured, meta=result.meta,
-        references=result.references,
+        references=result.references, labels=result.labels, handle=result.handle,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import logging
 import re
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast, final
 
@@ -15,6 +15,7 @@ from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import is_uncatchable
 from hooksdk.calls import ToolResult
 from hooksdk.records import Content, Record
+from hooksdk.values import map_strings
 
 if TYPE_CHECKING:
     from hooksdk._masking.matcher import Matcher
@@ -116,8 +117,9 @@ class SecretMask:
         structured, meta, text = self.value(result.structured), self.value(result.meta), self.text(result.text)
         is_error, references = result.is_error, result.references
         return ToolResult(
-            text, is_error=is_error, blocks=blocks, structured=structured, meta=meta, references=references
-        )
+            text, is_error=is_error, blocks=blocks, structured=structured, meta=meta, references=references,
+            labels=result.labels, handle=result.handle,
+        )  # fmt: skip
 
     def record(self, record: Traced) -> Traced:
         """The same for a trace record and what it is about; its numbers are counts and times."""
@@ -192,21 +194,6 @@ def _of_same_kind(error: BaseException, text: str) -> BaseException:
             except TypeError:  # such as UnicodeDecodeError, which takes five things
                 continue
     return Exception(text)
-
-
-def map_strings(
-    value: Any, change: Callable[[str], str], change_number: Callable[[float], object] | None = None
-) -> Any:
-    """A copy of a JSON value with its texts changed, keys included, and its numbers."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {change(str(key)): map_strings(item, change, change_number) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if isinstance(value, (list, tuple)):
-        return [map_strings(item, change, change_number) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    if change_number and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return change_number(value)
-    return value
 
 
 # The log is one for all sessions, so its filter knows the masks of those that are open.

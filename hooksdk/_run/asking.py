@@ -39,7 +39,7 @@ def read_question(plugin: str, ask: hooks.Ask) -> Question:
     """What a plugin asks. Raises what its answer raises."""
     return Question(
         title=ask.title, description=ask.description, severity=ask.severity, plugin=plugin, timeout=ask.timeout,
-        rule=ask.rule,
+        rule=ask.rule, evidence=tuple(ask.evidence),
     )  # fmt: skip
 
 
@@ -69,7 +69,7 @@ async def _ask_person(state: RunState, work: CallInProgress, questions: Sequence
         return await _settle(state, work, request, approval, remembered=True)
     await state.trace(
         ApprovalAsked(call_id=work.call.id, plugin=request.plugin, severity=request.severity, questions=len(questions),
-                      digest=digest_of(work.own_arguments)),
+                      digest=digest_of(work.own_arguments), evidence=tuple(one.place for one in request.evidence)),
         lambda: Content(text=request.title, arguments=work.own_arguments),
     )  # fmt: skip
     with work.clock_stopped():
@@ -136,6 +136,8 @@ async def _settle(
     if not approval.granted:
         doubts = [one.description for one in request.questions if one.plugin == OWNER]
         return _blocked(". ".join([refusals.approval_refused(request.title, approval.reason), *doubts]))
+    if approval.agree == "values":
+        await state.parts.reading.agree([each.digest for each in request.evidence])
     work.granted, work.questions, work.answered_by = (*work.granted, *work.questions), (), approval.by
     if not work.depth and not (work.runs_at_once and state.open):
         await keep_call(state, work, approval)

@@ -10,6 +10,7 @@ import inspect
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import anyio
@@ -20,10 +21,12 @@ from hooksdk._approvals.request import Question, digest_of
 from hooksdk._firing.dispatcher import HandlerOutcome
 from hooksdk._firing.signature import is_async, own_result, to_result
 from hooksdk._masking.mask import MIN_MASKED, SecretMask
+from hooksdk._origins.labels import UNLABELLED
 from hooksdk._run import asking, effects, refusals, room
 from hooksdk._run.around import AroundStack
 from hooksdk._run.context import Context, without_secrets
-from hooksdk._run.secrets import fill, placeholders
+from hooksdk._run.labelling import label_result
+from hooksdk._run.origins import origins_of
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._run.tools import grant_beside
 from hooksdk._run.waiting_calls import digest_of_call
@@ -32,11 +35,12 @@ from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import Attempt, describe, is_cancelled
 from hooksdk._tasks.shielding import in_abandonable_thread, run_shielded
 from hooksdk._transcript.effects import in_doubt
-from hooksdk.calls import Origin, ToolCall, ToolResult
+from hooksdk.calls import CallOrigin, ToolCall, ToolResult, join_labels
 from hooksdk.catalog import Catalog
 from hooksdk.errors import ApprovalPending, StoreError, ToolError
 from hooksdk.records import CallFinished, CallStarted, CallStatus, Content, Unwrapped
 from hooksdk.tools import Tool
+from hooksdk.values import fill_secrets, secret_names
 
 T = TypeVar("T")
 
@@ -369,8 +373,9 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
     tool = work.tool
     assert tool is not None
     event = hooks.BeforeToolCall(
-        info=state.info, call=work.call, tool=tool, arguments=work.arguments, again=work.again, begun=work.let_through
-    )
+        info=state.info, call=work.call, tool=tool, arguments=work.arguments, again=work.again, begun=work.let_through,
+        labels=state.labels, origins=partial(origins_of, state, work.arguments),
+    )  # fmt: skip
     questions: list[Question] = []
     answer: ToolResult | None = None
     async for outcome in state.hooks.fire("before_tool_call", event, tool):
@@ -382,6 +387,7 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
             questions += [question] if question is not None else []
         elif answer is None:
             answer = await outcome.use(_result_in)
+            work.answerer = outcome.handler.plugin
         if outcome.failure is not None:
             return policy_failed(outcome)
     if answer is None or questions:
@@ -392,6 +398,7 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
             return end
     if answer is not None and not questions and work.pending is None:
         return CallEnd("answered", answer)
+    work.answerer = ""
     if work.arguments != work.own_arguments:  # somebody reached into an event: not everybody judged what would run
         return _refused("blocked", refusals.arguments_changed(work.call.name))
     return None
@@ -437,7 +444,7 @@ async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | No
     assert tool is not None
     if work.call.name in state.bridges:
         return None
-    names = placeholders(work.own_arguments)
+    names = secret_names(work.own_arguments)
     if not names:
         return None
     if not tool.keeps_secrets and state.hooks.enforces("resolve_secrets"):
@@ -447,7 +454,7 @@ async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | No
         info=state.info, call=work.call, tool=tool, arguments=work.arguments, names=tuple(names)
     )
     async for outcome in state.hooks.fire("resolve_secrets", event, tool):
-        values = await outcome.use(lambda answer: _values_of(answer.values, names))
+        values = await outcome.use(lambda answer: values_of(answer.values, names))
         if outcome.failure is not None:
             return policy_failed(outcome)
         break
@@ -459,13 +466,14 @@ async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | No
     state.secrets.add(values)
     if short := [(name, value) for name, value in values.items() if len(value.strip()) < MIN_MASKED]:
         work.short_secrets = SecretMask(short, shortest=1)
-    work.own_arguments = fill(work.own_arguments, values)
+    work.own_arguments = fill_secrets(work.own_arguments, values)
     if problems := tool.check(work.own_arguments, quote_values=False):
         return CallEnd("invalid", ToolResult.error(tool.refusal(problems)))
     return None
 
 
-def _values_of(answers: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
+def values_of(answers: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
+    """What a plugin answered that is a value of one of these secrets."""
     return {name: str.__str__(value) for name in names if isinstance(value := answers.get(name), str)}
 
 
@@ -590,7 +598,7 @@ def _threads_of(tool: Tool) -> anyio.CapacityLimiter:
 
 
 async def _call_nested(
-    state: RunState, outer: CallInProgress, name: str, arguments: Mapping[str, Any], origin: Origin
+    state: RunState, outer: CallInProgress, name: str, arguments: Mapping[str, Any], origin: CallOrigin
 ) -> ToolResult:
     state.check_open()
     call_id = f"{outer.call.id}/{state.stats.next_nested()}"
@@ -628,6 +636,7 @@ async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[Ca
         if end is not None:
             # Masked before and after the plugins: a refusal, an answer and a change may each quote a secret.
             end = _masked(state, end) if state.secrets.active else end
+            end = await label_result(state, work, end)
             if "transform_tool_result" in state.hooks.plans:
                 end = _masked(state, await transform_tool_result(state, work, end))
     except ApprovalPending:  # its tool has paused: there is no result yet
@@ -684,7 +693,7 @@ async def transform_tool_result(state: RunState, work: CallInProgress, end: Call
     def event() -> hooks.TransformToolResult:
         return hooks.TransformToolResult(
             info=state.info, call=work.call, arguments=work.arguments, tool=work.tool, result=result,
-            count=state.stats.count,
+            status=end.status, answered_by=work.answerer, count=state.stats.count,
         )  # fmt: skip
 
     async for outcome in state.hooks.fire("transform_tool_result", event, work.tool):
@@ -695,12 +704,17 @@ async def transform_tool_result(state: RunState, work: CallInProgress, end: Call
         elif outcome.failure is not None:
             outcome.log(", so the result is withheld" if handler.required else "")
             if handler.required:
-                result = ToolResult.error(refusals.result_withheld(handler.plugin))
+                result = ToolResult.error(refusals.result_withheld(handler.plugin)).with_labels(())
     return CallEnd(end.status, result)
 
 
 def _replaced(result: ToolResult, replacement: ToolResult | str) -> ToolResult:
-    return result.with_text(replacement) if isinstance(replacement, str) else own_result(replacement)
+    """Whoever changes a text makes it no better than it was, and by a label of its own worse at most."""
+    if isinstance(replacement, str):
+        return result.with_text(replacement)
+    changed = own_result(replacement)
+    said = (result.labels,) if changed.labels is None else (result.labels, changed.labels)
+    return changed.with_labels(join_labels(*said))
 
 
 async def after_tool_call(state: RunState, work: CallInProgress, end: CallEnd) -> None:
@@ -717,7 +731,8 @@ async def after_tool_call(state: RunState, work: CallInProgress, end: CallEnd) -
     if state.hooks.tracing:
         await state.trace(
             CallFinished(call_id=call.id, parent_id=call.parent_id, origin=call.origin, tool=tool.id if tool else None,
-                         name=call.name, status=end.status, seconds=round(seconds, 6), characters=len(end.result.text)),
+                         name=call.name, status=end.status, seconds=round(seconds, 6), characters=len(end.result.text),
+                         labels=tuple(sorted(UNLABELLED if end.result.labels is None else end.result.labels))),
             lambda: Content(text=end.result.text, arguments=work.arguments),
         )  # fmt: skip
 

@@ -9,14 +9,14 @@ from hooksdk import hooks
 from hooksdk._run import effects
 from hooksdk._run.parts import PluginStorage
 from hooksdk._run.state import CallInProgress, RunState
-from hooksdk.calls import Origin, ToolResult
+from hooksdk.calls import CallOrigin, ToolResult
 from hooksdk.catalog import Storage
 from hooksdk.errors import RunClosed
 from hooksdk.records import Progress
 from hooksdk.transcript import Results
 
 T = TypeVar("T")
-NestedCall = Callable[[RunState, CallInProgress, str, Mapping[str, Any], Origin], Awaitable[ToolResult]]
+NestedCall = Callable[[RunState, CallInProgress, str, Mapping[str, Any], CallOrigin], Awaitable[ToolResult]]
 """Judges and runs a call that a tool makes: the run, the tool's own call, and name, arguments and origin of the other."""
 MAX_PROGRESS = 500
 """Characters of a tool's progress text that reach the trace."""
@@ -86,7 +86,7 @@ class Context:
     def mask(self, text: str) -> str:
         return without_secrets(self._state, self._work, text)
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, origin: Origin = "tool") -> ToolResult:
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], *, origin: CallOrigin = "tool") -> ToolResult:
         if self._over:
             raise RunClosed(
                 f"the call of '{self._work.call.name}' has returned, so its context calls no tools any more"

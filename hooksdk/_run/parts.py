@@ -12,10 +12,11 @@ from hooksdk._masking.mask import SecretMask
 from hooksdk._plugins.registry import Registry
 from hooksdk._run.changing import change_stored, check_id
 from hooksdk._run.families import FamilyMembers, SessionFamily
+from hooksdk._run.reading import Reading
 from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Background, logger
 from hooksdk.approvals import Approver
-from hooksdk.calls import CallInDoubt
+from hooksdk.calls import CallInDoubt, Labels
 from hooksdk.config import Config
 from hooksdk.costs import PriceList
 from hooksdk.errors import MissingGrant, RunAlreadyOpen
@@ -33,6 +34,30 @@ class ParentRun(Protocol):
     @property
     def info(self) -> RunInfo:
         """Where it comes from."""
+        ...
+
+    @property
+    def labels(self) -> Labels:
+        """What is worth all that was read in it, and in those around it."""
+        ...
+
+    @property
+    def reading(self) -> Reading:
+        """What its session has read."""
+        ...
+
+    @property
+    def for_others(self) -> bool:
+        """True where it works for a run in another process."""
+        ...
+
+    @property
+    def around(self) -> ParentRun | None:
+        """The run whose sub-agent's run it is."""
+        ...
+
+    def read_below(self, labels: Labels) -> None:
+        """A sub-agent has read something with these labels."""
         ...
 
     @property
@@ -64,6 +89,7 @@ class RunParts:
     approver: Approver | None
     states: PluginStates
     family: SessionFamily
+    reading: Reading
     secrets: SecretMask
     """The values that the session's calls were given."""
     open_run: OpenRun
@@ -72,6 +98,8 @@ class RunParts:
     """Which tools this session may be granted at all: each layer is a sub-agent's, and every layer must match."""
     parent_run: ParentRun | None = None
     """The run whose sub-agent this session is."""
+    for_others: bool = False
+    """True where the run works for one in another process: what that one has read and what the user said there is not known."""
     contracts: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
     """The names of tools that plugins' manifests list, by plugin; one that is not here may have any."""
     expose: Expose | None = None

@@ -15,13 +15,15 @@ from hooksdk import schema
 from hooksdk._approvals.request import ApprovalRequest, Question
 from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._masking.mask import SecretMask
+from hooksdk._origins.labels import UNLABELLED, join_labels
 from hooksdk._run.deferral import Declared
-from hooksdk._run.parts import RunParts
+from hooksdk._run.parts import ParentRun, RunParts
+from hooksdk._run.reading import Reading
 from hooksdk._run.shadow import RunResults
 from hooksdk._run.stats import RunStats
 from hooksdk._run.waiting_calls import WaitingCalls
 from hooksdk._tasks.limits import Attempt
-from hooksdk.calls import CallInDoubt, ToolCall, ToolResult, TrimReceipt
+from hooksdk.calls import CallInDoubt, Labels, ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog
 from hooksdk.errors import ConfigError, RunClosed
 from hooksdk.hooks import EndReason, RunInfo
@@ -104,6 +106,10 @@ class CallInProgress:
     """It is made in the place of one in doubt."""
     in_doubt: bool = False
     """Its end is not known."""
+    answerer: str = ""
+    """The plugin whose answer is its result."""
+    read: list[Labels] = field(default_factory=list[Labels])
+    """The labels of what its tool has read by calls of its own, and by sub-agents."""
     confirms: bool = False
     """Whoever executes it says when its result has arrived."""
     nested: dict[str, int] = field(default_factory=dict[str, int])
@@ -241,6 +247,44 @@ class RunState:
         begun = frozenset(work.effect for work in (*self.open_calls, *self.busy) if work.begun)
         begun = begun - self.parts.transcript.doubted if begun else begun
         return begun | self.parts.transcript.unconfirmed
+
+    @property
+    def labels(self) -> Labels:
+        """What is worth all that was read in this session, and in those whose sub-agent it is."""
+        parent = self.parts.parent_run
+        others = UNLABELLED if self.parts.for_others else None
+        each = [self.parts.reading.labels, others if parent is None else parent.labels]
+        return join_labels(*(labels for labels in each if labels is not None))
+
+    @property
+    def reading(self) -> Reading:
+        """What the session has read."""
+        return self.parts.reading
+
+    @property
+    def for_others(self) -> bool:
+        """True where it works for a run in another process."""
+        return self.parts.for_others
+
+    @property
+    def around(self) -> ParentRun | None:
+        """The run whose sub-agent's run it is."""
+        return self.parts.parent_run
+
+    def read(self, labels: Labels) -> None:
+        """Something with these labels was read here, or by a sub-agent: its answer may be made of it."""
+        self.parts.reading.note(labels)
+        if self.parts.parent_run is not None:
+            self.parts.parent_run.read_below(labels)
+
+    def read_below(self, labels: Labels) -> None:
+        """The same, of a sub-agent: it may have been asked by any call that is under way."""
+        for work in self.open_calls:
+            if labels not in work.read:
+                work.read.append(labels)
+        self.parts.reading.note_below(labels)
+        if self.parts.parent_run is not None:
+            self.parts.parent_run.read_below(labels)
 
     def check_open(self) -> None:
         """Raise `RunClosed` before the run has begun and after its end."""

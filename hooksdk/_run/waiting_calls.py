@@ -14,7 +14,7 @@ from hooksdk._firing.event import RunInfo
 from hooksdk._masking.mask import SecretMask
 from hooksdk._schema.fresh import peek
 from hooksdk._tasks.background import logger
-from hooksdk.calls import Origin, ToolCall
+from hooksdk.calls import CallOrigin, ToolCall
 from hooksdk.tools import Tool
 from hooksdk.transcript import Transcript
 from hooksdk.values import BadArguments, as_object, parse_arguments
@@ -35,7 +35,7 @@ class WaitingCall:
     """Stands for name and arguments as they were written."""
     name: str
     """The real tool's name; the call may have come by a bridge."""
-    origin: Origin
+    origin: CallOrigin
     tool: str
     """The tool's id."""
     fingerprint: str

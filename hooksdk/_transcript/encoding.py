@@ -122,7 +122,7 @@ def plain_result(result: ToolResult) -> ToolResult:
         return result
     except (ValueError, TypeError, RecursionError) as error:
         logger.warning("a result holds content that is not JSON; only its text is kept (%s)", error)
-        return ToolResult(result.text, is_error=result.is_error)
+        return ToolResult(result.text, is_error=result.is_error, labels=result.labels)
 
 
 def plain_call(call: ToolCall) -> list[Any]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast, final, overload
 
 from hooksdk import schema
+from hooksdk._origins.labels import UNLABELLED, Labels
 from hooksdk._transcript.encoding import EncodedMessage, MessageParts, encode, long_arguments, request_of, summary_of
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.loose_ends import LooseEnds, is_loose_end
@@ -215,6 +216,8 @@ class Marks:
     missed_trim: Literal["stale", "gone"] | None = None
     """Why the last drain of a trim of it changed nothing."""
     content_hash: str | None = None
+    labels: Labels | None = None
+    """What the result's text is worth; None where nobody has labelled it."""
 
 
 _NONE = Marks()
@@ -300,6 +303,14 @@ class ResultRow:
         facts, call = self.table.facts, self.call
         ran = self.table.marks.get(self.number, _NONE).ran
         return ran or ("" if call is None else facts.names.texts[facts.call_names[call]])
+
+    @property
+    def labels(self) -> Labels:
+        """What the text of the result is worth. That of an argument is the model's own: nobody vouches for it."""
+        if self.argument >= 0:
+            return frozenset()
+        labels = self.table.marks.get(self.number, _NONE).labels
+        return UNLABELLED if labels is None else labels
 
     @property
     def summary(self) -> str:
@@ -619,9 +630,10 @@ class Turns:
             return None
         slot = next((slot for slot in same_id if request_of(slot.call) == request_of(call)), None)
         if slot is None or slot.staged is not None or slot.record is None:
-            return slot.staged if slot else None
+            labels = slot.marks.labels if slot and slot.marks else UNLABELLED
+            return slot.staged.with_labels(labels) if slot and slot.staged else None
         stored = self.body(slot.record)
-        return ToolResult(stored.text, is_error=stored.is_error)
+        return ToolResult(stored.text, is_error=stored.is_error, labels=slot.record.labels)
 
     def due(self, answered: Slot | None = None, result: ToolResult | None = None) -> list[tuple[Slot, ToolResult]]:
         """The results that may be appended now: in the order of the calls, all together where the format wants one message

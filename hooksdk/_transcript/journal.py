@@ -7,8 +7,9 @@ applies both in their original order, and a ledger that is rebuilt equals the on
 | kind | fields |
 |---|---|
 | format | name; model and folder of the first run, where it has them |
-| staged | call `[id, name, arguments]`, reply and order (which call; order null: not recorded yet), result, disposable, ran (the real tool, where the call names a bridge), said (`answer_hash`, once the result is among the messages and its text was left out here) |
-| answered | reply, order, disposable, ran, said (`answer_hash`, if the message reads otherwise): the message follows |
+| staged | call `[id, name, arguments]`, reply and order (which call; order null: not recorded yet), result, disposable, ran (the real tool, where the call names a bridge), said (`answer_hash`, once the result is among the messages and its text was left out here), labels (where they are not `untrusted` alone) |
+| answered | reply, order, disposable, ran, said (`answer_hash`, if the message reads otherwise), labels (as of `staged`): the message follows |
+| loaded, labelled | results: so many of the first come from elsewhere, without labels; `[number, labels]` of those that got some since |
 | dropped | staged results whose calls were never recorded are given up |
 | trim, restore | n, handle, at `{position, call_id, occurrence, hash}`, text (of a trim), owner, reason |
 | drain | done `[[n, status], ...]`: one entry applies everything that was queued |
@@ -33,7 +34,8 @@ from hooksdk._transcript.changes import changed
 from hooksdk._transcript.effects import Effects
 from hooksdk._transcript.encoding import load_result
 from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.facts import LOOSE, REPLY, Facts, Marks, ResultRow, Slot, Turns
+from hooksdk._transcript.facts import LOOSE, REPLY, Facts, ResultRow, Slot
+from hooksdk._transcript.labelling import Labelled, marks_in
 from hooksdk._transcript.messages import Messages
 from hooksdk._transcript.trims import (
     MIN_TOKENS_SAVED,
@@ -48,7 +50,7 @@ from hooksdk.formats import HasArguments, HasRules, Message, MessageFormat
 from hooksdk.formats.sending import CallIds, call_ids, sendable
 
 
-class Ledger(Turns):
+class Ledger(Labelled):
     """The state computed from messages and journal entries. Without a format it keeps messages and plugin state only."""
 
     def __init__(
@@ -136,7 +138,7 @@ class Ledger(Turns):
 
     def _apply_staged(self, entry: Entry) -> None:
         call_id, name, arguments = entry["call"]
-        result, marks = load_result(entry["result"]), _marks_of(entry)
+        result, marks = load_result(entry["result"]), marks_in(entry)
         marks.answer_hash = marks.answer_hash or schema.fingerprint(result.text)
         if entry["order"] is None:
             self.orphans.append((ToolCall(call_id, name, arguments), result, marks))
@@ -145,7 +147,7 @@ class Ledger(Turns):
 
     def _apply_answered(self, entry: Entry) -> None:
         if slot := self._slot_at(entry):
-            slot.marks = _marks_of(entry)
+            slot.marks = marks_in(entry)
 
     def _apply_began(self, entry: Entry) -> None:
         self.effects.begin(entry)
@@ -303,6 +305,7 @@ class Ledger(Turns):
             why_not=(why_not := self.why_not(record)),
             small=why_not == TOO_SHORT and self.is_small(record),
             missed_trim=marks.missed_trim,
+            labels=record.labels,
             argument=record.argument_name,
         )
 
@@ -392,7 +395,3 @@ class Ledger(Turns):
         ids = [call.id for call in calls] or [result.call_id for result in message_format.results(message)]
         stored = [renamed.get(each, each) for each in ids]
         return message if stored == ids else message_format.with_call_ids(message, stored)
-
-
-def _marks_of(entry: Entry) -> Marks:
-    return Marks(bool(entry["disposable"]), str(entry.get("ran", "")), entry.get("said"))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar, final
 
 from hooksdk import schema
+from hooksdk._origins.labels import Labels
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.beginning import Beginnings
 from hooksdk._transcript.changes import change_of
@@ -17,6 +18,7 @@ from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.facts import Slot, read_message
 from hooksdk._transcript.following import plan_following
 from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.labelling import labelled_entry, labels_entry
 from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, compare, without_opening
 from hooksdk._transcript.pairing import NO_RESULT, plan_append
@@ -192,13 +194,14 @@ class Transcript(Beginnings):
         ran = tool.name if tool is not None and tool.name != call.name else ""
         entry: Entry = {"reply": self._ledger.last_reply, "order": slot.order if slot else None, "ran": ran}
         entry["disposable"] = tool is not None and tool.disposable
+        entry |= (labels := labels_entry(result.labels))
         if slot is None or (slot, result) not in due:  # calls before it have no result yet
             await self._journal({"kind": "staged", "call": plain_call(call), "result": save_result(result), **entry})
             return
         messages = self._result_messages(due)
         texts = [each.text for message in messages for each in read_message(message, self._need_format()).results]
         reads_otherwise = texts[due.index((slot, result))] != result.text
-        if entry["disposable"] or ran or reads_otherwise or slot.marks:
+        if entry["disposable"] or ran or reads_otherwise or slot.marks or labels:
             answer_hash = schema.fingerprint(result.text) if reads_otherwise else None
             await self._journal({"kind": "answered", **entry, "said": answer_hash})
         await self._store(messages)
@@ -273,13 +276,24 @@ class Transcript(Beginnings):
         """All results, oldest first, without their bodies; with the long `arguments` of each call before its result."""
         return self._ledger.infos(arguments=arguments)
 
+    @alone
+    async def note_loaded(self) -> None:
+        """All results that are stored come from elsewhere: they are labelled when there are tools by whose names to do so."""
+        await self._journal({"kind": "loaded", "results": len(self._ledger.records)})
+
+    @alone
+    async def label_loaded(self, labels: Sequence[Labels]) -> None:
+        """Label the loaded results, the first of all, for good."""
+        await self._journal(labelled_entry(labels))
+
     def ask(self, question: Callable[[Ledger], T]) -> T:
         """What a pure function says of all that is known now."""
         return question(self._ledger)
 
     def read_result(self, reference: str) -> ToolResult:
-        """The original result, its images and files among it."""
-        return result_of(self._ledger.body(find_record(self._ledger, reference)))
+        """The original result, its images and files among it, with its labels and its handle."""
+        record = find_record(self._ledger, reference)
+        return result_of(self._ledger.body(record), labels=record.labels, handle=record.handle)
 
     @alone
     async def queue(self, plan: Callable[[Ledger], Plan], owner: str, reason: str) -> TrimReceipt:

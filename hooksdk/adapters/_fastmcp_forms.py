@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolResult
-from hooksdk.desk.console import MAX_ARGUMENTS, MAX_CHARS, MAX_QUESTIONS, clip_visibly, visible
+from hooksdk.desk.console import MAX_ARGUMENTS, MAX_CHARS, MAX_EVIDENCE, MAX_QUESTIONS, clip_visibly, visible
 from hooksdk.tasks import describe
 from hooksdk.tools import Annotations, Tool
 from hooksdk.values import as_object, canonical
@@ -84,6 +84,7 @@ def _message(request: ApprovalRequest) -> str:
         lines.append(line(f"{question.plugin} asks ({question.severity})", question.title))
         if question.description:
             lines.append(line("  because", question.description))
+        lines += [line("  known" if one.cleared else "  strange", str(one)) for one in question.evidence[:MAX_EVIDENCE]]
     lines.append(line("tool", request.tool.id))
     arguments = as_object(request.mask(request.arguments))
     for name, value in [*arguments.items()][:MAX_ARGUMENTS]:

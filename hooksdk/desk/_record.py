@@ -76,9 +76,9 @@ class ApprovalRecord(Checked):
     @cached_property
     def key(self) -> str:
         """Stands for the question: the same call of the same session and requester, about which the same is asked."""
-        # An empty rule is left out: so did hooksdk 0.2.0, which knew of none.
+        # An empty rule is left out: so did hooksdk 0.2.0, which knew of none. Evidence is not what is asked.
         questions = [
-            {name: one for name, one in asdict(question).items() if name != "rule" or one}
+            {name: one for name, one in asdict(question).items() if name != "evidence" and (name != "rule" or one)}
             for question in self.questions
         ]
         return digest_of([self.session, self.asker, self.tool, self.fingerprint, self.digest, questions])

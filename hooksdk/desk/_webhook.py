@@ -29,8 +29,8 @@ MAX_AT_ONCE = 8
 class ApprovalWebhook:
     """A channel of `ApprovalDesk`: POSTs each record to `url` as JSON, once.
 
-    The answer may stand in the response, `{"granted": true, "by": "ann", "reason": "", "scope": "once"}`; any other 2xx
-    response means that it comes later, from whoever runs `hooksdk approvals` or calls `ApprovalRecords.answer`. Everything else,
+    The answer may stand in the response, `{"granted": true, "by": "ann", "reason": "", "scope": "once", "agree": ""}`; any
+    other 2xx response means that it comes later, from whoever runs `hooksdk approvals` or calls `ApprovalRecords.answer`. Everything else,
     and nothing within `timeout` seconds, is told in the log, and the call waits on.
 
     The header `hooksdk-effect-id` has the id of the call's effect, which its tool is told, too. With a `secret` the request is signed as Standard Webhooks are: `webhook-id`, `webhook-timestamp`, and `webhook-signature`,
@@ -125,11 +125,13 @@ def _read_answer(answer: bytes) -> Approval | None:
     fields = cast("dict[str, object]", value)
     granted, scope = fields.get("granted"), fields.get("scope", "once")
     by, reason = fields.get("by", "the web service"), fields.get("reason", "")
+    agree = fields.get("agree", "")
     if granted is None:
         return None
-    if not isinstance(granted, bool) or scope not in SCOPES or not isinstance(by, str) or not isinstance(reason, str):
+    is_text = isinstance(by, str) and isinstance(reason, str)
+    if not isinstance(granted, bool) or scope not in SCOPES or not is_text or agree not in ("", "values"):
         raise ValueError(f"the web service's answer is none: {clip(repr(fields), 200)}")
-    return Approval(granted, reason, scope, by=by)
+    return Approval(granted, str(reason), scope, by=str(by), agree=agree)
 
 
 def _no_redirects() -> Any:

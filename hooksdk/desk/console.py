@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
 import anyio
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_ARGUMENTS",
     "MAX_CHARS",
+    "MAX_EVIDENCE",
     "MAX_QUESTIONS",
     "ConsoleApprover",
     "clip_visibly",
@@ -33,6 +35,8 @@ MAX_CHARS = 400
 """Characters of one text, or of one argument's value, unless the approver is given another limit."""
 MAX_ARGUMENTS = 40
 """Arguments that are shown; models have sent thousands."""
+MAX_EVIDENCE = 10
+"""Values whose places are shown of one question."""
 MAX_QUESTIONS = 10
 """Questions that are shown, the gravest first."""
 _NARROWEST = 40
@@ -42,12 +46,13 @@ _LABEL = 13
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _ANSWERS = {
     "yes": Approval(True), "session": Approval(True, scope="session"), "always": Approval(True, scope="always"),
-    "never": Approval(False, scope="always"),
+    "never": Approval(False, scope="always"), "values": Approval(True, agree="values"),
 }  # fmt: skip
 _LETTERS = {"y": "yes", "s": "session", "a": "always"}
 _COLOURS = {"info": "cyan", "warning": "yellow", "critical": "bold red"}
 PROMPT = "Allow it? [y]es once, [s]ession, always; [N]o, never (from now on); [v]iew: "
 PROMPT_CRITICAL = "Allow it? yes (once), session, always; [N]o, never (from now on); [v]iew: "
+VALUES = "`values` allows it once, and the values above for the rest of the session."
 _WHOLE_WORD = "Type the whole word for that: "
 _REFUSAL = "the person at the terminal said no"
 
@@ -59,8 +64,8 @@ class ConsoleApprover:
     It shows the severity, every plugin's question, the tool's id and owner, and each argument on a line of its own, cut at
     `max_chars` characters: the answer `v` shows all of it. Everything that a model, a server or a plugin wrote stands behind
     a bar, with control, bidi and invisible characters escaped, so none of it looks like a line of ours. `y` is a yes for
-    this call, `s` for the session, `always` for always; `never` is a no for always, and anything else, also the end of stdin, a
-    no for this call. What is critical wants whole words, `yes` and `session`. At a terminal nothing counts that was typed before
+    this call, `s` for the session, `always` for always; `values` is one for this call and, for the session, for the values that are shown as evidence. `never` is a
+    no for always, and anything else, also the end of stdin, a no for this call. What is critical wants whole words, `yes` and `session`. At a terminal nothing counts that was typed before
     the question shows, or pasted in several lines. `by` is who the trace says has answered; the user of the process unless given.
 
     ```python
@@ -89,12 +94,15 @@ class ConsoleApprover:
             self._show(request, self._max_chars)
             with marking_pastes():
                 answer = await self._answer(request)
-        approval = _ANSWERS.get(answer, Approval(False))
-        return Approval(approval.granted, "" if approval.granted else _REFUSAL, approval.scope, by=self._by)
+        is_offered = answer != "values" or request.evidence
+        approval = _ANSWERS.get(answer, Approval(False)) if is_offered else Approval(False)
+        return replace(approval, reason="" if approval.granted else _REFUSAL, by=self._by)
 
     async def _answer(self, request: ApprovalRequest) -> str:
         """The word that is the answer; empty where none of so many was one."""
         is_grave = request.severity == "critical"
+        if request.evidence:
+            self._print(VALUES)
         for _ in range(TRIES):
             answer = await self._read(PROMPT_CRITICAL if is_grave else PROMPT)
             if answer is None:
@@ -114,6 +122,10 @@ class ConsoleApprover:
             self._field(question.severity, f"{question.plugin} asks: {question.title}", max_chars)
             if question.description:
                 self._field("", question.description, max_chars)
+            for origin in question.evidence[:MAX_EVIDENCE]:
+                self._field("known" if origin.cleared else "strange", str(origin), max_chars * 2)
+            if more := len(question.evidence[MAX_EVIDENCE:]):
+                self._field("", f"… and {more:,} more values", max_chars)
         if others > 0:
             self._field("", f"… and {others:,} more questions", max_chars)
         self._field("tool", tool.id, max_chars)

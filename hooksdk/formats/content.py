@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from hooksdk import schema
-from hooksdk.calls import ToolResult
+from hooksdk.calls import Labels, ToolResult
 from hooksdk.formats._base import FoundResult
 from hooksdk.values import JsonObject, as_list, as_object, is_list, is_object
 
@@ -79,9 +79,10 @@ def _inner_text(block: JsonObject) -> str | None:
     return "\n".join(map(str, texts)) if texts and all(isinstance(each, str) for each in texts) else None
 
 
-def result_of(body: FoundResult) -> ToolResult:
+def result_of(body: FoundResult, *, labels: Labels | None = None, handle: str = "") -> ToolResult:
     """A stored result as a tool's: its text, and its images and files as blocks."""
-    return ToolResult(body.text, blocks=[] if isinstance(body.content, str) else blocks_of(body.content))
+    blocks = [] if isinstance(body.content, str) else blocks_of(body.content)
+    return ToolResult(body.text, blocks=blocks, labels=labels, handle=handle)
 
 
 def blocks_of(content: object) -> list[JsonObject]:

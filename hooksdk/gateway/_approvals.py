@@ -17,7 +17,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from hooksdk.approvals import Approval, ApprovalRequest, Later, digest_of
 from hooksdk.desk import ApprovalDesk, ApprovalRecord, ApprovalRecords, ApprovalWebhook, NotWaiting
-from hooksdk.desk.console import MAX_ARGUMENTS, MAX_CHARS, MAX_QUESTIONS, clip_visibly, visible
+from hooksdk.desk.console import MAX_ARGUMENTS, MAX_CHARS, MAX_EVIDENCE, MAX_QUESTIONS, clip_visibly, visible
 from hooksdk.desk.tickets import TicketRefused, Tickets
 from hooksdk.errors import ApprovalPending, ConfigError
 from hooksdk.gateway._results import error
@@ -207,6 +207,7 @@ def message_of(record: ApprovalRecord) -> str:
         lines.append(line(f"{question.plugin} asks ({question.severity})", question.title))
         if question.description:
             lines.append(line("  because", question.description))
+        lines += [line("  known" if one.cleared else "  strange", str(one)) for one in question.evidence[:MAX_EVIDENCE]]
     lines.append(line("tool", record.tool))
     for number, (name, value) in enumerate(record.arguments.items()):
         if number == MAX_ARGUMENTS:

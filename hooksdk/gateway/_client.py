@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import anyio
 import mcp_types as types
@@ -19,23 +19,34 @@ Request = ServerRequestContext[Any, Any]
 AskByResult = Callable[[types.InputRequest, str, int], Awaitable[types.InputResponse | types.ErrorData]]
 
 
+class FillSecrets(Protocol):
+    """Gives a server of the client its secrets, as `hooksdk.mcp.Client` has it."""
+
+    def __call__(self, server: str, texts: Mapping[str, Any], *, shared: bool) -> Awaitable[dict[str, Any]]: ...
+
+
 @final
 class CallingClient:
     """The client of one call."""
 
     def __init__(
-        self, session_id: str, context: Request, allowed: Collection[str], level: types.LoggingLevel | None = None
-    ) -> None:
-        """`allowed` is what servers may ask: `elicitation`, `sampling`, `roots`; `level` is how much it wants to hear of what
-        servers log, where it has said so once for all."""
+        self, session_id: str, holder: str, fill: FillSecrets, allowed: Collection[str],
+        protocol_version: str, context: Request | None = None, level: types.LoggingLevel | None = None,
+    ) -> None:  # fmt: skip
+        """`holder` is the name of its token; `fill` gives the secrets of its servers; `allowed` is what servers may ask:
+        `elicitation`, `sampling`, `roots`; `level` is how much it wants to hear of what servers log, where it has said so once for
+        all."""
         self.id = session_id
-        self.protocol_version = context.protocol_version
+        self.holder = holder
+        self.fill_secrets = fill
+        self.protocol_version = protocol_version
         self.context: Request | None = context
         """Its request; None while it has none open, of a call that stays open."""
         self.ask_by_result: AskByResult | None = None
         """How it is asked where its protocol has no requests from servers."""
-        self.capabilities = context.session.client_capabilities
+        self.capabilities = context.session.client_capabilities if context is not None else None
         """What it has declared that it can answer."""
+        self._is_over = False
         self._allowed = allowed
         self._turn = anyio.Lock()
         self._level: types.LoggingLevel | None = level
@@ -67,10 +78,18 @@ class CallingClient:
         able = any(declared[kind] is not None for kind in self._allowed)
         return able and self.context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
+    def end(self) -> None:
+        """Its request is answered. What it is asked from now on is about no request."""
+        self._is_over = True
+
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Tell it with the token of its request; nothing where it gave none."""
-        if self.context is not None:
+        if self.context is not None and not self._is_over:
             await self.context.session.report_progress(progress, total, message)
+
+    def _has_connection(self, context: Request) -> bool:
+        """True where it can be asked without a request of its own."""
+        return self._is_over and context.protocol_version not in MODERN_PROTOCOL_VERSIONS
 
     async def ask(
         self, request: types.InputRequest, name: str = "", together: int = 1
@@ -84,9 +103,9 @@ class CallingClient:
         if self.ask_by_result is not None:
             return await self.ask_by_result(request, name, together)
         context = self.context
-        if context is None or not context.session.can_send_request:
+        if context is None or not (context.session.can_send_request or self._has_connection(context)):
             return _refused("the client cannot be asked while it waits")
-        metadata = ServerMessageMetadata(related_request_id=context.request_id)
+        metadata = None if self._is_over else ServerMessageMetadata(related_request_id=context.request_id)
         try:
             async with self._turn:  # a person is shown one question after the other
                 return await _send(context.session, request, metadata)
@@ -100,7 +119,7 @@ def is_heard(level: types.LoggingLevel, wanted: types.LoggingLevel | None) -> bo
 
 
 async def _send(
-    session: ServerSession, request: types.InputRequest, metadata: ServerMessageMetadata
+    session: ServerSession, request: types.InputRequest, metadata: ServerMessageMetadata | None
 ) -> types.InputResponse:
     if isinstance(request, types.ElicitRequest):
         return await session.send_request(request, types.ElicitResult, metadata=metadata)

@@ -40,7 +40,7 @@ from hooksdk.gateway._stdio import own_streams, serve_streams
 from hooksdk.gateway._subscriptions import Listening, ResourceChanges
 from hooksdk.gateway._tokens import OwnTokens, TokenTable, principal_of, read_tokens
 from hooksdk.host import Host
-from hooksdk.mcp import Feature, most_of
+from hooksdk.mcp import Feature, ScopeKey, most_of
 from hooksdk.tasks import describe
 
 logger = logging.getLogger("hooksdk")
@@ -124,6 +124,7 @@ class Gateway:
         self._group = anyio.create_task_group()
         await self._group.__aenter__()
         self._deaf = [features.listen(self._hear) for features in self._sources.features]
+        self._group.start_soon(self._parts.remove_old_sessions)
         return self
 
     async def __aexit__(
@@ -257,11 +258,13 @@ class Gateway:
         except Exception as problem:
             logger.warning("the tools of a client could not be settled anew: %s", describe(problem))
 
-    async def _hear(self, server: str, message: types.ServerNotification) -> None:
+    async def _hear(self, server: str, message: types.ServerNotification, key: ScopeKey) -> None:
         """A server says something that belongs to no call."""
         if isinstance(message, types.ResourceUpdatedNotification):
-            await self._changes.publish(Feature(server, message.params.uri))
+            await self._changes.publish(Feature(server, message.params.uri), key)
         for session in list(self._sessions.values()):
+            if not key.is_of(session.identity.name, session.id):
+                continue
             try:
                 await session.hear(server, message)
             except Exception as problem:  # one that has just left keeps the others from nothing

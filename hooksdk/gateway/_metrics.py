@@ -39,8 +39,9 @@ class Metrics:
         """One record of a session's trace. The name of a tool that there is not is left out: a model may make up any."""
         record = event.record
         if isinstance(record, CallFinished):
-            _source, _, rest = (record.tool or "").partition(":")
+            source, _, rest = (record.tool or "").partition(":")
             server, _, tool = rest.partition(":")
+            tool = "resources/read" if source == "resource" else tool  # there is no end of addresses
             about = {"hooksdk.server": server, "hooksdk.verdict": record.status}
             self._calls.add(1, {**about, "gen_ai.tool.name": tool})
             self._seconds.record(record.seconds, about)

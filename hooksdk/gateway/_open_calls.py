@@ -71,6 +71,7 @@ class OpenCall:
             self._error = problem  # for whoever waits for the result
         finally:
             self._over = True
+            self.client.ask_by_result = None
             self._news.set()
 
     async def ask(self, request: types.InputRequest, name: str, together: int) -> types.InputResponse | types.ErrorData:

@@ -34,6 +34,7 @@ from hooksdk.gateway._listing import ClientListing, HintTrust
 from hooksdk.gateway._long_results import PREFIX as PREFIX_OF_RESULTS
 from hooksdk.gateway._long_results import LongResults, is_recall
 from hooksdk.gateway._offers import ClientOffers, Links, shown_in, with_app_at
+from hooksdk.gateway._old_sessions import remove, remove_old
 from hooksdk.gateway._open_calls import PREFIX, Answer, OpenCalls
 from hooksdk.gateway._places import Place, leave
 from hooksdk.gateway._results import as_contents, as_error, as_mcp, as_prompt, error, error_code, pages_in
@@ -48,6 +49,8 @@ from hooksdk.tools import Tool
 logger = logging.getLogger("hooksdk")
 
 Request = ServerRequestContext[Any, Any]
+START = "start of the server"
+"""For whom a server's secrets are: a tool that no server has, so that a pattern for one tool alone does not give them."""
 UNSUBSCRIBE = 2.0
 """Seconds that a server has to hear that a client is gone who wanted to hear of a resource."""
 MOST_WAITING = 200
@@ -90,6 +93,10 @@ class GatewayParts:
     """Hears of a resource's changes, or no more."""
     level_changed: Callable[[], Any]
     """To be told that a client wants to hear more of what is logged, or less."""
+
+    async def remove_old_sessions(self) -> None:
+        """Remove what earlier gateways have left and nobody needs."""
+        await remove_old(self.host.store, self.place, self.config.approvals.keep)
 
 
 CHANGES: dict[Any, Any] = {
@@ -137,6 +144,7 @@ class GatewaySession:
         self._run: Run | None = None
         self._given: tuple[list[Tool], dict[str, str]] | None = None
         self._listing: ClientListing | None = None
+        self._client_name = self._protocol_version = ""
         self._peer: ServerSession | None = None
         """The client, if it may be told of changes at any time."""
         self._waiting: dict[str, list[Waiting]] = {}
@@ -169,6 +177,7 @@ class GatewaySession:
     async def keep(self, context: Request, *, task_status: TaskStatus[None]) -> None:
         """Open session and run, and close them when the client leaves or is idle."""
         host, identity = self._parts.host, self.identity
+        self._protocol_version = context.protocol_version
         try:
             session = await host.hold(self.id, idle=self._idle)
             session.on_event(self._parts.counts.metrics.take)
@@ -179,7 +188,8 @@ class GatewaySession:
                     approver=self._parts.counts.counted(self._client_approvals or self._parts.approver),
                     in_doubt=self._parts.doubts.calls,
                 ) as self._run:  # fmt: skip
-                    self._parts.counts.opened(self._run, _client_of(context).get("name", ""))
+                    self._client_name = _client_of(context).get("name", "")
+                    self._parts.counts.opened(self._run, self._client_name)
                     task_status.started()
                     await self._wait()
                     self.closing = True
@@ -189,8 +199,11 @@ class GatewaySession:
                 if run is not None:
                     self._parts.counts.closed(run)
                 await self._unsubscribe_all()
-                self._parts.doubts.add(self.id, session.in_doubt)
+                in_doubt = session.in_doubt
+                self._parts.doubts.add(self.id, in_doubt)
                 await session.close("closed" if self._leave.is_set() else "idle")
+                if not in_doubt and not self._waiting:
+                    await remove(host.store, self.id)
         except Exception:
             if self._listing is None:
                 raise  # to whoever opens it
@@ -198,6 +211,7 @@ class GatewaySession:
         finally:
             self.closing = True
             leave(self.id)
+            self._parts.sources.release(self.id)
             self.ended.set()
 
     async def _wait(self) -> None:
@@ -236,13 +250,25 @@ class GatewaySession:
         """While a request is served the session does not count as idle."""
         if context.session.can_send_request:  # a connection that lasts
             self._peer = context.session
-        client = CallingClient(self.id, context, self._parts.config.relay, self.level)
+        client = self._client(context)
         token = current_client.set(client)
         try:
             with self._busy():
                 yield client
         finally:
+            client.end()
             current_client.reset(token)
+
+    def _client(self, context: Request | None = None) -> CallingClient:
+        """The client as servers know it."""
+        return CallingClient(
+            self.id, self.identity.name, self._fill_secrets, self._parts.config.relay, self._protocol_version, context, self.level,
+        )  # fmt: skip
+
+    async def _fill_secrets(self, server: str, texts: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
+        if self._run is None:
+            raise HookSDKError("the session has ended; connect again")
+        return await self._run.fill_secrets(Tool(name=START, source="mcp", owner=server), texts, shared=shared)
 
     @contextmanager
     def _busy(self) -> Generator[None]:
@@ -335,9 +361,11 @@ class GatewaySession:
             since = before.since if before else monotonic()
             self._waiting.setdefault(same, []).append(Waiting(call_id, judged, since))
             if asker is not None:
-                return await asker.waiting_result(name, pending, answered=params.request_state is not None)
+                return await asker.waiting_result(judged.call.name, pending, answered=params.request_state is not None)
             title = pending.request.title if pending.request else name
-            return error(f"'{name}' was not run yet: a person is asked about it ({title}). Call it again later.")
+            return error(
+                f"'{judged.call.name}' was not run yet: a person is asked about it ({title}). Call it again later."
+            )
         await self._parts.doubts.made_again(judged, run)
         if tool is None and result.is_error and error_code(result) in FOR_CLIENTS:
             judged.confirm()
@@ -476,8 +504,17 @@ class GatewaySession:
     async def _unsubscribe_all(self) -> None:
         subscribed, self._subscribed = self._subscribed, {}
         for feature in subscribed:
-            with anyio.move_on_after(UNSUBSCRIBE, shield=True), contextlib.suppress(MCPError):
+            with anyio.move_on_after(UNSUBSCRIBE, shield=True), contextlib.suppress(MCPError), self.as_client():
                 await self._parts.watch(feature, on=False)
+
+    @contextmanager
+    def as_client(self) -> Generator[None]:
+        """What is asked of servers is asked for this client, though it has no request."""
+        token = current_client.set(self._client())
+        try:
+            yield
+        finally:
+            current_client.reset(token)
 
     async def complete(self, params: types.CompleteRequestParams) -> types.CompleteResult:
         """What the server of a prompt or of a template proposes for an argument."""
@@ -561,6 +598,7 @@ class GatewaySession:
         """Look whether what there is has changed, and tell the client."""
         if self.closing:
             return
+        current_client.set(self._client())  # in a task of its own
         if self._listing is not None:
             await self._resolved(wait=False)
         if self._offers is not None:
@@ -568,7 +606,7 @@ class GatewaySession:
 
     async def _resolved(self, *, wait: bool = True) -> ClientListing:
         if wait:
-            await self._parts.sources.listed()
+            await self._parts.sources.listed(self._client_name)
         run = self._run
         if run is None:
             raise HookSDKError("the session has ended; connect again")

@@ -8,12 +8,15 @@ from typing import Any, Protocol, final
 
 import anyio
 
-from hooksdk.mcp import Features, ServerOffer
+from hooksdk.mcp import Features, ServerOffer, current_client
 from hooksdk.tools import Tool
 
 FIRST_LISTINGS = 8.0
-"""Seconds that a request waits for servers that were never listed: clients do not reliably take tools that come later, and the
-least patient of them gives a new server ten seconds."""
+"""Seconds that a request waits for servers that were never listed: clients do not reliably take tools that come later, and most give
+a new server ten seconds."""
+LESS_PATIENT = {"claude-code": 4.0}
+"""The same for clients of these names. `claude mcp list` gives a list of tools five seconds, and says then that it failed; in its
+sessions Claude Code takes tools that come later."""
 
 
 class ToolSource(Protocol):
@@ -21,7 +24,7 @@ class ToolSource(Protocol):
 
     What else a source has of that one's is used: `missing`, the owners whose tools should be there and why they are not;
     `catch_up()`, awaited before each request, which answers None where nothing has changed; `tools_known()`, which waits until the tools of
-    all owners are known for the first time; `features`, the prompts and resources of the owners, as those of `McpServers`; `files`, the paths of the files that describe the owners: approvals are found again
+    all owners are known for the first time; `features`, the prompts and resources of the owners, as those of `McpServers`; `release(session_id)`, told when a client's session is over; `files`, the paths of the files that describe the owners: approvals are found again
     after a restart by a gateway in front of the same ones.
     """
 
@@ -37,8 +40,8 @@ class Sources:
 
     def __init__(self, sources: Sequence[ToolSource]) -> None:
         self._sources = sources
-        self._until: float | None = None
-        """Until when first listings are waited for."""
+        self._until: dict[str, float] = {}
+        """Until when first listings are waited for, by whose client waits: some servers are listed for each."""
 
     def look(self) -> tuple[list[Tool], dict[str, str]]:
         """The tools, and what is missing of them by owner."""
@@ -78,19 +81,27 @@ class Sources:
         """Let the sources apply what has changed on their side."""
         for catch_up in self._methods("catch_up"):
             if await catch_up():
-                self._until = None
+                self._until.clear()
 
-    async def listed(self) -> None:
-        """Wait for first listings, for a while in all."""
+    async def listed(self, client_name: str = "") -> None:
+        """Wait for first listings, for a while in all. `client_name` is what the client says that it is."""
         waits = self._methods("tools_known")
         if not waits:
             return
-        if self._until is None:
-            self._until = anyio.current_time() + FIRST_LISTINGS
-        if anyio.current_time() < self._until:
-            with anyio.CancelScope(deadline=self._until):
+        client = current_client.get()
+        seconds = min(FIRST_LISTINGS, LESS_PATIENT.get(client_name, FIRST_LISTINGS))
+        until = self._until.setdefault(client.holder if client else "", anyio.current_time() + seconds)
+        if anyio.current_time() < until:
+            with anyio.CancelScope(deadline=until):
                 for wait in waits:
                     await wait()
+
+    def release(self, session_id: str) -> None:
+        """A client's session is over: so is what the sources have for it alone."""
+        for source in self._sources:
+            release: Callable[[str], None] | None = getattr(source, "release", None)
+            if release is not None:
+                release(session_id)
 
     def _methods(self, name: str) -> list[Callable[[], Awaitable[Any]]]:
         return [method for source in self._sources if (method := getattr(source, name, None)) is not None]

@@ -12,11 +12,11 @@ from mcp.server.subscriptions import ListenHandler, ResourceUpdated, ServerEvent
 from mcp.shared.exceptions import MCPError
 
 from hooksdk.gateway._session import GatewaySession, Request
-from hooksdk.mcp import Feature
+from hooksdk.mcp import Feature, ScopeKey
 
 logger = logging.getLogger("hooksdk")
 
-Hear = Callable[[Feature], None]
+Hear = Callable[[Feature, ScopeKey], None]
 
 
 @final
@@ -26,10 +26,10 @@ class ResourceChanges:
     def __init__(self) -> None:
         self._listeners: dict[object, Hear] = {}
 
-    async def publish(self, feature: Feature) -> None:
-        """A resource has changed."""
+    async def publish(self, feature: Feature, key: ScopeKey) -> None:
+        """A resource has changed, for those clients that share the connection."""
         for listener in tuple(self._listeners.values()):
-            listener(feature)
+            listener(feature, key)
 
     def subscribe(self, listener: Hear) -> Callable[[], None]:
         """Tell this one, until what this answers is called."""
@@ -42,7 +42,14 @@ class ResourceChanges:
 class _OneClient:
     """What one stream hears of: changed lists as everybody does, and the resources that it asked for, as its client calls them."""
 
-    def __init__(self, bus: SubscriptionBus, changes: ResourceChanges, uris: Mapping[Feature, str]) -> None:
+    def __init__(
+        self,
+        bus: SubscriptionBus,
+        changes: ResourceChanges,
+        uris: Mapping[Feature, str],
+        session: GatewaySession | None,
+    ) -> None:
+        self._session = session
         self._bus = bus
         self._changes = changes
         self._uris = uris
@@ -51,8 +58,9 @@ class _OneClient:
         await self._bus.publish(event)
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        def changed(feature: Feature) -> None:
-            if (uri := self._uris.get(feature)) is not None:
+        def changed(feature: Feature, key: ScopeKey) -> None:
+            session, uri = self._session, self._uris.get(feature)
+            if uri is not None and session is not None and key.is_of(session.identity.name, session.id):
                 listener(ResourceUpdated(uri))
 
         stops = [self._bus.subscribe(listener), self._changes.subscribe(changed)]
@@ -83,6 +91,7 @@ class Listening:
         """Tell the client until it leaves. What it may not read, or what its server cannot watch, is left out of what is
         acknowledged."""
         uris: dict[Feature, str] = {}
+        session: GatewaySession | None = None
         wanted = params.notifications.resource_subscriptions or []
         try:
             if wanted:
@@ -92,11 +101,12 @@ class Listening:
                         await self._begin(session, context, uri, uris)
             honored: dict[str, Any] = {"resource_subscriptions": list(uris.values()) or None}
             params = params.model_copy(update={"notifications": params.notifications.model_copy(update=honored)})
-            return await ListenHandler(_OneClient(self._bus, self._changes, uris))(context, params)
+            return await ListenHandler(_OneClient(self._bus, self._changes, uris, session))(context, params)
         finally:
-            with anyio.CancelScope(shield=True):
-                for feature in uris:
-                    await self._watch(feature, on=False)
+            if session is not None:
+                with anyio.CancelScope(shield=True), session.as_client():
+                    for feature in uris:
+                        await self._watch(feature, on=False)
 
     async def _begin(self, session: GatewaySession, context: Request, uri: str, uris: dict[Feature, str]) -> None:
         try:

@@ -34,6 +34,10 @@ class ServerLine:
     was not needed yet."""
     tools: int = 0
     problem: str = ""
+    scope: str = "gateway"
+    """Whose process it is: each `session`'s, each `token`'s, or one for the whole `gateway`."""
+    holder: str = ""
+    """Of a process of a single token or session, whose it is: the token's name, or `local`."""
 
 
 @dataclass(frozen=True, kw_only=True)

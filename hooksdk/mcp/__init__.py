@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -34,8 +34,9 @@ from hooksdk.mcp._life import Terms
 from hooksdk.mcp._listings import Listings
 from hooksdk.mcp._offer import ServerOffer
 from hooksdk.mcp._offered import hints
-from hooksdk.mcp._relay import ASKED, Client, RunningCall, current_client, is_own_meta
+from hooksdk.mcp._relay import ASKED, Client, RunningCall, SilentClient, current_client, is_own_meta
 from hooksdk.mcp._results import ERROR, ERROR_MARGIN, ROLE, failed, to_result
+from hooksdk.mcp._scope import LOCAL, Scope, ScopeKey
 from hooksdk.mcp._status import CallFailed, ServerStatus, State
 from hooksdk.tools import Tool
 
@@ -44,6 +45,7 @@ logger = logging.getLogger("hooksdk")
 __all__ = [
     "ERROR",
     "LEVELS",
+    "LOCAL",
     "ROLE",
     "AskInput",
     "Client",
@@ -52,9 +54,12 @@ __all__ = [
     "Listener",
     "McpServers",
     "Reload",
+    "Scope",
+    "ScopeKey",
     "ServerInput",
     "ServerOffer",
     "ServerStatus",
+    "SilentClient",
     "State",
     "check_entry",
     "current_client",
@@ -98,6 +103,10 @@ class McpServers:
     `relay` names what servers may ask of the client whose call they are serving: `elicitation`, `sampling`, `roots`. That is a
     client of a `Gateway`; elsewhere nobody answers, and without `relay` servers are told that there is no such thing.
 
+    The `scope` of an entry says which of a gateway's clients share a process of it: `gateway` (all), `token` or `session`. Whose
+    call it is says `current_client`; elsewhere all share one. `holder` is who has the connections that no client's call has
+    brought about; None: nobody, and servers that depend on who asks wait for a client. `release` ends those of one session.
+
     `on_status` is told how a server is, and `on_change` the name of one that offers something else than before. `features` is what
     they offer beside their tools.
 
@@ -114,6 +123,7 @@ class McpServers:
         idle: float | None = None,
         listings: str | os.PathLike[str] | None = None,
         relay: Collection[str] = (),
+        holder: str | None = LOCAL,
         on_status: Callable[[ServerStatus], None] | None = None,
         on_change: Callable[[str], None] | None = None,
     ) -> None:
@@ -130,14 +140,14 @@ class McpServers:
                 raise ConfigError("McpServers", (f"relay: {known}",))
         terms = Terms(
             start_timeout=start_timeout, report=self._report, changed=self._tell_change, hear=self._hear, idle=idle, relay=frozenset(relay),
-            listings=Listings(Path(listings).expanduser() if listings is not None else None) if lazy else None,
+            listings=Listings(Path(listings).expanduser() if listings is not None else None) if lazy else None, rests=lazy,
         )  # fmt: skip
         self._call_timeout = call_timeout
         self._on_status = on_status
         self._on_change = on_change
         self._thread = 0
-        self._tools: dict[str, _Made] = {}
-        self._fleet = Fleet(terms)
+        self._tools: dict[tuple[str, ScopeKey], _Made] = {}
+        self._fleet = Fleet(terms, holder)
         self.features = Features(self._fleet, terms, call_timeout)
         """Prompts and resources."""
         self._files = ServerFiles()
@@ -153,6 +163,7 @@ class McpServers:
         idle: float | None = None,
         listings: str | os.PathLike[str] | None = None,
         relay: Collection[str] = (),
+        holder: str | None = LOCAL,
         on_status: Callable[[ServerStatus], None] | None = None,
         on_change: Callable[[str], None] | None = None,
         ask: AskInput | None = None,
@@ -169,7 +180,7 @@ class McpServers:
         """
         servers = cls(
             {}, start_timeout=start_timeout, call_timeout=call_timeout, lazy=lazy, idle=idle, listings=listings,
-            relay=relay, on_status=on_status, on_change=on_change,
+            relay=relay, holder=holder, on_status=on_status, on_change=on_change,
         )  # fmt: skip
         servers._files = ServerFiles(paths, ask=ask, digests=digests, only=only)
         servers._fleet.apply(servers._files.read())
@@ -183,17 +194,22 @@ class McpServers:
     @property
     def status(self) -> Mapping[str, ServerStatus]:
         """How each server is, by name: those that may be started in the order of the files, then the others."""
-        statuses = {name: connection.status for name, connection in self._fleet.connections.items()}
-        return MappingProxyType({**statuses, **self._fleet.wanted.refused})
+        return MappingProxyType({one.name: one for one in self.connections if not one.holder})
+
+    @property
+    def connections(self) -> Sequence[ServerStatus]:
+        """How each server is, and after it its connections of single tokens and sessions, which have a `holder`."""
+        return self._fleet.status()
 
     @property
     def missing(self) -> Mapping[str, str]:
         """The servers that should have tools and have none to offer now, by name, and why, in one line."""
-        return {
-            name: status.problem or "it is being started, and its tools are not known yet"
-            for name, status in self.status.items()
-            if status.state == "failed" or (status.state == "starting" and not self._fleet.connections[name].tools)
-        }
+        missing = {name: status.problem for name, status in self._fleet.wanted.refused.items()}
+        for one in self._listed():
+            if one.status.state == "failed" or (one.status.state == "starting" and not one.tools):
+                why = one.status.problem or "it is being started, and its tools are not known yet"
+                missing[one.spec.name] = why
+        return missing
 
     def tools(self) -> list[Tool]:
         """The tools of all servers as they are now; asks for a new start of each server that has ended.
@@ -203,15 +219,26 @@ class McpServers:
         of this method. Two servers may have a tool of one name: the run's catalog tells them apart.
         """
         tools: list[Tool] = []
-        for name, connection in self._fleet.connections.items():
+        for connection in self._listed():
             if self._thread == threading.get_ident():
                 connection.wake(patient=True)
-            known = self._tools.get(name)
+            place = connection.spec.name, connection.key
+            known = self._tools.get(place)
             if known is None or known.spec is not connection.spec or known.entries is not connection.tools:
                 own = [self._tool(connection, entry) for entry in connection.tools]
-                known = self._tools[name] = _Made(connection.spec, connection.tools, own)
+                known = self._tools[place] = _Made(connection.spec, connection.tools, own)
             tools += known.tools
         return tools
+
+    def _listed(self) -> list[Connection]:
+        """The connections whose tools the client of now is to see. From another thread none is begun."""
+        here = self._thread == threading.get_ident()
+        return self._fleet.listed() if here else [*self._fleet.connections.values()]
+
+    def release(self, session: str) -> None:
+        """The session of a client is over (its `id`): the processes that were this session's alone are ended."""
+        self._tools = {place: made for place, made in self._tools.items() if place[1].session != session}
+        self._fleet.release(session)
 
     async def ready(self) -> None:
         """Wait until each server that is being started, or asked for its tools, has answered or failed. How long that may
@@ -225,8 +252,8 @@ class McpServers:
     async def refresh(self) -> None:
         """List the tools of all servers anew, starting those that are not up. What fails is in `status`."""
         async with anyio.create_task_group() as group:
-            for connection in self._fleet.connections.values():
-                if not connection.spec.disabled:
+            for connection in self._listed():
+                if not connection.spec.disabled and not self._fleet.is_held(connection):
                     group.start_soon(connection.refresh)
 
     async def catch_up(self) -> Reload | None:
@@ -290,8 +317,8 @@ class McpServers:
         except Exception:
             logger.exception("on_change raised for MCP server '%s'", name)
 
-    async def _hear(self, server: str, message: types.ServerNotification) -> None:
-        await self.features.tell(server, message)
+    async def _hear(self, server: str, message: types.ServerNotification, key: ScopeKey) -> None:
+        await self.features.tell(server, message, key)
 
     def _tool(self, connection: Connection, entry: types.Tool) -> Tool:
         owner, limit = connection.spec.name, connection.spec.timeout or self._call_timeout
@@ -299,7 +326,9 @@ class McpServers:
         async def execute(arguments: dict[str, Any], context: ToolContext | None = None) -> ToolResult:
             call = RunningCall(context)
             try:
-                return to_result(await self._fleet.connection(owner).call(entry, arguments, limit, call))
+                connection = self._fleet.connection(owner)
+                await self._fleet.tell_secrets(connection)
+                return to_result(await connection.call(entry, arguments, limit, call))
             except CallFailed as failure:
                 if failure.in_doubt and context is not None:
                     raise ToolError(str(failure), in_doubt=True) from None

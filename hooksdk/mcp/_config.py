@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -28,6 +28,7 @@ from pydantic import (
 
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.mcp._fill import AskInput, Filling, read_inputs
+from hooksdk.mcp._scope import SCOPES, Scope, asks_secrets, default_scope
 from hooksdk.mcp.settings import BARE_FOLDERS, ENTRY_KEYS, MOST_SECONDS, Shape, find_servers, load_file, plain_entry
 
 _STREAMABLE_HTTP = ("http", "streamable-http", "streamable_http", "streamablehttp")
@@ -54,6 +55,20 @@ _NotBlank = Annotated[_Text, Field(pattern=r"\S")]
 _Seconds = Annotated[StrictFloat, Field(gt=0, le=_LONGEST, allow_inf_nan=False)]
 
 
+class _Aside(set[str]):
+    """What is known beside an entry, and makes it no other one."""
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __eq__(self, _other: object) -> bool:
+        return True
+
+
+def _with_credentials(values: Sequence[str]) -> set[str]:
+    """The values, and what follows on `Bearer` and its like in them."""
+    return {*values, *(value.rpartition(" ")[2] for value in values)}
+
+
 class ServerSpec(BaseModel):
     """One server's entry, checked and with its variables filled. Its `repr` shows no value that may be secret."""
 
@@ -75,8 +90,12 @@ class ServerSpec(BaseModel):
     """Seconds that a start may take, where the entry says so."""
     idle: _Seconds | None = None
     """Seconds without a call after which a lazy server is ended, where the entry says so."""
+    scope: Scope | None = None
+    """Whose process it is, where the entry says so."""
     _secrets: list[str] = PrivateAttr(default_factory=list[str])
-    """Values that no message may hold, longest first."""
+    """Values that no message may hold."""
+    _filled: _Aside = PrivateAttr(default_factory=_Aside)
+    """More of them: secrets that were filled in since."""
 
     @field_validator("url")
     @classmethod
@@ -94,18 +113,51 @@ class ServerSpec(BaseModel):
         needed = "url" if self.type == "http" else "command"
         if self.type and not getattr(self, needed):
             raise ValueError(f"'{needed}' is missing, and a server of this type needs one.")
+        if asks_secrets((self.command, *self.args, self.url)):
+            raise ValueError(
+                "secrets are filled in in 'env' and 'headers' alone: others can read commands and addresses"
+            )
         return self
 
     def model_post_init(self, context: Any, /) -> None:
-        values = [*self.env.values(), *self.headers.values()]
-        filled = cast("Filling", context).secrets
-        secrets = {*filled, *values, *(value.rpartition(" ")[2] for value in values)}
-        self._secrets = sorted((value for value in secrets if len(value) >= 4), key=len, reverse=True)
+        values = [value for value in self._values if not asks_secrets([value])]
+        self._secrets = [*cast("Filling", context).secrets, *_with_credentials(values)]
+
+    @property
+    def _values(self) -> list[str]:
+        return [*self.env.values(), *self.headers.values()]
+
+    @property
+    def own_scope(self) -> Scope:
+        """Whose process it is: as the entry says, or by what it holds."""
+        return self.scope or default_scope(self.url, self.command, self.args, self.env)
+
+    @property
+    def asks_secrets(self) -> bool:
+        """True where its environment or headers are to be filled with secrets of whoever calls it."""
+        return asks_secrets(self._values)
+
+    @property
+    def may_sign_in(self) -> bool:
+        """True for a server on the web whose entry has no credentials of its own."""
+        return bool(self.url) and not any(name.lower() == "authorization" for name in self.headers)
+
+    @property
+    def is_personal(self) -> bool:
+        """True where what the server offers may depend on who calls it: by a secret of theirs, or by how they have signed in."""
+        return self.own_scope != "gateway" and (self.asks_secrets or self.may_sign_in)
+
+    def with_secrets(self, env: Mapping[str, str], headers: Mapping[str, str]) -> ServerSpec:
+        """The same with these in the places of its own, filled in. No message has their values from now on, of this and of all that
+        come from the same entry."""
+        self._filled |= _with_credentials([*env.values(), *headers.values()])
+        return self.model_copy(update={"env": dict(env), "headers": dict(headers)})
 
     def redact(self, text: str) -> str:
         """`text` without the values of `env`, of `headers` and of filled variables."""
         text = text.replace(self.url, self.place) if self.url else text
-        for secret in self._secrets:
+        known = {secret for secret in (*self._secrets, *self._filled) if len(secret) >= 4}
+        for secret in sorted(known, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
 
@@ -201,7 +253,8 @@ def _problem(error: Mapping[str, Any]) -> str:
     if error["type"] == "value_error":
         message = str(error["ctx"]["error"])
     elif error["type"] == "literal_error":
-        message = f"expected {expected}.{did_you_mean(str(error['input']), ('stdio', 'http', 'streamable-http'))}"
+        words = SCOPES if key == "scope" else ("stdio", "http", "streamable-http")
+        message = f"expected {expected}.{did_you_mean(str(error['input']), words)}"
     elif inner:
         message = f"expected text, got {_kind(error['input'])}. Write it in quotes"
     else:

@@ -20,7 +20,8 @@ from hooksdk.mcp._offer import ServerOffer
 from hooksdk.mcp._offered import check_offered
 from hooksdk.mcp._offering import Offering
 from hooksdk.mcp._protocol import agree, answers, is_modern
-from hooksdk.mcp._relay import CALLED, Callers, RunningCall, masked, send_call
+from hooksdk.mcp._relay import CALLED, Callers, Client, RunningCall, current_client, masked, send_call
+from hooksdk.mcp._scope import NOBODY, ScopeKey
 from hooksdk.mcp._status import (
     ADVICE,
     CallFailed,
@@ -30,7 +31,7 @@ from hooksdk.mcp._status import (
     not_running,
     too_late,
     with_stderr,
-)
+)  # fmt: skip
 from hooksdk.mcp._transport import one_line, serving
 
 T = TypeVar("T")
@@ -49,11 +50,15 @@ class Connection:
     """One server. `keep` runs in a task of its own; everything else may be called from any task of the loop."""
 
     def __init__(
-        self, spec: ServerSpec, terms: Terms, offer: ServerOffer | None = None, *, beside: bool = False
-    ) -> None:
-        """`offer` is what to go on until the server, or a listing that was kept, tells of another one. One that is `beside`
-        another is for the clients of the older protocol, of a server that speaks both."""
+        self, spec: ServerSpec, terms: Terms, offer: ServerOffer | None = None, key: ScopeKey = NOBODY, *,
+        handshake: bool | None = None,
+    ) -> None:  # fmt: skip
+        """`offer` is what to go on until the server, or a listing that was kept, tells of another one; `handshake` whether it speaks
+        the older protocol alone, or is to be asked for that one; None: nobody knows yet."""
         self.spec = spec
+        self.key = key
+        self.client: Client | None = None
+        """Who needed it last."""
         self.status = ServerStatus(name=spec.name, state="disabled" if spec.disabled else "starting")
         self._terms = terms
         self._start_timeout = spec.start_timeout or terms.start_timeout
@@ -65,27 +70,26 @@ class Connection:
         self._failures = 0
         self._retry_at = 0.0
         self._queued = False
-        self._callers = Callers(terms.relay)
-        self._offering = Offering(spec, terms, self._callers, offer, self._listed)
+        self._callers = Callers(terms.relay, one_client=bool(key.session))
+        self.offering = Offering(spec, terms, self._callers, offer, self._listed, key)
         self._calls = 0
         self._last_call = 0.0
         self._quiet = anyio.Event()
         """Set once nobody waits for a call of it, for whoever retires it."""
-        self.handshake = beside
-        """The server is to be asked for the older protocol first: it speaks no other, as far as is known."""
-        self._older: Connection | None = None
-        """The one beside it."""
+        self.handshake = handshake
+        self.older: Connection | None = None
+        """The one beside it, of the same holder, for the clients of the older protocol of a server that speaks both."""
         self._spawn: Callable[..., Any] | None = None
-
-    @property
-    def offer(self) -> ServerOffer:
-        """What the server offers."""
-        return self._offering.offer
 
     @property
     def tools(self) -> tuple[types.Tool, ...]:
         """Its tools."""
-        return self._offering.offer.tools
+        return self.offering.offer.tools
+
+    @property
+    def session(self) -> ClientSession | None:
+        """The connection itself, while the server runs."""
+        return self._life.session if self._life and self._life.usable else None
 
     def open(self) -> bool:
         """Take calls from now on; `keep` is to run then. True for a server that is to be listed when it is its turn: `wake`
@@ -94,7 +98,7 @@ class Connection:
         self._wanted = anyio.Event()
         self._failures, self._retry_at = 0, 0.0
         self.status = ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools))
-        listing = self._offering.read_kept()
+        listing = self.offering.read_kept()
         if listing is not None:
             self.handshake = listing.handshake
             self._set(replace(self.status, state="idle", tools=len(self.tools), version=listing.version))
@@ -120,15 +124,17 @@ class Connection:
         finally:
             self._spawn = None
             self._open = self._queued = False
+            self.older = None
             self._settled.set()
-            self._offering.offer = ServerOffer(server=self.spec.name)
+            self.offering.offer = ServerOffer(server=self.spec.name)
             if self.status.state != "failed":
                 self.status = replace(self.status, state="down", problem="", tools=0)
 
     def wake(self, *, patient: bool = False) -> None:
         """Ask for a start, unless the server is up or starting. With `patient`, only once its wait is over, and not of one
         that waits for its turn or that its next call starts."""
-        if not self._open or (patient and (self._queued or (self._terms.listings and self.status.state != "failed"))):
+        self.client = current_client.get() or self.client
+        if not self._open or (patient and (self._queued or (self._terms.rests and self.status.state != "failed"))):
             return
         if self._queued:
             self._queued = False
@@ -147,8 +153,8 @@ class Connection:
 
     def stop(self) -> anyio.Event | None:
         """End the connection in good order; gives the event that is set when it is done."""
-        if self._older is not None:
-            self._older.stop()
+        if self.older is not None:
+            self.older.stop()
         self._open = False
         self._wanted.set()
         if self._life is None:
@@ -160,8 +166,8 @@ class Connection:
 
     async def retire(self) -> None:
         """End the connection once the calls that it has taken are over."""
-        if self._older is not None:
-            await self._older.retire()
+        if self.older is not None:
+            await self.older.retire()
         if self._calls:
             await self._quiet.wait()
         self.stop()
@@ -183,7 +189,7 @@ class Connection:
         self, what: str, limit: float, call: RunningCall, send: Callable[[ClientSession], Awaitable[T]]
     ) -> T:
         """The answer to one request, as `send` makes it, in the same way; `what` is what it is about."""
-        if (older := self._older_for(call)) is not None:
+        if (older := await self._older_for(call)) is not None:
             return await older.request(what, limit, call, send)
         self._calls += 1
         try:
@@ -196,16 +202,20 @@ class Connection:
                 self._quiet.set()
                 self._quiet = anyio.Event()
 
-    def _older_for(self, call: RunningCall) -> Connection | None:
+    async def _older_for(self, call: RunningCall) -> Connection | None:
         """The connection in the older protocol, for a client that speaks it and that the server may ask; None where there is one
-        for all, since the server speaks one protocol alone. A server that speaks both asks in ways that the other has not."""
+        for all, since the server speaks one protocol alone. A server that speaks both asks in ways that the other has not.
+        Raises `CallFailed` where the server would have to say which it speaks, and cannot be started."""
         if not self._terms.relay or self.handshake or call.client is None or is_modern(call.client.protocol_version):
             return None
-        if self._older is None and self._spawn is not None and self._open:
-            self._older = Connection(self.spec, self._terms.aside(), beside=True)
-            self._older.open()
-            contextvars.Context().run(self._spawn, self._older.keep)
-        return self._older if self._older is not None and self._older.handshake else None
+        if self.handshake is None:
+            await self._ready()
+        if self.older is None and self._spawn is not None and self._open and not self.handshake:
+            self.older = Connection(self.spec, self._terms.aside(), key=self.key, handshake=True)
+            self.older.client = call.client
+            self.older.open()
+            contextvars.Context().run(self._spawn, self.older.keep)
+        return self.older if self.older is not None and self.older.handshake else None
 
     async def _request(self, name: str, limit: float, send: Callable[[ClientSession], Awaitable[T]]) -> T:
         life: Life | None = None
@@ -243,36 +253,29 @@ class Connection:
         """List what it offers anew, starting the server if it is not up; what fails is in `status`."""
         self._retry_at = 0.0
         with contextlib.suppress(CallFailed):
-            await self._offering.ask_all_again(await self._ready())
+            await self.offering.ask_all_again(await self._ready())
 
     async def watch(self, uri: str, *, on: bool) -> None:
         """Hear of changes of this resource, or no more. The server runs as long as anything of it is watched. Raises
         `CallFailed`."""
-        change = self._offering.watch if on else self._offering.unwatch
-        if not on and not (self._life and self._life.usable):
-            await change(uri, session=None)
-            return
-
-        async def send(session: ClientSession) -> None:
-            await change(uri, session=session)
-
-        await self.request(uri, self._start_timeout, RunningCall(None), send)
-
-    async def set_level(self) -> None:
-        """Say how much it is to log, if it runs."""
-        if self._older is not None:
-            await self._older.set_level()
-        if self._life and self._life.usable and self._life.session is not None:
-            await self._offering.set_level(self._life.session)
+        call = RunningCall(None)
+        if (older := await self._older_for(call)) is not None:
+            return await older.watch(uri, on=on)  # it is there that this client changes it
+        change = self.offering.watch if on else self.offering.unwatch
+        if not on and self.session is None:
+            return await change(uri, session=None)
+        return await self.request(uri, self._start_timeout, call, lambda session: change(uri, session=session))
 
     async def _live(self) -> None:
         """One start, until its end. Raises nothing but cancellation."""
         settled = self._settled
-        life = self._life = Life(self.spec)
+        life = self._life = Life(self.spec, self.key)
         self._set(ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools)))
         try:
             try:
-                async with life.transport.open() as streams, self._offering.session(life, *streams) as session:
+                if self.spec.asks_secrets:
+                    await life.fill(self.client)
+                async with life.transport.open() as streams, self.offering.session(life, *streams) as session:
                     life.session = session
                     with anyio.move_on_after(self._start_timeout) as life.starting:
                         await self._start(life, session)
@@ -282,9 +285,9 @@ class Connection:
                     settled.set()
                     if life.ready:
                         async with life.listing:  # a change that is heard meanwhile is written after this, not under it
-                            await self._offering.keep(self.status.version, handshake=self.handshake)
+                            await self.offering.keep(self.status.version, handshake=self.handshake)
                         async with anyio.create_task_group() as group:
-                            group.start_soon(self._offering.listen, session)
+                            group.start_soon(self.offering.listen, session)
                             await self._until_end(life)
                             group.cancel_scope.cancel()
             except Exception as error:
@@ -308,14 +311,14 @@ class Connection:
                 settled.set()
 
     async def _start(self, life: Life, session: ClientSession) -> None:
-        await agree(life, session, handshake=self.handshake)
+        await agree(life, session, handshake=bool(self.handshake))
         self.handshake = not is_modern(session.protocol_version)
         info = session.server_info
         seconds, version = anyio.current_time() - life.since, info.version if info else ""
         async with life.listing:
-            await self._offering.ask_all(session)
+            await self.offering.ask_all(session)
             life.ready = True
-        await self._offering.begin(session)
+        await self.offering.begin(session)
         self._retry_at = 0.0
         count = len(self.tools)
         self._set(ServerStatus(name=self.spec.name, state="up", tools=count, seconds=seconds, version=version))
@@ -325,11 +328,11 @@ class Connection:
         while not life.ended.is_set():
             idle = self.spec.idle or self._terms.idle
             limit = idle if life.called else min(_UNCALLED_REST, idle or _UNCALLED_REST)
-            if limit is None or self._terms.listings is None:
+            if limit is None or not self._terms.rests:
                 await life.ended.wait()
                 return
             left = max(life.since, self._last_call) + limit - anyio.current_time()
-            if left <= 0 and not (self._calls or self._offering.watched):
+            if left <= 0 and not (self._calls or self.offering.watched):
                 life.resting = True
                 life.ended.set()
                 return
@@ -338,13 +341,13 @@ class Connection:
 
     async def _listed(self) -> None:
         self._set(replace(self.status, tools=len(self.tools)))
-        await self._offering.keep(self.status.version, handshake=self.handshake)
+        await self.offering.keep(self.status.version, handshake=self.handshake)
 
     def _failed(self, life: Life, problem: str) -> None:
         life.problem = problem
         self._failures += 1
         self._retry_at = anyio.current_time() + min(0.5 * 2 ** (self._failures - 1), _MAX_PAUSE)
-        self._offering.forget()
+        self.offering.forget()
         seconds = anyio.current_time() - life.since
         self._set(ServerStatus(name=self.spec.name, state="failed", problem=problem, seconds=seconds))
 

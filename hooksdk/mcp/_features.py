@@ -19,6 +19,7 @@ from hooksdk.mcp._life import Terms
 from hooksdk.mcp._offer import ServerOffer
 from hooksdk.mcp._relay import PROMPTED, READ, RunningCall, send_call
 from hooksdk.mcp._results import ERROR_MARGIN, ROLE, failed, own_meta_left_out, plain_text
+from hooksdk.mcp._scope import ScopeKey
 from hooksdk.mcp._status import CallFailed
 from hooksdk.tools import Annotations, Tool
 
@@ -29,6 +30,8 @@ LEVELS: tuple[types.LoggingLevel, ...] = (
     "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
 )  # fmt: skip
 """How much is logged, the most first."""
+MOST_OFFERS = 200
+"""Offers whose tools are made once; of more, the newest."""
 
 
 class Feature(NamedTuple):
@@ -42,8 +45,8 @@ class Feature(NamedTuple):
 class Listener(Protocol):
     """Somebody who wants to hear what servers say of themselves."""
 
-    async def __call__(self, server: str, message: types.ServerNotification) -> None:
-        """A resource was updated, or something is logged that belongs to no call."""
+    async def __call__(self, server: str, message: types.ServerNotification, key: ScopeKey) -> None:
+        """A resource was updated, or something is logged that belongs to no call; `key` says whose clients it is for."""
         ...
 
 
@@ -57,12 +60,12 @@ class Features:
         self._terms = terms
         self._limit = limit
         self._listeners: list[Listener] = []
-        self._watchers: dict[Feature, int] = {}
-        self._made: dict[str, tuple[ServerOffer, dict[str, Tool]]] = {}
+        self._made: dict[int, tuple[ServerOffer, dict[str, Tool]]] = {}
+        """By the id of the offer, which stays with its tools."""
 
     def offers(self) -> list[ServerOffer]:
         """What each server offers now, as far as it is known: no server is asked."""
-        return [one.offer for one in self._fleet.connections.values() if not one.spec.disabled]
+        return [one.offering.offer for one in self._fleet.listed() if not one.spec.disabled]
 
     def tools(self) -> list[Tool]:
         """A tool for each prompt, resource and template that is listed, for a policy that is to say who may have which; the same
@@ -70,12 +73,14 @@ class Features:
         return [tool for offer in self.offers() for tool in self._tools_of(offer).values()]
 
     def _tools_of(self, offer: ServerOffer) -> Mapping[str, Tool]:
-        known = self._made.get(offer.server)
-        if known is None or known[0] is not offer:
+        known = self._made.get(id(offer))
+        if known is None:
             made = [self._prompt(offer.server, one) for one in offer.prompts]
             made += [self._resource(offer.server, one.uri, one) for one in offer.resources]
             made += [self._resource(offer.server, one.uri_template, one) for one in offer.templates]
-            known = self._made[offer.server] = offer, {tool.name: tool for tool in made}
+            known = self._made[id(offer)] = offer, {tool.name: tool for tool in made}
+            if len(self._made) > MOST_OFFERS:
+                del self._made[next(iter(self._made))]
         return known[1]
 
     def _listed(self, server: str, name: str) -> Tool | None:
@@ -149,6 +154,7 @@ class Features:
             call = RunningCall(context)
             try:
                 connection = self._fleet.connection(server)
+                await self._fleet.tell_secrets(connection)
                 return await connection.request(own_name, limit, call, lambda session: send(session, call, arguments))
             except CallFailed as failure:
                 if failure.in_doubt and context is not None:
@@ -179,17 +185,9 @@ class Features:
 
     async def watch(self, feature: Feature, *, on: bool = True) -> ToolResult | None:
         """Hear of changes of a resource, or once less, as often as somebody wants to. What went wrong, if anything did."""
-        before = self._watchers.get(feature, 0)
-        self._watchers[feature] = after = max(0, before + (1 if on else -1))
-        if not after:
-            del self._watchers[feature]
-        if bool(before) == bool(after):
-            return None
         try:
             await self._fleet.connection(feature.server).watch(feature.own, on=on)
         except CallFailed as failure:
-            if on:
-                self._watchers.pop(feature, None)
             return failed(failure)
         return None
 
@@ -199,7 +197,7 @@ class Features:
             return
         self._terms.wishes.log_level = level
         async with anyio.create_task_group() as group:
-            for connection in self._fleet.connections.values():
+            for connection in self._fleet.everyone:
                 group.start_soon(_set_level, connection)
 
     def declare(self, extensions: Mapping[str, dict[str, Any]]) -> None:
@@ -212,17 +210,18 @@ class Features:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    async def tell(self, server: str, message: types.ServerNotification) -> None:
+    async def tell(self, server: str, message: types.ServerNotification, key: ScopeKey) -> None:
         """A server has said something."""
         for listener in tuple(self._listeners):
             try:
-                await listener(server, message)
+                await listener(server, message, key)
             except Exception:
                 logger.exception("what MCP server '%s' says could not be passed on", server)
 
 
 async def _set_level(connection: Connection) -> None:
-    await connection.set_level()
+    if connection.session is not None:
+        await connection.offering.set_level(connection.session)
 
 
 def most_of(levels: Sequence[types.LoggingLevel | None]) -> types.LoggingLevel | None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextvars
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
-from hooksdk.mcp._config import Reading
+from hooksdk.errors import HookSDKError
+from hooksdk.mcp._config import Reading, ServerSpec
 from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._files import Reload, Wanted
-from hooksdk.mcp._life import Terms
-from hooksdk.mcp._status import removed
+from hooksdk.mcp._life import Terms, secrets_of
+from hooksdk.mcp._relay import Client, current_client
+from hooksdk.mcp._scope import LOCAL, ScopeKey
+from hooksdk.mcp._status import ServerStatus, removed
 from hooksdk.mcp._transport import NoiseFilter
 
 logger = logging.getLogger("hooksdk")
@@ -22,16 +27,29 @@ logger = logging.getLogger("hooksdk")
 _STOP_TIMEOUT = 2.0
 """Seconds that servers have to end in good order before what still runs is cancelled."""
 
+OWN_IDLE = 600.0
+"""Seconds without a call after which a process of a single token or session is ended, where nothing else is said: who has it may
+never come again."""
+
 _LISTED_AT_ONCE = 8
 """Servers that are started side by side only to be listed; what a call needs is started at once."""
 
 
 class Fleet:
-    """The servers that are wanted, each with its connection."""
+    """The servers that are wanted, each with its connection, and those of single tokens and sessions beside it."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, holder: str | None = LOCAL) -> None:
+        """`holder` is whose the connections are that no client's call has brought about."""
         self.wanted = Wanted()
         self.connections: dict[str, Connection] = {}
+        self._holder = holder
+        self._base = ScopeKey(holder=holder or LOCAL)
+        self._own: dict[tuple[str, ScopeKey], Connection] = {}
+        """Of single tokens and sessions, by the server's name and whose it is."""
+        self._held: dict[str, bool] = {}
+        """Servers that wait for the first client that they are for; True for one that is to be listed then."""
+        self._told: dict[str, set[str]] = {}
+        """Which servers' secrets each session knows."""
         self._terms = terms
         self._group: TaskGroup | None = None
         self._noise = NoiseFilter()
@@ -43,20 +61,110 @@ class Fleet:
         return self._group is not None
 
     def connection(self, name: str) -> Connection:
-        """The server of this name as it is configured now. Raises `CallFailed`."""
+        """The server of this name as it is configured now, for the client whose call it is. Raises `CallFailed`."""
         if name not in self.connections:
             raise removed(name)
-        return self.connections[name]
+        base, client = self.connections[name], current_client.get()
+        key = self._key_of(base.spec, client)
+        if key == base.key or not self.entered or base.spec.disabled:
+            if client is not None and self._held.pop(name, False):
+                base.client = client
+                self._list(base)
+            return base
+        own = self._own.get((name, key))
+        if own is None:
+            offer = None if base.spec.is_personal else base.offering.offer
+            own = self._own[name, key] = Connection(base.spec, self._own_terms(base, key), offer, key)
+            own.client = client
+            to_list = own.open()
+            self._spawn(own.keep)
+            if to_list and base.spec.is_personal:
+                self._list(own)
+        return own
+
+    async def tell_secrets(self, connection: Connection) -> None:
+        """Let each session that calls a server know once which secrets that server has, so that it can mask them: the process may
+        have been started for another session."""
+        client = current_client.get()
+        if client is None or not connection.spec.asks_secrets:
+            return
+        told = self._told.setdefault(client.id, set())
+        if connection.spec.name not in told:
+            told.add(connection.spec.name)
+            with suppress(HookSDKError):  # then the server has none either, or those of before
+                await secrets_of(connection.spec, client)
+
+    def listed(self) -> list[Connection]:
+        """The connections whose tools the client is to see whose request is served now."""
+        return [
+            self.connection(name) if base.spec.is_personal or name in self._held else base
+            for name, base in self.connections.items()
+        ]
+
+    def status(self) -> list[ServerStatus]:
+        """How the servers are, in the order of the files, and after each its connections of single tokens and sessions."""
+        statuses: list[ServerStatus] = []
+        for name, base in self.connections.items():
+            status = replace(base.status, scope=base.spec.own_scope)
+            statuses.append(replace(status, state="idle") if self.is_held(base) else status)
+            statuses += [
+                _told_of(own.spec, own.key, own.status) for place, own in self._own.items() if place[0] == name
+            ]
+        return [*statuses, *self.wanted.refused.values()]
+
+    def is_held(self, connection: Connection) -> bool:
+        """True for a server that waits for the first client that it is for."""
+        return connection.spec.name in self._held and connection.key == self._base
+
+    def release(self, session: str) -> None:
+        """The client's session is over, and with it the processes that were its own."""
+        self._told.pop(session, None)
+        for place, own in list(self._own.items()):
+            if own.key.session == session:
+                del self._own[place]
+                self._spawn(own.retire)
+
+    def _key_of(self, spec: ServerSpec, client: Client | None) -> ScopeKey:
+        """Whose connection the calls of this client go to."""
+        if client is None or spec.own_scope == "gateway":
+            return self._base
+        return ScopeKey(holder=client.holder, session=client.id if spec.own_scope == "session" else "")
+
+    def _own_terms(self, base: Connection, key: ScopeKey) -> Terms:
+        """What holds for a connection of a single token or session."""
+
+        def report(status: ServerStatus) -> None:
+            self._terms.report(_told_of(base.spec, key, status))
+
+        def changed(name: str) -> None:
+            own = self._own.get((name, key))
+            if own is not None and own.tools and not base.spec.is_personal:
+                base.offering.offer = own.offering.offer  # it is everybody's
+            self._terms.changed(name)
+
+        kept = self._terms.listings
+        return replace(
+            self._terms, report=report, changed=changed, idle=self._terms.idle or OWN_IDLE, rests=True,
+            listings=kept and kept.of(key.holder),
+        )  # fmt: skip
+
+    @property
+    def everyone(self) -> list[Connection]:
+        """All connections: those of single tokens and sessions too, and those in the older protocol beside others."""
+        known = [*self.connections.values(), *self._own.values()]
+        return [*known, *(one.older for one in known if one.older is not None)]
 
     async def ready(self) -> None:
         """Wait until each server that is being started has answered or failed."""
-        for connection in list(self.connections.values()):
-            await connection.settled()
+        own = (one for one in self._own.values() if one.spec.is_personal)
+        for connection in [*self.connections.values(), *own]:
+            if not self.is_held(connection):
+                await connection.settled()
 
     async def tools_known(self) -> None:
-        """Wait until the tools of each server are known, or it has failed."""
-        for connection in list(self.connections.values()):
-            if connection.status.state == "starting" and not connection.tools:
+        """Wait until the tools of each server are known to the client of now, or it has failed."""
+        for connection in self.listed():
+            if connection.status.state == "starting" and not connection.tools and not self.is_held(connection):
                 await connection.settled()
 
     async def enter(self) -> None:
@@ -78,7 +186,7 @@ class Fleet:
     async def stop(self) -> None:
         """End the servers, within a few seconds."""
         try:
-            ends = [end for connection in self.connections.values() if (end := connection.stop())]
+            ends = [end for connection in self.everyone if (end := connection.stop())]
             with anyio.move_on_after(_STOP_TIMEOUT, shield=True):
                 for end in ends:
                     await end.wait()
@@ -88,6 +196,7 @@ class Fleet:
     async def _leave(self) -> None:
         """Cancel what still runs. The task group is not given the body's error, which it would wrap in a group."""
         group, self._group = self._group, None
+        self._own.clear()
         NoiseFilter.logger.removeFilter(self._noise)
         if group is not None:
             group.cancel_scope.cancel()
@@ -105,7 +214,8 @@ class Fleet:
             known = before.get(name)
             if known is None or known.spec != spec:
                 # What it had to offer is what there is to go on until it tells itself.
-                known = Connection(spec, self._terms, known.offer if known is not None and not spec.disabled else None)
+                offer = known.offering.offer if known is not None and not spec.disabled else None
+                known = Connection(spec, self._terms, offer, self._base)
             self.connections[name] = known
         for notice in wanted.notices:
             if notice not in told.notices:
@@ -113,12 +223,14 @@ class Fleet:
         others = {
             name: connection for name, connection in before.items() if self.connections.get(name) is not connection
         }
+        for name in others:
+            self._held.pop(name, None)
         fresh = [name for name, connection in self.connections.items() if before.get(name) is not connection]
         if self.entered:
             for key, status in wanted.refused.items():
                 if told.refused.get(key) != status:
                     self._terms.report(status)
-            for connection in others.values():
+            for connection in [*others.values(), *self._take_own(others)]:
                 self._spawn(connection.retire)
             for name in fresh:
                 self._begin(self.connections[name])
@@ -130,16 +242,27 @@ class Fleet:
             removed=tuple(name for name in others if name not in self.connections),
         )
 
+    def _take_own(self, names: Collection[str]) -> list[Connection]:
+        """The connections of single tokens and sessions to these servers, which count no more."""
+        return [self._own.pop(place) for place in list(self._own) if place[0] in names]
+
     def _begin(self, connection: Connection) -> None:
-        if connection.spec.disabled:
+        name, spec = connection.spec.name, connection.spec
+        self._held.pop(name, None)
+        if spec.disabled:
             self._terms.report(connection.status)
             return
         to_list = connection.open()
         self._spawn(connection.keep)
-        if self._terms.listings is None:
+        if spec.asks_secrets or (spec.is_personal and self._holder is None):
+            self._held[name] = to_list
+        elif self._terms.listings is None:
             connection.wake()
         elif to_list:
-            self._spawn(self._list_in_turn, connection)
+            self._list(connection)
+
+    def _list(self, connection: Connection) -> None:
+        self._spawn(self._list_in_turn, connection)
 
     async def _list_in_turn(self, connection: Connection) -> None:
         async with self._turns:
@@ -150,3 +273,8 @@ class Fleet:
         """Begin a task that knows nothing of whose call brought it about."""
         assert self._group is not None
         contextvars.Context().run(self._group.start_soon, work, *arguments)
+
+
+def _told_of(spec: ServerSpec, key: ScopeKey, status: ServerStatus) -> ServerStatus:
+    """How a connection is, and whose it is."""
+    return replace(status, scope=spec.own_scope, holder=key.holder)

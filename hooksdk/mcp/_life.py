@@ -10,10 +10,13 @@ import anyio
 import mcp_types as types
 from mcp.client.session import ClientSession
 
+from hooksdk.errors import HookSDKError
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._listings import Listings, NoListings
+from hooksdk.mcp._relay import Client
+from hooksdk.mcp._scope import ScopeKey
 from hooksdk.mcp._status import ServerStatus
-from hooksdk.mcp._transport import Transport
+from hooksdk.mcp._transport import Transport, one_line
 
 _STABLE_AFTER = 60.0
 """Seconds that a server has to be up before its end counts as the first one again."""
@@ -37,15 +40,17 @@ class Terms:
     report: Callable[[ServerStatus], None]
     changed: Callable[[str], None]
     """Told the name of a server that offers something else now."""
-    hear: Callable[[str, types.ServerNotification], Awaitable[None]]
-    """Told what a server says that belongs to no call, and the server's name."""
+    hear: Callable[[str, types.ServerNotification, ScopeKey], Awaitable[None]]
+    """Told what a server says that belongs to no call, the server's name, and whose the connection is."""
     wishes: Wishes = field(default_factory=Wishes)
     listings: Listings | None = None
     """Where servers are started only when they are needed."""
     relay: frozenset[str] = frozenset()
     """What servers may ask of the client whose call they serve."""
     idle: float | None = None
-    """Seconds without a call after which such a server is ended."""
+    """Seconds without a call after which a server is ended that is started when it is needed."""
+    rests: bool = False
+    """A server is started when it is needed, and may be ended while it is not."""
 
     def aside(self) -> Terms:
         """The same for a connection whose server another one tells of: nobody hears of it, and nothing of it is kept."""
@@ -61,13 +66,14 @@ def _ignore(_told: object) -> None:
 class Life:
     """What is known of one start."""
 
-    def __init__(self, spec: ServerSpec) -> None:
+    def __init__(self, spec: ServerSpec, key: ScopeKey) -> None:
         self.session: ClientSession | None = None
         self.ready = False
         self.starting: anyio.CancelScope | None = None
         self.ended = anyio.Event()
         """Set once the connection cannot be used any more."""
-        self.transport = Transport(spec, self.ended.set)
+        self._spec, self._holder = spec, key.holder
+        self.transport = Transport(spec, self.ended.set, key.holder)
         self.over = anyio.Event()
         """Set once its process and streams are closed."""
         self.problem = ""
@@ -81,10 +87,23 @@ class Life:
         """It has answered a call, and may keep something from one call to the next."""
         self.frightened = False
         """It ended because it was asked something before the handshake."""
-        self.frightened = False
-        """It ended because it was asked something before the handshake."""
         self.resting = False
         """It was ended because nobody had used it for long."""
+
+    async def fill(self, client: Client | None) -> None:
+        """Let it be started with the secrets of this client, who needs it. Raises where they cannot be had."""
+        spec = self._spec
+        if client is None:
+            self.problem = (
+                "its entry asks for secrets, and no client of a gateway has called it yet, whose they would be"
+            )
+            raise LookupError(self.problem)
+        try:
+            texts = await secrets_of(spec, client)
+        except HookSDKError as error:
+            self.problem = f"the secrets of {client.holder} could not be filled in: {one_line(str(error))}"
+            raise
+        self.transport = Transport(spec.with_secrets(**texts), self.ended.set, self._holder)
 
     @property
     def forgotten(self) -> bool:
@@ -99,3 +118,9 @@ class Life:
     @property
     def usable(self) -> bool:
         return self.ready and not self.ended.is_set()
+
+
+async def secrets_of(spec: ServerSpec, client: Client) -> dict[str, dict[str, str]]:
+    """The texts of an entry with the secrets of this client. Raises `HookSDKError` for one that it has no value of."""
+    texts = {"env": spec.env, "headers": spec.headers}
+    return await client.fill_secrets(spec.name, texts, shared=spec.own_scope == "gateway")

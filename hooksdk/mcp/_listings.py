@@ -26,6 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 from hooksdk.config import xdg_folder
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._offer import ServerOffer
+from hooksdk.mcp._scope import LOCAL
 from hooksdk.mcp._transport import resolve_command
 
 logger = logging.getLogger("hooksdk")
@@ -54,16 +55,22 @@ class Listing:
     """The version that the server gives itself."""
     fresh: bool
     """It was listed within a day, by the program that is there now."""
-    handshake: bool = False
-    """It speaks the older protocol alone."""
+    handshake: bool | None = None
+    """It speaks the older protocol alone; None: that is not known."""
 
 
 class Listings:
     """The listings in one folder, of which any may be missing or damaged."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, holder: str = LOCAL) -> None:
+        """`holder` is whose listings these are, of servers that offer each something else."""
         self.folder = folder or _default_folder()
+        self._holder = holder
         self._told = False
+
+    def of(self, holder: str) -> Listings:
+        """Those of another."""
+        return Listings(self.folder, holder)
 
     def read(self, spec: ServerSpec) -> Listing | None:
         """What a server of this configuration offered; None where nobody knows."""
@@ -80,7 +87,7 @@ class Listings:
                 for name, adapter in _KINDS.items() if name in data or name == "tools"
             }  # fmt: skip
             offer = ServerOffer(server=spec.name, instructions=str(data.get("instructions", "")), **lists)
-            return Listing(offer, str(data["version"]), fresh, handshake=fresh and data.get("handshake") is True)
+            return Listing(offer, str(data["version"]), fresh, data.get("handshake") if fresh else None)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -88,7 +95,7 @@ class Listings:
             logger.warning("the listing of MCP server '%s' in %s is not used: %s", spec.name, path, reason)
             return None
 
-    def write(self, spec: ServerSpec, offer: ServerOffer, version: str, handshake: bool) -> None:
+    def write(self, spec: ServerSpec, offer: ServerOffer, version: str, handshake: bool | None) -> None:
         """Keep what a server offers. A disk that cannot take it is told in the log."""
         data = {
             "format": FORMAT, "server": spec.name, "version": version, "listed": time.time(), "program": _program(spec),
@@ -109,7 +116,7 @@ class Listings:
 
     def _path(self, spec: ServerSpec) -> Path:
         readable = re.sub(r"[^A-Za-z0-9_-]+", "_", spec.name)[:40].strip("_") or "server"
-        return self.folder / f"{readable}-{_digest(spec)}.json"
+        return self.folder / f"{readable}-{_digest(spec, self._holder)}.json"
 
     def _forget_old(self) -> None:
         for path in self.folder.glob("*.json"):
@@ -124,7 +131,7 @@ class NoListings(Listings):
     def read(self, spec: ServerSpec) -> Listing | None:
         """None."""
 
-    def write(self, spec: ServerSpec, offer: ServerOffer, version: str, handshake: bool) -> None:
+    def write(self, spec: ServerSpec, offer: ServerOffer, version: str, handshake: bool | None) -> None:
         """Forget it."""
 
 
@@ -140,12 +147,13 @@ def _replace(path: Path, content: bytes) -> None:
         raise
 
 
-def _digest(spec: ServerSpec) -> str:
+def _digest(spec: ServerSpec, holder: str) -> str:
     """Of everything that decides what the server is, but no secret value: one that is replaced is no other server."""
     folder = str(Path(spec.cwd).expanduser() if spec.cwd else Path.cwd())
     # A program that is named from the folder on is another one in another folder.
     here = folder if spec.cwd or any(not place.is_absolute() for place, _ in _files(spec)) else ""
     parts = [FORMAT, spec.name, spec.command, spec.args, sorted(spec.env), here, spec.url, sorted(spec.headers)]
+    parts += [holder] if spec.is_personal and holder != LOCAL else []
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 

@@ -22,6 +22,7 @@ from hooksdk.mcp._life import Life, Terms
 from hooksdk.mcp._listings import Listing
 from hooksdk.mcp._offer import Kind, ServerOffer, all_offered, list_anew
 from hooksdk.mcp._relay import Callers
+from hooksdk.mcp._scope import EVERYBODY, ScopeKey
 from hooksdk.mcp._status import CallFailed, describe
 from hooksdk.mcp._transport import client_info
 
@@ -45,14 +46,15 @@ class Offering:
 
     def __init__(
         self, spec: ServerSpec, terms: Terms, callers: Callers, offer: ServerOffer | None,
-        on_listed: Callable[[], Awaitable[None]],
+        on_listed: Callable[[], Awaitable[None]], key: ScopeKey,
     ) -> None:  # fmt: skip
         """`offer` is what to go on until the server, or a listing that was kept, tells of another one; `on_listed` is called when
         a list was read again."""
         self.offer = offer or ServerOffer(server=spec.name)
-        self.watched: set[str] = set()
-        """Addresses of resources whose changes somebody wants to hear of."""
+        self.watched: dict[str, int] = {}
+        """Addresses of resources whose changes somebody wants to hear of, and how many do."""
         self._spec = spec
+        self._key = EVERYBODY if spec.own_scope == "gateway" else key
         self._terms = terms
         self._callers = callers
         self._on_listed = on_listed
@@ -67,7 +69,7 @@ class Offering:
             self.learn(listing.offer)
         return listing
 
-    async def keep(self, version: str, *, handshake: bool) -> None:
+    async def keep(self, version: str, *, handshake: bool | None) -> None:
         """Keep it for the next time, where servers are started only when they are needed; with `handshake` the server speaks the
         older protocol alone."""
         if self._terms.listings is not None:
@@ -104,9 +106,9 @@ class Offering:
             await self.ask_again(life, kind)
         elif isinstance(message, types.LoggingMessageNotification):
             if not await self._callers.log(message.params):
-                await self._terms.hear(self._spec.name, message)
+                await self._terms.hear(self._spec.name, message, self._key)
         elif isinstance(message, (types.ResourceUpdatedNotification, types.ElicitCompleteNotification)):
-            await self._terms.hear(self._spec.name, message)
+            await self._terms.hear(self._spec.name, message, self._key)
 
     async def ask_again(self, life: Life, kind: Kind) -> None:
         """Read one list anew; the old one stays where that fails."""
@@ -138,18 +140,21 @@ class Offering:
         said = self.offer.capabilities.resources
         if said is None or not said.subscribe:
             raise CallFailed(f"The MCP server '{self._spec.name}' does not say when a resource changes.")
-        if uri not in self.watched:
-            self.watched.add(uri)
+        self.watched[uri] = self.watched.get(uri, 0) + 1
+        if self.watched[uri] == 1:
             try:
                 await self._say_watched(session, types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri)))
             except BaseException:
-                self.watched.discard(uri)
+                del self.watched[uri]
                 raise
 
     async def unwatch(self, uri: str, *, session: ClientSession | None) -> None:
-        """Hear of them no more."""
-        if uri in self.watched:
-            self.watched.discard(uri)
+        """One hears of them no more."""
+        if uri not in self.watched:
+            return
+        self.watched[uri] -= 1
+        if not self.watched[uri]:
+            del self.watched[uri]
             request = types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=uri))
             await self._say_watched(session, request)
 

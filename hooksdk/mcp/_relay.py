@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar, cast, final
 
 import anyio
 import mcp_types as types
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic import TypeAdapter
 
 from hooksdk.catalog import ToolContext
+from hooksdk.errors import ConfigError
+from hooksdk.mcp._scope import LOCAL
+from hooksdk.values import fill_secrets, secret_names
 
 ASKED = ("elicitation", "sampling", "roots")
 """What a server may ask of a client."""
@@ -46,7 +51,17 @@ class Client(Protocol):
 
     @property
     def id(self) -> str:
-        """The same for all calls of one client."""
+        """The same for all calls of one client: its session."""
+        ...
+
+    @property
+    def holder(self) -> str:
+        """Whose client it is: the name of its token, or `local`."""
+        ...
+
+    def fill_secrets(self, server: str, texts: Mapping[str, Any], *, shared: bool) -> Awaitable[dict[str, Any]]:
+        """Texts of a server's entry, with each `{{secret:NAME}}` filled in as this client's server may have it; where the server
+        is `shared`, as anybody's may. Raises `HookSDKError` where a secret has no value."""
         ...
 
     @property
@@ -84,6 +99,58 @@ class Client(Protocol):
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
         """Tell it what a server logs, if it wants to hear that."""
         ...
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class SilentClient:
+    """A client that hears nothing and answers nothing: it says whose calls these are, and what their secrets are."""
+
+    id: str
+    """Its session."""
+    holder: str = LOCAL
+    """Who has the session, and others perhaps."""
+    secrets: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Values by name, for the environment and the headers of its servers."""
+
+    async def fill_secrets(self, server: str, texts: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
+        """The texts with its secrets, of which none is for servers that others use. Raises `ConfigError` for one that is none."""
+        known: Mapping[str, str] = {} if shared else self.secrets
+        if missing := [name for name in secret_names(texts) if name not in known]:
+            raise ConfigError(f"server '{server}'", (f"there is no secret {', '.join(missing)}",))
+        return fill_secrets(texts, known)
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Nobody hears it."""
+
+    async def ask(
+        self, request: types.InputRequest, name: str = "", together: int = 1,  # noqa: ARG002 - as `Client` has it
+    ) -> types.InputResponse | types.ErrorData:  # fmt: skip
+        """Nobody answers it."""
+        return _refused("this client cannot be asked")
+
+    async def log(self, message: types.LoggingMessageNotificationParams) -> None:
+        """Nobody hears it."""
+
+    @property
+    def protocol_version(self) -> str:
+        """The newest: it needs no connection in an older one."""
+        return LATEST_MODERN_VERSION
+
+    @property
+    def capabilities(self) -> types.ClientCapabilities | None:
+        """It can answer nothing."""
+        return None
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """It says nothing besides."""
+        return {}
+
+    @property
+    def log_level(self) -> types.LoggingLevel | None:
+        """It wants to hear nothing."""
+        return None
 
 
 current_client: ContextVar[Client | None] = ContextVar("hooksdk client of MCP calls", default=None)
@@ -161,9 +228,12 @@ class RunningCall:
 class Callers:
     """Whose calls one server is serving."""
 
-    def __init__(self, allowed: Collection[str]) -> None:
+    def __init__(self, allowed: Collection[str], *, one_client: bool = False) -> None:
+        """`one_client`: it serves the session of one client alone, so whatever it asks is for that one."""
         self._allowed = allowed
+        self._one_client = one_client
         self._calls: list[RunningCall] = []
+        self._last: RunningCall | None = None
 
     def callbacks(self) -> dict[str, Any]:
         """What a connection to the server is opened with. Without them the server is told that there is no such thing."""
@@ -185,6 +255,7 @@ class Callers:
     def serving(self, call: RunningCall) -> Generator[None]:
         """While a call runs."""
         self._calls.append(call)
+        self._last = call
         try:
             yield
         finally:
@@ -222,6 +293,8 @@ class Callers:
 
     def _only_one(self) -> RunningCall | None:
         """The newest call, where all are of one client: a request of a server does not say which it belongs to."""
+        if self._one_client:
+            return self._calls[-1] if self._calls else self._last
         clients = {call.client.id if call.client else None for call in self._calls}
         return self._calls[-1] if len(clients) == 1 else None
 

@@ -9,6 +9,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from hooksdk.mcp._config import ServerSpec
+from hooksdk.mcp._scope import Scope
 from hooksdk.mcp._transport import first_cause, one_line
 
 State = Literal["starting", "up", "failed", "down", "idle", "disabled"]
@@ -32,6 +33,10 @@ class ServerStatus:
     """How long its last start took."""
     version: str = ""
     """The version that the server gives itself."""
+    scope: Scope = "gateway"
+    """Whose process it is: each session's, each token's, or one for all."""
+    holder: str = ""
+    """Of a process of a single token or session, whose it is: the token's name, or `local`."""
 
 
 class CallFailed(Exception):

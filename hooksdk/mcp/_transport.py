@@ -24,6 +24,7 @@ from mcp.shared.message import SessionMessage
 
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._lines import ENCODING
+from hooksdk.mcp._scope import LOCAL
 
 logger = logging.getLogger("hooksdk")
 
@@ -74,9 +75,11 @@ def first_cause(error: BaseException) -> BaseException:
 
 
 class Transport:
-    """Opens the connection to one server once. `on_end` is called when the server ends the connection."""
+    """Opens the connection to one server once. `on_end` is called when the server ends the connection; `holder` is whose
+    connection it is: the name of a token, or `local`."""
 
-    def __init__(self, spec: ServerSpec, on_end: Callable[[], None]) -> None:
+    def __init__(self, spec: ServerSpec, on_end: Callable[[], None], holder: str = LOCAL) -> None:
+        self.holder = holder
         self._spec = spec
         self._on_end = on_end
         self._stderr = b""

@@ -45,6 +45,7 @@ ENTRY_KEYS = {
     "timeout": "a number of seconds above 0, such as 60",
     "start_timeout": "a number of seconds above 0, such as 30",
     "idle": "a number of seconds above 0, such as 600",
+    "scope": "'session', 'token' or 'gateway'",
 }
 """The keys of an entry, and what each one holds."""
 BARE_FOLDERS = (".gemini", ".qwen")

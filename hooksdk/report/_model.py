@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -40,6 +41,8 @@ class Approval:
     plugin: str
     severity: str
     questions: int
+    evidence: Sequence[str] = ()
+    """Where values of the arguments come from, as the person was shown."""
     waited: float | None = None
     """Seconds until the answer; None while there is none in the trace."""
     granted: bool | None = None
@@ -71,6 +74,8 @@ class Step:
     depth: int = 0
     """How many calls it stands inside of."""
     characters: int | None = None
+    labels: Sequence[str] = ()
+    """What the result's text is worth, as far as it is to be shown."""
     hooks: list[HookLine] = field(default_factory=list[HookLine])
     decisions: list[HookLine] = field(default_factory=list[HookLine])
     approvals: list[Approval] = field(default_factory=list[Approval])
@@ -241,6 +246,8 @@ class Result:
     """What the model sees in its place, where it is trimmed."""
     queued: str
     """`trim` or `restore`, where one waits for the end of a run."""
+    labels: Sequence[str] = ()
+    """What its text is worth, as far as it is to be shown."""
 
 
 @dataclass(kw_only=True)

@@ -334,7 +334,7 @@ def _result(result: Result) -> Html:
         "p", "result ", code(result.handle) if result.handle else None, " of " if result.tool else None,
         code(result.tool) if result.tool else None, " ", tag("span", size, class_="quiet"),
         badge("error") if result.is_error else None, badge("trimmed") if result.instead else None,
-        badge(f"{result.queued} queued", "warn") if result.queued else None,
+        badge(f"{result.queued} queued", "warn") if result.queued else None, *map(badge, result.labels),
     )  # fmt: skip
     if result.instead is None:
         return tag("div", head, quote(result.text), class_="result")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hooksdk import schema
+from hooksdk.calls import shown_labels
 from hooksdk.costs import (
     PRICES,
     PriceList,
@@ -149,6 +150,7 @@ class _Reader:
             handle=record.handle if record else "", tool=record.tool if record else "",
             tokens=record.tokens if record else schema.estimate_tokens(text), characters=len(text), is_error=is_error,
             text=self._room.text(text), instead=None if short is None else self._room.text(short), queued=queued,
+            labels=shown_labels(record.labels) if record else (),
         )  # fmt: skip
 
 

@@ -203,7 +203,8 @@ def _body(step: Step) -> Html | None:
 
 
 def _size(step: Step) -> str:
-    return f", {step.characters:,} characters" if step.characters is not None else ""
+    size = f", {step.characters:,} characters" if step.characters is not None else ""
+    return ", ".join([size, *step.labels])
 
 
 def _part(title: str, content: Child) -> Html:
@@ -230,6 +231,8 @@ def approval_words(approval: Approval) -> str:
     asked = f"{approval.plugin} asked ({approval.severity})" if approval.plugin else "it was asked in an earlier run"
     if approval.questions > 1:
         asked += f", with {approval.questions - 1} more"
+    if approval.evidence:
+        asked += f": {'; '.join(approval.evidence)}"
     if approval.granted is None:
         return f"{asked}; there is no answer in the trace"
     word = "granted" if approval.granted else "refused"

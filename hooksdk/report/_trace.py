@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from hooksdk.calls import shown_labels
 from hooksdk.costs import PriceList, Request, model_name, usage_of
 from hooksdk.report._model import (
     Approval,
@@ -22,7 +23,7 @@ from hooksdk.report._model import (
 )
 from hooksdk.report._paid import read_paid
 from hooksdk.report._texts import as_count, as_number, as_text, as_texts
-from hooksdk.values import as_object, is_list
+from hooksdk.values import as_list, as_object, is_list
 
 Record = Mapping[str, Any]
 """One line of a trace: `time`, `kind`, `session_id` and so on, and the kind's own fields."""
@@ -209,6 +210,7 @@ class _RunReader:
         step.status = as_text(record.get("status"))
         step.seconds = as_number(record.get("seconds"))
         step.characters = as_count(record.get("characters"))
+        step.labels = shown_labels(map(as_text, as_list(record.get("labels"))))
 
     def _take_progress(self, record: Record, _at: float) -> None:
         if (step := self._calls.get(as_text(record.get("call_id")))) and len(step.progress) < 50:
@@ -222,7 +224,8 @@ class _RunReader:
         self._calls[call_id] = step
         step.approvals.append(
             Approval(at=at, plugin=as_text(record.get("plugin")), severity=as_text(record.get("severity")),
-                     questions=as_count(record.get("questions")))
+                     questions=as_count(record.get("questions")),
+                     evidence=[as_text(one) for one in as_list(record.get("evidence"))])
         )  # fmt: skip
 
     def _take_approval_answered(self, record: Record, at: float) -> None:

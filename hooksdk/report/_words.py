@@ -10,6 +10,7 @@ from hooksdk.report._model import Text
 
 TONES = {
     "ok": "good", "completed": "good", "applied": "good", "offered": "good", "granted": "good",
+    "trusted": "good", "untrusted": "warn",
     "blocked": "bad", "error": "bad", "failed": "bad", "Block": "bad", "refused": "bad", "cancelled": "bad", "invalid": "bad",
     "unknown": "bad", "stale": "bad", "gone": "bad",
     "asked": "warn", "Ask": "warn", "queued": "warn", "paused": "warn", "not_run": "warn", "critical": "bad", "warning": "warn",

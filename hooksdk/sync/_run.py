@@ -327,6 +327,12 @@ class Run(Opened[run_side.Run]):
         """A JSON value with the session's secrets as placeholders, for what reaches somebody on another way than by a call."""
         return self._do("mask", value)
 
+    def fill_secrets(self, tool: Tool, value: Any, *, shared: bool = False) -> Any:
+        """A copy of a JSON value with each `{{secret:NAME}}` filled in, as for a call of `tool`: for what is started before the
+        first call, such as a server with a key in its environment. `shared` is for what others use as well: the plugins are told
+        of no requester. The values are masked in the session from then on. Raises `ConfigError` for a secret without a value."""
+        return self._call("fill_secrets", tool, value, shared=shared)
+
     @contextmanager
     def compaction(self) -> Generator[Compaction, None, None]:
         """While the host shortens its messages: `with run.compaction() as compaction:`, and in it

@@ -134,7 +134,8 @@ class Theatre:
         if len(self._questions) > asked:
             request = self._questions[-1]
             outcome, by = "ask", ", ".join(dict.fromkeys(one.plugin for one in request.questions))
-            reason = "; ".join(one.title for one in request.questions)
+            strange = [str(origin) for origin in request.evidence if not origin.cleared]
+            reason = "; ".join([*(one.title for one in request.questions), *strange])
         elif judged.result is not None and (match := _VERDICT.match(judged.result.text)):
             by, reason = match["plugin"], match["reason"]
         becomes = judged.arguments if judged.tool is not None and judged.status != "invalid" else None

@@ -987,3 +987,11 @@ async def test_the_model_plays_a_whole_run_with_one_script() -> None:
         ("send_email", "code", "ok"),
         ("tool_search_code", "model", "ok"),
     ]
+
+
+async def test_a_script_vouches_for_nothing_and_is_as_bad_as_what_it_has_read() -> None:
+    tools = [answering("ours", giving("ann"), labels="trusted"), answering("theirs", giving("eve"))]
+    async with coding(tools=tools) as script:
+        assert (await script.result("'eve@evil.example'")).labels == frozenset()
+        assert (await script.result("await call('ours')")).labels == frozenset()
+        assert (await script.result("await call('theirs')")).labels == {"untrusted"}

@@ -125,6 +125,33 @@ async def test_the_plugin_is_off_unless_it_is_configured() -> None:
         assert not plugin.loaded
 
 
+# Who asks
+
+
+@pytest.mark.parametrize(
+    ("who", "value"), [({"id": "ann"}, "of-ann"), ({"id": "bob"}, "of-bob"), ({"id": "eve"}, None), ({"id": 7}, None), (None, None)]
+)  # fmt: skip
+async def test_each_requester_has_the_value_that_is_named_for_them_and_nobody_else_has_one(
+    who: dict[str, Any] | None, value: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("ann", "bob", "all"):
+        monkeypatch.setenv(f"KEY_OF_{name.upper()}", f"of-{name}")
+    named = {"ann": "KEY_OF_ANN", "bob": "KEY_OF_BOB"}
+    config = secret(**{"from": "env", "variable": "KEY_OF_ALL", "requesters": named})
+    async with playing("secrets", tools=[ECHO], config=config, requester=who) as stage:
+        said = (await stage.call("echo", {"key": "{{secret:KEY}}"})).text
+    assert got == ([] if value is None else [value])
+    assert ("no plugin gives a value for KEY" in said, "has none for" in caplog.text) == (value is None, value is None)
+
+
+async def test_a_requester_has_an_entry_of_a_file_too(tmp_path: Path) -> None:
+    (tmp_path / "keys.toml").write_text('[ann]\nkey = "of-ann"\n')
+    config = secret(**{"from": "file", "path": "keys.toml", "requesters": {"ann": "ann.key"}})
+    async with playing("secrets", tools=[ECHO], config=config, requester={"id": "ann"}) as stage:
+        await stage.call("echo", {"key": "{{secret:KEY}}"})
+    assert got == ["of-ann"]
+
+
 # Where a value comes from
 
 

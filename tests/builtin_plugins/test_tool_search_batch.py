@@ -491,3 +491,18 @@ async def test_the_model_plays_a_whole_run_with_one_batch() -> None:
         played = await play(session, script)
     assert played.text == "70 votes"
     assert [one.call.origin for one in played.calls].count("bridge") == 10
+
+
+async def answer(_arguments: dict[str, Any]) -> str:
+    return "ann"
+
+
+@pytest.mark.parametrize(("names", "expected"), [(["ours"], ["trusted"]), (["ours", "theirs"], ["untrusted"])])
+async def test_the_answer_is_as_good_as_the_worst_of_its_results(names: list[str], expected: list[str]) -> None:
+    tools = [make("ours").copy(execute=answer, labels="trusted"), make("theirs").copy(execute=answer)]
+    async with searching([*CATALOG, *tools]) as stage:
+        found = await stage.call("tool_search", {"query": "ours"})
+        nothing: dict[str, Any] = {}
+        result = await batch(stage, *({"name": name, "arguments": nothing} for name in names))
+        assert (found.labels, sorted(result.labels or ())) == (frozenset(), expected)
+        assert sorted((await stage.call("tool_call", {"name": names[-1], "arguments": {}})).labels or ()) == expected

@@ -108,6 +108,7 @@ async def test_each_question_is_posted_once_and_signed(service: Service, tmp_pat
         ({"granted": True, "by": "ann"}, Approval(True, by="ann")),
         ({"granted": False, "reason": "too much"}, Approval(False, "too much", by="the web service")),
         ({"granted": True, "scope": "session", "more": 1}, Approval(True, scope="session", by="the web service")),
+        ({"granted": True, "agree": "values"}, Approval(True, by="the web service", agree="values")),
         ({"queued": True}, Later()),
         (None, Later()),
     ],
@@ -124,6 +125,7 @@ async def test_the_answer_may_stand_in_the_response(
     [
         (500, b'{"granted": true}'), (302, b'{"granted": true}'), (404, b""), (200, b"yes"), (200, b"true"),
         (200, b'{"granted": "true"}'), (200, b'{"granted": 1}'), (200, b'{"granted": true, "scope": "ever"}'),
+        (200, b'{"granted": true, "agree": "all"}'),
         (200, b'{"granted": true, "by": 7}'), (200, b'{"granted": true}' + b" " * 70_000), (200, b"[" * 50_000),
     ],
 )  # fmt: skip

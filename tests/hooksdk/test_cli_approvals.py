@@ -47,6 +47,12 @@ async def test_nothing_waits(tmp_path: Path) -> None:
     assert (done.code, done.out) == (0, "No call waits for an approval in this store.\n")
 
 
+async def test_another_word_for_an_answer_is_told_which_command_it_means(tmp_path: Path) -> None:
+    done = await hooksdk("approvals", "allow", "1", folder=tmp_path)
+    assert (done.code, done.err) == (2, "hooksdk: no such command 'allow'; did you mean: hooksdk approvals grant 1\n")
+    assert "Did you mean 'grant'" in (await hooksdk("approvals", "gant", "1", folder=tmp_path)).err
+
+
 async def test_what_waits_is_listed_and_others_words_do_not_steer_the_terminal(
     desk: ApprovalDesk, tmp_path: Path
 ) -> None:
@@ -85,15 +91,18 @@ async def test_one_is_shown_whole(desk: ApprovalDesk, tmp_path: Path) -> None:
     assert (await hooksdk("approvals", "show", "2", "--json", folder=tmp_path)).json()["approval"]["number"] == 2
 
 
-@pytest.mark.parametrize(("option", "scope"), [((), "once"), (("--always",), "always"), (("--session",), "session")])
+@pytest.mark.parametrize(
+    ("option", "scope", "agree"),
+    [((), "once", ""), (("--always",), "always", ""), (("--session", "--values"), "session", "values")],
+)
 async def test_a_grant_is_taken_by_the_call_that_is_made_again(
-    option: tuple[str, ...], scope: str, desk: ApprovalDesk, tmp_path: Path
+    option: tuple[str, ...], scope: str, agree: str, desk: ApprovalDesk, tmp_path: Path
 ) -> None:
     done = await hooksdk("approvals", "grant", "1", "--by", "eve", *option, folder=tmp_path)
     assert (done.code, done.out) == (0, "granted: 1, Pay?\ufffd[2J (host:bank:pay)\n")
     answer = await desk(request(FIRST))
     assert isinstance(answer, Approval)
-    assert (answer.granted, answer.scope, answer.by) == (True, scope, "eve")
+    assert (answer.granted, answer.scope, answer.by, answer.agree) == (True, scope, "eve", agree)
     assert await desk(request(SECOND)) == Later()
 
 

@@ -18,6 +18,7 @@ from hooksdk import Approval, ApprovalRequest, Tool, ToolCall
 from hooksdk.approvals import Question
 from hooksdk.desk import ConsoleApprover
 from hooksdk.desk.console import PROMPT_CRITICAL
+from hooksdk.hooks import Origin
 
 pytestmark = pytest.mark.anyio
 WIDTH = 60
@@ -174,6 +175,36 @@ async def test_no_text_at_all_does(text: str, key: str) -> None:
     request = request_of({key: text}, title=text, description=text, plugin=key, tool=text, owner=key)
     _, lines = await ask(request)
     check(lines, request)
+
+
+def evidence_of(text: str) -> tuple[Question, ...]:
+    origin = Origin(value=text, path="to", kind="result", handle="r3", tool=text, label="untrusted", quote=text)
+    known = Origin(value="ann@corp.example", path="cc", kind="prompt")
+    return (Question(title="Pay?", plugin="purse", severity="critical", evidence=(known, origin)),)
+
+
+async def test_strange_values_stand_before_all_arguments_with_place_and_quote() -> None:
+    _, lines = await ask(request_of({"to": "eve"}, questions=evidence_of("eve@evil.example")))
+    text = "\n".join(lines)
+    assert text.index("| strange") < text.index("| known") < text.index("| arguments")
+    assert "'eve@evil.example'" in text
+    assert "(r3, untrusted)" in text
+
+
+@pytest.mark.parametrize("text", FORGERIES)
+async def test_no_evidence_looks_like_a_line_of_the_question(text: str) -> None:
+    _, lines = await ask(request_of({"a": 1}, questions=evidence_of(text)))
+    assert [line for line in lines if line.startswith("Allow it?")] == lines[-2:-1]
+    assert all(line.startswith("| ") for line in lines[2:-3])
+    assert all(line.isprintable() for line in lines)
+
+
+async def test_values_is_a_yes_to_what_is_shown_as_evidence_and_none_where_nothing_is() -> None:
+    approval, _ = await ask(request_of({"a": 1}, questions=evidence_of("eve@evil.example")), "values\n")
+    assert (approval.granted, approval.scope, approval.agree) == (True, "once", "values")
+    approval, lines = await ask(request_of({"a": 1}), "values\n")
+    assert not approval.granted
+    assert not any("`values`" in line for line in lines)
 
 
 async def test_two_calls_are_asked_about_one_after_the_other() -> None:

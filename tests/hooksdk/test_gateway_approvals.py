@@ -154,6 +154,12 @@ async def test_a_client_that_shows_no_questions_is_told_that_the_call_waits_and_
     assert len(stage.tools.executed) == 1
 
 
+async def test_a_call_through_the_bridge_waits_under_the_name_of_its_tool(clock: Clock, tmp_path: Path) -> None:
+    async with at_gateway(clock, tmp_path, config={"expose": "bridge"}) as stage:
+        said = await stage.call("tool_call", {"name": CALL[0], "arguments": CALL[1]})
+        assert said.startswith("'delete_note' was not run yet: it waits for a person's approval, number 1")
+
+
 @in_both_eras
 @pytest.mark.parametrize(
     "arguments", [{"approved": True}, {"approval": 1}, {"decision": "allow"}, {"request_state": "x"}]

@@ -14,10 +14,14 @@ from mcp.client.subscriptions import PromptsListChanged as PromptsChanged
 from mcp.client.subscriptions import ResourceUpdated as Updated
 from mcp.server.subscriptions import PromptsListChanged, ResourcesListChanged, ResourceUpdated
 from mcp.shared.exceptions import MCPError
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from hooksdk import hooks
+from hooksdk.gateway._metrics import Metrics
 from hooksdk.gateway._offers import plain_uri
-from hooksdk.hooks import AfterToolCall, Ask, BeforeToolCall, Block, ResolveSecrets, Secrets, TransformToolResult
+from hooksdk.hooks import AfterToolCall, Ask, BeforeToolCall, Block, ResolveSecrets, Secrets, Trace, TransformToolResult
+from hooksdk.records import CallFinished
 from tests.hooksdk.everything import Everything, in_front_of, in_process, soon
 from tests.hooksdk.gateways import ERAS, client, names, text_of
 
@@ -144,6 +148,24 @@ async def test_a_policy_blocks_a_resource_and_a_prompt_and_each_is_recorded_as_a
         ("prompt notes", "blocked", {"who": "Ada"}),
         ("resource notes", "ok", {"uri": "note://of-notes"}),
     ]
+
+
+def test_metrics_count_resources_without_their_addresses() -> None:
+    reader = InMemoryMetricReader()
+    counts = Metrics(MeterProvider([reader]))
+    for tool in ("resource:notes:note://1", "resource:notes:note://2", "prompt:notes:greet", "mcp:notes:plain"):
+        record = CallFinished(
+            call_id="c", parent_id=None, origin="model", tool=tool, name=tool, status="ok", seconds=1.0, characters=1
+        )
+        counts.take(Trace(info=None, record=record))  # pyright: ignore[reportArgumentType] - which run it is does not count
+    data = json.loads(reader.get_metrics_data().to_json())  # pyright: ignore[reportOptionalMemberAccess] - there are some
+    all_metrics = {
+        one["name"]: one for scope in data["resource_metrics"][0]["scope_metrics"] for one in scope["metrics"]
+    }
+    points = all_metrics["hooksdk.gateway.calls"]["data"]["data_points"]
+    assert {point["attributes"]["gen_ai.tool.name"]: point["value"] for point in points} == {
+        "resources/read": 2, "greet": 1, "plain": 1,
+    }  # fmt: skip
 
 
 PROFILES: dict[str, Any] = {

@@ -17,7 +17,7 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from mcp import Client
+from mcp import Client, types
 from mcp.shared.exceptions import MCPError
 from mcp_servers import alive, until
 from rich.console import Console
@@ -121,6 +121,20 @@ async def test_a_server_that_stalls_delays_a_listing_for_a_while_and_the_bridge_
             client(project.gateway) as connected,
         ):
             assert await names(connected) == expected
+
+
+async def test_a_client_that_gives_up_early_is_answered_before(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hooksdk.gateway._sources.FIRST_LISTINGS", 1000)
+    monkeypatch.setattr("hooksdk.gateway._sources.LESS_PATIENT", {"hasty": 0.01})
+    hasty = types.Implementation(name="hasty", version="1")
+    with anyio.fail_after(60):
+        async with (
+            serving(tmp_path, make("stalls", "find", start="stall"), known=False) as project,
+            client(project.gateway, client_info=hasty) as connected,
+        ):
+            assert await names(connected) == []
 
 
 async def test_a_server_that_cannot_start_is_named_by_the_search(make: Make, tmp_path: Path) -> None:

@@ -210,11 +210,14 @@ async def test_of_calls_whose_clients_do_not_answer_the_oldest_are_given_up_and_
 class Ann:
     """Whose call it is."""
 
-    id = "ann"
+    id = holder = "ann"
     protocol_version = "2026-07-28"
     capabilities = None
     meta: Mapping[str, Any] = MappingProxyType({})
     log_level = None
+
+    async def fill_secrets(self, server: str, texts: Any, *, shared: bool) -> dict[str, Any]:
+        raise AssertionError("no secret is asked for here")
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
         raise AssertionError("nothing is logged here")

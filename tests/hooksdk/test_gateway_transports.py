@@ -121,6 +121,11 @@ async def test_a_session_is_closed_to_another_token_that_knows_its_id(method: st
         assert (await http.post(url, json=ask, headers={**ann, **session})).status_code == 200
 
 
+async def test_a_request_of_more_than_four_megabytes_is_refused() -> None:
+    async with listening() as (_, url), httpx2.AsyncClient() as http:
+        assert (await http.post(url, content=b"{" + b" " * 4 * 1024 * 1024)).status_code == 413
+
+
 async def test_without_tokens_only_this_machine_is_answered_and_by_its_name() -> None:
     async with listening() as (_, url), httpx2.AsyncClient() as http:
         assert (await http.post(url, json={}, headers={"Host": "evil.example"})).status_code == 421

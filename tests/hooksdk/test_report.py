@@ -493,3 +493,18 @@ async def test_the_report_as_data_is_json(folder: Path) -> None:
 async def test_a_record_whose_kind_is_no_text_is_passed_over(kind: Any) -> None:
     trace = [{**line("hook"), "kind": kind, "run_id": ""}, started("c1", 0.0), finished("c1", 1.0)]
     assert "read_file" in words(read_page(page(trace)))
+
+
+def test_a_question_shows_where_the_values_came_from_that_the_person_was_shown() -> None:
+    asked = line(
+        "approval_asked", 0.1, call_id="c1", plugin="gate", severity="warning", questions=1, digest="",
+        evidence=["to: r3 untrusted", "cc: nowhere"],
+    )  # fmt: skip
+    trace = [
+        line("run_started", trigger="user"),
+        started("c1", 0.0),
+        asked,
+        finished("c1", 1.0, "blocked"),
+        line("run_ended", 2.0, reason="completed", stats={}),
+    ]
+    assert "gate asked (warning): to: r3 untrusted; cc: nowhere; there is no answer" in page(trace)

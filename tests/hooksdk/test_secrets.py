@@ -14,6 +14,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from hooksdk import Tool, ToolContext, ToolError, ToolResult, hooks
+from hooksdk.errors import ConfigError, PolicyFailed
 from hooksdk.hooks import (
     AfterToolCall,
     BeforeToolCall,
@@ -401,3 +402,50 @@ async def test_a_tool_that_it_calls_gets_its_own() -> None:
     async with playing(OneValue, tools=tools) as stage:
         assert (await stage.call("outer", {})).text == "in"
     assert seen == ["canary-d41d8cd98f00b204"]
+
+
+# What is started before any call
+
+
+ENTRY = {"env": {"KEY": "Bearer {{secret:LONG}}"}, "more": ["{{ secret:WORD_0 }}", 1]}
+STARTS = Tool(name="start", source="mcp", owner="github")
+
+
+async def test_what_a_tool_is_started_with_is_filled_as_for_its_calls_and_masked_from_then_on() -> None:
+    async with playing(Vault, requester={"id": "ann"}) as stage:
+        assert await stage.run.fill_secrets(STARTS, ENTRY) == {
+            "env": {"KEY": f"Bearer {CANARIES['LONG']}"}, "more": [CANARIES["WORD_0"], 1],
+        }  # fmt: skip
+        assert (await stage.call("act", {"text": CANARIES["LONG"]})).text == "done"
+        assert leaks(json.dumps(stage.session.messages)) == []
+
+
+async def test_plugins_are_told_who_asks_unless_others_use_it_as_well() -> None:
+    told: list[Any] = []
+
+    class Notes:
+        @hooks.resolve_secrets(tools="mcp:github:*")
+        async def resolve(self, event: ResolveSecrets) -> Secrets:
+            told.append((event.tool.id, event.requester, list(event.names)))
+            return Secrets(CANARIES)
+
+    async with playing(Notes, requester={"id": "ann"}) as stage:
+        for shared in (False, True):
+            await stage.run.fill_secrets(STARTS, ENTRY, shared=shared)
+        assert await stage.run.fill_secrets(STARTS, {"env": {}}) == {"env": {}}
+    names = ["LONG", "WORD_0"]
+    assert told == [("mcp:github:start", {"id": "ann"}, names), ("mcp:github:start", None, names)]
+
+
+async def test_where_a_secret_has_no_value_nothing_is_filled_and_a_plugin_that_fails_says_so() -> None:
+    class Fails:
+        @hooks.resolve_secrets
+        async def resolve(self, event: ResolveSecrets) -> Secrets:
+            raise OSError("no vault")
+
+    async with playing(Vault) as stage:
+        with pytest.raises(ConfigError, match="no plugin gives a value for NOBODYS"):
+            await stage.run.fill_secrets(STARTS, "{{secret:NOBODYS}} {{secret:LONG}}")
+    async with playing(Fails) as stage:
+        with pytest.raises(PolicyFailed, match="no vault"):
+            await stage.run.fill_secrets(STARTS, "{{secret:LONG}}")

@@ -115,6 +115,7 @@ async def test_a_session_opens_with_its_trims_and_its_state_and_goes_on(stored: 
     async with Host([Asks], store=store) as host, host.session(session_id) as session:
         assert session.resumed
         assert session.requests == []
+        assert {info.labels for info in session.results.list()} == {frozenset({"untrusted"})}
         async with session.run() as run:
             shown = [result.text for message in await run.prepare_messages() for result in CHAT.results(message)]
             assert shown[0].startswith("[Result r1 of look was trimmed: 600 characters.")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.abc
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
@@ -52,6 +53,22 @@ async def ask(context: Any) -> str | types.InputRequiredResult:
     return types.InputRequiredResult(input_requests={"who": types.ElicitRequest(params=parameters)}, request_state="s")
 
 
+async def later(context: Any) -> str:
+    """Asks when the call is over and `go` lies beside the notes."""
+    background.start_soon(ask_later, context.session)
+    return "soon"
+
+
+async def ask_later(session: Any) -> None:
+    while not NOTES.with_name("go").exists():
+        await anyio.sleep(0.01)
+    try:
+        answer = await session.elicit_form("Who are you?", FORM)
+        note(f"{answer.action} {answer.content}")
+    except MCPError as problem:
+        note(problem.error.message)
+
+
 async def sample(context: Any) -> str:
     parameters = types.CreateMessageRequestParams(messages=QUESTION, max_tokens=10)
     answer = await context.session.send_request(
@@ -70,12 +87,14 @@ async def report(_context: Any) -> list[types.ContentBlock]:
     return [picture, types.TextContent(text="a line of a long report\n" * 12_500)]
 
 
+background: anyio.abc.TaskGroup
 TOOLS = {
     "ask": ask,
     "count": count,
     "hang": hang,
     "echo": echo,
     "elicit": elicit,
+    "later": later,
     "sample": sample,
     "roots": roots,
     "report": report,
@@ -111,9 +130,11 @@ async def call_tool(
 
 
 async def main() -> None:
+    global background
+    background = anyio.create_task_group()
     server = Server("asking", on_list_tools=list_tools, on_call_tool=call_tool)
     send, receive = anyio.create_memory_object_stream[Any]()
-    async with stdio_server() as (read, write), anyio.create_task_group() as group:
+    async with background, stdio_server() as (read, write):
 
         async def pass_on() -> None:
             async with send:
@@ -125,8 +146,9 @@ async def main() -> None:
                     else:
                         await send.send(item)
 
-        group.start_soon(pass_on)
+        background.start_soon(pass_on)
         await server.run(receive, write, server.create_initialization_options())
+        background.cancel_scope.cancel()
 
 
 if __name__ == "__main__":

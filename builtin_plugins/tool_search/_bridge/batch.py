@@ -15,6 +15,7 @@ from builtin_plugins.tool_search._answers.scope import LONGEST_NAME, Refusal, re
 from builtin_plugins.tool_search._answers.signatures import clip
 from builtin_plugins.tool_search._script.script import AT_ONCE
 from hooksdk import ToolContext, ToolResult
+from hooksdk.calls import Labels, join_labels
 
 MAX_CALLS = 32
 """Calls of one batch: two rounds of those that run at a time."""
@@ -38,6 +39,8 @@ class Outcome:
     text: str
     blocks: Sequence[dict[str, Any]] = field(default=())
     """What is no text, such as images."""
+    labels: Labels = frozenset()
+    """What the tool's text is worth; empty for words of our own."""
 
 
 @final
@@ -81,7 +84,9 @@ class Batch:
         except Exception as error:  # of the host itself: the other results must not be lost with it
             return Outcome(name=name, status="failed", text=f"'{name}' failed inside the host: {type(error).__name__}")
         blocks = [] if result.plain else [block for block in result.blocks if block.get("type") != "text"]
-        return Outcome(name=name, status=_status_of(result), text=result.text, blocks=blocks)
+        return Outcome(
+            name=name, status=_status_of(result), text=result.text, blocks=blocks, labels=result.labels or frozenset()
+        )
 
 
 def _status_of(result: ToolResult) -> Status:
@@ -101,7 +106,8 @@ def _together(answers: Sequence[Outcome]) -> ToolResult:
     text = '{"results":[' + ",\n".join(parts) + "]}"
     attached = [block for one in answers for block in one.blocks]
     blocks = [{"type": "text", "text": text}, *attached] if attached else []
-    return ToolResult(text, is_error=all(one.status != "ok" for one in answers), blocks=blocks)
+    labels = join_labels(*(one.labels for one in answers))
+    return ToolResult(text, is_error=all(one.status != "ok" for one in answers), blocks=blocks, labels=labels)
 
 
 def _part(number: int, outcome: Outcome) -> str:

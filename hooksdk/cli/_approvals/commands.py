@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from click import UsageError
+from typer.core import TyperGroup
 
 from hooksdk.cli._approvals.waiting import Folder, Json
 from hooksdk.cli._options import Project
@@ -18,7 +21,23 @@ T = TypeVar("T")
 MAX_ARGUMENTS = 80
 """Characters of a pattern's arguments in the table; the JSON document has all."""
 
+MEANT = {"accept": "grant", "allow": "grant", "approve": "grant", "refuse": "deny", "reject": "deny"}
+"""Other words for the commands: the question at a client says `allow`."""
+
+
+class ApprovalGroup(TyperGroup):
+    """The commands; of a word that means one of them it says which."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that was typed."""
+        if args and args[0] not in self.commands and (meant := MEANT.get(args[0])) is not None:
+            typed = shlex.join(["hooksdk", "approvals", meant, *args[1:]])
+            raise UsageError(f"no such command '{args[0]}'; did you mean: {typed}", ctx)
+        return super().resolve_command(ctx, args)
+
+
 approvals_app = typer.Typer(
+    cls=ApprovalGroup,
     help="Look at the calls that wait for an approval and answer them; look at the answers that are remembered.",
     invoke_without_command=True,
 )

@@ -63,6 +63,9 @@ def grant(
         bool, typer.Option("--always", help="Remember the yes for these arguments, in every session.")
     ] = False,
     session: Annotated[bool, typer.Option("--session", help="Remember the yes in this session.")] = False,
+    values: Annotated[
+        bool, typer.Option("--values", help="Let the values that are shown as evidence pass in this session.")
+    ] = False,
     by: By = None,
     as_json: Json = False,
     project: Project = Path(),
@@ -72,7 +75,8 @@ def grant(
     if always and session:
         raise typer.BadParameter("give one of --always and --session", param_hint="--always")
     scope = "always" if always else "session" if session else "once"
-    _answer(number, Approval(True, scope=scope, by=_who(by)), project, store, as_json=as_json)
+    approval = Approval(True, scope=scope, by=_who(by), agree="values" if values else "")
+    _answer(number, approval, project, store, as_json=as_json)
 
 
 def deny(
@@ -197,6 +201,7 @@ def _lines(record: ApprovalRecord) -> Sequence[tuple[str, str]]:
         lines.append((question.severity, f"{question.plugin} asks: {question.title}"))
         if question.description:
             lines.append(("", question.description))
+        lines += [("known" if one.cleared else "strange", str(one)) for one in question.evidence]
     lines.append(("tool", record.tool))
     lines += [("argument", f"{name} = {canonical(value)}") for name, value in record.arguments.items()]
     lines += [("session", record.session), ("requester", record.requester or "-")]

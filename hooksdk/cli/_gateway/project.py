@@ -23,7 +23,7 @@ from hooksdk.cli._project import store_spec
 from hooksdk.config import Config, FileWatch, config_files
 from hooksdk.gateway import Gateway, GatewayConfig
 from hooksdk.gateway.status import ServerLine
-from hooksdk.mcp import Features, Reload, ServerStatus
+from hooksdk.mcp import LOCAL, Features, Reload, ServerStatus
 from hooksdk.stores import open_store
 from hooksdk.tasks import describe
 from hooksdk.tools import Tool
@@ -77,9 +77,10 @@ class GatewayProject:
                 "hooksdk gateway import"
             )
         self.files = tuple(map(str, files))
+        settings = GatewayConfig.of(config)
         self.servers = read_mcp_files(
-            list(files), self._tell_status, files, relay=GatewayConfig.of(config).relay, lazy=True,
-            on_change=lambda _server: self.gateway.tools_changed(),
+            list(files), self._tell_status, files, relay=settings.relay, lazy=True,
+            holder=None if options.http is not None and (settings.tokens or settings.oidc) else LOCAL, on_change=lambda _server: self.gateway.tools_changed(),
         )  # fmt: skip
         # Not the host's own: the next one goes on with it.
         self.store = open_store(config.store or "jsonl")
@@ -113,6 +114,10 @@ class GatewayProject:
         """Wait until the tools of all servers are known for the first time."""
         await self.servers.tools_known()
 
+    def release(self, session_id: str) -> None:
+        """A client's session is over."""
+        self.servers.release(session_id)
+
     async def catch_up(self) -> Reload | None:
         """Apply what has changed in the files. What is broken is told, and changes nothing."""
         async with self._lock:
@@ -134,8 +139,10 @@ class GatewayProject:
     def server_lines(self) -> tuple[ServerLine, ...]:
         """How the servers are."""
         return tuple(
-            ServerLine(name=one.name, state=one.state, tools=one.tools, problem=one.problem)
-            for one in self.servers.status.values()
+            ServerLine(
+                name=one.name, state=one.state, tools=one.tools, problem=one.problem, scope=one.scope, holder=one.holder
+            )
+            for one in self.servers.connections
         )
 
     def _host(self, config: Config) -> Host:

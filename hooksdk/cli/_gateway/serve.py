@@ -110,8 +110,10 @@ async def _serve(options: ServeOptions, streams: tuple[int, int] | None, console
 def _known(project: GatewayProject) -> str:
     """What is known of the servers before any of them is started."""
     lines = [one for one in project.server_lines if one.state != "disabled"]
-    known = [one for one in lines if one.state == "idle"]
+    held = [one.name for one in lines if one.state == "idle" and not one.tools and one.scope != "gateway"]
+    known = [one for one in lines if one.state == "idle" and one.name not in held]
     tools = counted(sum(one.tools for one in known), "tool")
     others = [one.name for one in lines if one.state == "starting"]
     asked = f"; asked for theirs: {', '.join(others)}" if others else ""
+    asked += f"; asked for each client: {', '.join(held)}" if held else ""
     return f"{tools} of {counted(len(known), 'server')} known, each is started by its first call{asked}"

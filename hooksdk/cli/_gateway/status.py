@@ -35,8 +35,12 @@ def _print(one: GatewayStatus) -> None:
         console.print(f"  [yellow]not used[/]  {one_line(one.problem)}", soft_wrap=True)
     for server in one.servers:
         problem = f": {one_line(server.problem)}" if server.problem else ""
+        whose = f", one for each {one_line(server.scope)}" if server.scope != "gateway" else ""
+        name = f"{one_line(server.name)}  "
+        if server.holder:
+            name, whose = f"  {name}of {one_line(server.holder)}, ", ""
         console.print(
-            f"  server    {one_line(server.name)}  {one_line(server.state)}, {counted(server.tools, 'tool')}{problem}",
+            f"  server    {name}{one_line(server.state)}, {counted(server.tools, 'tool')}{whose}{problem}",
             soft_wrap=True,
         )
     console.print(f"  sessions  {one.sessions:,} open", soft_wrap=True)

@@ -15,7 +15,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from hooksdk import Host
 from hooksdk.cli._console import counted, printable, stderr_console
-from hooksdk.mcp import McpServers, ServerInput, ServerStatus
+from hooksdk.mcp import LOCAL, McpServers, ServerInput, ServerStatus
 
 
 def statuses(groups: Sequence[McpServers]) -> list[ServerStatus]:
@@ -28,21 +28,23 @@ class ServerWatch:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._states: dict[str, str] = {}
+        self._states: dict[tuple[str, str], str] = {}
         self._redraw: Callable[[], None] | None = None
 
     def __call__(self, status: ServerStatus) -> None:
         """What an `McpServers` calls as its `on_status`."""
         if status.state == "starting" and self._redraw is None:
             return  # of a later start only a failure is worth a line
-        before = self._states.get(status.name)
-        self._states[status.name] = status.state
+        place = status.name, status.holder
+        before = self._states.get(place)
+        self._states[place] = status.state
         if self._redraw is not None:
             self._redraw()
         elif status.state in {"failed", "down"} and status.state != before:
             again = " again" if before in {"up", "down"} else ""
             how = f"cannot be started{again}" if status.state == "failed" else "has ended"
-            self._say("[yellow]server[/]     ", f"the MCP server '{status.name}' {how}: {status.problem}")
+            whose = f" of {status.holder}" if status.holder else ""
+            self._say("[yellow]server[/]     ", f"the MCP server '{status.name}'{whose} {how}: {status.problem}")
 
     async def start(self, host: Host, groups: Sequence[McpServers]) -> None:
         """Start all servers at once, and keep them until the host closes. Says which are left out, and why."""
@@ -55,7 +57,7 @@ class ServerWatch:
             task = progress.add_task("")
 
             def redraw() -> None:
-                waiting = [name for name in names if self._states.get(name, "starting") == "starting"]
+                waiting = [name for name in names if self._states.get((name, ""), "starting") == "starting"]
                 rest = f", waiting for {', '.join(waiting)}" if waiting else ""
                 state = f"MCP servers: {len(names) - len(waiting)} of {len(names)} started{rest}"
                 progress.update(task, description=escape(state))
@@ -91,13 +93,14 @@ def read_mcp_files(
     *,
     relay: Sequence[str] = (),
     lazy: bool = False,
+    holder: str | None = LOCAL,
     on_change: Callable[[str], None] | None = None,
     only: Collection[str] | None = None,
 ) -> McpServers:
     """The servers of the files, not started yet. Raises `ConfigError`, also for a file of another digest than the given."""
     ask = ask_here if sys.stdin and sys.stdin.isatty() else None
     return McpServers.from_file(
-        *paths, on_status=watch, ask=ask, digests=digests, relay=relay, lazy=lazy, on_change=on_change, only=only
+        *paths, on_status=watch, ask=ask, digests=digests, relay=relay, lazy=lazy, holder=holder, on_change=on_change, only=only
     )  # fmt: skip
 
 

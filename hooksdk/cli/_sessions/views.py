@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rich.console import Console
 
-from hooksdk.calls import ToolCall
+from hooksdk.calls import ResultInfo, ToolCall, shown_labels
 from hooksdk.cli._console import (
     CommandProblem,
     counted,
@@ -52,18 +52,23 @@ def list_results(project: Path, place: str | None, typed: str, *, as_json: bool)
     session_id, look = with_session(project, place, typed, look_at)
     results = [look.ledger.info(record) for record in look.ledger.records]
     if as_json:
-        entries = [{**asdict(info), "trimmable": info.trimmable} for info in results]
+        entries = [{**_fields(info), "trimmable": info.trimmable} for info in results]
         print_json({"schema": 1, "session": session_id, "results": entries})
     elif not results:
         print("The session has no tool results.")
     else:
-        headings = ("handle", "tool", "characters", "tokens", "turns ago", "trim")
+        headings = ("handle", "tool", "characters", "tokens", "turns ago", "labels", "trim")
         rows = [
-            (_cell(info.handle), _cell(info.tool) or "?", f"{info.characters:,}", f"{info.tokens:,}", str(info.turns_ago), info.why_not or "possible")
+            (_cell(info.handle), _cell(info.tool) or "?", f"{info.characters:,}", f"{info.tokens:,}", str(info.turns_ago),
+             ", ".join(shown_labels(info.labels)), info.why_not or "possible")
             for info in results
         ]  # fmt: skip
         print_columns(headings, rows)
     return 0
+
+
+def _fields(info: ResultInfo) -> dict[str, Any]:
+    return {**asdict(info), "labels": sorted(info.labels)}
 
 
 # export
@@ -119,7 +124,7 @@ def show(project: Path, place: str | None, typed: str, *, full: bool, view: bool
     _, look = with_session(project, place, typed, look_at)
     if as_json:
         results = [
-            {**asdict(look.ledger.info(record)), "text_in_place": record.short_text} for record in look.ledger.records
+            {**_fields(look.ledger.info(record)), "text_in_place": record.short_text} for record in look.ledger.records
         ]
         messages = look.ledger.view if view else look.messages
         in_doubt = [asdict(call) for call in look.ledger.effects.described()]
@@ -229,6 +234,7 @@ class _Printer:
             return
         name = f"[bold]{place} result {record.handle}[/] of [cyan]{one_line(record.tool or '?')}[/]"
         size = f"{record.characters:,} characters, {record.tokens:,} tokens"
+        state += "".join(f" [magenta]{safe(label)}[/]" for label in shown_labels(record.labels))
         if queued := record.marks.queued_entry:
             state += f" [yellow]{queued['kind']} queued[/]"
         if record.short_text is None:

@@ -1,0 +1,1 @@
+"""What texts that an agent reads are worth, and where the values that it passes on come from."""

@@ -1,0 +1,168 @@
+"""What a session has read: what it is worth, and where the values stand that calls pass on."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import Any, Final, NamedTuple, final
+
+from hooksdk import schema
+from hooksdk._origins.folding import find_whole, fold
+from hooksdk._origins.labels import Labels, join_labels
+from hooksdk._origins.texts import Place, Texts, quote_around
+from hooksdk._schema.fresh import peek
+from hooksdk._transcript.facts import USER
+from hooksdk._transcript.journal import Ledger
+from hooksdk.transcript import Transcript
+
+AGREED: Final = "hooksdk.agreed"
+"""The name of the agreed values among the session's states. No plugin has it."""
+BELOW: Final = "hooksdk.labels"
+"""The name of the labels of what sub-agents have read."""
+MOST_CHARACTERS: Final = 1_000_000
+"""Characters that are remembered of what no transcript has: a script may make thousands of calls, and a gateway's session, which
+keeps no messages, lives for weeks. Above it the older half is forgotten."""
+
+
+class _Unrecorded(NamedTuple):
+    text: str
+    labels: Labels
+    arguments: Any
+    """Of its call; nobody changes them."""
+    tool: str
+
+
+@final
+class Reading:
+    """All that the session's agent has read and what its user said, in this run and the earlier ones."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._transcript = transcript
+        stored = transcript.state(BELOW).get("labels")
+        self._below: Labels | None = None if stored is None else frozenset(map(str, stored))
+        """Of all that sub-agents have read; None while that is nothing."""
+        self._noted = self._below
+        """Of all that was noted; None while that is nothing."""
+        self._labels: Labels | None = None
+        """Of the first results; None while there are none."""
+        self._results = 0
+        """How many of the transcript's results are in the labels."""
+        self._unrecorded: deque[_Unrecorded] = deque()
+        self._characters = 0
+        """Of all that is unrecorded."""
+        self._recorded = Texts()
+        self._searched = 0
+        """How many of the transcript's results are among these texts."""
+        self._others = Texts()
+        self._others_read = 0
+        """How much of what is unrecorded is among these texts."""
+        self._prompts: dict[str, None] = {}
+        self._messages = 0
+        """How many of the transcript's messages were looked at for prompts."""
+
+    # What it is worth
+
+    def note(self, labels: Labels) -> None:
+        """Something with these labels was read."""
+        self._noted = _joined(self._noted, labels)
+
+    def note_below(self, labels: Labels) -> None:
+        """A sub-agent has read something with these labels, which may be in no result of this session."""
+        self._below = _joined(self._below, labels)
+        self.note(labels)
+
+    async def save(self) -> None:
+        """Keep what sub-agents have read; durable when this returns."""
+        if self._below is not None:
+            await self._transcript.save_state(BELOW, {"labels": sorted(self._below)})
+
+    def begin_anew(self) -> None:
+        """The labels of stored results are others now."""
+        self._labels, self._results, self._recorded, self._searched = None, 0, Texts(), 0
+
+    @property
+    def labels(self) -> Labels | None:
+        """Of all that was read, joined; None where that is nothing."""
+        for labels in self._transcript.ask(self._new_labels):
+            self._labels = _joined(self._labels, labels)
+        return self._noted if self._labels is None else _joined(self._noted, self._labels)
+
+    def _new_labels(self, ledger: Ledger) -> set[Labels]:
+        records = ledger.records
+        fresh = {row.labels for row in records[self._results :]} if len(records) > self._results else set[Labels]()
+        self._results = len(records)
+        return fresh
+
+    # Where values stand
+
+    def keep(self, text: str, labels: Labels, *, arguments: Any, tool: str) -> None:
+        """Remember a result that the transcript does not have."""
+        if not labels or not text or len(text) > MOST_CHARACTERS:
+            return
+        self._unrecorded.append(_Unrecorded(text, labels, arguments, tool))
+        self._characters += len(text)
+        if self._characters > MOST_CHARACTERS:
+            while self._characters > MOST_CHARACTERS // 2 and len(self._unrecorded) > 1:
+                self._characters -= len(self._unrecorded.popleft().text)
+            self._others, self._others_read = Texts(), 0
+
+    def say(self, prompt: str) -> None:
+        """The user has said this."""
+        if folded := fold(prompt):
+            self._prompts[folded] = None
+
+    def find_prompt(self, value: str) -> str | None:
+        """What stands around the folded value where the user wrote it; None where that is nowhere."""
+        for text in self._transcript.ask(self._new_prompts):
+            self.say(text)
+        for prompt in self._prompts:
+            if (place := find_whole(prompt, value)) >= 0:
+                return quote_around(prompt, place, len(value))
+        return None
+
+    def _new_prompts(self, ledger: Ledger) -> list[str]:
+        kinds, first = ledger.facts.kinds, self._messages
+        self._messages = ledger.count
+        return [
+            ledger.need_format().text(ledger.messages[at]) for at in range(first, ledger.count) if kinds[at] == USER
+        ]
+
+    def find(self, value: str) -> list[Place]:
+        """Where the folded value was read: in the results of the transcript, and in what it does not have."""
+        self._transcript.ask(self._read_results)
+        for one in islice(self._unrecorded, self._others_read, None):
+            self._others.add(one.text, one.labels, asked=_as_text(one.arguments), tool=one.tool)
+        self._others_read = len(self._unrecorded)
+        places = [self._recorded.find(value), self._others.find(value)]
+        return [place for place in places if place is not None]
+
+    def _read_results(self, ledger: Ledger) -> None:
+        for row in ledger.records[self._searched :]:
+            if not row.labels:
+                continue
+            arguments = None if row.call is None else peek(ledger.call_at(row.call), "arguments")
+            text, asked = ledger.body(row).text, _as_text(arguments)
+            self._recorded.add(text, row.labels, asked=asked, handle=row.handle, tool=row.tool)
+        self._searched = len(ledger.records)
+
+    # What was agreed to
+
+    def has_agreed(self, digest: str) -> bool:
+        """True where a person has agreed to the value of this digest."""
+        return digest in self._transcript.state(AGREED)
+
+    async def agree(self, digests: list[str]) -> None:
+        """A person has agreed to the values of these digests; durable when this returns."""
+        fresh = dict.fromkeys((digest for digest in digests if digest), True)
+        await self._transcript.save_state(AGREED, {**self._transcript.state(AGREED), **fresh})
+
+
+def _as_text(arguments: Any) -> str:
+    try:
+        return arguments if isinstance(arguments, str) else schema.canonical(arguments)
+    except schema.Uncloneable:  # a rewriting plugin may have put in what is no JSON
+        return repr(arguments)
+
+
+def _joined(before: Labels | None, labels: Labels) -> Labels:
+    return labels if before is None or before == labels else join_labels(before, labels)
