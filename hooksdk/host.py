@@ -22,6 +22,7 @@ from hooksdk._plugins.plugin import Plugin
 from hooksdk._plugins.registry import Registry
 from hooksdk._run.held import HeldSession
 from hooksdk._run.parts import PluginStorage, SessionParts
+from hooksdk._run.sharing import forget_shared
 from hooksdk._tasks.background import Background, Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
@@ -223,7 +224,9 @@ class Host(AsyncOnly):
             check_number("host.session(wait=...)", wait, "wait=5, or wait=0")
         return self._session(uuid.uuid4().hex if session_id is None else session_id, self._tell_idle, wait)
 
-    def _session(self, session_id: str, on_idle: Callable[[], None], wait: float = 5.0) -> Session:
+    def _session(
+        self, session_id: str, on_idle: Callable[[], None], wait: float = 5.0, shared_as: str | None = None
+    ) -> Session:
         if self._background is None:
             raise SessionClosed("the host")
         from hooksdk.session import Session  # with the first one: who only asks about plugins has none
@@ -233,23 +236,29 @@ class Host(AsyncOnly):
             approver=self._approver, shared=self._shared, on_open=self._add_session, on_close=self._remove_session,
             on_idle=on_idle, plugin_host=self._plugin_host, wait=wait,
         )  # fmt: skip
-        return Session(session_id, parts)
+        return Session(session_id, parts, shared_as=shared_as)
 
-    async def hold(self, session_id: str, *, idle: float | None = 600.0) -> Session:
+    async def hold(self, session_id: str, *, idle: float | None = 600.0, shared_as: str | None = None) -> Session:
         """The open session of this id, opened where it is not: the host keeps it open for whoever holds it next, without a
         block of anybody's own. Hold it again before each run.
 
         It is closed as `idle` once nobody held it and no run was open for `idle` seconds (None: never), which the first of
         its holders says, and else with the host; one that is in use is never closed. Raises what opening a session raises,
         such as `SessionBusy` where somebody has opened it in a block.
+
+        `shared_as` is for a session that several workers have open at once, on one database: each holds a part under an id of
+        its own, and plugins are told this one. They have their `PluginState` in common, entry by entry as it was stored last,
+        once `session.refresh()` was called; their `FamilyState`, remembered answers, approvals and limits for the session are
+        those of this id everywhere.
         """
         check("host.hold(...)", session_id, str, "the session's id")
+        check_text("host.hold(shared_as=...)", shared_as, "It is the id that plugins are told")
         check_number("host.hold(idle=...)", idle, "idle=600", optional=True)
         while True:
             held = self._held.get(session_id)
             if held is None:
                 held = self._held[session_id] = HeldSession["Session"](idle, self._tell_idle)
-                held.session = self._session(session_id, held.tell_idle)
+                held.session = self._session(session_id, held.tell_idle, shared_as=shared_as)
                 assert self._background is not None
                 self._background.spawn(self._keep, session_id, held, name=f"session '{session_id}'")
             await held.settled.wait()
@@ -285,6 +294,10 @@ class Host(AsyncOnly):
                 await self._idle.wait()
             return True
         return False
+
+    async def forget_shared(self, shared_as: str) -> None:
+        """Remove what plugins have kept for a session that several workers had open: none has it any more."""
+        await forget_shared(self._store, shared_as)
 
     def _tell_idle(self) -> None:
         idle, self._idle = self._idle, None

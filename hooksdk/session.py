@@ -21,6 +21,7 @@ from hooksdk._run.masked import MaskedResults
 from hooksdk._run.options import check_options, json_value, make_info
 from hooksdk._run.parts import OpenRun, PluginStates, PluginStorage, RunParts, SessionParts
 from hooksdk._run.reading import Reading
+from hooksdk._run.sharing import SharedStates
 from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
@@ -78,8 +79,11 @@ class Session(AsyncOnly):
         parent_runs: OpenRun | None = None,
         secrets: SecretMask | None = None,
         listeners: Listeners | None = None,
+        shared_as: str | None = None,
     ) -> None:
         self.id = session_id
+        self._shared_as = shared_as
+        """The session that this one is a part of, where several workers have it open at once: the id that plugins are told."""
         self.resumed = False
         """True when the session existed before."""
         self._parts = parts
@@ -103,7 +107,7 @@ class Session(AsyncOnly):
         """True once it has opened, until it begins to close."""
         self._open_run = OpenRun(session_id, parts.on_idle)
         self._unmatched = UnmatchedNames(subagent=bool(parent))
-        self._info = RunInfo(session_id=session_id)
+        self._info = RunInfo(session_id=shared_as or session_id)
 
     # What whoever holds it may ask
 
@@ -252,7 +256,8 @@ class Session(AsyncOnly):
         return self
 
     async def _open_plugins(self) -> None:
-        self._states = states = PluginStates(self._need_transcript(), self._secrets)
+        shared = None if self._shared_as is None else SharedStates(self._parts.store, self._shared_as)
+        self._states = states = PluginStates(self._need_transcript(), self._secrets, shared)
         loaded = self._parts.registry.loaded
         self._family = family = SessionFamily(
             self._parts.store, self._need_transcript(), lambda: self._open_run.info, self._parts.families, self._secrets,
@@ -265,7 +270,7 @@ class Session(AsyncOnly):
             if "host" in plugin.asks_for:
                 available["host"] = self._parts.plugin_host
             if "state" in plugin.asks_for:
-                available["state"] = states.open(plugin.id)
+                available["state"] = await states.open(plugin.id)
             if "family" in plugin.asks_for:
                 available["family"] = OwnFamilyState(family, plugin.id)
             if "storage" in plugin.asks_for:
@@ -326,7 +331,7 @@ class Session(AsyncOnly):
         assert reading is not None
         parent_run = self._parent_run or (self._parent_runs.newest if self._parent_runs else None)
         info = make_info(
-            self.id, parent=self._parent, parent_run=parent_run, family=family, left_open=kept.left_open, agent_id=agent_id, workspace_dir=workspace_dir,
+            self._info.session_id, parent=self._parent, parent_run=parent_run, family=family or self._shared_as, left_open=kept.left_open, agent_id=agent_id, workspace_dir=workspace_dir,
             requester=requester, trigger=trigger, metadata=metadata, provider=provider, model=model, transcript=transcript,
         )  # fmt: skip
         check_options(
@@ -384,6 +389,23 @@ class Session(AsyncOnly):
         assert states is not None
         await dispatcher.flush(SAVE_TIMEOUT)
         await run_shielded(states.save)
+
+    async def write_ends(self) -> None:
+        """Write now which calls have ended, and which were cut off: without it that is written with what comes next, and whoever
+        reads the session from another process takes them for calls that run. Raises `SessionClosed`, and what the store raises."""
+        transcript = self._need_transcript()
+        await transcript.write_ended()
+        for call in self.in_doubt:
+            if call.effect_id not in transcript.doubted:
+                await transcript.doubt(call.effect_id)
+
+    async def refresh(self) -> None:
+        """Take over what plugins have kept since for a session that other workers have open, too (`host.hold(shared_as=...)`):
+        entries of a `PluginState` that were changed here and not stored yet stay. Raises `SessionClosed`, and what the store
+        raises."""
+        self._need_transcript()
+        assert self._states is not None
+        await self._states.refresh()
 
     # It closes
 

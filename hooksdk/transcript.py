@@ -27,6 +27,7 @@ from hooksdk._transcript.storage import (
     RewritableLog,
     SessionBeginning,
     SessionLog,
+    SharingStore,
     Store,
     unknown_session,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "RewritableLog",
     "SessionBeginning",
     "SessionLog",
+    "SharingStore",
     "Store",
     "Transcript",
     "TranscriptEditor",

@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from builtin_plugins.tool_policy._dead import dead_rules, problem_of
 from builtin_plugins.tool_policy._explain import Explanation, RuleFit, text_of
+from builtin_plugins.tool_policy._labels import ResultLabels, doubtful_trust, labels_of
 from builtin_plugins.tool_policy._layers import add_project
 from builtin_plugins.tool_policy._lint import problems_of, unpriced, unsaid_tools
 from builtin_plugins.tool_policy._near import near_misses_of, would_count
@@ -31,7 +32,10 @@ from hooksdk.hooks import (
     BeforeModelCall,
     BeforeToolCall,
     Block,
+    Label,
+    LabelResult,
     NarrowTools,
+    Origin,
     ToolCallStart,
     Withhold,
 )
@@ -51,12 +55,14 @@ class ToolPolicy:
         """A deny that fits beats every ask, and an ask every allow."""
         vocabulary: dict[str, list[Kind]] = Field(default_factory=dict[str, list[Kind]])
         """What tools do, by pattern, for `does`: `{"mcp:github:get_*" = ["read", "reach"]}`."""
+        results: list[ResultLabels] = Field(default_factory=list[ResultLabels])
+        """What the text of tools' results is worth; the strictest entry that fits counts."""
         default: Action = "allow"
         """What holds where no rule fits."""
 
         @model_validator(mode="after")
         def _check(self) -> ToolPolicy.Config:
-            if not self.rules and "default" not in self.model_fields_set:
+            if not (self.rules or self.results) and "default" not in self.model_fields_set:
                 raise ValueError('there are no rules; write one, such as {action = "deny", tools = "delete_*"}')
             if dead := dead_rules(self.rules):
                 raise ValueError("; ".join(problem_of(self.rules, *pair) for pair in dead))
@@ -77,6 +83,7 @@ class ToolPolicy:
         """What `hooksdk doctor` says of these rules: patterns that stop less than they seem to, ones that meet nothing, and
         tools that are near to one."""
         yield from problems_of(config.rules, tools)
+        yield from doubtful_trust(config.results, tools or ())
         yield from map(Notice, unsaid_tools(config.rules, tools or (), Vocabulary(config.vocabulary)))
         yield from map(Notice, unpriced(config.rules))
         rules = [CompiledRule(rule, number) for number, rule in enumerate(config.rules, 1)]
@@ -84,8 +91,8 @@ class ToolPolicy:
 
     @classmethod
     def handlers_for(cls, config: Config) -> Collection[str]:
-        """Without a limit in its rules it counts nothing, so it looks at no request."""
-        plain = ("narrow", "judge")
+        """Without a limit in its rules it counts nothing, so it looks at no request; without `results` it labels none."""
+        plain = ("narrow", "judge", "label") if config.results else ("narrow", "judge")
         counting = ("judge_limits", "begin", "end", "before_request", "count_usage", "count_the_rest")
         return (*plain, *counting) if any(rule.limit for rule in config.rules) else plain
 
@@ -94,6 +101,7 @@ class ToolPolicy:
         numbered = [CompiledRule(rule, number, words) for number, rule in enumerate(config.rules, 1)]
         self._rules = sorted(numbered, key=lambda rule: GRAVITY[rule.rule.action])  # of equals the first stays first
         self._spending = Spending([rule for rule in self._rules if rule.rule.limit], family, storage)
+        self._results = config.results
         self._default = CompiledRule(Rule(action=config.default, reason=_NO_RULE[config.default]), 0)
 
     @hooks.narrow_tools
@@ -114,19 +122,27 @@ class ToolPolicy:
                 return rule
         return None
 
+    @hooks.label_result
+    def label(self, event: LabelResult) -> Label | None:
+        """Say what the configuration says of the tool's results."""
+        labels = labels_of(self._results, event)
+        return Label(labels) if labels else None
+
     @hooks.before_tool_call.first
     def judge(self, event: BeforeToolCall) -> Block | Ask | None:
         """Let the gravest rule that fits the call decide."""
-        arguments = event.arguments
+        unclear: list[Origin] = []  # what kept an allow from fitting, for a default that asks
         for rule in self._for_tool(event.tool, self._rules):
             if rule.rule.limit or not rule.fits_run(event):
                 continue
             try:
-                if rule.conditional and rule.why_not(arguments, event.tool, event.workspace_dir):
-                    continue
-            except Undecidable as problem:
+                fits = not (rule.conditional and rule.why_not(event))
+                strange = rule.reading.strange(event) if fits or rule.exact else []
+            except (Undecidable, LookupError) as problem:
                 return Block(_undecidable(rule, problem))
-            return _answer(rule, event.tool)
+            if fits:
+                return _answer(rule, event.tool, strange or unclear)
+            unclear += strange
         return None
 
     @hooks.before_tool_call.last
@@ -192,7 +208,6 @@ class ToolPolicy:
 
     def explain(self, event: BeforeToolCall) -> Explanation:
         """What the policy says of a call, by which rule and why. It is judged as `judge` does, and nothing runs."""
-        arguments = event.arguments
         fits: list[RuleFit] = []
         others: list[RuleFit] = []
         for rule in self._for_tool(event.tool, self._rules):
@@ -203,11 +218,11 @@ class ToolPolicy:
                     why, place = "it is not about this run (agent, trigger, workspace or requester)", others
                 elif rule.rule.limit:
                     why, place = "it decides once its limit is reached, which the call alone does not say", others
-                elif rule.conditional and (why := rule.why_not(arguments, event.tool, event.workspace_dir)):
+                elif rule.conditional and (why := rule.why_not(event)):
                     place = others
                 elif action != "allow":
-                    why = rule.why(arguments, event.tool, event.workspace_dir)
-            except Undecidable as problem:
+                    why = rule.why(event)
+            except (Undecidable, LookupError) as problem:
                 action, why = "deny", _undecidable(rule, problem)
             place.append(RuleFit(number=rule.number, action=action, text=text, why=why))
         deciding, *beaten = fits or [None]
@@ -239,8 +254,8 @@ def _denial(rule: CompiledRule) -> str:
     return rule.rule.reason or f"{rule.name} of the tool policy denies it"
 
 
-def _undecidable(rule: CompiledRule, problem: Undecidable) -> str:
-    return f"the arguments cannot be checked against {rule.name} of the tool policy: {problem}"
+def _undecidable(rule: CompiledRule, problem: Exception) -> str:
+    return f"the call cannot be checked against {rule.name} of the tool policy: {problem}"
 
 
 def _limit_reason(reached: Reached) -> str:
@@ -269,14 +284,15 @@ def _without_price(compiled: CompiledRule, event: BeforeModelCall) -> str:
     return f"{compiled.name} of the tool policy lets through {limit.words('dollars')}, and there is {event.prices.source(model)}"
 
 
-def _answer(compiled: CompiledRule, tool: Tool) -> Block | Ask | None:
+def _answer(compiled: CompiledRule, tool: Tool, strange: Sequence[Origin]) -> Block | Ask | None:
     rule, unsaid = compiled.rule, compiled.unsaid(tool)
     if rule.action == "deny":
-        reason = _denial(compiled)
+        reason = f"{_denial(compiled)} ({strange[0].place})" if strange else _denial(compiled)
         return Block(f"{reason} ({unsaid})" if unsaid else reason)
     if rule.action == "ask":
         title = rule.title or f"Run {tool.label or tool.name}?"
         title = f"{title} ({unsaid})" if unsaid else title  # the refusal where nobody can be asked has the title alone
         description = rule.reason or f"{compiled.name} of the tool policy asks for a person."
-        return Ask(title, description, rule.severity, rule=text_of(rule) if compiled.number else "default")
+        words = text_of(rule) if compiled.number else "default"
+        return Ask(title, description, rule.severity, rule=words, evidence=strange)
     return None

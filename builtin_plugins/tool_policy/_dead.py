@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from builtin_plugins.tool_policy._patterns import all_hold, says_part_of_a_name, tools_hold
 from builtin_plugins.tool_policy._rules import GRAVITY, Rule
 
-_CONDITIONS = ("does", "arguments", "path_inside", "path_outside", "path_name", "url_host", "command", "limit")
+_CONDITIONS = (
+    "does",
+    "arguments",
+    "path_inside",
+    "path_outside",
+    "path_name",
+    "url_host",
+    "command",
+    "limit",
+    "after_reading",
+    "values_from",
+    "values_from_elsewhere",
+)
 
 
 def dead_rules(rules: Sequence[Rule]) -> list[tuple[int, int]]:

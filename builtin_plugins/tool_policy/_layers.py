@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from builtin_plugins.tool_policy._dead import dead_rules
+from builtin_plugins.tool_policy._labels import without_trust
 from builtin_plugins.tool_policy._rules import Rule, read_rules
 
 STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
@@ -20,7 +21,7 @@ def add_project(
     never does a looser default count. A value that is not what it should be is kept, so that its mistake is told.
     """
     default = own.get("default", "allow")
-    others = {name: value for name, value in project.items() if name not in {"rules", "default", *own}}
+    others = {name: value for name, value in project.items() if name not in {"rules", "results", "default", *own}}
     merged = {**(others if trusted else {}), **own}
     missing = [] if trusted else list(others)
     if "rules" in project:
@@ -32,6 +33,14 @@ def add_project(
             merged["rules"] = _without_dead(cast("list[object]", own_rules), strict)
             if looser := len(every) - len(strict):
                 missing.append(f"{looser} of the rules, looser than your default '{default}'")
+    if "results" in project:
+        results, trusting = (project["results"], 0) if trusted else without_trust(project["results"])
+        own_results = own.get("results", [])
+        if isinstance(results, list) and isinstance(own_results, list):
+            merged["results"] = [*cast("list[object]", own_results), *cast("list[object]", results)]
+        else:
+            merged["results"] = own.get("results", results)
+        missing += [f"{trusting} of the results, which trust tools"] if trusting else []
     if "default" in project:
         looser = STRICTNESS.get(str(project["default"]), 2) < STRICTNESS.get(str(default), 0)
         merged["default"] = own["default"] if looser else project["default"]

@@ -24,6 +24,9 @@ def problems_of(rules: Sequence[Rule], tools: Sequence[Tool] | None) -> Iterator
         where = f"rule {number} ({rule.action} {', '.join(rule.tools)})"
         for problem in (*_schema_problems(rule), *_command_problems(rule)):
             yield f"{where}: {problem}"
+        compiled = CompiledRule(rule, number)
+        for problem in compiled.reading.unknown_paths([tool for tool in tools or () if compiled.fits_tool(tool)]):
+            yield f"{where}: {problem}"
         for name, key, owner in _unwatched(rule, tools or ()):
             fits = "so it allows any" if key == "path_inside" else "so no call with it is allowed"
             yield f"{where}: {owner} takes {name!r}, and the rule has no {key} for it, {fits}; add {key} = {{{name} = ...}}"

@@ -23,14 +23,16 @@ from builtin_plugins.tool_policy._hosts import check_host
 from builtin_plugins.tool_policy._keywords import check_keywords
 from builtin_plugins.tool_policy._limits import Limit
 from builtin_plugins.tool_policy._names import NameReader, OutsideReader, check_name
+from builtin_plugins.tool_policy._origins import ByPath, Reading, ReadLabels
 from builtin_plugins.tool_policy._paths import check_folder
 from builtin_plugins.tool_policy._patterns import says_part_of_a_name, wildcard
+from builtin_plugins.tool_policy._requester import Requester
 from builtin_plugins.tool_policy._strict import Strict, Texts, as_list, check_known
 from builtin_plugins.tool_policy._vocabulary import KINDS, WORDS, Kind, Vocabulary
 from builtin_plugins.tool_policy._watch import READERS, Watch
 from hooksdk import Annotations, Tool, schema
 from hooksdk.errors import problem_text
-from hooksdk.hooks import Event
+from hooksdk.hooks import BeforeToolCall, Event, ToolCallStart
 from hooksdk.patterns import SOURCES, ToolPattern, check_patterns
 
 Action = Literal["allow", "deny", "ask"]
@@ -55,36 +57,17 @@ _CHECKS: dict[str, Callable[[str], str]] = {
     "command": check_command,
 }  # fmt: skip
 _READERS = {**READERS, "path_outside": OutsideReader(), "path_name": NameReader()}
+_STOPPING = {
+    "path_outside": "deny or ask; an allow says with path_inside where paths lie",
+    "path_name": "deny or ask; an allow says with path_inside where paths lie",
+    "after_reading": "deny or ask; what was read allows nothing",
+    "values_from_elsewhere": "deny or ask; an allow says with values_from where values come from",
+}
+"""What an allow has not, with what to write."""
+_ALLOWING = {"values_from": "stands in rules that allow; a deny and an ask take values_from_elsewhere"}
+_OF_READING = ("after_reading", "values_from_elsewhere")
 _UNSAID = {"read_only": False, "destructive": True, "idempotent": False, "open_world": True}
 """What MCP says of a tool that says nothing."""
-
-
-class Requester(Strict):
-    """Who asked, as the host said it with `session.run(requester=...)`."""
-
-    is_owner: bool | None = None
-    """`true`: known to be the owner. `false`: everybody else, and whoever is not known."""
-    roles: Texts | None = None
-    """Has at least one of these."""
-    id: Texts | None = None
-    """Is one of these."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Requester:
-        if self.is_owner is None and self.roles is None and self.id is None:
-            raise ValueError("it is empty; write is_owner, roles or id")
-        return self
-
-    def fits(self, requester: Mapping[str, Any]) -> bool:
-        """True when everything that is said here holds for the run's requester."""
-        if self.is_owner is not None and (requester.get("is_owner") is True) is not self.is_owner:
-            return False
-        own_id: object = requester.get("id")
-        if self.id is not None and (own_id is None or str(own_id) not in self.id):
-            return False
-        own_roles: object = requester.get("roles")
-        roles = {own_roles} if isinstance(own_roles, str) else set(map(str, cast("list[object]", own_roles or ())))
-        return self.roles is None or not roles.isdisjoint(self.roles)
 
 
 class Rule(Strict):
@@ -119,6 +102,12 @@ class Rule(Strict):
     """Hosts that the addresses in the arguments lead to."""
     command: ByArgument | None = None
     """Programs that the command lines in the arguments run."""
+    after_reading: ReadLabels | None = None
+    """Something with one of these labels was read; for a deny and an ask."""
+    values_from: ByPath | None = None
+    """Paths of arguments, and where each value there surely comes from; for an allow."""
+    values_from_elsewhere: ByPath | None = None
+    """Paths of arguments; a value there comes from elsewhere. For a deny and an ask."""
     limit: Limit | None = None
     """The rule holds once so much was used."""
     reason: str = ""
@@ -157,11 +146,16 @@ class Rule(Strict):
     def _check_stopping(self) -> Rule:
         if self.action == "allow" and self.limit is not None:
             raise ValueError("limit stands in rules that deny or ask once it is reached; an allow has none")
-        for key in ("path_outside", "path_name"):
-            if self.action == "allow" and getattr(self, key) is not None:
+        said = [key for key in (*_STOPPING, *_ALLOWING) if getattr(self, key) is not None]
+        for key in said:
+            if (self.action == "allow") is (key in _STOPPING):
                 raise ValueError(
-                    f"{key} stands in rules that deny or ask; an allow says with path_inside where paths lie"
+                    f"{key} stands in rules that {_STOPPING[key]}" if key in _STOPPING else f"{key} {_ALLOWING[key]}"
                 )
+        if self.limit is not None and (key := next((key for key in said if key in _OF_READING), None)):
+            raise ValueError(
+                f"{key} and limit are two rules: what a call begins with does not say where its values come from"
+            )
         return self
 
     @field_validator("workspaces")
@@ -238,6 +232,7 @@ class CompiledRule:
             Condition(key, reader, targets) for key, reader in _READERS.items() if (targets := getattr(rule, key))
         ]
         self._does = None if rule.does is None else Does(rule.does, self._conditions, vocabulary)
+        self.reading = Reading(rule.after_reading, rule.values_from, rule.values_from_elsewhere)
         schema_names: Mapping[str, Any] = (rule.arguments or {}).get("properties") or {}
         self._watch = Watch({one.key: one.targets for one in self._conditions}, schema_names)
 
@@ -249,7 +244,7 @@ class CompiledRule:
     @property
     def looks_at_arguments(self) -> bool:
         """True when what the call says decides."""
-        return self.rule.arguments is not None or self._does is not None or bool(self._conditions)
+        return self.rule.arguments is not None or self._does is not None or bool(self._conditions or self.reading)
 
     @property
     def about_all_tools(self) -> bool:
@@ -320,9 +315,15 @@ class CompiledRule:
         ]
         return f"{tool.name} says nothing of it, so it counts as {' and '.join(words)}" if words else ""
 
-    def why_not(self, arguments: Mapping[str, Any], tool: Tool, workspace: str | None) -> str:
-        """Why the rule does not fit the call's arguments; empty when it does. An allow fits only what is sure, a deny and
-        an ask whatever may be meant. Raises `Undecidable`."""
+    def why_not(self, event: BeforeToolCall | ToolCallStart) -> str:
+        """Why the rule does not fit the call; empty when it does. An allow fits only what is sure, a deny and an ask whatever
+        may be meant. Raises `Undecidable`, and `LookupError` where it is not known where values come from."""
+        problem = self._why_not_written(event.arguments, event.tool, event.workspace_dir)
+        if problem or not self.reading or not isinstance(event, BeforeToolCall):
+            return problem
+        return self.reading.why_not(event)
+
+    def _why_not_written(self, arguments: Mapping[str, Any], tool: Tool, workspace: str | None) -> str:
         if self.rule.arguments is not None:
             problems = schema.check(self.rule.arguments, arguments, quote_values=False)
             unsure = next((one for one in problems if one.constraint in {"schema", "limit", "json"}), None)
@@ -350,12 +351,14 @@ class CompiledRule:
         """The arguments of a tool that no condition of an allow looks at, each with the condition that would."""
         return self._watch.unwatched_names(tool) if self.rule.action == "allow" else []
 
-    def why(self, arguments: Mapping[str, Any], tool: Tool, workspace: str | None) -> str:
-        """What in the arguments a deny or an ask goes by; empty where it goes by nothing in them."""
+    def why(self, event: BeforeToolCall) -> str:
+        """What in the call a deny or an ask goes by; empty where it goes by nothing in it."""
+        arguments, workspace = event.arguments, event.workspace_dir
         if self._does:
-            return self._does.why(arguments, tool, workspace)
-        whys = [condition.why(arguments, workspace) for condition in self._conditions]
-        return "; ".join(why for why in whys if why)
+            whys = [self._does.why(arguments, event.tool, workspace)]
+        else:
+            whys = [condition.why(arguments, workspace) for condition in self._conditions]
+        return "; ".join(why for why in (*whys, self.reading.why(event)) if why)
 
 
 def _below_folder(text: str) -> re.Pattern[str]:

@@ -237,7 +237,7 @@ def fitting(rules: Sequence[CompiledRule], event: BeforeToolCall | ToolCallStart
     """The rules that are about this call. Raises `Undecidable`."""
     for rule in rules:
         if rule.fits_tool(event.tool) and rule.fits_run(event) and not (
-            rule.looks_at_arguments and rule.why_not(event.arguments, event.tool, event.workspace_dir)
+            rule.looks_at_arguments and rule.why_not(event)
         ):  # fmt: skip
             yield rule
 

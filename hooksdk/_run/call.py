@@ -37,7 +37,7 @@ from hooksdk._tasks.shielding import in_abandonable_thread, run_shielded
 from hooksdk._transcript.effects import in_doubt
 from hooksdk.calls import CallOrigin, ToolCall, ToolResult, join_labels
 from hooksdk.catalog import Catalog
-from hooksdk.errors import ApprovalPending, StoreError, ToolError
+from hooksdk.errors import ApprovalPending, SessionBusy, StoreError, ToolError
 from hooksdk.records import CallFinished, CallStarted, CallStatus, Content, Unwrapped
 from hooksdk.tools import Tool
 from hooksdk.values import fill_secrets, secret_names
@@ -644,7 +644,7 @@ async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[Ca
     except BaseException as error:
         work.in_doubt = work.begun and work.entered
         text = refusals.interrupted(work.call.name, error, ran=work.entered, in_doubt=work.in_doubt)
-        has_not_begun = isinstance(error, StoreError) and not work.entered
+        has_not_begun = isinstance(error, (StoreError, SessionBusy)) and not work.entered
         end = CallEnd("not_run" if has_not_begun else "error", ToolResult.error(text))
         if state.ended is not None and not work.running:  # cut off before its tool ran
             end = await _not_run(state, work)

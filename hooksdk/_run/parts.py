@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
@@ -13,6 +14,7 @@ from hooksdk._plugins.registry import Registry
 from hooksdk._run.changing import change_stored, check_id
 from hooksdk._run.families import FamilyMembers, SessionFamily
 from hooksdk._run.reading import Reading
+from hooksdk._run.sharing import SharedStates, is_other
 from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Background, logger
 from hooksdk.approvals import Approver
@@ -181,22 +183,27 @@ class _Saved:
     """The state as it was last saved."""
     problem: str = ""
     """Why it cannot be saved at the moment, logged once."""
+    base: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Of a session that others have open, too: what was stored when we looked last."""
 
 
 @final
 class PluginStates:
     """What the plugins keep in a session, saved when it changed."""
 
-    def __init__(self, transcript: Transcript, mask: SecretMask) -> None:
+    def __init__(self, transcript: Transcript, mask: SecretMask, shared: SharedStates | None = None) -> None:
+        """They are kept in the journal, or where the session is shared with other workers, in `shared`."""
         self._transcript = transcript
         self._mask = mask
+        self._shared = shared
         self._by_plugin: dict[str, _Saved] = {}
 
-    def open(self, plugin_id: str) -> PluginState:
+    async def open(self, plugin_id: str) -> PluginState:
         """A plugin's state, as it was last saved."""
         check_id(plugin_id)
-        state = PluginState(self._transcript.state(plugin_id))
-        self._by_plugin[plugin_id] = _Saved(state, schema.canonical(dict(state)))
+        base = {} if self._shared is None else await self._shared.read(plugin_id)
+        state = PluginState(self._transcript.state(plugin_id) if self._shared is None else schema.clone(base))
+        self._by_plugin[plugin_id] = _Saved(state, schema.canonical(dict(state)), base=base)
         return state
 
     async def save(self) -> None:
@@ -206,13 +213,40 @@ class PluginStates:
                 text = schema.canonical(dict(saved.state))
                 if text != saved.text:
                     masked = self._mask.value(schema.clone(dict(saved.state)))
-                    await self._transcript.save_state(plugin_id, masked)
-                    saved.text = text
+                    if self._shared is None:
+                        await self._transcript.save_state(plugin_id, masked)
+                        saved.text = text
+                    else:
+                        stored = await self._shared.write(plugin_id, saved.base, masked)
+                        saved.text = text
+                        self._take(saved, masked, stored)
                 saved.problem = ""
             except (ValueError, TypeError) as error:
                 if str(error) != saved.problem:
                     saved.problem = str(error)
                     logger.warning("plugin '%s': its state is not kept: %s", plugin_id, _why_not(saved.state, error))
+
+    async def refresh(self) -> None:
+        """Take over what other workers have saved since."""
+        if self._shared is None:
+            return
+        for plugin_id, saved in self._by_plugin.items():
+            stored = await self._shared.read(plugin_id)
+            with contextlib.suppress(ValueError, TypeError):  # a state that is not JSON is told when it is saved
+                self._take(saved, self._mask.value(schema.clone(dict(saved.state))), stored)
+
+    def _take(self, saved: _Saved, own: Mapping[str, Any], stored: dict[str, Any]) -> None:
+        """Bring the plugin's mapping up to what is stored now, but for the entries that it has changed itself."""
+        state, base, saved.base = saved.state, saved.base, stored
+        is_saved = schema.canonical(dict(state)) == saved.text
+        for key in {*base, *stored}:
+            if is_other(base, stored, key) and not is_other(base, own, key):
+                if key in stored:
+                    state[key] = schema.clone(stored[key])
+                else:
+                    state.pop(key, None)
+        if is_saved:
+            saved.text = schema.canonical(dict(state))
 
 
 def _why_not(state: PluginState, error: Exception) -> str:

@@ -234,3 +234,19 @@ class ListingStore(Protocol):
     async def list_beginnings(self) -> list[SessionBeginning]:
         """One for each session, in any order. Nothing is taken, written or waited for; damage is told, not raised."""
         ...
+
+
+@runtime_checkable
+class SharingStore(Protocol):
+    """What a `Store` may do besides, where workers of several machines have it: say which sessions somebody holds. With it (and
+    `change_value`) several gateways behind one address can have the sessions of their clients in common."""
+
+    @property
+    def lease(self) -> float:
+        """After how many seconds a session whose worker died or hangs is nobody's."""
+        ...
+
+    async def list_held(self, prefix: str = "") -> dict[str, bool]:
+        """The sessions that somebody has opened and not closed, by id, those whose ids begin so: True while their holder is
+        alive, False where its worker has died or hangs. Nothing is taken or waited for."""
+        ...

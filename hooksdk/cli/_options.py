@@ -68,6 +68,21 @@ ContextWindow = Annotated[
 ]
 WINDOW = 200_000
 
+ServerName = Annotated[str, typer.Argument(metavar="NAME", help="The server, as its file calls it.")]
+NoBrowser = Annotated[
+    bool,
+    typer.Option(
+        "--no-browser",
+        help="For a browser elsewhere: show the page's address, and take the address that the browser was sent to.",
+    ),
+]
+AskClientSecret = Annotated[
+    bool,
+    typer.Option(
+        "--client-secret",
+        help="Ask for the secret of the entry's clientId, or take it from the variable MCP_CLIENT_SECRET.",
+    ),
+]
 ServerNames = Annotated[list[str] | None, typer.Argument(metavar="[SERVER]...", help="These alone; by default all.")]
 ImportFrom = Annotated[
     list[str] | None,

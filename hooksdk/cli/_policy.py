@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import anyio
 import typer
 
-from hooksdk import Annotations, Approval, ApprovalRequest, Host, Run, Session, Tool, ToolCall, ToolResult
+from hooksdk import Annotations, Approval, ApprovalRequest, Host, Run, Session, Tool, ToolCall, ToolResult, hooks
 from hooksdk.cli._console import print_json, safe, stderr_console, stdout_console, warnings_shown
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
 from hooksdk.cli._policy_calls import CALL, CallFile, wanted_call
+from hooksdk.cli._policy_start import start
 from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.errors import did_you_mean
 from hooksdk.formats import get_format
@@ -22,6 +23,7 @@ from hooksdk.hooks import BeforeToolCall
 from hooksdk.patterns import near_misses
 
 policy_app = typer.Typer(help="See what the policies say.", no_args_is_help=True)
+policy_app.command("start")(start)
 POLICY = "tool_policy"
 
 
@@ -43,6 +45,9 @@ def check(
             "--mcp", metavar="FILE", help="Servers that have the tool; without them it is taken as it is written here."
         ),
     ] = None,
+    prompt: Annotated[
+        str, typer.Option(metavar="TEXT", help="What the user wrote, for rules about where values come from.")
+    ] = "",
     plugin: Plugins = None,
     as_json: Json = False,
     project: Project = Path(),
@@ -56,6 +61,7 @@ def check(
     about, 2 for a file that cannot be read.
     """
     document = wanted_call(call, words or [], project, has_schema=bool(mcp))
+    document = document.model_copy(update={"prompt": prompt or document.prompt})
     with warnings_shown(stderr_console()):
         answer = anyio.run(judge, document, project, tuple(mcp or ()), import_plugins(plugin))
     if as_json:
@@ -112,16 +118,31 @@ class _Nobody:
         return Approval(False, "nobody is asked by this command")
 
 
+class _Seen:
+    """Keeps the call as the policies get it: it knows where its values come from."""
+
+    plugin_id = "hooksdk_check"
+
+    def __init__(self) -> None:
+        self.event: BeforeToolCall | None = None
+
+    @hooks.before_tool_call.first
+    def judge(self, event: BeforeToolCall) -> None:
+        """Look on."""
+        self.event = event
+
+
 async def judge(document: CallFile, project: Path, mcp: Sequence[Path], plugins: Sequence[Any] = ()) -> dict[str, Any]:
     """The gate's verdict on the call, and what `tool_policy` goes by; `plugins` are modules and classes beside the project's."""
     config = project_config(project)
     person = _Nobody([])
     async with AsyncExitStack() as stack:
-        host = await open_host(stack, config, project, plugins, person)
+        host = await open_host(stack, config, project, [*plugins, _Seen], person)
         groups = await open_servers(host, mcp, stderr_console())
         session = await stack.enter_async_context(host.session())
         run = await stack.enter_async_context(
             session.run(
+                document.prompt or None,
                 agent_id=document.agent_id,
                 trigger=document.trigger,
                 requester=document.requester,
@@ -165,10 +186,11 @@ async def _judge(
         "schema": 1, "verdict": verdict, "tool": tool.id, "tool_as_written": as_written,
         "reason": withheld or ("" if result is None or person.requests else result.text),
         "questions": [
-            {"plugin": one.plugin, "title": one.title, "description": one.description, "severity": one.severity}
+            {"plugin": one.plugin, "title": one.title, "description": one.description, "severity": one.severity,
+             "evidence": [str(origin) for origin in one.evidence]}
             for one in person.requests
         ],
-        "judges": [plugin.id for plugin in host.plugins if plugin.loaded and "before_tool_call" in plugin.hooks],
+        "judges": [plugin.id for plugin in host.plugins if plugin.loaded and "before_tool_call" in plugin.hooks and plugin.id != _Seen.plugin_id],
         "near_misses": [
             {"plugin": plugin.id, "why": line}
             for plugin in host.plugins
@@ -208,7 +230,9 @@ def _explanation(session: Session, run: Run, tool: Tool, call: ToolCall, argumen
         policy = session.plugin(POLICY)
     except KeyError:
         return None
-    return asdict(policy.explain(BeforeToolCall(info=run.info, call=call, tool=tool, arguments=dict(arguments))))
+    event = session.plugin(_Seen.plugin_id).event  # none for a call that nobody judged, such as one of a withheld tool
+    event = event or BeforeToolCall(info=run.info, call=call, tool=tool, arguments=dict(arguments))
+    return asdict(policy.explain(event))
 
 
 _COLOURS = {"allow": "green", "ask": "yellow"}
@@ -227,6 +251,8 @@ def _print(answer: Mapping[str, Any]) -> None:
         say("because", answer["reason"])
     for question in answer["questions"]:
         say("question", f"{question['title']} ({question['plugin']}, {question['severity']})")
+        for origin in question["evidence"]:
+            say("", f"  {origin}")
     policy: dict[str, Any] | None = answer[POLICY]
     if policy is None:
         say(POLICY, "is not loaded here")

@@ -39,6 +39,8 @@ class CallFile(BaseModel):
     trigger: Literal["user", "schedule", "subagent", "other"] = "user"
     requester: dict[str, Any] | None = None
     workspace_dir: str | None = None
+    prompt: str = ""
+    """What the user wrote, for rules about where values come from."""
 
 
 def wanted_call(call: str, words: Sequence[str], project: Path, *, has_schema: bool = False) -> CallFile:

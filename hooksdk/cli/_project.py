@@ -69,7 +69,7 @@ async def open_servers(
     groups = [servers if servers.status else read_mcp_files(paths, watch, files)]
     await watch.start(host, groups)
     states = {status.state for status in statuses(groups)}
-    if states and states <= {"failed", "disabled"}:
+    if states and states <= {"failed", "needs sign-in", "disabled"}:
         raise CommandProblem(f"none of the MCP servers of {', '.join(map(str, paths))} is up")
     return groups
 

@@ -10,7 +10,7 @@ import anyio
 
 from hooksdk.approvals import MAX_TIMEOUT, Approval, ApprovalRequest, Later, plain_answer
 from hooksdk.desk._record import ApprovalRecord
-from hooksdk.desk._records import DAY, ApprovalRecords, NotWaiting
+from hooksdk.desk._records import DAY, ApprovalRecords, IsOver, NotWaiting
 from hooksdk.errors import check, check_number
 from hooksdk.stores import MemoryStore, Store
 from hooksdk.tasks import Attempt, describe
@@ -72,10 +72,10 @@ class ApprovalDesk:
 
     async def ask(
         self, request: ApprovalRequest, *, channels: Sequence[Channel] = (), wait: float | None = None,
-        is_over: Callable[[str], bool] | None = None,
+        is_over: IsOver | None = None,
     ) -> Approval | Later:  # fmt: skip
         """Ask about one call, over these channels as well, and for as many seconds: with 0 until every channel was asked.
-        A question or an answer that a session has left which `is_over`, by its id, is taken over."""
+        A question or an answer that a session has left which `is_over`, by its id, is taken over; the function may be async."""
         records = self.records_in(request.store)
         patient = (self.wait if wait is None else wait) > 0
         longest = SHARE * min(request.timeout, MAX_TIMEOUT)

@@ -58,6 +58,8 @@ PAUSE = 0.02
 CENTURY = 100 * 365 * DAY
 """What is kept longer has no date."""
 OPEN = ("pending", "granted", "denied")
+IsOver = Callable[[str], bool | Awaitable[bool]]
+"""Says of a session's id whether nobody has that session any more."""
 
 
 @dataclass(eq=False)
@@ -139,7 +141,7 @@ class ApprovalRecords:
 
     async def ask(
         self, request: ApprovalRequest, *, keep: float = DAY, waited_for: int | None = None,
-        is_over: Callable[[str], bool] | None = None,
+        is_over: IsOver | None = None,
     ) -> tuple[ApprovalRecord, Approval | None]:  # fmt: skip
         """The record of this question, and the answer to it if there is one: it counts as used from now on. Where none waits
         and none is answered, the record is made, to expire in `keep` seconds. Whoever has `waited_for` a record takes its no
@@ -208,20 +210,17 @@ class ApprovalRecords:
             await self.store.change_value(SPACE, SIGNING, None, secrets.token_hex(32))
         return bytes.fromhex(key)
 
-    async def _own(
-        self, listed: Listed, asked: ApprovalRecord, is_over: Callable[[str], bool] | None = None
-    ) -> ApprovalRecord | None:
+    async def _own(self, listed: Listed, asked: ApprovalRecord, is_over: IsOver | None = None) -> ApprovalRecord | None:
         """The oldest open record of this question; also one that another session has left, which is this one's then."""
         questions = [(int(number), one) for number, one in listed["open"].items() if one["state"] in OPEN]
         for number, question in questions:
             if question["key"] == asked.key and (record := await self._read(number, question)) is not None:
                 return record
+        if is_over is None:
+            return None
+        over = {one: await says(is_over, one) for one in dict.fromkeys(one["session"] for _, one in questions)}
         for number, question in questions:
-            if (
-                is_over is not None
-                and is_over(question["session"])
-                and (left := await self._read(number, question)) is not None
-            ):
+            if over[question["session"]] and (left := await self._read(number, question)) is not None:
                 record = replace(left, session=asked.session)
                 if record.key == asked.key:
                     question.update(session=record.session, key=record.key)
@@ -290,6 +289,12 @@ class ApprovalRecords:
         if text is not None and (record := parse(number, text, question)) is not None:
             await self.store.set_value(QUESTIONS, _closed(number, question), canonical(record.as_dict()))
         return question["place"]
+
+
+async def says(question: Callable[[str], bool | Awaitable[bool]], about: str) -> bool:
+    """The answer of a function that may be async."""
+    answer = question(about)
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _waits(question: OpenQuestion) -> bool:

@@ -7,11 +7,10 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Callable
 from typing import Any, final
 
 from hooksdk.desk._record import ApprovalRecord
-from hooksdk.desk._records import ApprovalRecords
+from hooksdk.desk._records import ApprovalRecords, IsOver, says
 from hooksdk.values import canonical
 
 __all__ = ["TicketRefused", "Tickets"]
@@ -35,9 +34,7 @@ class Tickets:
         claims = canonical([record.number, record.digest, holder, record.expires, nonce]).encode()
         return f"{_encoded(claims)}.{_encoded(self._signature(await self._records.key(), claims))}"
 
-    async def redeem(
-        self, ticket: str, holder: str, *, is_left: Callable[[str], bool] = lambda _holder: False
-    ) -> ApprovalRecord:
+    async def redeem(self, ticket: str, holder: str, *, is_left: IsOver = lambda _holder: False) -> ApprovalRecord:
         """The record that waits for the answer which came with this ticket; it is worth nothing from now on. One of another
         holder counts where that one has left it to this one. Raises `TicketRefused` and `StoreError`."""
         try:
@@ -48,7 +45,7 @@ class Tickets:
             raise TicketRefused("it is no ticket of ours")
         content: list[Any] = json.loads(claims)
         number, digest, owner, _expires, nonce = content
-        if owner != holder and not is_left(owner):
+        if owner != holder and not await says(is_left, owner):
             raise TicketRefused("it was given to another client")
         record = await self._records.take_ticket(number, nonce)
         if record is None or record.digest != digest:

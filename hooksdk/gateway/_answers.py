@@ -8,16 +8,22 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self, final
+from typing import Any, Protocol, Self, final
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.shared.message import SessionMessage
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hooksdk.run import JudgedCall
-
 _KEY = "hooksdk.answer"
+
+
+class Arriving(Protocol):
+    """A call that has ended, such as a `JudgedCall`, and whose client is about to hear of it."""
+
+    def confirm(self, *, arrived: bool = True) -> None:
+        """The client has its result, or never will."""
+        ...
 
 
 @final
@@ -25,10 +31,10 @@ class Answer:
     """The answer to one request."""
 
     def __init__(self) -> None:
-        self._calls: list[JudgedCall] = []
+        self._calls: list[Arriving] = []
         self._is_over = False
 
-    def take(self, judged: JudgedCall) -> None:
+    def take(self, judged: Arriving) -> None:
         """It has the result of this call."""
         if self._is_over:
             judged.confirm(arrived=False)
@@ -60,7 +66,7 @@ _by_streams: ContextVar[bool] = ContextVar("hooksdk gateway streams", default=Fa
 _current: ContextVar[Answer | None] = ContextVar("hooksdk gateway answer", default=None)
 
 
-def hand_over(judged: JudgedCall | None, context: ServerRequestContext[Connection, Any]) -> None:
+def hand_over(judged: Arriving | None, context: ServerRequestContext[Connection, Any]) -> None:
     """The current task answers this request with the result of a call, where it does. A client in this process has it at once."""
     if judged is None:
         return

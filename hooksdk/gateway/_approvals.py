@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, final
 
@@ -83,7 +83,7 @@ class ClientApprovals:
     answer."""
 
     def __init__(
-        self, desk: ApprovalDesk, store: Store, session_id: str, requester: Mapping[str, Any], by: str, *, ask_client: bool, is_over: Callable[[str], bool],
+        self, desk: ApprovalDesk, store: Store, session_id: str, requester: Mapping[str, Any], by: str, *, ask_client: bool, is_over: Callable[[str], Awaitable[bool]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._desk = desk
@@ -160,9 +160,9 @@ class ClientApprovals:
             "something else."
         )
 
-    def _is_left(self, holder: str) -> bool:
+    async def _is_left(self, holder: str) -> bool:
         session_id, _, who = holder.partition(" ")
-        return who == self._who and self._is_over(session_id)
+        return who == self._who and await self._is_over(session_id)
 
     def _can_show(self, context: Request) -> bool:
         said = context.session.client_capabilities

@@ -13,7 +13,8 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from hooksdk.mcp import LEVELS
+from hooksdk.gateway._http_settings import is_loopback
+from hooksdk.mcp import LEVELS, SignInPage
 
 Request = ServerRequestContext[Any, Any]
 AskByResult = Callable[[types.InputRequest, str, int], Awaitable[types.InputResponse | types.ErrorData]]
@@ -44,6 +45,10 @@ class CallingClient:
         """Its request; None while it has none open, of a call that stays open."""
         self.ask_by_result: AskByResult | None = None
         """How it is asked where its protocol has no requests from servers."""
+        self.page: SignInPage | None = None
+        """The page that it is to open before it calls again."""
+        self.shows_pages = self.can_show_pages(context)
+        """It can open a page of this machine."""
         self.capabilities = context.session.client_capabilities if context is not None else None
         """What it has declared that it can answer."""
         self._is_over = False
@@ -68,6 +73,21 @@ class CallingClient:
         if context is not None and is_heard(message.level, level):
             notification = types.LoggingMessageNotification(params=message)
             await context.session.send_notification(notification, context.request_id)
+
+    @staticmethod
+    def can_show_pages(context: Request | None) -> bool:
+        """True for a client that opens pages for its person, on this machine, where the browser comes back to."""
+        if context is None:
+            return False
+        said = context.session.client_capabilities
+        if said is None or said.elicitation is None or said.elicitation.url is None:
+            return False
+        peer = context.request.client if context.request is not None else None
+        return context.request is None or (peer is not None and is_loopback(peer.host))
+
+    async def show_page(self, page: SignInPage) -> None:
+        """Give it the page with the result of its call."""
+        self.page = page
 
     @property
     def may_be_asked_by_result(self) -> bool:

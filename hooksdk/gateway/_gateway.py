@@ -7,6 +7,7 @@ import os
 import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
@@ -25,6 +26,7 @@ from hooksdk.errors import HookSDKError
 from hooksdk.gateway._answers import Connection, connection_of
 from hooksdk.gateway._approvals import current_request, desk_of
 from hooksdk.gateway._counts import Counts
+from hooksdk.gateway._deployment import Deployment
 from hooksdk.gateway._door import check_address
 from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._http import Serving, http_app, session_key
@@ -97,7 +99,8 @@ class Gateway:
     def _parts_of(self, host: Host) -> GatewayParts:
         config = GatewayConfig.of(host.config) if self._own_config is None else self._own_config
         approver = self._approver or host.approver or self._desk_of(config.approvals)
-        place = Place(str(self._own_folder.resolve()), *self._sources.files())
+        deployment = None if config.deployment is None else Deployment(config.deployment, host, config.idle)
+        place = Place(str(self._own_folder.resolve()), *self._sources.files(), deployment=deployment)
         return GatewayParts(
             host=host, sources=self._sources, counts=self.counts, config=config, approver=approver,
             place=place, doubts=Doubts(host, place), start_soon=self._start_soon, publish=self._bus.publish,
@@ -171,8 +174,11 @@ class Gateway:
         profile_name, settings = profile_of(self.config, profile)
         return Identity(name=name, profile_name=profile_name, profile=settings, transport=transport)
 
-    async def session(self, key: str, identity: Identity, context: Request, *, idle: float | None) -> GatewaySession:
-        """The open session of this client; a new one where it has none."""
+    async def session(
+        self, key: str, identity: Identity, context: Request, *, idle: float | None, shared_as: str | None = None
+    ) -> GatewaySession:
+        """The open session of this client, or a new one. `shared_as` is the id that it has at all gateways of the deployment."""
+        key = key if shared_as is None else f"{key} {shared_as}"
         async with self._opening:
             while (session := self._sessions.get(key)) is None or session.closing:
                 if session is not None:
@@ -180,7 +186,7 @@ class Gateway:
                     self._sessions.pop(key, None)
                 if self._group is None:
                     raise HookSDKError("the gateway is closed")
-                session = GatewaySession(self._parts, identity, idle=idle)
+                session = GatewaySession(self._parts, identity, idle=idle, shared_as=shared_as)
                 await self._group.start(self._keep, key, session, context)
             return session
 
@@ -305,13 +311,15 @@ class Gateway:
                 raise MCPError(types.INVALID_REQUEST, "this token is not let in any more")
             token = None if principal.issuer else self.config.tokens.get(principal.name)
             own = principal.profile or (token.profile if token else None)
-            return self.identity(principal.name, own or profile, transport="http")
+            return replace(self.identity(principal.name, own or profile, transport="http"), key=principal.key)
 
         async def session_of(context: Request) -> GatewaySession:
             await self._sources.catch_up()
             assert context.request is not None
-            key = session_key(context.request, context.protocol_version)
-            return await self.session(key, identity_of(context), context, idle=self.config.idle)
+            identity = identity_of(context)
+            key, shared = session_key(context.request, context.protocol_version)
+            shared_as = await self._parts.place.shared_session(identity.key, identity.requester) if shared else None
+            return await self.session(key, identity, context, idle=self.config.idle, shared_as=shared_as)
 
         def instructions_for(context: Request) -> str:
             return self._instructions(identity_of(context))

@@ -25,6 +25,7 @@ from hooksdk.gateway._answers import HttpAnswers
 from hooksdk.gateway._door import PATH, Door, RateLimit, rate_of
 from hooksdk.gateway._http_settings import OidcSettings
 from hooksdk.gateway._metrics import Metrics, prometheus_page, read_into_prometheus
+from hooksdk.gateway._not_here import explaining
 from hooksdk.gateway._oidc import refusal_of
 from hooksdk.gateway._requests import OpenRequests
 from hooksdk.gateway._resuming import ResumableSessions
@@ -37,11 +38,12 @@ def legacy_key(request: Request) -> str:
     return f"http {principal_of(request).key} {request.headers.get(MCP_SESSION_ID_HEADER)}"
 
 
-def session_key(request: Request, protocol_version: str) -> str:
-    """Which session a request belongs to: its connection's, and where the protocol has none, its token's."""
+def session_key(request: Request, protocol_version: str) -> tuple[str, bool]:
+    """Which session a request belongs to: its connection's, and where the protocol has none, its token's, which gateways behind one
+    address may share."""
     if protocol_version in MODERN_PROTOCOL_VERSIONS:
-        return f"token {principal_of(request).key}"
-    return legacy_key(request)
+        return f"token {principal_of(request).key}", True
+    return legacy_key(request), False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +66,10 @@ def http_app(server: Server[Any], serving: Serving) -> Starlette:
     config, asks = serving.config(), serving.verifier is not None
     manager = ResumableSessions(server, session_idle_timeout=config.idle)
 
-    handle = HttpAnswers(manager.handle_request)
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        await manager.handle_request(scope, receive, send if config.deployment is None else explaining(scope, send))
+
+    handle = HttpAnswers(serve)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None]:

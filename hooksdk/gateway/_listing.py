@@ -128,6 +128,17 @@ class ClientListing:
 
     def is_withheld(self, name: str, arguments: dict[str, Any]) -> bool:
         """True for a call of a tool that the client may not use, by whichever of its names, and through a bridge."""
+        called, _ = self._seen_through(name, arguments)
+        if not isinstance(called, str) or self._catalog.meant(called) is not None:
+            return False
+        return not self._withheld.isdisjoint(readings(called))
+
+    def target(self, name: str, arguments: dict[str, Any]) -> tuple[Tool | None, object]:
+        """The tool that a call is about in the end, and what it would be given, as far as that can be known before it is judged."""
+        called, given = self._seen_through(name, arguments)
+        return (self._catalog.get(called) if isinstance(called, str) else None), given
+
+    def _seen_through(self, name: str, arguments: dict[str, Any]) -> tuple[object, object]:
         called: object = name
         given: object = arguments
         for _ in range(MOST_BRIDGES):
@@ -135,9 +146,7 @@ class ClientListing:
                 break
             written = as_object(given)
             called, given = written.get(caller.name_key), written.get(caller.arguments_key)
-        if not isinstance(called, str) or self._catalog.meant(called) is not None:
-            return False
-        return not self._withheld.isdisjoint(readings(called))
+        return called, given
 
     def recall(self, arguments: str) -> str | None:
         """How `recall-tool-result` is called with these arguments; None where it may not be."""

@@ -1,21 +1,27 @@
-"""Results that are longer than clients take: head and tail go to the client, the whole is kept for its session."""
+"""Results that are longer than clients take: head and tail go to the client, the whole is kept for its session, at whichever
+gateway that is open."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import Any, Protocol, cast, final
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from hooksdk.calls import ToolResult
-from hooksdk.errors import did_you_mean
+from hooksdk.errors import StoreError, did_you_mean
+from hooksdk.gateway._deployment import RESULTS, change
 from hooksdk.gateway._results import whole
 from hooksdk.gateway._text import cut_after, cut_before, page_end
+from hooksdk.stores import Store
 from hooksdk.tools import Annotations, Tool
 from hooksdk.values import clip
+
+logger = logging.getLogger("hooksdk")
 
 RECALL = "recall-tool-result"
 OWNER = "gateway"
@@ -40,11 +46,10 @@ _SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class LongResult:
-    """One long result."""
+    """One long result, without its text."""
 
     id: str
     tool: str
-    text: str
     size: int
     """Bytes."""
 
@@ -54,20 +59,108 @@ class LongResult:
         return PREFIX + self.id
 
 
+class Keeper(Protocol):
+    """Where the long results of one session are kept."""
+
+    async def add(self, tool: str, text: str, size: int) -> LongResult:
+        """Keep one more; the oldest go where they are too many, or too large together."""
+        ...
+
+    async def text(self, handle: str) -> str | None:
+        """The text of the one of this handle; None where there is none."""
+        ...
+
+    async def list(self) -> Sequence[LongResult]:
+        """All that are kept, the oldest first."""
+        ...
+
+
+@final
+class ResultsInMemory:
+    """Those of a session that this process alone has. They are gone with it."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._count = 0
+        self._results: dict[str, tuple[LongResult, str]] = {}
+
+    async def add(self, tool: str, text: str, size: int) -> LongResult:
+        self._count += 1
+        result = LongResult(f"r{self._count}", tool, size)
+        self._results[result.id] = result, text
+        for old in too_many([one for one, _ in self._results.values()], self._max_bytes):
+            del self._results[old.id]
+        return result
+
+    async def text(self, handle: str) -> str | None:
+        return self._results[handle][1] if handle in self._results else None
+
+    async def list(self) -> Sequence[LongResult]:
+        return [one for one, _ in self._results.values()]
+
+
+@final
+class ResultsInStore:
+    """Those of a session that several gateways have, in the store that they have in common. They are removed with it."""
+
+    def __init__(self, store: Store, session_id: str, max_bytes: int) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._max_bytes = max_bytes
+
+    async def add(self, tool: str, text: str, size: int) -> LongResult:
+        def enter(stored: Any) -> tuple[Any, tuple[LongResult, Sequence[LongResult]]]:
+            count = (stored["count"] if stored else 0) + 1
+            result = LongResult(f"r{count}", tool, size)
+            results = [*_listed(stored), result]
+            old = too_many(results, self._max_bytes)
+            rest = [[one.id, one.tool, one.size] for one in results if one not in old]
+            return {"count": count, "results": rest}, (result, old)
+
+        result, old = await change(self._store, RESULTS, self._session_id, enter)
+        await self._store.set_value(RESULTS, f"{self._session_id}/{result.id}", text)
+        for one in old:
+            await self._store.delete_value(RESULTS, f"{self._session_id}/{one.id}")
+        return result
+
+    async def text(self, handle: str) -> str | None:
+        return await self._store.get_value(RESULTS, f"{self._session_id}/{handle}")
+
+    async def list(self) -> Sequence[LongResult]:
+        return _listed(await self._store.get_value(RESULTS, self._session_id))
+
+
+def _listed(stored: Any) -> list[LongResult]:
+    return [LongResult(*one) for one in stored["results"]] if stored else []
+
+
+def too_many(results: Sequence[LongResult], max_bytes: int) -> Sequence[LongResult]:
+    """The oldest ones, which cannot be kept any more."""
+    first, size = max(len(results) - MOST_KEPT, 0), sum(one.size for one in results[-MOST_KEPT:])
+    while size > max_bytes:
+        size -= results[first].size
+        first += 1
+    return results[:first]
+
+
+class NoSuchResult(Exception):
+    """There is no result of this handle. The text says so to a model."""
+
+
 @final
 class LongResults:
-    """The long results of one session. They are gone with it."""
+    """The long results of one session."""
 
-    def __init__(self, max_chars: int, max_bytes: int) -> None:
-        """`max_chars` is what a client gets of one result, 0 for all of it; `max_bytes` what is kept."""
+    def __init__(self, max_chars: int, max_bytes: int, kept: Keeper | None = None) -> None:
+        """`max_chars` is what a client gets of one result, 0 for all of it; `max_bytes` what is kept, in memory unless `kept` is
+        given."""
         self._max_chars = max_chars
         self._max_bytes = max_bytes
-        self._results: dict[str, LongResult] = {}
-        self._count = 0
+        self._kept: Keeper = ResultsInMemory(max_bytes) if kept is None else kept
         self.tools: tuple[Tool, ...] = (self._recall_tool(),) if max_chars else ()
         """The tool that reads them."""
 
-    def shorten(self, tool: str, result: ToolResult, way: Callable[[str], str | None]) -> ToolResult:
+    async def shorten(self, tool: str, result: ToolResult, way: Callable[[str], str | None]) -> ToolResult:
         """The result as it is, or head and tail of its text, and how to read the rest. `way` tells how `recall-tool-result` is
         called with such arguments; None where it may not be."""
         if not self._max_chars:
@@ -85,53 +178,54 @@ class LongResults:
             whole = f"{whole}\n{structured}" if whole else structured
         if len(whole) <= self._max_chars:
             return _rebuilt(result, light, None)  # the text says it in fewer characters
-        note = {"type": "text", "text": self._head_and_tail(whole, self._keep(tool, whole), way)}
+        note = {"type": "text", "text": self._head_and_tail(whole, await self._keep(tool, whole), way)}
         at = next((number for number, block in enumerate(light) if text_of(block) is not None), len(light))
         rest = [block for block in light if text_of(block) is None]
         return _rebuilt(result, [*rest[:at], note, *rest[at:]], None)
 
-    def _keep(self, tool: str, text: str) -> LongResult | None:
+    async def _keep(self, tool: str, text: str) -> LongResult | str:
+        """What is kept of it, or why it is not."""
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > self._max_bytes:
-            return None
-        self._count += 1
-        result = LongResult(f"r{self._count}", tool, text, size)
-        self._results[result.id] = result
-        while len(self._results) > MOST_KEPT or sum(one.size for one in self._results.values()) > self._max_bytes:
-            del self._results[next(iter(self._results))]
-        return result
+            return "and too many to be kept: ask for less at once."
+        try:
+            return await self._kept.add(tool, text, size)
+        except StoreError as problem:
+            logger.warning("a long result of '%s' is not kept: %s", tool, problem)
+            return "and could not be kept."
 
-    def _head_and_tail(self, text: str, result: LongResult | None, way: Callable[[str], str | None]) -> str:
+    def _head_and_tail(self, text: str, result: LongResult | str, way: Callable[[str], str | None]) -> str:
         room = self._max_chars - NOTE_CHARS
         head = cut_before(text, room * 2 // 3)
         tail = cut_after(text, len(text) - room // 3)
         note = f"[{tail - head:,} of {len(text):,} characters are left out here"
-        if result is None:
-            note += ", and too many to be kept: ask for less at once.]"
+        if isinstance(result, str):
+            note += f", {result}]"
         else:
             arguments = json.dumps({"id": result.id, "offset": head})
             call = way(arguments)
             note += f". The whole is {result.id}" + (f"; read on with {call}." if call else f": {result.uri}.") + "]"
         return f"{text[:head].rstrip()}\n\n{note}\n\n{text[tail:].lstrip()}"
 
-    def _find(self, handle: str) -> LongResult | str:
-        """A result, or why there is none."""
-        result = self._results.get(handle.strip().removeprefix(PREFIX).strip("[]"))
-        if result is not None:
-            return result
-        known = ", ".join(list(self._results)[-5:])
-        have = f" The newest ones: {known}." if known else " This session has none."
-        return (
-            f"There is no result '{clip(handle, 60)}' in this session: those of others cannot be read, and old ones are given "
-            f"up.{did_you_mean(handle, self._results)}{have} Call the tool again."
+    async def _find(self, reference: str) -> tuple[str, str]:
+        """The handle of a result, and its text. Raises `NoSuchResult`."""
+        handle = reference.strip().removeprefix(PREFIX).strip("[]")
+        if (text := await self._kept.text(handle)) is not None:
+            return handle, text
+        ids = [one.id for one in await self._kept.list()]
+        have = f" The newest ones: {', '.join(ids[-5:])}." if ids else " This session has none."
+        raise NoSuchResult(
+            f"There is no result '{clip(reference, 60)}' in this session: those of others cannot be read, and old ones are given "
+            f"up.{did_you_mean(reference, ids)}{have} Call the tool again."
         )
 
     def _recall_tool(self) -> Tool:
         async def recall(arguments: Mapping[str, Any]) -> ToolResult:
-            result = self._find(str(arguments["id"]))
-            if isinstance(result, str):
-                return ToolResult.error(result)
-            offset, text = int(arguments.get("offset", 0)), result.text
+            try:
+                handle, text = await self._find(str(arguments["id"]))
+            except NoSuchResult as problem:
+                return ToolResult.error(str(problem))
+            offset = int(arguments.get("offset", 0))
             if offset >= len(text):
                 return ToolResult.error(
                     f"The result has {len(text):,} characters, so there is nothing from {offset:,} on."
@@ -142,7 +236,7 @@ class LongResults:
             if offset == 0 and end == len(text):
                 return ToolResult(page)
             rest = f" Go on with offset {end}." if end < len(text) else " This is its end."
-            return ToolResult(f"{page}\n[{result.id}: characters {offset:,} to {end:,} of {len(text):,}.{rest}]")
+            return ToolResult(f"{page}\n[{handle}: characters {offset:,} to {end:,} of {len(text):,}.{rest}]")
 
         return Tool(
             name=RECALL, source="plugin", owner=OWNER, parameters=_SCHEMA, execute=recall,
@@ -150,7 +244,7 @@ class LongResults:
             annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
         )  # fmt: skip
 
-    def resources(self) -> list[types.Resource]:
+    async def resources(self) -> list[types.Resource]:
         """What the client may read, the newest first."""
         return [
             types.Resource(
@@ -160,18 +254,19 @@ class LongResults:
                 mime_type="text/plain",
                 size=result.size,
             )
-            for result in reversed(self._results.values())
+            for result in reversed(await self._kept.list())
         ]
 
-    def read(self, uri: str) -> types.ReadResourceResult:
+    async def read(self, uri: str) -> types.ReadResourceResult:
         """The whole of a result. Raises `MCPError` for one that this session does not have."""
-        result = self._find(uri)
-        if isinstance(result, str) or not uri.startswith(PREFIX):
-            raise MCPError(
-                types.INVALID_PARAMS, whole(result) if isinstance(result, str) else f"resources begin with {PREFIX}"
-            )
+        try:
+            handle, text = await self._find(uri)
+        except NoSuchResult as problem:
+            raise MCPError(types.INVALID_PARAMS, whole(str(problem))) from None
+        if not uri.startswith(PREFIX):
+            raise MCPError(types.INVALID_PARAMS, f"resources begin with {PREFIX}")
         return types.ReadResourceResult(
-            contents=[types.TextResourceContents(uri=result.uri, mime_type="text/plain", text=whole(result.text))]
+            contents=[types.TextResourceContents(uri=PREFIX + handle, mime_type="text/plain", text=whole(text))]
         )
 
 

@@ -14,14 +14,14 @@ from mcp.server.models import InitializationOptions
 from mcp.shared.exceptions import MCPError
 
 from hooksdk.errors import HookSDKError, RunBlocked
-from hooksdk.gateway._answers import Connection, StreamAnswers, hand_over, over_streams
+from hooksdk.gateway._answers import Connection, StreamAnswers, over_streams
 from hooksdk.gateway._approvals import current_request
 from hooksdk.gateway._client import CallingClient
 from hooksdk.gateway._counts import Counts
-from hooksdk.gateway._headers import check_headers
+from hooksdk.gateway._handover import Answer
 from hooksdk.gateway._results import error, whole
 from hooksdk.gateway._resuming import end_with_its_client
-from hooksdk.gateway._session import GatewaySession, Request
+from hooksdk.gateway._session import GatewaySession, Request, call_in_session
 from hooksdk.tasks import describe
 
 NAME = "hooksdk"
@@ -80,7 +80,7 @@ class GatewayServer(Server[Connection]):
     ) -> types.ListResourcesResult:
         async with self._at_work(context, params) as session:
             offers = await session.offers()
-            return types.ListResourcesResult(resources=[*session.results.resources(), *offers.resources])
+            return types.ListResourcesResult(resources=[*await session.results.resources(), *offers.resources])
 
     async def _list_templates(
         self, context: Request, params: types.PaginatedRequestParams | None
@@ -88,17 +88,10 @@ class GatewayServer(Server[Connection]):
         async with self._at_work(context, params) as session:
             return types.ListResourceTemplatesResult(resource_templates=list((await session.offers()).templates))
 
-    async def _call_tool(
-        self, context: Request, params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
+    async def _call_tool(self, context: Request, params: types.CallToolRequestParams) -> Answer:
         token = current_request.set(context)
         try:
-            session = await self._session_of(context)
-            with session.at_work(context) as client:
-                check_headers(context, params, await session.listed())
-                answer = await session.call(params, context, client)
-            hand_over(session.call_of(answer), context)
-            return answer
+            return await call_in_session(self._session_of, params, context)
         except HookSDKError as problem:
             self._note(problem)
             return error(f"'{params.name}' was not run: {describe(problem)}")

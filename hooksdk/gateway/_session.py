@@ -6,7 +6,7 @@ import contextlib
 import logging
 import uuid
 import weakref
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -22,20 +22,25 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from hooksdk.approvals import Approver, digest_of
-from hooksdk.calls import ToolCall, ToolResult
+from hooksdk.calls import CallInDoubt, ToolCall, ToolResult
 from hooksdk.desk import ApprovalDesk
-from hooksdk.errors import ApprovalPending, HookSDKError, StoreError
-from hooksdk.gateway._answers import hand_over
+from hooksdk.errors import ApprovalPending, HookSDKError, SessionBusy, StoreError
+from hooksdk.gateway._answers import Arriving, hand_over
 from hooksdk.gateway._approvals import ClientApprovals
 from hooksdk.gateway._client import CallingClient, is_heard
 from hooksdk.gateway._counts import Counts
+from hooksdk.gateway._deployment import PRECISION, Deployment
 from hooksdk.gateway._doubts import Doubts
+from hooksdk.gateway._elsewhere import Elsewhere
+from hooksdk.gateway._handover import Answer, Handover
+from hooksdk.gateway._headers import check_headers
 from hooksdk.gateway._listing import ClientListing, HintTrust
 from hooksdk.gateway._long_results import PREFIX as PREFIX_OF_RESULTS
-from hooksdk.gateway._long_results import LongResults, is_recall
+from hooksdk.gateway._long_results import LongResults, ResultsInMemory, ResultsInStore, is_recall
 from hooksdk.gateway._offers import ClientOffers, Links, shown_in, with_app_at
 from hooksdk.gateway._old_sessions import remove, remove_old
-from hooksdk.gateway._open_calls import PREFIX, Answer, OpenCalls
+from hooksdk.gateway._open_calls import PREFIX, OpenCalls
+from hooksdk.gateway._pages import SessionPages
 from hooksdk.gateway._places import Place, leave
 from hooksdk.gateway._results import as_contents, as_error, as_mcp, as_prompt, error, error_code, pages_in
 from hooksdk.gateway._settings import Expose, GatewayConfig, Profile
@@ -44,11 +49,20 @@ from hooksdk.host import Host
 from hooksdk.mcp import Feature, ServerOffer, current_client
 from hooksdk.patterns import ToolPattern
 from hooksdk.run import JudgedCall, Run
+from hooksdk.session import Session
 from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
 
 Request = ServerRequestContext[Any, Any]
+PAUSE = 0.1
+"""Seconds between two looks while an equal call runs at another gateway."""
+MARGIN = 5.0
+"""Seconds beyond a lease for which that is waited for: by then it is known whether its gateway lives."""
+RECENT = 2.0
+"""Seconds after a request in which the ends of its calls may be still to be written."""
+ENDS_WRITTEN = 0.25
+"""Seconds between two looks whether they are."""
 START = "start of the server"
 """For whom a server's secrets are: a tool that no server has, so that a pattern for one tool alone does not give them."""
 UNSUBSCRIBE = 2.0
@@ -66,6 +80,8 @@ class Identity:
     profile_name: str | None
     profile: Profile
     transport: str
+    key: str = "local"
+    """Nobody else has it."""
 
     @property
     def requester(self) -> Mapping[str, Any]:
@@ -126,8 +142,20 @@ class Waiting:
 class GatewaySession:
     """One client's session. It is kept by a task of its own, since a run is entered and left by the same one."""
 
-    def __init__(self, parts: GatewayParts, identity: Identity, *, idle: float | None) -> None:
-        self.id = parts.place.enter()
+    def __init__(
+        self, parts: GatewayParts, identity: Identity, *, idle: float | None, shared_as: str | None = None
+    ) -> None:
+        """`shared_as` is the id of the session that several gateways have: this is the part of this one."""
+        key, requester, deployment = identity.key, identity.requester, parts.place.deployment
+        shared = deployment if shared_as is not None else None
+        self._stored_as = parts.place.enter(key, requester, shared_as)
+        self.id = shared_as or self._stored_as
+        """What plugins and people are told."""
+        self._shared_as = shared_as
+        self._deployment = deployment
+        self._elsewhere = (
+            Elsewhere(deployment, deployment.sessions_of(key, requester), self._stored_as) if deployment else None
+        )
         self.identity = identity
         self.ended = anyio.Event()
         """Set once its run and its session are closed."""
@@ -136,11 +164,15 @@ class GatewaySession:
         self._parts = parts
         self._idle = idle
         self._leave = anyio.Event()
+        self._stirred = anyio.Event()
+        """Set when it is to leave, and where others are told of it, when a request comes."""
+        self._touched = 0.0
         self._requests = 0
         self._at_rest = anyio.Event()
         """Set when a request has ended and no other is served."""
         self._last = 0.0
         self._lock = anyio.Lock()
+        self._session: Session | None = None
         self._run: Run | None = None
         self._given: tuple[list[Tool], dict[str, str]] | None = None
         self._listing: ClientListing | None = None
@@ -158,17 +190,25 @@ class GatewaySession:
             )
             if isinstance(approver, ApprovalDesk) else None
         )  # fmt: skip
-        self._open_calls = OpenCalls()
-        self._unanswered: dict[int, JudgedCall] = {}
+        self._pages = SessionPages(parts.sources, parts.start_soon, wait=parts.config.approvals.wait)
+        self._context: Request | None = None
+        """A request of the client: it says what the client can do."""
+        self._unanswered: dict[int, Arriving] = {}
         """Calls that have ended, by the identity of their results, while those are there and no request takes them to the client."""
+        handover = None
+        if shared is not None:
+            handover = Handover(shared, self.id, self._stored_as, parts.start_soon, self._expect_arrival)
+        self._open_calls = OpenCalls(parts.start_soon, self.call_of, handover)
         self._expose: Expose = identity.profile.expose or parts.config.expose
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
         self._not_granted = _narrowing(identity)
-        self.results = LongResults(parts.config.max_result_chars, parts.config.kept_result_bytes)
+        most = parts.config.kept_result_bytes
+        kept = ResultsInStore(shared.store, self.id, most) if shared else ResultsInMemory(most)
+        self.results = LongResults(parts.config.max_result_chars, most, kept)
         self.level: types.LoggingLevel | None = None
         """How much of what servers log the client wants to hear."""
         self._links = Links()
-        self._pages: set[str] = set()
+        self._page_ids: set[str] = set()
         """The ids of web pages that servers have asked the client to open."""
         self._offers: tuple[list[ServerOffer], ClientOffers] | None = None
         self._subscribed: dict[Feature, str] = {}
@@ -179,14 +219,14 @@ class GatewaySession:
         host, identity = self._parts.host, self.identity
         self._protocol_version = context.protocol_version
         try:
-            session = await host.hold(self.id, idle=self._idle)
+            session = self._session = await host.hold(self._stored_as, idle=self._idle, shared_as=self._shared_as)
             session.on_event(self._parts.counts.metrics.take)
             try:
                 async with session.run(
                     requester=identity.requester, trigger="user", metadata=_metadata(identity, context, self._expose),
                     context_window=self._parts.config.context_window, transcript=False, withhold=self._not_granted, expose=self._expose,
                     approver=self._parts.counts.counted(self._client_approvals or self._parts.approver),
-                    in_doubt=self._parts.doubts.calls,
+                    in_doubt=self._in_doubt,
                 ) as self._run:  # fmt: skip
                     self._client_name = _client_of(context).get("name", "")
                     self._parts.counts.opened(self._run, self._client_name)
@@ -199,18 +239,17 @@ class GatewaySession:
                 if run is not None:
                     self._parts.counts.closed(run)
                 await self._unsubscribe_all()
-                in_doubt = session.in_doubt
-                self._parts.doubts.add(self.id, in_doubt)
+                await self._parts.doubts.end(self._stored_as, in_doubt := session.in_doubt)
                 await session.close("closed" if self._leave.is_set() else "idle")
                 if not in_doubt and not self._waiting:
-                    await remove(host.store, self.id)
+                    await remove(host.store, self._stored_as)
         except Exception:
             if self._listing is None:
                 raise  # to whoever opens it
             logger.exception("session '%s' of the gateway ended with an error", self.id)
         finally:
             self.closing = True
-            leave(self.id)
+            leave(self._stored_as)
             self._parts.sources.release(self.id)
             self.ended.set()
 
@@ -222,20 +261,46 @@ class GatewaySession:
                 rest = self._last + rest - anyio.current_time()
                 if rest <= 0:
                     return
+            if self._deployment is not None:
+                rest = await self._tell_others(self._deployment, rest)
             with anyio.move_on_after(rest):
-                await self._leave.wait()
+                await self._stirred.wait()
+            if self._stirred.is_set():
+                self._stirred = anyio.Event()
+
+    async def _tell_others(self, deployment: Deployment, rest: float | None) -> float | None:
+        """What the deployment's other gateways need to know of this part: that it is in use, and which calls have ended. Answers
+        after how many seconds it is looked at again."""
+        assert self._session is not None
+        now = anyio.current_time()
+        if not self._requests and now - self._last > RECENT:
+            return rest
+        try:
+            interval = (self._idle or 0) / PRECISION
+            if self._shared_as is not None and self._requests and now - self._touched > interval:
+                self._touched = now
+                await deployment.touch(self.id)
+            await self._session.write_ends()
+        except HookSDKError as problem:
+            logger.warning("other gateways cannot be told of session '%s': %s", self.id, problem)
+        return ENDS_WRITTEN if rest is None else min(rest, ENDS_WRITTEN)
+
+    def _in_doubt(self) -> Sequence[CallInDoubt]:
+        elsewhere = self._elsewhere.calls() if self._elsewhere else ()
+        return [*self._parts.doubts.calls(), *elsewhere]
 
     async def leave(self) -> None:
         """The client is gone: end its calls, its run and its session, and wait for it."""
         self.closing = True
         self._leave.set()
+        self._stirred.set()
         await self.ended.wait()
 
     def supersede(self) -> None:
         """Others take its place: what it has asked is theirs, unless a call holds on for the answer."""
         self.closing = True
         if not self._requests:
-            leave(self.id)
+            leave(self._stored_as)
 
     async def retire(self) -> None:
         """Others have taken its place: it ends once its requests are answered, by the rules that they began under. Its client
@@ -250,6 +315,7 @@ class GatewaySession:
         """While a request is served the session does not count as idle."""
         if context.session.can_send_request:  # a connection that lasts
             self._peer = context.session
+        self._context = context
         client = self._client(context)
         token = current_client.set(client)
         try:
@@ -273,6 +339,8 @@ class GatewaySession:
     @contextmanager
     def _busy(self) -> Generator[None]:
         self._requests += 1
+        if self._deployment is not None:
+            self._stirred.set()
         try:
             yield
         finally:
@@ -313,6 +381,11 @@ class GatewaySession:
         """Take one call past every policy, and run it. One that waited for an approval, or for answers to what its server has
         asked, goes on from there. `tool` is what it is of, where that is none of the listed ones."""
         same = digest_of([params.name, params.arguments or {}])
+        if (page := self._pages.heard(params)) is not None:
+            if isinstance(page, types.CallToolResult):
+                return page
+            await self._pages.settled(page)
+            params = params.model_copy(update={"request_state": None, "input_responses": None})
         if (params.request_state or "").startswith(PREFIX):
             return await self._open_calls.go_on(params, same, context)
         asker = self._client_approvals
@@ -325,7 +398,7 @@ class GatewaySession:
             with self._busy():
                 return await self._run_call(params, same, context.protocol_version, tool)
 
-        return await self._open_calls.begin(same, client, self._parts.start_soon, work)
+        return await self._open_calls.begin(same, client, work)
 
     async def _run_call(
         self, params: types.CallToolRequestParams, same: str, protocol_version: str, tool: Tool | None
@@ -333,7 +406,7 @@ class GatewaySession:
         name, arguments, asker = params.name, params.arguments or {}, self._client_approvals
         listing = await self._resolved()
         await self._give_up_old()
-        await self._parts.doubts.look()
+        await self._catch_up(listing, name, arguments, tool)
         before = self._take_waiting(same)
         call_id = before.call_id if before else f"call-{uuid.uuid4().hex[:16]}"
         call, only = (
@@ -342,7 +415,7 @@ class GatewaySession:
         run = self._open_run
         try:
             judged = await run.judge(call, only=only, tool=tool)
-        except StoreError:
+        except (StoreError, SessionBusy):
             self._give_way()
             raise
         if (
@@ -351,11 +424,11 @@ class GatewaySession:
             self._parts.counts.withheld()
         try:
             result = await judged.execute(confirms=True)
-        except StoreError as problem:
+        except (StoreError, SessionBusy) as problem:
             self._give_way()
-            if judged.result is None:
+            if judged.result is None or (isinstance(problem, SessionBusy) and judged.status == "not_run"):
                 raise
-            logger.warning("a call of '%s' ran, and what plugins keep of it could not be stored: %s", name, problem)
+            logger.warning("of a call of '%s' not all could be stored: %s", name, problem)
             result = judged.result
         except ApprovalPending as pending:
             since = before.since if before else monotonic()
@@ -366,20 +439,28 @@ class GatewaySession:
             return error(
                 f"'{judged.call.name}' was not run yet: a person is asked about it ({title}). Call it again later."
             )
-        await self._parts.doubts.made_again(judged, run)
+        elsewhere = self._elsewhere.calls() if self._elsewhere else ()
+        await self._parts.doubts.made_again(judged, self._session, elsewhere)
+        client = current_client.get()
+        if isinstance(client, CallingClient) and client.page is not None and client.context is not None:
+            judged.confirm()  # it was not made at its server, so nothing is in doubt
+            return self._pages.answer(client.page, client.context)
         if tool is None and result.is_error and error_code(result) in FOR_CLIENTS:
             judged.confirm()
             raise self._noted(as_error(as_mcp(result, protocol_version)))
         if judged.tool is not None and judged.tool.source in MCP_SOURCES:
             result = await self._lead_back(judged.tool.owner, result)
         if tool is None:
-            result = self.results.shorten(name, result, listing.recall)
+            result = await self.results.shorten(name, result, listing.recall)
         answer = as_mcp(result, protocol_version)
-        self._unanswered[id(answer)] = judged
-        weakref.finalize(answer, self._unanswered.pop, id(answer), None)
+        self._expect_arrival(answer, judged)
         return answer
 
-    def call_of(self, answer: Answer) -> JudgedCall | None:
+    def _expect_arrival(self, answer: Answer, call: Arriving) -> None:
+        self._unanswered[id(answer)] = call
+        weakref.finalize(answer, self._unanswered.pop, id(answer), None)
+
+    def call_of(self, answer: Answer) -> Arriving | None:
         """The call whose result a request takes to the client: it is over once it is confirmed. None where there is none."""
         return self._unanswered.pop(id(answer), None)
 
@@ -429,7 +510,7 @@ class GatewaySession:
     ) -> types.ReadResourceResult | types.InputRequiredResult:
         """Read a resource of a server, past every policy, or a long result."""
         if params.uri.startswith(PREFIX_OF_RESULTS):
-            return self.results.read(params.uri)
+            return await self.results.read(params.uri)
         feature, tool = await self._resource(params.uri, context.protocol_version)
         answer = await self._call_of(tool, {"uri": feature.own}, params, context, client)
         return answer if isinstance(answer, types.InputRequiredResult) else as_contents(answer, params.uri)
@@ -459,7 +540,7 @@ class GatewaySession:
 
     def _noted(self, refusal: MCPError) -> MCPError:
         """The error, whose web pages the client is told about once they are done."""
-        self._pages |= pages_in(refusal)
+        self._page_ids |= pages_in(refusal)
         return refusal
 
     async def _lead_back(self, server: str, result: ToolResult) -> ToolResult:
@@ -544,7 +625,7 @@ class GatewaySession:
                 params = types.ResourceUpdatedNotificationParams(uri=uri)
                 await peer.send_notification(types.ResourceUpdatedNotification(params=params))
         elif isinstance(message, types.ElicitCompleteNotification):
-            if message.params.elicitation_id in self._pages:
+            if message.params.elicitation_id in self._page_ids:
                 await peer.send_notification(message)
         elif isinstance(message, types.LoggingMessageNotification) and is_heard(message.params.level, self.level):
             told = run.mask(message.params.model_dump(by_alias=True, mode="json", exclude_none=True, exclude={"meta"}))
@@ -554,6 +635,29 @@ class GatewaySession:
     def _may_hear(self, server: str) -> bool:
         servers = self.identity.profile.servers
         return servers is None or server in servers
+
+    async def _catch_up(self, listing: ClientListing, name: str, arguments: dict[str, Any], offer: Tool | None) -> None:
+        """Learn what happened elsewhere that this call hangs on."""
+        if self._elsewhere is None:
+            await self._parts.doubts.look()
+            return
+        assert self._session is not None
+        await self._session.refresh()
+        tool, given = listing.target(name, arguments) if offer is None else (offer, arguments)
+        deployment = self._parts.place.deployment
+        if deployment is None or (tool is not None and tool.annotations.read_only is True):
+            return
+        await self._elsewhere.settle(self._session)
+        until = anyio.current_time() + deployment.lease + MARGIN
+        while (
+            True
+        ):  # by one look at who has which session: one that is dead is found in doubt, wherever it goes meanwhile
+            held = await deployment.list_held(self._parts.place.prefix)
+            is_free = tool is None or await self._elsewhere.look(held, tool, given)
+            is_settled = await self._parts.doubts.look(held)
+            if (is_free and is_settled) or anyio.current_time() > until:
+                return
+            await anyio.sleep(PAUSE)
 
     def _give_way(self) -> None:
         """A record could not be written, so the run takes no further call: the client's next request gets another session."""
@@ -616,7 +720,9 @@ class GatewaySession:
         async with self._lock:
             if self._listing is not None and given == self._given:
                 return self._listing
-            offered = await run.resolve_tools([*tools, *self.results.tools], missing=missing)
+            pages = self._pages.tools(self._context)
+            missing = self._pages.missing(missing, pages)
+            offered = await run.resolve_tools([*tools, *self.results.tools, *pages], missing=missing)
             before, listing = self._listing, ClientListing(run.tools, offered, self._expose, self._trust, tools)
             self._given, self._listing = given, listing
             if before is None and self._expose in ("bridge", "hybrid") and not any(tool.bridge for tool in offered):
@@ -637,6 +743,26 @@ def _not_offered(data: Any, code: int) -> Generator[None]:
         yield
     except LookupError as problem:
         raise MCPError(code, str(problem), data) from None
+
+
+async def call_in_session(
+    session_of: Callable[[Request], Awaitable[GatewaySession]], params: types.CallToolRequestParams, context: Request
+) -> Answer:
+    """Make a call in its client's session, and once more where that turned out to be lost: to another gateway of the deployment,
+    which took this one for dead. Nothing has run then, and what the client has answered is written down."""
+
+    async def once(params: types.CallToolRequestParams) -> Answer:
+        session = await session_of(context)
+        with session.at_work(context) as client:
+            check_headers(context, params, await session.listed())
+            answer = await session.call(params, context, client)
+        hand_over(session.call_of(answer), context)
+        return answer
+
+    try:
+        return await once(params)
+    except SessionBusy:
+        return await once(params.model_copy(update={"request_state": None, "input_responses": None}))
 
 
 def _metadata(identity: Identity, context: Request, expose: str) -> dict[str, Any]:

@@ -125,6 +125,9 @@ class GatewayConfig(_Strict):
     """Characters of all instructions together; your own count first, and are never cut."""
     relay: Annotated[list[Asked], pydantic.BeforeValidator(_as_list)] = Field(default_factory=list[Asked])
     """What servers may ask of the client whose call they are serving."""
+    deployment: Annotated[str, Field(min_length=1)] | None = None
+    """What all gateways behind one address are called: those of one name and one database have the sessions of their clients
+    in common. None: each has its own."""
     url: WebAddress | None = None
     """The address at which clients find it over HTTP, where that is not the one that it listens on: `https://tools.example.org/mcp`."""
     max_connections: Annotated[int, Field(gt=0)] = 1_000

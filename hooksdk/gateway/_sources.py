@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, cast, final
 
 import anyio
 
 from hooksdk.mcp import Features, ServerOffer, current_client
 from hooksdk.tools import Tool
+
+if TYPE_CHECKING:
+    from hooksdk.mcp import SignInPage
 
 FIRST_LISTINGS = 8.0
 """Seconds that a request waits for servers that were never listed: clients do not reliably take tools that come later, and most give
@@ -24,7 +27,9 @@ class ToolSource(Protocol):
 
     What else a source has of that one's is used: `missing`, the owners whose tools should be there and why they are not;
     `catch_up()`, awaited before each request, which answers None where nothing has changed; `tools_known()`, which waits until the tools of
-    all owners are known for the first time; `features`, the prompts and resources of the owners, as those of `McpServers`; `release(session_id)`, told when a client's session is over; `files`, the paths of the files that describe the owners: approvals are found again
+    all owners are known for the first time; `features`, the prompts and resources of the owners, as those of `McpServers`;
+    `release(session_id)`, told when a client's session is over; `signed_out` and `open_page()`, for owners that wait for a person to
+    sign in; `files`, the paths of the files that describe the owners: approvals are found again
     after a restart by a gateway in front of the same ones.
     """
 
@@ -68,6 +73,22 @@ class Sources:
             if any(offer.server == server for offer in known.offers()):
                 return known
         raise LookupError(f"the server '{server}' is not there any more")
+
+    def signed_out(self) -> dict[str, str]:
+        """The owners that wait for a person to sign in, and what is to be done."""
+        owners: dict[str, str] = {}
+        for source in self._sources:
+            known: Mapping[str, str] = getattr(source, "signed_out", {})
+            owners |= known
+        return owners
+
+    async def open_page(self, owner: str) -> SignInPage | None:
+        """A page on which a person signs in to one of them."""
+        for source in self._sources:
+            if owner in getattr(source, "signed_out", {}):
+                open_page: Callable[[str], Awaitable[SignInPage | None]] = cast("Any", source).open_page
+                return await open_page(owner)
+        return None
 
     def files(self) -> list[str]:
         """Where the owners are described."""

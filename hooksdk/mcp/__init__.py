@@ -37,7 +37,10 @@ from hooksdk.mcp._offered import hints
 from hooksdk.mcp._relay import ASKED, Client, RunningCall, SilentClient, current_client, is_own_meta
 from hooksdk.mcp._results import ERROR, ERROR_MARGIN, ROLE, failed, to_result
 from hooksdk.mcp._scope import LOCAL, Scope, ScopeKey
-from hooksdk.mcp._status import CallFailed, ServerStatus, State
+from hooksdk.mcp._sign_ins import ServerSignIns
+from hooksdk.mcp._status import CallFailed, ServerStatus, SignInNeeded, State
+from hooksdk.mcp.sign_in._pages import Pages, SignInPage
+from hooksdk.mcp.sign_in._store import SignInProblem, SignIns
 from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
@@ -58,7 +61,9 @@ __all__ = [
     "ScopeKey",
     "ServerInput",
     "ServerOffer",
+    "ServerSignIns",
     "ServerStatus",
+    "SignInPage",
     "SilentClient",
     "State",
     "check_entry",
@@ -103,6 +108,9 @@ class McpServers:
     `relay` names what servers may ask of the client whose call they are serving: `elicitation`, `sampling`, `roots`. That is a
     client of a `Gateway`; elsewhere nobody answers, and without `relay` servers are told that there is no such thing.
 
+    A server on the web that answers nobody who is not signed in waits as `needs sign-in` until somebody is: `sign_ins.sign_in`, or
+    `hooksdk gateway login NAME` on a terminal. `sign_ins` is where sign-ins are kept, by default for the user.
+
     The `scope` of an entry says which of a gateway's clients share a process of it: `gateway` (all), `token` or `session`. Whose
     call it is says `current_client`; elsewhere all share one. `holder` is who has the connections that no client's call has
     brought about; None: nobody, and servers that depend on who asks wait for a client. `release` ends those of one session.
@@ -126,6 +134,7 @@ class McpServers:
         holder: str | None = LOCAL,
         on_status: Callable[[ServerStatus], None] | None = None,
         on_change: Callable[[str], None] | None = None,
+        sign_ins: SignIns | None = None,
     ) -> None:
         limits = {"start_timeout": start_timeout, "call_timeout": call_timeout, "idle": idle}
         for option, seconds in limits.items():
@@ -141,6 +150,7 @@ class McpServers:
         terms = Terms(
             start_timeout=start_timeout, report=self._report, changed=self._tell_change, hear=self._hear, idle=idle, relay=frozenset(relay),
             listings=Listings(Path(listings).expanduser() if listings is not None else None) if lazy else None, rests=lazy,
+            sign_ins=sign_ins or SignIns(),
         )  # fmt: skip
         self._call_timeout = call_timeout
         self._on_status = on_status
@@ -150,6 +160,9 @@ class McpServers:
         self._fleet = Fleet(terms, holder)
         self.features = Features(self._fleet, terms, call_timeout)
         """Prompts and resources."""
+        self.sign_ins = ServerSignIns(lambda: self._fleet.wanted, terms.sign_ins)
+        """Signs people in to servers on the web that ask for it."""
+        self._pages = Pages(terms.sign_ins, self._fleet.start_soon)
         self._files = ServerFiles()
         self._fleet.apply([read_servers(servers).need_all()])
 
@@ -166,6 +179,7 @@ class McpServers:
         holder: str | None = LOCAL,
         on_status: Callable[[ServerStatus], None] | None = None,
         on_change: Callable[[str], None] | None = None,
+        sign_ins: SignIns | None = None,
         ask: AskInput | None = None,
         digests: Mapping[Path, str] | None = None,
         only: Collection[str] | None = None,
@@ -180,7 +194,7 @@ class McpServers:
         """
         servers = cls(
             {}, start_timeout=start_timeout, call_timeout=call_timeout, lazy=lazy, idle=idle, listings=listings,
-            relay=relay, holder=holder, on_status=on_status, on_change=on_change,
+            relay=relay, holder=holder, on_status=on_status, on_change=on_change, sign_ins=sign_ins,
         )  # fmt: skip
         servers._files = ServerFiles(paths, ask=ask, digests=digests, only=only)
         servers._fleet.apply(servers._files.read())
@@ -203,10 +217,10 @@ class McpServers:
 
     @property
     def missing(self) -> Mapping[str, str]:
-        """The servers that should have tools and have none to offer now, by name, and why, in one line."""
+        """The servers that have no tools to offer now, or wait for a person to sign in, by name, and why, in one line."""
         missing = {name: status.problem for name, status in self._fleet.wanted.refused.items()}
         for one in self._listed():
-            if one.status.state == "failed" or (one.status.state == "starting" and not one.tools):
+            if one.status.failed or (one.status.state == "starting" and not one.tools):
                 why = one.status.problem or "it is being started, and its tools are not known yet"
                 missing[one.spec.name] = why
         return missing
@@ -256,6 +270,23 @@ class McpServers:
                 if not connection.spec.disabled and not self._fleet.is_held(connection):
                     group.start_soon(connection.refresh)
 
+    @property
+    def signed_out(self) -> Mapping[str, str]:
+        """The servers that wait for a person to sign in, whose client it is that is served now, by name, and what they type."""
+        return {one.spec.name: one.status.problem for one in self._listed() if one.status.state == "needs sign-in"}
+
+    async def open_page(self, name: str) -> SignInPage | None:
+        """A page on which that person signs in to one of them; None where there is none to be had, or it is not needed any more."""
+        try:
+            connection = self._fleet.connection(name)
+            connection.wake(patient=True)
+            await connection.settled()
+            if connection.status.state == "needs sign-in":
+                return await self._pages.open(self.sign_ins.target(name, connection.key.holder))
+        except (CallFailed, SignInProblem):  # there is none of this name any more
+            pass
+        return None
+
     async def catch_up(self) -> Reload | None:
         """Apply the files if one of them has changed since they were last read; None when none has. Without a change it costs
         one question to the file system for each file, so it may be called before every call."""
@@ -301,7 +332,7 @@ class McpServers:
 
     def _report(self, status: ServerStatus) -> None:
         if self._on_status is None:
-            if status.state == "failed":
+            if status.failed:
                 logger.warning("the MCP server '%s' failed: %s", status.name, status.problem)
             return
         try:
@@ -329,6 +360,12 @@ class McpServers:
                 connection = self._fleet.connection(owner)
                 await self._fleet.tell_secrets(connection)
                 return to_result(await connection.call(entry, arguments, limit, call))
+            except SignInNeeded as needed:
+                if call.client is not None and call.client.shows_pages:
+                    page = await self.open_page(owner)
+                    if page is not None:
+                        await call.client.show_page(page)
+                return ToolResult.error(str(needed))
             except CallFailed as failure:
                 if failure.in_doubt and context is not None:
                     raise ToolError(str(failure), in_doubt=True) from None

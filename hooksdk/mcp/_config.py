@@ -16,6 +16,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    InstanceOf,
     PrivateAttr,
     StrictBool,
     StrictFloat,
@@ -30,6 +31,7 @@ from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.mcp._fill import AskInput, Filling, read_inputs
 from hooksdk.mcp._scope import SCOPES, Scope, asks_secrets, default_scope
 from hooksdk.mcp.settings import BARE_FOLDERS, ENTRY_KEYS, MOST_SECONDS, Shape, find_servers, load_file, plain_entry
+from hooksdk.mcp.sign_in._settings import OAuthSettings, read_oauth
 
 _STREAMABLE_HTTP = ("http", "streamable-http", "streamable_http", "streamablehttp")
 _EXAMPLE = '{"command": "mcp-server-git"} or {"url": "http://127.0.0.1:8000/mcp"}'
@@ -48,6 +50,13 @@ def _plain_transport(value: object) -> object:
     if word == "sse":
         raise ValueError("the old SSE transport is not supported; use the server's streamable HTTP URL, type 'http'")
     return "http" if word in _STREAMABLE_HTTP else word
+
+
+def _oauth(value: object, info: ValidationInfo) -> object:
+    if isinstance(value, OAuthSettings):
+        return value
+    filling = cast("Filling", info.context)
+    return read_oauth(value, str if info.data.get("disabled") else filling.fill)
 
 
 _Text = Annotated[StrictStr, AfterValidator(_fill)]
@@ -81,6 +90,8 @@ class ServerSpec(BaseModel):
     cwd: _NotBlank | None = None
     url: _NotBlank = Field(default="", repr=False)
     headers: dict[str, _Text] = Field(default_factory=dict[str, str], repr=False)
+    oauth: Annotated[InstanceOf[OAuthSettings], BeforeValidator(_oauth)] = OAuthSettings()
+    """How to sign in to a server on the web, where it asks for that."""
     type: Annotated[Literal["stdio", "http"] | None, BeforeValidator(_plain_transport)] = Field(
         default=None, validation_alias=AliasChoices("type", "transport")
     )
@@ -113,14 +124,14 @@ class ServerSpec(BaseModel):
         needed = "url" if self.type == "http" else "command"
         if self.type and not getattr(self, needed):
             raise ValueError(f"'{needed}' is missing, and a server of this type needs one.")
-        if asks_secrets((self.command, *self.args, self.url)):
+        if asks_secrets((self.command, *self.args, self.url, self.oauth.client_id, self.oauth.client_secret)):
             raise ValueError(
                 "secrets are filled in in 'env' and 'headers' alone: others can read commands and addresses"
             )
         return self
 
     def model_post_init(self, context: Any, /) -> None:
-        values = [value for value in self._values if not asks_secrets([value])]
+        values = [value for value in (*self._values, self.oauth.client_secret) if not asks_secrets([value])]
         self._secrets = [*cast("Filling", context).secrets, *_with_credentials(values)]
 
     @property
@@ -138,11 +149,6 @@ class ServerSpec(BaseModel):
         return asks_secrets(self._values)
 
     @property
-    def may_sign_in(self) -> bool:
-        """True for a server on the web whose entry has no credentials of its own."""
-        return bool(self.url) and not any(name.lower() == "authorization" for name in self.headers)
-
-    @property
     def is_personal(self) -> bool:
         """True where what the server offers may depend on who calls it: by a secret of theirs, or by how they have signed in."""
         return self.own_scope != "gateway" and (self.asks_secrets or self.may_sign_in)
@@ -152,6 +158,11 @@ class ServerSpec(BaseModel):
         come from the same entry."""
         self._filled |= _with_credentials([*env.values(), *headers.values()])
         return self.model_copy(update={"env": dict(env), "headers": dict(headers)})
+
+    @property
+    def may_sign_in(self) -> bool:
+        """True for a server on the web whose entry has no credentials of its own."""
+        return bool(self.url) and not any(name.lower() == "authorization" for name in self.headers)
 
     def redact(self, text: str) -> str:
         """`text` without the values of `env`, of `headers` and of filled variables."""

@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from hooksdk.mcp._config import ServerSpec
-from hooksdk.mcp._life import Life, Terms
+from hooksdk.mcp._life import Attempts, Life, Terms
 from hooksdk.mcp._offer import ServerOffer
 from hooksdk.mcp._offered import check_offered
 from hooksdk.mcp._offering import Offering
@@ -23,21 +23,19 @@ from hooksdk.mcp._protocol import agree, answers, is_modern
 from hooksdk.mcp._relay import CALLED, Callers, Client, RunningCall, current_client, masked, send_call
 from hooksdk.mcp._scope import NOBODY, ScopeKey
 from hooksdk.mcp._status import (
-    ADVICE,
     CallFailed,
     ServerStatus,
+    SignInNeeded,
     describe,
-    ended_in_call,
-    not_running,
+    ended_during,
     too_late,
+    unavailable,
     with_stderr,
 )  # fmt: skip
 from hooksdk.mcp._transport import one_line, serving
+from hooksdk.mcp.sign_in._auth import SignedIn
 
 T = TypeVar("T")
-
-_MAX_PAUSE = 60.0
-"""Seconds between two attempts to start a server that keeps failing, at most."""
 
 _CALL_WAIT = 1.0
 """Seconds that a call waits for the next attempt to start its server; if the pause is longer, the call fails at once."""
@@ -57,8 +55,8 @@ class Connection:
         the older protocol alone, or is to be asked for that one; None: nobody knows yet."""
         self.spec = spec
         self.key = key
-        self.client: Client | None = None
-        """Who needed it last."""
+        self.client: Client | None = None  # who needed it last
+        self._signed_in = SignedIn(spec, key.holder, terms.sign_ins) if spec.may_sign_in else None
         self.status = ServerStatus(name=spec.name, state="disabled" if spec.disabled else "starting")
         self._terms = terms
         self._start_timeout = spec.start_timeout or terms.start_timeout
@@ -67,8 +65,7 @@ class Connection:
         self._wanted = anyio.Event()
         self._settled = anyio.Event()
         self._settled.set()
-        self._failures = 0
-        self._retry_at = 0.0
+        self._attempts = Attempts()
         self._queued = False
         self._callers = Callers(terms.relay, one_client=bool(key.session))
         self.offering = Offering(spec, terms, self._callers, offer, self._listed, key)
@@ -96,7 +93,7 @@ class Connection:
         says so."""
         self._open = True
         self._wanted = anyio.Event()
-        self._failures, self._retry_at = 0, 0.0
+        self._attempts = Attempts()
         self.status = ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools))
         listing = self.offering.read_kept()
         if listing is not None:
@@ -127,14 +124,16 @@ class Connection:
             self.older = None
             self._settled.set()
             self.offering.offer = ServerOffer(server=self.spec.name)
-            if self.status.state != "failed":
+            if not self.status.failed:
                 self.status = replace(self.status, state="down", problem="", tools=0)
 
     def wake(self, *, patient: bool = False) -> None:
         """Ask for a start, unless the server is up or starting. With `patient`, only once its wait is over, and not of one
         that waits for its turn or that its next call starts."""
         self.client = current_client.get() or self.client
-        if not self._open or (patient and (self._queued or (self._terms.rests and self.status.state != "failed"))):
+        if self._signed_in is not None:
+            self._attempts.next_at = self._signed_in.due(self._attempts.next_at)
+        if not self._open or (patient and (self._queued or (self._terms.rests and not self.status.failed))):
             return
         if self._queued:
             self._queued = False
@@ -142,7 +141,7 @@ class Connection:
         if not self._settled.is_set() or (self._life and self._life.usable):
             return
         ending = self._life is not None and not self._life.over.is_set()
-        if patient and (ending or anyio.current_time() < self._retry_at):
+        if patient and (ending or anyio.current_time() < self._attempts.next_at):
             return
         self._settled = anyio.Event()
         self._wanted.set()
@@ -204,8 +203,8 @@ class Connection:
 
     async def _older_for(self, call: RunningCall) -> Connection | None:
         """The connection in the older protocol, for a client that speaks it and that the server may ask; None where there is one
-        for all, since the server speaks one protocol alone. A server that speaks both asks in ways that the other has not.
-        Raises `CallFailed` where the server would have to say which it speaks, and cannot be started."""
+        for all, since the server speaks one protocol alone. A server of both asks in ways that the other has not.
+        Raises `CallFailed` where it would have to say which it speaks, and cannot be started."""
         if not self._terms.relay or self.handshake or call.client is None or is_modern(call.client.protocol_version):
             return None
         if self.handshake is None:
@@ -246,12 +245,12 @@ class Connection:
             problem = one_line(self.spec.redact(str(error)))
             text = f"The MCP server '{self.spec.name}' gave a result for '{name}' that is not MCP: {problem}"
             raise CallFailed(text) from None
-        self._failures = 0
+        self._attempts.failures = 0
         return result
 
     async def refresh(self) -> None:
         """List what it offers anew, starting the server if it is not up; what fails is in `status`."""
-        self._retry_at = 0.0
+        self._attempts.next_at = 0.0
         with contextlib.suppress(CallFailed):
             await self.offering.ask_all_again(await self._ready())
 
@@ -269,7 +268,7 @@ class Connection:
     async def _live(self) -> None:
         """One start, until its end. Raises nothing but cancellation."""
         settled = self._settled
-        life = self._life = Life(self.spec, self.key)
+        life = self._life = Life(self.spec, self._signed_in)
         self._set(ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools)))
         try:
             try:
@@ -294,15 +293,15 @@ class Connection:
                 if life.frightened:
                     self.handshake = True
                     return  # it is started again at once, and not asked
-                life.problem = life.problem or life.transport.http_status or describe(self.spec, error)
+                life.problem = life.problem or life.transport.refusal or describe(self.spec, error)
             if life.resting:
                 self._set(replace(self.status, state="idle", problem=""))
-            elif self._open and self.status.state != "failed":
+            elif self._open and not self.status.failed:
                 stderr = await life.transport.last_words()
-                if life.ready:
+                if life.ready and not life.transport.needs_sign_in:
                     self._ended(life, with_stderr(life.problem or "ended the connection", stderr))
                 else:
-                    self._failed(life, with_stderr(life.problem, stderr))
+                    self._failed(life, with_stderr(life.transport.needs_sign_in or life.problem, stderr))
         finally:
             life.session = None
             life.ended.set()
@@ -319,7 +318,7 @@ class Connection:
             await self.offering.ask_all(session)
             life.ready = True
         await self.offering.begin(session)
-        self._retry_at = 0.0
+        self._attempts.next_at = 0.0
         count = len(self.tools)
         self._set(ServerStatus(name=self.spec.name, state="up", tools=count, seconds=seconds, version=version))
 
@@ -345,18 +344,16 @@ class Connection:
 
     def _failed(self, life: Life, problem: str) -> None:
         life.problem = problem
-        self._failures += 1
-        self._retry_at = anyio.current_time() + min(0.5 * 2 ** (self._failures - 1), _MAX_PAUSE)
-        self.offering.forget()
-        seconds = anyio.current_time() - life.since
-        self._set(ServerStatus(name=self.spec.name, state="failed", problem=problem, seconds=seconds))
+        self._attempts.failed()
+        state = "needs sign-in" if life.transport.needs_sign_in else "failed"
+        if state == "failed":  # who signs in calls the same tools again
+            self.offering.forget()
+        count, seconds = len(self.tools), anyio.current_time() - life.since
+        self._set(ServerStatus(name=self.spec.name, state=state, problem=problem, tools=count, seconds=seconds))
 
     def _ended(self, life: Life, problem: str) -> None:
-        """The first end is followed by a start at once; one that follows on another soon waits, longer each time."""
         life.problem = problem
-        now = anyio.current_time()
-        self._failures = 1 if life.was_stable else self._failures + 1
-        self._retry_at = now + (min(0.5 * 2 ** (self._failures - 2), _MAX_PAUSE) if self._failures > 1 else 0.0)
+        self._attempts.ended(life)
         self._set(replace(self.status, state="down", problem=problem))
 
     async def _ready(self) -> Life:
@@ -366,9 +363,11 @@ class Connection:
             life.problem = "did not answer a ping after a call was cancelled"
             life.ended.set()
         if not (life and life.usable):
+            if self._signed_in is not None:
+                self._attempts.next_at = self._signed_in.due(self._attempts.next_at)
             if life and life.ended.is_set():
                 await life.over.wait()
-            wait = self._retry_at - anyio.current_time()
+            wait = self._attempts.next_at - anyio.current_time()
             if wait <= _CALL_WAIT:
                 await anyio.sleep(max(wait, 0.0))
                 self.wake()
@@ -376,17 +375,14 @@ class Connection:
             life = self._life
         if life and life.usable and self._open:
             return life
-        if self.spec.disabled:
-            raise CallFailed(f"The MCP server '{self.spec.name}' is disabled in its file. {ADVICE}")
-        if not self._open:
-            raise CallFailed(f"The MCP servers of this host are closed. {ADVICE}")
-        raise not_running(self.status, self._retry_at - anyio.current_time())
+        raise unavailable(self.spec, self.status, self._attempts.next_at - anyio.current_time(), is_open=self._open)
 
     async def _failure(self, life: Life, name: str, error: MCPError) -> CallFailed:
         """What the model reads of a call that got an error instead of a result."""
         problem = one_line(self.spec.redact(error.message), 1000)
-        if error.code != types.CONNECTION_CLOSED and not life.ended.is_set():
-            status = f" ({life.transport.http_status})" if life.transport.http_status else ""
+        needs_sign_in = life.transport.needs_sign_in
+        if not needs_sign_in and error.code != types.CONNECTION_CLOSED and not life.ended.is_set():
+            status = f" ({life.transport.refusal})" if life.transport.refusal else ""
             text = f"The MCP server '{self.spec.name}' refused '{name}': {problem}{status}"
             data = types.ErrorData(code=error.code, message=problem, data=masked(error.data, self.spec.redact))
             return CallFailed(text, error=data)
@@ -394,7 +390,9 @@ class Connection:
             life.ended.set()  # a lost answer leaves the session in doubt: a new one is opened
         with anyio.move_on_after(1.0):
             await life.over.wait()
-        return ended_in_call(self.spec.name, name, life.problem or problem)
+        if needs_sign_in:
+            return SignInNeeded(self.spec.name, needs_sign_in)
+        return ended_during(self.spec.name, name, life.problem or problem)
 
     def _set(self, status: ServerStatus) -> None:
         if status != self.status or status.state == "starting":

@@ -269,6 +269,10 @@ class Fleet:
             connection.wake()
             await connection.settled()
 
+    def start_soon(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
+        """Begin a task that ends with the servers."""
+        self._spawn(work, *arguments)
+
     def _spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
         """Begin a task that knows nothing of whose call brought it about."""
         assert self._group is not None

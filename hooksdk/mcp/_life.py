@@ -17,6 +17,11 @@ from hooksdk.mcp._relay import Client
 from hooksdk.mcp._scope import ScopeKey
 from hooksdk.mcp._status import ServerStatus
 from hooksdk.mcp._transport import Transport, one_line
+from hooksdk.mcp.sign_in._auth import SignedIn
+from hooksdk.mcp.sign_in._store import SignIns
+
+_MAX_PAUSE = 60.0
+"""Seconds between two attempts to start a server that keeps failing, at most."""
 
 _STABLE_AFTER = 60.0
 """Seconds that a server has to be up before its end counts as the first one again."""
@@ -51,6 +56,7 @@ class Terms:
     """Seconds without a call after which a server is ended that is started when it is needed."""
     rests: bool = False
     """A server is started when it is needed, and may be ended while it is not."""
+    sign_ins: SignIns = field(default_factory=SignIns)
 
     def aside(self) -> Terms:
         """The same for a connection whose server another one tells of: nobody hears of it, and nothing of it is kept."""
@@ -63,17 +69,36 @@ def _ignore(_told: object) -> None:
     """Tell nobody."""
 
 
+class Attempts:
+    """When a server is tried again that could not be started, or that has ended."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.next_at = 0.0
+
+    def failed(self) -> None:
+        """It could not be started. It waits, longer each time."""
+        self.failures += 1
+        self.next_at = anyio.current_time() + min(0.5 * 2 ** (self.failures - 1), _MAX_PAUSE)
+
+    def ended(self, life: Life) -> None:
+        """The first end is followed by a start at once; one that follows on another soon waits, longer each time."""
+        self.failures = 1 if anyio.current_time() - life.since > _STABLE_AFTER else self.failures + 1
+        pause = min(0.5 * 2 ** (self.failures - 2), _MAX_PAUSE) if self.failures > 1 else 0.0
+        self.next_at = anyio.current_time() + pause
+
+
 class Life:
     """What is known of one start."""
 
-    def __init__(self, spec: ServerSpec, key: ScopeKey) -> None:
+    def __init__(self, spec: ServerSpec, signed_in: SignedIn | None = None) -> None:
         self.session: ClientSession | None = None
         self.ready = False
         self.starting: anyio.CancelScope | None = None
         self.ended = anyio.Event()
         """Set once the connection cannot be used any more."""
-        self._spec, self._holder = spec, key.holder
-        self.transport = Transport(spec, self.ended.set, key.holder)
+        self._spec, self._signed_in = spec, signed_in
+        self.transport = Transport(spec, self.ended.set, signed_in)
         self.over = anyio.Event()
         """Set once its process and streams are closed."""
         self.problem = ""
@@ -103,17 +128,12 @@ class Life:
         except HookSDKError as error:
             self.problem = f"the secrets of {client.holder} could not be filled in: {one_line(str(error))}"
             raise
-        self.transport = Transport(spec.with_secrets(**texts), self.ended.set, self._holder)
+        self.transport = Transport(spec.with_secrets(**texts), self.ended.set, self._signed_in)
 
     @property
     def forgotten(self) -> bool:
         """True when an HTTP server answered that it does not know the session (it was restarted, say)."""
         return self.transport.http_status.startswith("HTTP 404")
-
-    @property
-    def was_stable(self) -> bool:
-        """True once it has been up for so long that its end counts as the first one again."""
-        return anyio.current_time() - self.since > _STABLE_AFTER
 
     @property
     def usable(self) -> bool:

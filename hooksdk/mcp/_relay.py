@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 from hooksdk.catalog import ToolContext
 from hooksdk.errors import ConfigError
 from hooksdk.mcp._scope import LOCAL
+from hooksdk.mcp.sign_in._pages import SignInPage
 from hooksdk.values import fill_secrets, secret_names
 
 ASKED = ("elicitation", "sampling", "roots")
@@ -100,6 +101,15 @@ class Client(Protocol):
         """Tell it what a server logs, if it wants to hear that."""
         ...
 
+    @property
+    def shows_pages(self) -> bool:
+        """True where it can open a page of this machine for its person."""
+        ...
+
+    async def show_page(self, page: SignInPage) -> None:
+        """Give it a page on which its person signs in to a server, after which it may call again."""
+        ...
+
 
 @final
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +161,14 @@ class SilentClient:
     def log_level(self) -> types.LoggingLevel | None:
         """It wants to hear nothing."""
         return None
+
+    @property
+    def shows_pages(self) -> bool:
+        """It opens none."""
+        return False
+
+    async def show_page(self, page: SignInPage) -> None:
+        """Nobody sees it."""
 
 
 current_client: ContextVar[Client | None] = ContextVar("hooksdk client of MCP calls", default=None)

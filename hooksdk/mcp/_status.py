@@ -12,8 +12,9 @@ from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._scope import Scope
 from hooksdk.mcp._transport import first_cause, one_line
 
-State = Literal["starting", "up", "failed", "down", "idle", "disabled"]
-"""`failed`: it could not be started; `down`: it was up and ended, and is started again when it is needed; `idle`: it does not
+State = Literal["starting", "up", "failed", "needs sign-in", "down", "idle", "disabled"]
+"""`failed`: it could not be started; `needs sign-in`: it answers nobody who is not signed in, and `problem` says what to type;
+`down`: it was up and ended, and is started again when it is needed; `idle`: it does not
 run, and the first call of one of its tools starts it."""
 
 ADVICE = "Go on without its tools, or tell the user."
@@ -37,6 +38,11 @@ class ServerStatus:
     """Whose process it is: each session's, each token's, or one for all."""
     holder: str = ""
     """Of a process of a single token or session, whose it is: the token's name, or `local`."""
+
+    @property
+    def failed(self) -> bool:
+        """True where it could not be started, for whichever reason."""
+        return self.state in {"failed", "needs sign-in"}
 
 
 class CallFailed(Exception):
@@ -64,6 +70,39 @@ def describe(spec: ServerSpec, error: Exception) -> str:
     return f"{spec.place} cannot be reached: {text}" if spec.url else text
 
 
+class SignInNeeded(CallFailed):
+    """The same, of a server that answered nothing, since a person must sign in first."""
+
+    def __init__(self, server: str, problem: str) -> None:
+        super().__init__(
+            f"The MCP server '{server}' was not called: {problem}. Tell the user, and go on without its tools."
+        )
+
+
+def unavailable(spec: ServerSpec, status: ServerStatus, seconds: float, *, is_open: bool) -> CallFailed:
+    """For a call of a server that is not up, though it was asked to be; `seconds`: when a start is tried again."""
+    if spec.disabled:
+        return CallFailed(f"The MCP server '{spec.name}' is disabled in its file. {ADVICE}")
+    if not is_open:
+        return CallFailed(f"The MCP servers of this host are closed. {ADVICE}")
+    if status.state == "needs sign-in":
+        return SignInNeeded(spec.name, status.problem)
+    problem = status.problem or "it ended at once"
+    again = f"It is tried again in {seconds:.0f} s. " if seconds >= 1 else ""
+    return CallFailed(
+        f"The MCP server '{spec.name}' is not running and could not be started: {problem}. {again}{ADVICE}"
+    )
+
+
+def ended_during(server: str, name: str, problem: str) -> CallFailed:
+    """For a call in which the connection ended."""
+    return CallFailed(
+        f"The MCP server '{server}' ended during the call of '{name}': {problem}. The call may have taken effect: check "
+        "before you repeat it. The server is started again for the next call.",
+        in_doubt=True,
+    )
+
+
 def removed(server: str) -> CallFailed:
     """For a call of a server that a newer configuration does not have."""
     return CallFailed(f"The MCP server '{server}' is not in the configuration any more. {ADVICE}")
@@ -77,22 +116,4 @@ def too_late(server: str, name: str, limit: float, *, started: bool) -> CallFail
         f"'{name}' of the MCP server '{server}' did not answer within {limit:g} s and was cancelled. It may have taken effect in "
         "part: check before you repeat it, or ask for less at once.",
         in_doubt=True,
-    )
-
-
-def ended_in_call(server: str, name: str, problem: str) -> CallFailed:
-    """For a call that was under way when its server ended."""
-    return CallFailed(
-        f"The MCP server '{server}' ended during the call of '{name}': {problem}. The call may have taken effect: check before "
-        "you repeat it. The server is started again for the next call.",
-        in_doubt=True,
-    )
-
-
-def not_running(status: ServerStatus, seconds: float) -> CallFailed:
-    """For a call of a server that could not be started, and is tried again in so many seconds."""
-    again = f"It is tried again in {seconds:.0f} s. " if seconds >= 1 else ""
-    problem = status.problem or "it ended at once"
-    return CallFailed(
-        f"The MCP server '{status.name}' is not running and could not be started: {problem}. {again}{ADVICE}"
     )

@@ -24,7 +24,7 @@ from mcp.shared.message import SessionMessage
 
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._lines import ENCODING
-from hooksdk.mcp._scope import LOCAL
+from hooksdk.mcp.sign_in._auth import SignedIn
 
 logger = logging.getLogger("hooksdk")
 
@@ -75,17 +75,29 @@ def first_cause(error: BaseException) -> BaseException:
 
 
 class Transport:
-    """Opens the connection to one server once. `on_end` is called when the server ends the connection; `holder` is whose
-    connection it is: the name of a token, or `local`."""
+    """Opens the connection to one server once. `on_end` is called when the server ends the connection; `signed_in` adds tokens."""
 
-    def __init__(self, spec: ServerSpec, on_end: Callable[[], None], holder: str = LOCAL) -> None:
-        self.holder = holder
+    def __init__(self, spec: ServerSpec, on_end: Callable[[], None], signed_in: SignedIn | None = None) -> None:
         self._spec = spec
+        self._signed_in = signed_in
+        if signed_in is not None:
+            signed_in.needs = ""  # of an earlier connection
         self._on_end = on_end
         self._stderr = b""
         self._reader: threading.Thread | None = None
         self.http_status = ""
         """The HTTP status that refused the last request, such as `HTTP 401 Unauthorized`; empty where none did."""
+
+    @property
+    def refusal(self) -> str:
+        """Why the last request was refused, as far as HTTP says: the status, and what is wrong with the sign-in."""
+        problem = self._signed_in.problem if self._signed_in else ""
+        return f"{self.http_status}: {problem}" if self.http_status and problem else self.http_status
+
+    @property
+    def needs_sign_in(self) -> str:
+        """Why a person must sign in, and what to type; empty where nobody must."""
+        return self._signed_in.needs if self._signed_in else ""
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[tuple[Any, Any]]:
@@ -134,6 +146,7 @@ class Transport:
         async with (
             httpx2.AsyncClient(
                 headers=dict(self._spec.headers),
+                auth=self._signed_in,
                 timeout=httpx2.Timeout(30.0, read=300.0),
                 event_hooks={"response": [note]},
             ) as client,

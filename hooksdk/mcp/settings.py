@@ -39,6 +39,7 @@ ENTRY_KEYS = {
     "cwd": "text",
     "url": "text",
     "headers": 'an object such as {"NAME": "value"}',
+    "oauth": 'an object such as {"clientId": "..."}',
     "type": "'stdio', 'http' or 'streamable-http'",
     "transport": "'stdio', 'http' or 'streamable-http'",
     "disabled": "true or false",
@@ -52,6 +53,8 @@ BARE_FOLDERS = (".gemini", ".qwen")
 """In the settings of these folders `$NAME` is a variable, too."""
 MOST_SECONDS = 3600
 """Who writes a longer `timeout` means milliseconds, as most clients do."""
+CURSOR_PORT = 8787
+"""The port of this machine to which Cursor's browser comes back."""
 _PLACE_KEYS = {"command", "url", "httpUrl", "serverUrl"}
 """One of them is in every entry that can be used."""
 _EXPECTED = 'expected an object such as {"mcpServers": {"git": {"command": "mcp-server-git"}}}'
@@ -169,10 +172,32 @@ def plain_entry(entry: Entries) -> dict[str, Any]:
         del values["env_vars"]
         passed = {name: f"${{{name}:-}}" for name in cast("list[Any]", variables) if isinstance(name, str)}
         values["env"] = {**passed, **cast("Entries", values.get("env", {}))}
+    _sign_in(values)
     headers = _codex_headers(values)
     if headers and isinstance(values.get("headers", {}), Mapping):
         values["headers"] = {**cast("Entries", values.get("headers", {})), **headers}
     return values
+
+
+def _sign_in(values: dict[str, Any]) -> None:
+    """How to sign in to the server, under `oauth` as Claude Code and VS Code write it."""
+    if isinstance(auth := values.get("auth"), Mapping) and "oauth" not in values:  # Cursor
+        known = {"CLIENT_ID": "clientId", "CLIENT_SECRET": "clientSecret"}
+        renamed = {known.get(key, key): value for key, value in cast("Entries", auth).items()}
+        # A client that was registered for Cursor may come back to this port alone.
+        values["oauth"] = {"callbackPort": CURSOR_PORT, **renamed} if "clientId" in renamed else renamed
+        del values["auth"]
+    if isinstance(oauth := values.get("oauth"), Mapping):
+        settings = {key: value for key, value in cast("Entries", oauth).items() if value is not None}
+        if "client_id" in settings:  # Codex
+            settings.setdefault("clientId", settings.pop("client_id"))
+        if isinstance(enabled := settings.get("enabled"), bool):  # Gemini CLI
+            del settings["enabled"]
+            settings = settings if enabled else {}
+        values["oauth"] = settings
+    if "url" in values and isinstance(scopes := values.get("scopes"), list):  # Codex
+        del values["scopes"]
+        values["oauth"] = {"scopes": scopes, **cast("Entries", values.get("oauth") or {})}
 
 
 def _codex_headers(values: dict[str, Any]) -> dict[str, str]:

@@ -49,6 +49,8 @@ WITH picked AS MATERIALIZED (
     SELECT key FROM hooksdk_sessions WHERE expires <= {now} ORDER BY expires LIMIT :limit {skip_locked})
 UPDATE hooksdk_sessions SET token = token + 1, holder = :holder, expires = {now} + :lease
 FROM picked WHERE hooksdk_sessions.key = picked.key RETURNING hooksdk_sessions.name"""
+HELD = """
+SELECT name, holder, expires > {now} FROM hooksdk_sessions WHERE expires IS NOT NULL AND substr(name, 1, :length) = :beginning"""
 DELETE = [f"DELETE FROM hooksdk_{name} WHERE key = :key" for name in ("messages", "journal", "indexes", "sessions")]
 BEGINNINGS = "SELECT name, changed, (SELECT body FROM hooksdk_journal AS last WHERE last.key = hooksdk_sessions.key ORDER BY position DESC LIMIT 1)" + "".join(
     f", (SELECT body FROM hooksdk_{table} AS line WHERE line.key = hooksdk_sessions.key AND position = {position}"
@@ -211,6 +213,18 @@ class SqlStore:
         _holders.live_with(holder, self)
         self._claims.update(dict.fromkeys(sessions, holder))
         return sessions
+
+    async def list_held(self, prefix: str = "") -> dict[str, bool]:
+        """The sessions that somebody has opened and not closed, by id, those whose ids begin so: True while their holder is
+        alive, False where its lease has lapsed, or its process, of this machine, has ended."""
+        beginning = json.dumps(prefix)[:-1]
+        row = {"beginning": beginning, "length": len(beginning)}
+
+        async def rows(transaction: Transaction) -> Sequence[Any]:
+            return (await transaction.execute(HELD, row)).all()
+
+        held = await self._look(rows, ())
+        return {json.loads(name): bool(alive) and not _holders.is_gone(holder) for name, holder, alive in held}
 
     async def _look(self, step: Callable[[Transaction], Awaitable[T]], absent: T) -> T:
         """Read in one transaction; `absent` where there is no database yet."""

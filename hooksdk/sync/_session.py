@@ -201,6 +201,17 @@ class Session(Opened[session_side.Session]):
         store raises."""
         self._call("save")
 
+    def write_ends(self) -> None:
+        """Write now which calls have ended, and which were cut off: without it that is written with what comes next, and whoever
+        reads the session from another process takes them for calls that run. Raises `SessionClosed`, and what the store raises."""
+        self._call("write_ends")
+
+    def refresh(self) -> None:
+        """Take over what plugins have kept since for a session that other workers have open, too (`host.hold(shared_as=...)`):
+        entries of a `PluginState` that were changed here and not stored yet stay. Raises `SessionClosed`, and what the store
+        raises."""
+        self._call("refresh")
+
     def close(self, reason: SessionEndReason = "closed") -> None:
         """Close the session: `session_end` handlers run, within a time limit. Closing twice is fine."""
         self._call("close", reason)
@@ -269,14 +280,19 @@ class Host(OpenedHost):
         `SessionBusy`."""
         return Session(self._do("session", session_id, wait=wait), self.portal)
 
-    def hold(self, session_id: str, *, idle: float | None = 600.0) -> Session:
+    def hold(self, session_id: str, *, idle: float | None = 600.0, shared_as: str | None = None) -> Session:
         """The open session of this id, opened where it is not: the host keeps it open for whoever holds it next, without a
         block of anybody's own. Hold it again before each run.
 
         It is closed as `idle` once nobody held it and no run was open for `idle` seconds (None: never), which the first of
         its holders says, and else with the host; one that is in use is never closed. Raises what opening a session raises,
-        such as `SessionBusy` where somebody has opened it in a block."""
-        return Session(self._call("hold", session_id, idle=idle), self.portal)
+        such as `SessionBusy` where somebody has opened it in a block.
+
+        `shared_as` is for a session that several workers have open at once, on one database: each holds a part under an id of
+        its own, and plugins are told this one. They have their `PluginState` in common, entry by entry as it was stored last,
+        once `session.refresh()` was called; their `FamilyState`, remembered answers, approvals and limits for the session are
+        those of this id everywhere."""
+        return Session(self._call("hold", session_id, idle=idle, shared_as=shared_as), self.portal)
 
     @property
     def sessions(self) -> Sequence[Session]:
@@ -287,6 +303,10 @@ class Host(OpenedHost):
         """Wait until no session is at work (`Session.running`), `timeout` seconds at most; False when one still is, and
         `sessions` tells which. For a shutdown that cuts nobody short."""
         return self._call("wait_idle", timeout)
+
+    def forget_shared(self, shared_as: str) -> None:
+        """Remove what plugins have kept for a session that several workers had open: none has it any more."""
+        self._call("forget_shared", shared_as)
 
     def in_doubt(self, beginning: str = "") -> dict[str, list[CallInDoubt] | None]:
         """What sessions that are over have left in doubt, by their ids, of those whose ids begin so: for a host whose sessions have new

@@ -276,7 +276,7 @@ async def test_an_answer_from_before_a_restart_is_for_nobody_else_and_for_no_oth
 
 async def test_what_a_gateway_has_asked_that_runs_in_another_process_is_not_taken_over() -> None:
     place = Place("here")
-    ours = place.enter()
+    ours = place.enter("local", {})
     prefix, _, rest = ours.removeprefix("gateway-").partition("-")
     running = gateway_folder() / "running"
     running.mkdir(parents=True, exist_ok=True)
@@ -285,10 +285,10 @@ async def test_what_a_gateway_has_asked_that_runs_in_another_process_is_not_take
     with (running / "alive.lock").open("r+b") as file:
         assert lock(file.fileno())
         others = [f"gateway-{prefix}-{process}-{rest}" for process in ("alive", "killed", "swept", "unknown1")]
-        assert [place.is_over(one) for one in (ours, *others)] == [False, False, True, True, False]
+        assert [await place.is_over(one) for one in (ours, *others)] == [False, False, True, True, False]
     leave(ours)
-    assert place.is_over(ours)
-    assert not Place("elsewhere").is_over(ours)
+    assert await place.is_over(ours)
+    assert not await Place("elsewhere").is_over(ours)
 
 
 @in_both_eras

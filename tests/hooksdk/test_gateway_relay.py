@@ -213,11 +213,15 @@ class Ann:
     id = holder = "ann"
     protocol_version = "2026-07-28"
     capabilities = None
+    shows_pages = False
     meta: Mapping[str, Any] = MappingProxyType({})
     log_level = None
 
     async def fill_secrets(self, server: str, texts: Any, *, shared: bool) -> dict[str, Any]:
         raise AssertionError("no secret is asked for here")
+
+    async def show_page(self, page: Any) -> None:
+        raise AssertionError("nobody is to sign in here")
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
         raise AssertionError("nothing is logged here")

@@ -113,6 +113,19 @@ async def test_a_lease_is_renewed_while_its_worker_lives(worker: Workers) -> Non
     await log.append_messages([{"n": 1}])
 
 
+async def test_a_store_says_which_sessions_are_held_and_whose_holder_is_alive(worker: Workers) -> None:
+    lives, lost = worker(), worker(lease=0.05)
+    for store, name in ((lives, "a%_1"), (lives, "a%_2"), (lives, "aXX3"), (lost, "a%_é"), (lives, "b")):
+        log = await store.open_session(name)
+        if name == "a%_2":
+            await log.close()
+    await dies(lost)
+    await anyio.sleep(0.2)
+    held = await worker().list_held("a%_")
+    assert held == {"a%_1": True, "a%_é": False}, "a prefix is text, and no pattern"
+    assert (await worker().list_held()).keys() == {"a%_1", "a%_é", "aXX3", "b"}
+
+
 async def test_an_abandoned_session_goes_to_one_worker_each(worker: Workers) -> None:
     lost = worker(lease=0.05)
     for name in ("a", "b", "c"):

@@ -16,18 +16,20 @@ _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def secrets_of(entries: Iterable[Any]) -> set[str]:
-    """The values of `env` and headers in servers' entries that are written out, as texts that a diff must not show."""
+    """The values of `env` and headers, and the secrets of clients, in servers' entries that are written out, as texts that a diff
+    must not show."""
     found: set[str] = set()
     for entry in entries:
-        for key in ("env", "headers", "http_headers"):
+        for key in ("env", "headers", "http_headers", "oauth", "auth"):
             table: Any = cast("Mapping[str, Any]", entry).get(key) if isinstance(entry, Mapping) else None
-            values = cast("Mapping[str, Any]", table).values() if isinstance(table, Mapping) else ()
+            values = cast("Mapping[str, Any]", table).items() if isinstance(table, Mapping) else ()
+            values = [one for name, one in values if key not in {"oauth", "auth"} or "secret" in name.lower()]
             found |= {one for one in values if isinstance(one, str) and one and not re.fullmatch(r"\$\{[^}]*\}", one)}
     return found
 
 
 def print_diff(path: Path, before: str, after: str, secrets: Iterable[str]) -> None:
-    """Show what changes in a file. Values of `env` and of headers are `***`."""
+    """Show what changes in a file. Secrets are `***`."""
     console = stdout_console()
     quoted = {json.dumps(one, ensure_ascii=ascii_only) for one in secrets for ascii_only in (True, False)}
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), str(path), str(path), n=2, lineterm="")

@@ -1,4 +1,4 @@
-"""`hooksdk gateway import`, `install`, `uninstall` and `status`: the gateway in front of the clients of this machine."""
+"""`hooksdk gateway import`, `install`, `uninstall`, `login`, `logout` and `status`: the gateway in front of the clients of this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from hooksdk.cli._console import CommandProblem
-from hooksdk.cli._options import ImportFrom, Json, ServerNames, need_mcp
+from hooksdk.cli._options import AskClientSecret, ImportFrom, Json, NoBrowser, ServerName, ServerNames, need_mcp
 
 Client = Annotated[
     str,
@@ -31,6 +31,23 @@ OfFile = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+SignInFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="A file that has the server, such as a client's. By default all that gateways of yours have, and the project's "
+        "mcp.json and .mcp.json, once trusted.",
+    ),
+]
+OfToken = Annotated[
+    str,
+    typer.Option(
+        "--token",
+        metavar="NAME",
+        help="For the clients of this token of [gateway.tokens]; each has sign-ins of its own.",
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it unasked.")]
 
 
@@ -98,6 +115,31 @@ def uninstall(
         client=client, scope=scope_of(in_project, in_folder, file), file=file, dry_run=dry_run, yes=yes, as_json=as_json
     )  # fmt: skip
     raise typer.Exit(uninstall_gateway(options))
+
+
+def login(
+    name: ServerName,
+    config: SignInFiles = None,
+    token: OfToken = "",
+    no_browser: NoBrowser = False,
+    client_secret: AskClientSecret = False,
+) -> None:
+    """Sign in to a server on the web, in the browser. Every gateway of yours that runs has its tools at once."""
+    need_mcp()
+    from hooksdk.cli._mcp.sign_in import SignInOptions, sign_in
+
+    options = SignInOptions(
+        name=name, files=tuple(config or ()), project=Path(), token=token, browser=not no_browser, client_secret=client_secret
+    )  # fmt: skip
+    raise typer.Exit(sign_in(options))
+
+
+def logout(name: ServerName, config: SignInFiles = None, token: OfToken = "") -> None:
+    """End a sign-in, at the server and here."""
+    need_mcp()
+    from hooksdk.cli._mcp.sign_in import SignInOptions, sign_out
+
+    raise typer.Exit(sign_out(SignInOptions(name=name, files=tuple(config or ()), project=Path(), token=token)))
 
 
 def status(as_json: Json = False) -> None:

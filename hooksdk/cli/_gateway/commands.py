@@ -86,4 +86,6 @@ def serve(
 gateway_app.command("import")(client_commands.import_servers)
 gateway_app.command()(client_commands.install)
 gateway_app.command()(client_commands.uninstall)
+gateway_app.command()(client_commands.login)
+gateway_app.command()(client_commands.logout)
 gateway_app.command()(client_commands.status)

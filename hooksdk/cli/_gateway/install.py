@@ -19,20 +19,18 @@ from hooksdk.cli._edits.diff import confirm, print_diff, secrets_of
 from hooksdk.cli._edits.files import Change, digest_of, read_bytes, write_bytes
 from hooksdk.cli._edits.json_text import with_servers
 from hooksdk.cli._gateway.records import Installation, read_record
+from hooksdk.cli._gateway.taking import is_same, signed_out_servers, taken_over
 from hooksdk.cli._mcp.clients import CLIENTS, ClientFile, client_places
-from hooksdk.cli._mcp.entries import essence, with_braces
 from hooksdk.config import is_inside, resolve, user_file
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.gateway import GatewayConfig, profile_of
-from hooksdk.mcp import check_entry
-from hooksdk.mcp.settings import BARE_FOLDERS, ENTRY_KEYS, plain_entry, project_of, projects_of
+from hooksdk.mcp.settings import project_of, projects_of
 
 NAME = "hooksdk"
 """What the gateway is called in clients' files."""
 FOLDER_NAME = "hooksdk-folder"
 """The same for the servers of a single folder. Of two servers of one name Claude Code would take only one."""
 Scope = Literal["user", "project", "local"]
-_NEEDED = {"envFile": "its envFile is read by VS Code alone; write its variables into 'env'"}
 _CODEX_START = {"required": True, "startup_timeout_sec": 60}
 """Codex waits one second for a server that is not required, and goes on without its tools and without a word; for one that is,
 as long as its start may take, and then says that it failed."""
@@ -196,18 +194,22 @@ def make_plan(options: InstallOptions) -> Plan:
     there = gateway.servers(gateway_after)
     stay, notes = dict[str, str](), list[str]()
     names, added = dict[str, str](), dict[str, Any]()
-    for name, entry in servers.items():
-        plain, dropped, why = _taken_over(place, name, entry)
-        if why:
+    entries = {name: taken_over(place, name, entry) for name, entry in servers.items()}
+    ask = not (options.dry_run or options.yes or options.as_json) and sys.stdin.isatty()
+    signed_out = signed_out_servers(
+        {name: plain for name, (plain, _, why) in entries.items() if not why}, place, ask, notes
+    )
+    for name, (plain, dropped, problem) in entries.items():
+        if why := problem or signed_out.get(name):
             stay[name] = why
             continue
         if dropped:
             notes.append(
                 f"{name}: the gateway has no {', '.join(repr(one) for one in dropped)}, so that does not count any more"
             )
-        here = name if _is_same(there, name, plain) else f"{name}-{options.client}"
+        here = name if is_same(there, name, plain) else f"{name}-{options.client}"
         if here != name:
-            if not _is_same(there, here, plain):
+            if not is_same(there, here, plain):
                 stay[name] = f"{target} has other servers of the names {name} and {here}"
                 continue
             notes.append(f"{name}: is called {here} there, since {target} has another server of this name")
@@ -271,39 +273,6 @@ def gateway_entry(place: ClientFile, options: InstallOptions, target: Path, entr
         if longest + _HELD > _CODEX_CALL:
             entry["tool_timeout_sec"] = int(longest) + _HELD
     return entry
-
-
-def _taken_over(place: ClientFile, name: str, entry: object) -> tuple[dict[str, Any], list[str], str]:
-    """A server as the gateway has it, its keys that are lost with that, and why it cannot go there at all."""
-    if not isinstance(entry, Mapping):
-        return {}, [], "it is no object"
-    whole = plain_entry(cast("Mapping[str, Any]", entry))
-    plain = {key: value for key, value in whole.items() if key in ENTRY_KEYS}
-    plain = with_braces(plain) if place.path.parent.name in BARE_FOLDERS else plain
-    if plain.get("disabled") is False:
-        del plain["disabled"]
-    for key, why in _NEEDED.items():
-        if key in whole:
-            return plain, [], why
-    if not plain.keys() & {"command", "url"}:
-        return plain, [], "it has no command and no url, so only its client can start it"
-    if why := check_entry(name, plain):
-        return plain, [], why
-    written = json.dumps(plain)
-    kinds = set(re.findall(r"\$\{(\w+):(?!-)", written)) - {"env"}
-    if kinds:
-        return (
-            plain,
-            [],
-            f"${{{min(kinds)}:...}} is filled in by {CLIENTS[place.client]} alone; write ${{NAME}} for an environment variable",
-        )
-    ignored = {"source", "enabled", "type", "name", "$schema"}
-    return plain, [key for key in whole if key not in ENTRY_KEYS and key not in ignored], ""
-
-
-def _is_same(there: Mapping[str, Any], name: str, entry: Mapping[str, Any]) -> bool:
-    """True where nothing else has this name."""
-    return name not in there or (isinstance(there[name], Mapping) and essence(there[name]) == essence(entry))
 
 
 def _elsewhere(place: ClientFile, options: InstallOptions, settings: Mapping[str, Any]) -> list[str]:

@@ -23,7 +23,7 @@ from hooksdk.cli._project import store_spec
 from hooksdk.config import Config, FileWatch, config_files
 from hooksdk.gateway import Gateway, GatewayConfig
 from hooksdk.gateway.status import ServerLine
-from hooksdk.mcp import LOCAL, Features, Reload, ServerStatus
+from hooksdk.mcp import LOCAL, Features, Reload, ServerStatus, SignInPage
 from hooksdk.stores import open_store
 from hooksdk.tasks import describe
 from hooksdk.tools import Tool
@@ -109,6 +109,15 @@ class GatewayProject:
     def missing(self) -> Mapping[str, str]:
         """The servers without tools, and why."""
         return self.servers.missing
+
+    @property
+    def signed_out(self) -> Mapping[str, str]:
+        """The servers that wait for a person to sign in."""
+        return self.servers.signed_out
+
+    async def open_page(self, name: str) -> SignInPage | None:
+        """A page on which a person signs in to one of them."""
+        return await self.servers.open_page(name)
 
     async def tools_known(self) -> None:
         """Wait until the tools of all servers are known for the first time."""

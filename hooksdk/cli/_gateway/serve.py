@@ -89,6 +89,8 @@ async def _serve(options: ServeOptions, streams: tuple[int, int] | None, console
                     async with project.servers, gateway:
                         print_line(console, "policies", one_line(project.host.judging))
                         print_line(console, "servers", one_line(_known(project)))
+                        if address is not None and (line := _sharing(project, gateway)):
+                            print_line(console, "sessions", one_line(line))
                         group.start_soon(write_status)
                         if address is None:
                             if streams is not None and os.isatty(streams[0]):
@@ -105,6 +107,14 @@ async def _serve(options: ServeOptions, streams: tuple[int, int] | None, console
     await project.store.aclose()
     if problem is not None:
         raise problem
+
+
+def _sharing(project: GatewayProject, gateway: Gateway) -> str:
+    """With whom a gateway that others may stand beside shares its sessions; empty where none can."""
+    if (name := gateway.config.deployment) is not None:
+        return f"shared by all gateways of the deployment '{name}'"
+    is_on_a_server = str(project.store).startswith("postgresql:")
+    return "this gateway's own; those behind one address need [gateway] deployment" if is_on_a_server else ""
 
 
 def _known(project: GatewayProject) -> str:

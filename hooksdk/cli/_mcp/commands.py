@@ -7,14 +7,19 @@ from typing import Annotated
 
 import typer
 
-from hooksdk.cli._options import ImportFrom, Json, Project, ServerNames, need_mcp
+from hooksdk.cli._options import (
+    AskClientSecret,
+    ImportFrom,
+    Json,
+    Mcp,
+    NoBrowser,
+    Project,
+    ServerName,
+    ServerNames,
+    need_mcp,
+)
 
 mcp_app = typer.Typer(help="Look after files with MCP servers.", no_args_is_help=True)
-
-
-@mcp_app.callback()
-def _group() -> None:
-    """Keeps `import` a command of its own while it is the only one."""
 
 
 @mcp_app.command("import")
@@ -39,3 +44,30 @@ def import_servers(
         dry_run=dry_run, as_json=as_json,
     )  # fmt: skip
     raise typer.Exit(add_servers(options))
+
+
+@mcp_app.command()
+def login(
+    name: ServerName,
+    mcp: Mcp = None,
+    no_browser: NoBrowser = False,
+    client_secret: AskClientSecret = False,
+    project: Project = Path(),
+) -> None:
+    """Sign in to a server on the web, in the browser: all commands and gateways of yours are signed in then."""
+    need_mcp()
+    from hooksdk.cli._mcp.sign_in import SignInOptions, sign_in
+
+    options = SignInOptions(
+        name=name, files=tuple(mcp or ()), project=project, browser=not no_browser, client_secret=client_secret
+    )
+    raise typer.Exit(sign_in(options))
+
+
+@mcp_app.command()
+def logout(name: ServerName, mcp: Mcp = None, project: Project = Path()) -> None:
+    """End a sign-in, at the server and here."""
+    need_mcp()
+    from hooksdk.cli._mcp.sign_in import SignInOptions, sign_out
+
+    raise typer.Exit(sign_out(SignInOptions(name=name, files=tuple(mcp or ()), project=project)))

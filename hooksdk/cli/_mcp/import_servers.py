@@ -240,8 +240,12 @@ def _print(options: ImportOptions, rows: Sequence[Row], new: Sequence[Row], *, i
 
 
 def _has_value(entry: Mapping[str, Any]) -> bool:
-    """True when an environment variable or a header is written out."""
-    tables = [entry.get("env"), entry.get("headers")]
+    """True when an environment variable, a header or a client's secret is written out."""
+    oauth: Any = entry.get("oauth")
+    secret = (
+        {"clientSecret": cast("Mapping[str, Any]", oauth).get("clientSecret")} if isinstance(oauth, Mapping) else {}
+    )
+    tables = [entry.get("env"), entry.get("headers"), secret]
     values = [
         value for table in tables if isinstance(table, Mapping) for value in cast("Mapping[str, Any]", table).values()
     ]

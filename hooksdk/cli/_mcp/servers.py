@@ -40,6 +40,8 @@ class ServerWatch:
         self._states[place] = status.state
         if self._redraw is not None:
             self._redraw()
+        elif status.state == "needs sign-in" and before != status.state:
+            self._say("[yellow]server[/]     ", f"the MCP server '{status.name}' cannot be used: {status.problem}")
         elif status.state in {"failed", "down"} and status.state != before:
             again = " again" if before in {"up", "down"} else ""
             how = f"cannot be started{again}" if status.state == "failed" else "has ended"

@@ -91,7 +91,7 @@ async def _tools(
     async with session.run(workspace_dir=str(options.project.resolve())) as run:
         await run.resolve_tools([])
         tools += run.tools
-    down = [name for servers in groups for name, one in servers.status.items() if one.state == "failed"]
+    down = [name for servers in groups for name, one in servers.status.items() if one.failed]
     return tools, down
 
 

@@ -51,7 +51,7 @@ def print_tools(look: Look) -> int:
         print_json(listing)
     else:
         _print_list(listing)
-    return 1 if any(server["state"] == "failed" for server in listing["servers"]) else 0
+    return 1 if any(server["state"] in {"failed", "needs sign-in"} for server in listing["servers"]) else 0
 
 
 def print_found(look: Look, queries: Sequence[str], limit: int | None, *, as_prompt: bool = False) -> int:

@@ -1,0 +1,104 @@
+"""Rules that go by what the agent has read, and by where the values of a call come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer
+
+from builtin_plugins.tool_policy._labels import TRUSTED, check_labels
+from builtin_plugins.tool_policy._strict import Texts, as_list
+from hooksdk import Tool
+from hooksdk.errors import did_you_mean
+from hooksdk.hooks import BeforeToolCall, Origin
+
+Source = Literal["prompt", "trusted"]
+"""What clears a value: that the user wrote it or a person agreed to it, or that it stands in a result with the label `trusted`."""
+_BOTH = ["prompt", "trusted"]
+_ADDRESSES = "**addresses"
+
+
+def _by_path(value: object) -> object:
+    """Paths, each with what clears a value there; in a list of paths both do."""
+    if isinstance(value, Mapping):
+        table = cast("Mapping[str, object]", value)
+    else:
+        paths = as_list(value)
+        table = dict.fromkeys(map(str, cast("list[object]", paths)), _BOTH) if isinstance(paths, list) else {}
+    if not table:
+        raise ValueError(f"write paths of arguments, such as ['to', '{_ADDRESSES}']")
+    for path in table:
+        if path.startswith("**") and path != _ADDRESSES:
+            raise ValueError(f"there is no path {path!r}; write '{_ADDRESSES}', or the name of an argument")
+    return {path: as_list(sources) for path, sources in table.items()}
+
+
+def _as_written(table: Mapping[str, list[Source]]) -> object:
+    """The shorter form, where both sources clear the values."""
+    return list(table) if all(sources == _BOTH for sources in table.values()) else table
+
+
+def _check_read(labels: list[str]) -> list[str]:
+    if TRUSTED in check_labels(labels):
+        raise ValueError("nothing is the worse for trusted text; write 'untrusted', or a label of your own")
+    return labels
+
+
+ReadLabels = Annotated[Texts, AfterValidator(_check_read)]
+ByPath = Annotated[dict[str, list[Source]], BeforeValidator(_by_path), PlainSerializer(_as_written)]
+
+
+class Reading:
+    """The conditions of one rule on what was read and on where values come from. All of them raise `LookupError` where that is
+    not known."""
+
+    def __init__(self, labels: Sequence[str] | None, surely: ByPath | None, elsewhere: ByPath | None) -> None:
+        self._labels = frozenset(labels or ())
+        self._surely = surely or {}
+        self._elsewhere = elsewhere or {}
+
+    def __bool__(self) -> bool:
+        return bool(self._labels or self._surely or self._elsewhere)
+
+    def strange(self, event: BeforeToolCall) -> list[Origin]:
+        """The values that come from elsewhere, each once."""
+        origins = [
+            origin
+            for path, sources in {**self._surely, **self._elsewhere}.items()
+            for origin in event.origins(path)
+            if not _is_from(origin, sources)
+        ]
+        return list({(origin.path, origin.value, origin.digest): origin for origin in origins}.values())
+
+    def why_not(self, event: BeforeToolCall) -> str:
+        """Why they do not hold; empty where they do."""
+        if self._labels and not self._labels & event.labels:
+            return f"nothing was read that is {' or '.join(sorted(self._labels))}"
+        strange = self.strange(event)
+        if self._elsewhere and not strange:
+            return "every value stands where it may come from"
+        if self._surely and strange:
+            return f"values_from does not hold: {strange[0]}"
+        # A call without any address has none from elsewhere; an argument that is not there is nobody's word.
+        empty = next((path for path in self._surely if path != _ADDRESSES and not event.origins(path)), None)
+        return f"values_from does not hold: nothing stands at {empty!r}" if empty else ""
+
+    def why(self, event: BeforeToolCall) -> str:
+        """What they go by; empty where there are none."""
+        read = sorted(self._labels & event.labels)
+        return "; ".join([*([f"{' and '.join(read)} text was read"] if read else []), *map(str, self.strange(event))])
+
+    def unknown_paths(self, tools: Sequence[Tool]) -> Iterator[str]:
+        """The paths that none of these tools has, with the nearest that one has."""
+        schemas = [(tool.parameters or {}).get("properties") for tool in tools]
+        names = {str(name) for properties in schemas for name in cast("dict[str, Any]", properties or {})}
+        if not (schemas and all(schemas)):  # a tool that does not say what it takes may take anything
+            return
+        for path in (*self._surely, *self._elsewhere):
+            if path != _ADDRESSES and not {path, path.partition(".")[0]} & names:
+                yield f"no tool of this rule has an argument {path!r}.{did_you_mean(path, names)}"
+
+
+def _is_from(origin: Origin, sources: Sequence[Source]) -> bool:
+    return origin.cleared and ("trusted" if origin.kind == "result" else "prompt") in sources

@@ -1,0 +1,111 @@
+"""Pages for signing in to servers, as one session's client is given them: the client opens the page, and makes its call again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import anyio
+import mcp_types as types
+from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from hooksdk.calls import ToolResult
+from hooksdk.gateway._client import CallingClient, Request
+from hooksdk.gateway._results import error
+from hooksdk.gateway._sources import Sources
+from hooksdk.mcp import SignInPage, current_client
+from hooksdk.tools import Tool
+
+PREFIX = "page-"
+"""What the state of a call begins with whose client was given a page."""
+INPUT = "sign-in"
+NAME = "sign-in"
+"""The tool that opens a page."""
+MOST = 20
+"""Pages of one session that are remembered; of more, the newest."""
+
+
+@final
+class SessionPages:
+    """The pages of one session. `wait` is for how many seconds a call is held whose client says that the page is open."""
+
+    def __init__(self, sources: Sources, start_soon: Callable[..., Any], *, wait: float) -> None:
+        self._sources = sources
+        self._start_soon = start_soon
+        self._wait = wait
+        self._pages: dict[str, SignInPage] = {}
+
+    def tools(self, context: Request | None) -> Sequence[Tool]:
+        """The tool that opens pages, where there is one to open and the client shows it."""
+        names = self._sources.signed_out()
+        if not names or not CallingClient.can_show_pages(context):
+            return ()
+        return (
+            Tool(
+                name=NAME, source="host", owner="gateway", execute=self._sign_in,
+                description=f"Let the user sign in to a server, whose tools are there afterwards: {', '.join(names)}.",
+                parameters={
+                    "type": "object", "required": ["server"], "additionalProperties": False,
+                    "properties": {"server": {"type": "string", "enum": list(names)}},
+                },
+            ),
+        )  # fmt: skip
+
+    def missing(self, missing: Mapping[str, str], tools: Sequence[Tool]) -> dict[str, str]:
+        """What is missing, with the tool as a second cure."""
+        names = self._sources.signed_out() if tools else ()
+        return {name: f"{why}, or call {NAME}" if name in names else why for name, why in missing.items()}
+
+    def heard(self, params: types.CallToolRequestParams) -> SignInPage | types.CallToolResult | None:
+        """The page that a call comes back from; a refusal where the person does not want it, None for any other call."""
+        page = self._pages.get(params.request_state or "")
+        answer = (params.input_responses or {}).get(INPUT)
+        if page is not None and isinstance(answer, types.ElicitResult) and answer.action != "accept":
+            return error(
+                f"'{params.name}' was not run: the person at the client does not sign in to '{page.server}' now."
+            )
+        return page
+
+    async def settled(self, page: SignInPage) -> None:
+        """Wait until the person is through with it, for a while."""
+        with anyio.move_on_after(self._wait):
+            await page.over.wait()
+
+    def answer(self, page: SignInPage, context: Request) -> types.InputRequiredResult:
+        """What the client gets in the place of the call's result: the page. Raises `UrlElicitationRequiredError` where the protocol
+        has an error for it."""
+        message = f"Sign in to the MCP server '{page.server}'."
+        if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            state = PREFIX + page.id
+            self._pages[state] = page
+            if len(self._pages) > MOST:
+                del self._pages[next(iter(self._pages))]
+            shown = types.ElicitRequestURLParams(message=message, url=page.url)
+            return types.InputRequiredResult(
+                input_requests={INPUT: types.ElicitRequest(params=shown)}, request_state=state
+            )
+        self._start_soon(_tell_end, page, context)
+        raise UrlElicitationRequiredError([
+            types.ElicitRequestURLParams(message=message, url=page.url, elicitation_id=page.id)
+        ])  # fmt: skip
+
+    async def _sign_in(self, arguments: dict[str, Any]) -> ToolResult:
+        server = str(arguments["server"])
+        page = await self._sources.open_page(server)
+        client = current_client.get()
+        if page is None or client is None:
+            status = self._sources.signed_out().get(server)
+            if status is not None:
+                return ToolResult.error(f"There is no page for '{server}' to be had: {status}.")
+            return ToolResult(f"You are signed in to '{server}': its tools are there now.")
+        await client.show_page(page)
+        return ToolResult(f"The page for '{server}' was shown to the user.")
+
+
+async def _tell_end(page: SignInPage, context: Request) -> None:
+    await page.over.wait()
+    if page.signed_in:
+        with contextlib.suppress(MCPError, anyio.BrokenResourceError, anyio.ClosedResourceError):  # it is gone
+            await context.session.send_elicit_complete(page.id)

@@ -1,0 +1,217 @@
+"""Where sign-ins are kept: in the system's keyring where there is one that works, else in files that only the user reads.
+
+One for each server's address and holder. A file says that there is one, and changes with it, so that every process of the user
+notices; with a keyring it holds no secret. Who changes one has its lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, final
+from urllib.parse import urlsplit, urlunsplit
+
+import anyio
+import anyio.to_thread
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hooksdk.config import state_folder
+from hooksdk.errors import HookSDKError
+from hooksdk.mcp._scope import LOCAL
+from hooksdk.stores.files import BINARY, replace_file
+from hooksdk.stores.locks import lock, unlock
+
+SERVICE = "hooksdk"
+_PAUSE = 0.02
+"""Seconds between two looks at a lock that somebody else has."""
+_SUITABLE = 1
+"""The priority from which on a keyring's makers recommend it."""
+
+Stamp = tuple[int, int, int]
+"""Another one says that a sign-in has changed."""
+
+
+class SignInProblem(HookSDKError):
+    """Why a sign-in to a server did not come about, or is not there; the text holds no secret."""
+
+
+class SignIn(BaseModel):
+    """A sign-in to one server. Its `repr` shows no secret."""
+
+    model_config = ConfigDict(frozen=True)
+    server: str = Field(repr=False)
+    """The server's address."""
+    holder: str = LOCAL
+    """Whose it is: the name of a token of the gateway, or `local`."""
+    client_id: str
+    client_secret: str | None = Field(default=None, repr=False)
+    client_auth: str | None = None
+    """How the client shows its secret: `client_secret_basic` or `client_secret_post`."""
+    own_client: bool = False
+    """True where the entry or the person gave the client's id; False where the server registered it."""
+    redirect_uri: str
+    """What the client was registered with."""
+    issuer: str | None = None
+    """Which authorization server the client is registered at."""
+    token_endpoint: str
+    revocation_endpoint: str | None = None
+    resource: str | None = None
+    """Which server the tokens are for, as it calls itself."""
+    access_token: str | None = Field(default=None, repr=False)
+    """None once the server has taken it back: the person must sign in anew."""
+    refresh_token: str | None = Field(default=None, repr=False)
+    expires: float | None = None
+    """The moment when the access token expires, in seconds since the epoch; None: nobody said."""
+    scope: str | None = None
+    """The rights that were given."""
+    wanted_scope: str | None = None
+    """Rights that the server has asked for since."""
+
+
+@final
+class SignIns:
+    """The sign-ins of this user, in `folder`; by default in the user's state folder. `clock` is compared with the moments at which
+    tokens expire."""
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None, *, clock: Callable[[], float] = time.time) -> None:
+        self._folder = None if folder is None else Path(folder)
+        self.clock = clock
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return self._folder or state_folder() / "sign-ins"
+
+    def stamp(self, server: str, holder: str = LOCAL) -> Stamp | None:
+        """Changes whenever the sign-in does, in whichever process; None where there is none. Costs one look at a file."""
+        try:
+            found = self._path(server, holder).stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    async def read(self, server: str, holder: str = LOCAL) -> SignIn | None:
+        """The sign-in; None where there is none. Raises `SignInProblem` for one that cannot be read."""
+        path = self._path(server, holder)
+        try:
+            data: dict[str, Any] = json.loads(path.read_bytes())
+            if data.get("in") == "keyring":
+                text = await anyio.to_thread.run_sync(_from_keyring, _user(server, holder))
+                return None if text is None else SignIn.model_validate_json(text)
+            return SignIn.model_validate(data["sign_in"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValidationError, ValueError, KeyError, TypeError, AttributeError):
+            raise SignInProblem(f"the sign-in kept in {path} cannot be read; sign in anew") from None
+
+    async def write(self, sign_in: SignIn) -> None:
+        """Keep it. Whoever writes has the lock. Raises `StoreError` where the disk does not take it."""
+        path = self._path(sign_in.server, sign_in.holder)
+        text = sign_in.model_dump_json()
+        user = _user(sign_in.server, sign_in.holder)
+        in_keyring = await anyio.to_thread.run_sync(_to_keyring, user, text)
+        data: dict[str, Any] = {"schema": 1, "server": _place(sign_in.server), "holder": sign_in.holder}
+        if in_keyring:
+            data |= {"in": "keyring", "changed": time.time()}
+        else:
+            data |= {"in": "file", "sign_in": sign_in.model_dump()}
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        await anyio.to_thread.run_sync(replace_file, path, json.dumps(data).encode())
+
+    async def remove(self, server: str, holder: str = LOCAL) -> bool:
+        """Forget it; True if there was one. Whoever removes one has the lock."""
+        path = self._path(server, holder)
+        there = path.exists()
+        path.unlink(missing_ok=True)
+        await anyio.to_thread.run_sync(_out_of_keyring, _user(server, holder))
+        return there
+
+    @asynccontextmanager
+    async def locked(self, server: str, holder: str = LOCAL) -> AsyncGenerator[None]:
+        """Hold the lock of one sign-in, of all processes of this user; another holder's end is waited for. The system lets it go
+        with the process."""
+        path = self._path(server, holder).with_suffix(".lock")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | BINARY, 0o600)
+        try:
+            while not lock(fd):  # noqa: ASYNC110 - another process's lock sets no event
+                await anyio.sleep(_PAUSE)
+            try:
+                yield
+            finally:
+                unlock(fd)
+        finally:
+            os.close(fd)
+
+    def _path(self, server: str, holder: str) -> Path:
+        return self.folder / f"{_digest(server, holder)}.json"
+
+
+def canonical(server: str) -> str:
+    """The address as it is compared: scheme and host in small letters, nothing after a `#`."""
+    parts = urlsplit(server)
+    return urlunsplit(parts._replace(scheme=parts.scheme.lower(), netloc=parts.netloc.lower(), fragment=""))
+
+
+def _digest(server: str, holder: str) -> str:
+    return hashlib.sha256(f"{canonical(server)}\0{holder}".encode()).hexdigest()[:32]
+
+
+def _place(server: str) -> str:
+    """The address without what it may carry in secret."""
+    parts = urlsplit(server)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _user(server: str, holder: str) -> str:
+    """What the keyring calls it: readable, and another one for each."""
+    return f"{urlsplit(server).hostname} {holder} {_digest(server, holder)[:12]}"
+
+
+def _keyring() -> Any:
+    """The system's keyring; None where there is none that its makers recommend."""
+    if find_spec("keyring") is None:
+        return None
+    import keyring
+
+    with contextlib.suppress(Exception):  # a backend's own
+        backend: Any = keyring.get_keyring()
+        if backend.priority >= _SUITABLE:
+            return backend
+    return None
+
+
+def _to_keyring(user: str, text: str) -> bool:
+    """True once the keyring has it; some take no long texts, others are locked."""
+    backend = _keyring()
+    if backend is None:
+        return False
+    try:
+        backend.set_password(SERVICE, user, text)
+        return backend.get_password(SERVICE, user) == text
+    except Exception:
+        return False
+
+
+def _from_keyring(user: str) -> str | None:
+    backend = _keyring()
+    if backend is None:
+        raise SignInProblem("the sign-in is kept in the system's keyring, and there is none here; sign in anew")
+    try:
+        return backend.get_password(SERVICE, user)
+    except Exception as error:
+        kind = type(error).__name__
+        raise SignInProblem(f"the sign-in is kept in the system's keyring, which cannot be read ({kind})") from None
+
+
+def _out_of_keyring(user: str) -> None:
+    with contextlib.suppress(Exception):  # there may be none
+        if (backend := _keyring()) is not None and backend.get_password(SERVICE, user) is not None:
+            backend.delete_password(SERVICE, user)
