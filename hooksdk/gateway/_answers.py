@@ -49,6 +49,11 @@ class Answer:
         self._calls.clear()
 
 
+def has_arrived(scope: Scope) -> None:
+    """The answer to this request has left on another connection."""
+    scope[_KEY].end(left=True)
+
+
 @dataclass(frozen=True)
 class Connection:
     """A connection by streams, or one in this process."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Protocol, final
 
+import anyio
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
@@ -16,6 +17,7 @@ from hooksdk.gateway._http_settings import is_loopback
 from hooksdk.mcp import LEVELS, SignInPage
 
 Request = ServerRequestContext[Any, Any]
+AskByResult = Callable[[types.InputRequest, str, int], Awaitable[types.InputResponse | types.ErrorData]]
 
 
 class FillSecrets(Protocol):
@@ -30,7 +32,7 @@ class CallingClient:
 
     def __init__(
         self, session_id: str, holder: str, fill: FillSecrets, allowed: Collection[str],
-        context: Request | None = None, level: types.LoggingLevel | None = None,
+        protocol_version: str, context: Request | None = None, level: types.LoggingLevel | None = None,
     ) -> None:  # fmt: skip
         """`holder` is the name of its token; `fill` gives the secrets of its servers; `allowed` is what servers may ask:
         `elicitation`, `sampling`, `roots`; `level` is how much it wants to hear of what servers log, where it has said so once for
@@ -38,19 +40,20 @@ class CallingClient:
         self.id = session_id
         self.holder = holder
         self.fill_secrets = fill
+        self.protocol_version = protocol_version
         self.context: Request | None = context
         """Its request; None while it has none open, of a call that stays open."""
-        self.ask_by_result: Callable[[types.InputRequest], Awaitable[types.InputResponse | types.ErrorData]] | None = (
-            None
-        )
+        self.ask_by_result: AskByResult | None = None
         """How it is asked where its protocol has no requests from servers."""
         self.page: SignInPage | None = None
         """The page that it is to open before it calls again."""
         self.shows_pages = self.can_show_pages(context)
         """It can open a page of this machine."""
-        self._declared = context.session.client_capabilities if context is not None else None
+        self.capabilities = context.session.client_capabilities if context is not None else None
+        """What it has declared that it can answer."""
         self._is_over = False
         self._allowed = allowed
+        self._turn = anyio.Lock()
         self._level: types.LoggingLevel | None = level
 
     @property
@@ -90,7 +93,7 @@ class CallingClient:
     def may_be_asked_by_result(self) -> bool:
         """True where servers may ask it something, and only the result of its call can do so."""
         assert self.context is not None
-        said = self._declared or types.ClientCapabilities()
+        said = self.capabilities or types.ClientCapabilities()
         declared = {"elicitation": said.elicitation, "sampling": said.sampling, "roots": said.roots}
         able = any(declared[kind] is not None for kind in self._allowed)
         return able and self.context.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -108,21 +111,24 @@ class CallingClient:
         """True where it can be asked without a request of its own."""
         return self._is_over and context.protocol_version not in MODERN_PROTOCOL_VERSIONS
 
-    async def ask(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
+    async def ask(
+        self, request: types.InputRequest, name: str = "", together: int = 1
+    ) -> types.InputResponse | types.ErrorData:
         """Ask it, if the operator allows it and it has said that it can answer."""
-        kind, able = _needed(request, self._declared)
+        kind, able = _needed(request, self.capabilities)
         if kind not in self._allowed:
             return _refused(f"{kind} is not allowed here")
         if not able:
             return _refused(f"the client has not declared that it can answer this {kind}")
         if self.ask_by_result is not None:
-            return await self.ask_by_result(request)
+            return await self.ask_by_result(request, name, together)
         context = self.context
         if context is None or not (context.session.can_send_request or self._has_connection(context)):
             return _refused("the client cannot be asked while it waits")
         metadata = None if self._is_over else ServerMessageMetadata(related_request_id=context.request_id)
         try:
-            return await _send(context.session, request, metadata)
+            async with self._turn:  # a person is shown one question after the other
+                return await _send(context.session, request, metadata)
         except MCPError as problem:
             return problem.error
 

@@ -11,7 +11,6 @@ from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAut
 from mcp.server.auth.routes import build_resource_metadata_url
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import AnyHttpUrl
 from starlette.applications import Starlette
@@ -29,6 +28,7 @@ from hooksdk.gateway._metrics import Metrics, prometheus_page, read_into_prometh
 from hooksdk.gateway._not_here import explaining
 from hooksdk.gateway._oidc import refusal_of
 from hooksdk.gateway._requests import OpenRequests
+from hooksdk.gateway._resuming import ResumableSessions
 from hooksdk.gateway._settings import GatewayConfig
 from hooksdk.gateway._tokens import Verifier, principal_of
 
@@ -64,7 +64,7 @@ class Serving:
 def http_app(server: Server[Any], serving: Serving) -> Starlette:
     """The ASGI application. Raises `ConfigError` where `/metrics` cannot be served."""
     config, asks = serving.config(), serving.verifier is not None
-    manager = StreamableHTTPSessionManager(server, session_idle_timeout=config.idle)
+    manager = ResumableSessions(server, session_idle_timeout=config.idle)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         await manager.handle_request(scope, receive, send if config.deployment is None else explaining(scope, send))

@@ -14,6 +14,7 @@ from typing import Any, final
 
 import anyio
 import mcp_types as types
+from mcp.shared.exceptions import MCPError
 
 from hooksdk.errors import HookSDKError, StoreError
 from hooksdk.gateway._answers import Arriving
@@ -60,6 +61,8 @@ class OpenCall:
         self.scope = anyio.CancelScope()
         self._questions: dict[str, _Question] = {}
         self._asked = 0
+        self._to_come = 0
+        """Questions that are still missing of those that belong together."""
         self._news = anyio.Event()
         self.is_over = False
         self._result: Answer | None = None
@@ -77,10 +80,11 @@ class OpenCall:
             self.client.ask_by_result = None
             self._news.set()
 
-    async def ask(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
-        """Ask the client, and wait for its answer."""
+    async def ask(self, request: types.InputRequest, name: str, together: int) -> types.InputResponse | types.ErrorData:
+        """Ask the client, and wait for its answer. It is asked once as many questions are there as belong `together`."""
         self._asked += 1
-        key = f"question-{self._asked}"
+        self._to_come = (self._to_come or together) - 1
+        key = name if name and name not in self._questions else f"question-{self._asked}"
         question = self._questions[key] = _Question(request)
         self._news.set()
         try:
@@ -100,7 +104,7 @@ class OpenCall:
         """Wait for what the client is to be asked now; nothing once the call is over."""
         while not self.is_over:
             asked = {key: one.request for key, one in self._questions.items() if not one.answered.is_set()}
-            if asked:
+            if asked and not self._to_come:
                 return asked
             self._news = anyio.Event()
             await self._news.wait()
@@ -149,7 +153,8 @@ class OpenCalls:
             return await self._go_on(call)
         if self._handover is not None and (answer := await self._handover.pass_on(params, same)) is not None:
             return answer
-        return error(f"'{params.name}' was not run: the answer belongs to no call that is open. Call it anew.")
+        text = f"'{params.name}' was not run: the answer belongs to no call that is open. Call it anew."
+        raise MCPError(types.INVALID_PARAMS, text)
 
     async def _withdraw(self, state: str) -> bool:
         """The questions of this state are out no more; False where somebody else was quicker, here or at another gateway."""

@@ -20,6 +20,7 @@ from hooksdk.gateway._client import CallingClient
 from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._handover import Answer
 from hooksdk.gateway._results import error, whole
+from hooksdk.gateway._resuming import end_with_its_client
 from hooksdk.gateway._session import GatewaySession, Request, call_in_session
 from hooksdk.tasks import describe
 
@@ -50,6 +51,7 @@ class GatewayServer(Server[Connection]):
         # Not as an argument: the SDK warns of it there, since the newest protocol has other means.
         self.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
         self.middleware.append(_Instructions(instructions_for))
+        self.middleware.append(end_with_its_client)
 
     async def run(self, read_stream: Any, write_stream: Any, *args: Any, **options: Any) -> None:
         """Serve one connection; a call is over once its answer has left."""
@@ -156,7 +158,7 @@ class GatewayServer(Server[Connection]):
 
 
 def _no_header_schema(_name: str) -> None:
-    """Schemas say nothing of HTTP headers here; without this the tools would be listed for each call."""
+    """Headers are checked where the client's session is known; without this the tools would be listed for each call."""
 
 
 @final

@@ -33,6 +33,7 @@ from hooksdk.gateway._deployment import PRECISION, Deployment
 from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._elsewhere import Elsewhere
 from hooksdk.gateway._handover import Answer, Handover
+from hooksdk.gateway._headers import check_headers
 from hooksdk.gateway._listing import ClientListing, HintTrust
 from hooksdk.gateway._long_results import PREFIX as PREFIX_OF_RESULTS
 from hooksdk.gateway._long_results import LongResults, ResultsInMemory, ResultsInStore, is_recall
@@ -175,7 +176,7 @@ class GatewaySession:
         self._run: Run | None = None
         self._given: tuple[list[Tool], dict[str, str]] | None = None
         self._listing: ClientListing | None = None
-        self._client_name = ""
+        self._client_name = self._protocol_version = ""
         self._peer: ServerSession | None = None
         """The client, if it may be told of changes at any time."""
         self._waiting: dict[str, list[Waiting]] = {}
@@ -216,6 +217,7 @@ class GatewaySession:
     async def keep(self, context: Request, *, task_status: TaskStatus[None]) -> None:
         """Open session and run, and close them when the client leaves or is idle."""
         host, identity = self._parts.host, self.identity
+        self._protocol_version = context.protocol_version
         try:
             session = self._session = await host.hold(self._stored_as, idle=self._idle, shared_as=self._shared_as)
             session.on_event(self._parts.counts.metrics.take)
@@ -326,8 +328,8 @@ class GatewaySession:
     def _client(self, context: Request | None = None) -> CallingClient:
         """The client as servers know it."""
         return CallingClient(
-            self.id, self.identity.name, self._fill_secrets, self._parts.config.relay, context, self.level
-        )
+            self.id, self.identity.name, self._fill_secrets, self._parts.config.relay, self._protocol_version, context, self.level,
+        )  # fmt: skip
 
     async def _fill_secrets(self, server: str, texts: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
         if self._run is None:
@@ -359,6 +361,10 @@ class GatewaySession:
         listing = await self._resolved(wait=self._expose != "bridge")
         self._parts.counts.listed(listing.tokens_direct, listing.tokens)
         return [await self._with_app(tool) for tool in listing.tools]
+
+    async def listed(self) -> tuple[types.Tool, ...]:
+        """What the client was told, or would be."""
+        return (await self._resolved()).tools
 
     async def _with_app(self, tool: types.Tool) -> types.Tool:
         """The tool, whose app leads back to its server."""
@@ -748,6 +754,7 @@ async def call_in_session(
     async def once(params: types.CallToolRequestParams) -> Answer:
         session = await session_of(context)
         with session.at_work(context) as client:
+            check_headers(context, params, await session.listed())
             answer = await session.call(params, context, client)
         hand_over(session.call_of(answer), context)
         return answer

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
 import anyio
 import mcp_types as types
-from mcp.client.session import ClientSession, IncomingMessage
+from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from hooksdk.mcp._config import ServerSpec
-from hooksdk.mcp._life import Life, Terms
+from hooksdk.mcp._life import Attempts, Life, Terms
 from hooksdk.mcp._offer import ServerOffer
 from hooksdk.mcp._offered import check_offered
 from hooksdk.mcp._offering import Offering
+from hooksdk.mcp._protocol import agree, answers, is_modern
 from hooksdk.mcp._relay import CALLED, Callers, Client, RunningCall, current_client, masked, send_call
 from hooksdk.mcp._scope import NOBODY, ScopeKey
 from hooksdk.mcp._status import (
@@ -26,26 +28,17 @@ from hooksdk.mcp._status import (
     SignInNeeded,
     describe,
     ended_during,
-    too_slow,
+    too_late,
     unavailable,
     with_stderr,
 )  # fmt: skip
-from hooksdk.mcp._transport import client_info, one_line, serving
+from hooksdk.mcp._transport import one_line, serving
 from hooksdk.mcp.sign_in._auth import SignedIn
 
 T = TypeVar("T")
 
-_MAX_PAUSE = 60.0
-"""Seconds between two attempts to start a server that keeps failing, at most."""
-
 _CALL_WAIT = 1.0
 """Seconds that a call waits for the next attempt to start its server; if the pause is longer, the call fails at once."""
-
-_PING_TIMEOUT = 5.0
-"""Seconds that a server has to answer a ping after a call was cancelled."""
-
-_STABLE_AFTER = 60.0
-"""Seconds that a server has to be up before its end counts as the first one again."""
 
 _UNCALLED_REST = 60.0
 """Seconds for which a server is kept that was started to be listed and that nobody has called: it holds nothing of anybody."""
@@ -55,13 +48,14 @@ class Connection:
     """One server. `keep` runs in a task of its own; everything else may be called from any task of the loop."""
 
     def __init__(
-        self, spec: ServerSpec, terms: Terms, offer: ServerOffer | None = None, key: ScopeKey = NOBODY
-    ) -> None:
-        """`offer` is what to go on until the server, or a listing that was kept, tells of another one."""
+        self, spec: ServerSpec, terms: Terms, offer: ServerOffer | None = None, key: ScopeKey = NOBODY, *,
+        handshake: bool | None = None,
+    ) -> None:  # fmt: skip
+        """`offer` is what to go on until the server, or a listing that was kept, tells of another one; `handshake` whether it speaks
+        the older protocol alone, or is to be asked for that one; None: nobody knows yet."""
         self.spec = spec
         self.key = key
-        self.client: Client | None = None
-        """Who needed it last."""
+        self.client: Client | None = None  # who needed it last
         self._signed_in = SignedIn(spec, key.holder, terms.sign_ins) if spec.may_sign_in else None
         self.status = ServerStatus(name=spec.name, state="disabled" if spec.disabled else "starting")
         self._terms = terms
@@ -71,8 +65,7 @@ class Connection:
         self._wanted = anyio.Event()
         self._settled = anyio.Event()
         self._settled.set()
-        self._failures = 0
-        self._retry_at = 0.0
+        self._attempts = Attempts()
         self._queued = False
         self._callers = Callers(terms.relay, one_client=bool(key.session))
         self.offering = Offering(spec, terms, self._callers, offer, self._listed, key)
@@ -80,6 +73,10 @@ class Connection:
         self._last_call = 0.0
         self._quiet = anyio.Event()
         """Set once nobody waits for a call of it, for whoever retires it."""
+        self.handshake = handshake
+        self.older: Connection | None = None
+        """The one beside it, of the same holder, for the clients of the older protocol of a server that speaks both."""
+        self._spawn: Callable[..., Any] | None = None
 
     @property
     def tools(self) -> tuple[types.Tool, ...]:
@@ -96,10 +93,11 @@ class Connection:
         says so."""
         self._open = True
         self._wanted = anyio.Event()
-        self._failures, self._retry_at = 0, 0.0
+        self._attempts = Attempts()
         self.status = ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools))
         listing = self.offering.read_kept()
         if listing is not None:
+            self.handshake = listing.handshake
             self._set(replace(self.status, state="idle", tools=len(self.tools), version=listing.version))
         if listing is None or not listing.fresh:
             self._queued = True
@@ -110,14 +108,20 @@ class Connection:
         """Start the server whenever it is wanted and hold the connection, until cancelled or stopped."""
         serving.set(self.spec.name)
         try:
-            while True:
-                await self._wanted.wait()
-                if not self._open:
-                    break
-                self._wanted = anyio.Event()
-                await self._live()
+            async with anyio.create_task_group() as group:
+                self._spawn = group.start_soon
+                while True:
+                    await self._wanted.wait()
+                    if not self._open:
+                        break
+                    self._wanted = anyio.Event()
+                    await self._live()
+                    if self._life and self._life.frightened and self._open:
+                        await self._live()
         finally:
+            self._spawn = None
             self._open = self._queued = False
+            self.older = None
             self._settled.set()
             self.offering.offer = ServerOffer(server=self.spec.name)
             if not self.status.failed:
@@ -128,7 +132,7 @@ class Connection:
         that waits for its turn or that its next call starts."""
         self.client = current_client.get() or self.client
         if self._signed_in is not None:
-            self._retry_at = self._signed_in.due(self._retry_at)
+            self._attempts.next_at = self._signed_in.due(self._attempts.next_at)
         if not self._open or (patient and (self._queued or (self._terms.rests and not self.status.failed))):
             return
         if self._queued:
@@ -137,7 +141,7 @@ class Connection:
         if not self._settled.is_set() or (self._life and self._life.usable):
             return
         ending = self._life is not None and not self._life.over.is_set()
-        if patient and (ending or anyio.current_time() < self._retry_at):
+        if patient and (ending or anyio.current_time() < self._attempts.next_at):
             return
         self._settled = anyio.Event()
         self._wanted.set()
@@ -148,6 +152,8 @@ class Connection:
 
     def stop(self) -> anyio.Event | None:
         """End the connection in good order; gives the event that is set when it is done."""
+        if self.older is not None:
+            self.older.stop()
         self._open = False
         self._wanted.set()
         if self._life is None:
@@ -159,6 +165,8 @@ class Connection:
 
     async def retire(self) -> None:
         """End the connection once the calls that it has taken are over."""
+        if self.older is not None:
+            await self.older.retire()
         if self._calls:
             await self._quiet.wait()
         self.stop()
@@ -180,6 +188,8 @@ class Connection:
         self, what: str, limit: float, call: RunningCall, send: Callable[[ClientSession], Awaitable[T]]
     ) -> T:
         """The answer to one request, as `send` makes it, in the same way; `what` is what it is about."""
+        if (older := await self._older_for(call)) is not None:
+            return await older.request(what, limit, call, send)
         self._calls += 1
         try:
             with self._callers.serving(call):
@@ -190,6 +200,21 @@ class Connection:
             if not self._calls:
                 self._quiet.set()
                 self._quiet = anyio.Event()
+
+    async def _older_for(self, call: RunningCall) -> Connection | None:
+        """The connection in the older protocol, for a client that speaks it and that the server may ask; None where there is one
+        for all, since the server speaks one protocol alone. A server of both asks in ways that the other has not.
+        Raises `CallFailed` where it would have to say which it speaks, and cannot be started."""
+        if not self._terms.relay or self.handshake or call.client is None or is_modern(call.client.protocol_version):
+            return None
+        if self.handshake is None:
+            await self._ready()
+        if self.older is None and self._spawn is not None and self._open and not self.handshake:
+            self.older = Connection(self.spec, self._terms.aside(), key=self.key, handshake=True)
+            self.older.client = call.client
+            self.older.open()
+            contextvars.Context().run(self._spawn, self.older.keep)
+        return self.older if self.older is not None and self.older.handshake else None
 
     async def _request(self, name: str, limit: float, send: Callable[[ClientSession], Awaitable[T]]) -> T:
         life: Life | None = None
@@ -206,13 +231,7 @@ class Connection:
                 return await self._send(life, name, send)
             except MCPError as error:
                 raise await self._failure(life, name, error) from None
-        if life is None or not life.ready:
-            raise too_slow(self.spec.name, limit)
-        raise CallFailed(
-            f"'{name}' of the MCP server '{self.spec.name}' did not answer within {limit:g} s and was cancelled. It may "
-            "have taken effect in part: check before you repeat it, or ask for less at once.",
-            in_doubt=True,
-        )
+        raise too_late(self.spec.name, name, limit, started=life is not None and life.ready)
 
     async def _send(self, life: Life, name: str, send: Callable[[ClientSession], Awaitable[T]]) -> T:
         assert life.session is not None
@@ -226,23 +245,25 @@ class Connection:
             problem = one_line(self.spec.redact(str(error)))
             text = f"The MCP server '{self.spec.name}' gave a result for '{name}' that is not MCP: {problem}"
             raise CallFailed(text) from None
-        self._failures = 0
+        self._attempts.failures = 0
         return result
 
     async def refresh(self) -> None:
         """List what it offers anew, starting the server if it is not up; what fails is in `status`."""
-        self._retry_at = 0.0
+        self._attempts.next_at = 0.0
         with contextlib.suppress(CallFailed):
             await self.offering.ask_all_again(await self._ready())
 
     async def watch(self, uri: str, *, on: bool) -> None:
         """Hear of changes of this resource, or no more. The server runs as long as anything of it is watched. Raises
         `CallFailed`."""
+        call = RunningCall(None)
+        if (older := await self._older_for(call)) is not None:
+            return await older.watch(uri, on=on)  # it is there that this client changes it
         change = self.offering.watch if on else self.offering.unwatch
         if not on and self.session is None:
             return await change(uri, session=None)
-        limit, call = self._start_timeout, RunningCall(None)
-        return await self.request(uri, limit, call, lambda session: change(uri, session=session))
+        return await self.request(uri, self._start_timeout, call, lambda session: change(uri, session=session))
 
     async def _live(self) -> None:
         """One start, until its end. Raises nothing but cancellation."""
@@ -253,7 +274,7 @@ class Connection:
             try:
                 if self.spec.asks_secrets:
                     await life.fill(self.client)
-                async with life.transport.open() as (read, write), self._session(life, read, write) as session:
+                async with life.transport.open() as streams, self.offering.session(life, *streams) as session:
                     life.session = session
                     with anyio.move_on_after(self._start_timeout) as life.starting:
                         await self._start(life, session)
@@ -263,12 +284,15 @@ class Connection:
                     settled.set()
                     if life.ready:
                         async with life.listing:  # a change that is heard meanwhile is written after this, not under it
-                            await self.offering.keep(self.status.version)
+                            await self.offering.keep(self.status.version, handshake=self.handshake)
                         async with anyio.create_task_group() as group:
                             group.start_soon(self.offering.listen, session)
                             await self._until_end(life)
                             group.cancel_scope.cancel()
             except Exception as error:
+                if life.frightened:
+                    self.handshake = True
+                    return  # it is started again at once, and not asked
                 life.problem = life.problem or life.transport.refusal or describe(self.spec, error)
             if life.resting:
                 self._set(replace(self.status, state="idle", problem=""))
@@ -282,31 +306,19 @@ class Connection:
             life.session = None
             life.ended.set()
             life.over.set()
-            settled.set()
-
-    def _session(self, life: Life, read: Any, write: Any) -> ClientSession:
-        async def hear(message: IncomingMessage) -> None:
-            await self.offering.hear(life, message)
-
-        return ClientSession(
-            read, write, message_handler=hear, client_info=client_info(),
-            extensions=dict(self._terms.wishes.extensions) or None, **self._callers.callbacks(),
-        )  # fmt: skip
+            if not life.frightened:
+                settled.set()
 
     async def _start(self, life: Life, session: ClientSession) -> None:
-        try:
-            await session.initialize()
-        except MCPError as error:
-            if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
-                raise
-            await session.discover()  # a server that knows only the protocol of 2026, which has no handshake
+        await agree(life, session, handshake=bool(self.handshake))
+        self.handshake = not is_modern(session.protocol_version)
         info = session.server_info
         seconds, version = anyio.current_time() - life.since, info.version if info else ""
         async with life.listing:
             await self.offering.ask_all(session)
             life.ready = True
         await self.offering.begin(session)
-        self._retry_at = 0.0
+        self._attempts.next_at = 0.0
         count = len(self.tools)
         self._set(ServerStatus(name=self.spec.name, state="up", tools=count, seconds=seconds, version=version))
 
@@ -328,40 +340,34 @@ class Connection:
 
     async def _listed(self) -> None:
         self._set(replace(self.status, tools=len(self.tools)))
-        await self.offering.keep(self.status.version)
+        await self.offering.keep(self.status.version, handshake=self.handshake)
 
     def _failed(self, life: Life, problem: str) -> None:
         life.problem = problem
-        self._failures += 1
-        self._retry_at = anyio.current_time() + min(0.5 * 2 ** (self._failures - 1), _MAX_PAUSE)
+        self._attempts.failed()
         state = "needs sign-in" if life.transport.needs_sign_in else "failed"
         if state == "failed":  # who signs in calls the same tools again
             self.offering.forget()
-        seconds = anyio.current_time() - life.since
-        self._set(
-            ServerStatus(name=self.spec.name, state=state, problem=problem, tools=len(self.tools), seconds=seconds)
-        )
+        count, seconds = len(self.tools), anyio.current_time() - life.since
+        self._set(ServerStatus(name=self.spec.name, state=state, problem=problem, tools=count, seconds=seconds))
 
     def _ended(self, life: Life, problem: str) -> None:
-        """The first end is followed by a start at once; one that follows on another soon waits, longer each time."""
         life.problem = problem
-        now = anyio.current_time()
-        self._failures = 1 if now - life.since > _STABLE_AFTER else self._failures + 1
-        self._retry_at = now + (min(0.5 * 2 ** (self._failures - 2), _MAX_PAUSE) if self._failures > 1 else 0.0)
+        self._attempts.ended(life)
         self._set(replace(self.status, state="down", problem=problem))
 
     async def _ready(self) -> Life:
         """The connection, started or tried again if need be."""
         life = self._life
-        if life and life.usable and life.doubtful and not await self._answers(life):
+        if life and life.usable and life.doubtful and not await answers(life):
             life.problem = "did not answer a ping after a call was cancelled"
             life.ended.set()
         if not (life and life.usable):
             if self._signed_in is not None:
-                self._retry_at = self._signed_in.due(self._retry_at)
+                self._attempts.next_at = self._signed_in.due(self._attempts.next_at)
             if life and life.ended.is_set():
                 await life.over.wait()
-            wait = self._retry_at - anyio.current_time()
+            wait = self._attempts.next_at - anyio.current_time()
             if wait <= _CALL_WAIT:
                 await anyio.sleep(max(wait, 0.0))
                 self.wake()
@@ -369,17 +375,7 @@ class Connection:
             life = self._life
         if life and life.usable and self._open:
             return life
-        raise unavailable(self.spec, self.status, self._retry_at - anyio.current_time(), is_open=self._open)
-
-    async def _answers(self, life: Life) -> bool:
-        try:
-            with anyio.move_on_after(_PING_TIMEOUT):
-                assert life.session is not None
-                await life.session.send_ping()
-                life.doubtful = False
-        except MCPError as error:
-            life.doubtful = error.code == types.CONNECTION_CLOSED  # any other answer is an answer
-        return not life.doubtful
+        raise unavailable(self.spec, self.status, self._attempts.next_at - anyio.current_time(), is_open=self._open)
 
     async def _failure(self, life: Life, name: str, error: MCPError) -> CallFailed:
         """What the model reads of a call that got an error instead of a result."""

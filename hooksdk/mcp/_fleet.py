@@ -150,8 +150,9 @@ class Fleet:
 
     @property
     def everyone(self) -> list[Connection]:
-        """All connections, those of single tokens and sessions too."""
-        return [*self.connections.values(), *self._own.values()]
+        """All connections: those of single tokens and sessions too, and those in the older protocol beside others."""
+        known = [*self.connections.values(), *self._own.values()]
+        return [*known, *(one.older for one in known if one.older is not None)]
 
     async def ready(self) -> None:
         """Wait until each server that is being started has answered or failed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
@@ -12,13 +12,19 @@ from mcp.client.session import ClientSession
 
 from hooksdk.errors import HookSDKError
 from hooksdk.mcp._config import ServerSpec
-from hooksdk.mcp._listings import Listings
+from hooksdk.mcp._listings import Listings, NoListings
 from hooksdk.mcp._relay import Client
 from hooksdk.mcp._scope import ScopeKey
 from hooksdk.mcp._status import ServerStatus
 from hooksdk.mcp._transport import Transport, one_line
 from hooksdk.mcp.sign_in._auth import SignedIn
 from hooksdk.mcp.sign_in._store import SignIns
+
+_MAX_PAUSE = 60.0
+"""Seconds between two attempts to start a server that keeps failing, at most."""
+
+_STABLE_AFTER = 60.0
+"""Seconds that a server has to be up before its end counts as the first one again."""
 
 
 class Wishes:
@@ -52,6 +58,35 @@ class Terms:
     """A server is started when it is needed, and may be ended while it is not."""
     sign_ins: SignIns = field(default_factory=SignIns)
 
+    def aside(self) -> Terms:
+        """The same for a connection whose server another one tells of: nobody hears of it, and nothing of it is kept."""
+        return replace(
+            self, report=_ignore, changed=_ignore, listings=NoListings() if self.listings is not None else None
+        )
+
+
+def _ignore(_told: object) -> None:
+    """Tell nobody."""
+
+
+class Attempts:
+    """When a server is tried again that could not be started, or that has ended."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.next_at = 0.0
+
+    def failed(self) -> None:
+        """It could not be started. It waits, longer each time."""
+        self.failures += 1
+        self.next_at = anyio.current_time() + min(0.5 * 2 ** (self.failures - 1), _MAX_PAUSE)
+
+    def ended(self, life: Life) -> None:
+        """The first end is followed by a start at once; one that follows on another soon waits, longer each time."""
+        self.failures = 1 if anyio.current_time() - life.since > _STABLE_AFTER else self.failures + 1
+        pause = min(0.5 * 2 ** (self.failures - 2), _MAX_PAUSE) if self.failures > 1 else 0.0
+        self.next_at = anyio.current_time() + pause
+
 
 class Life:
     """What is known of one start."""
@@ -75,6 +110,8 @@ class Life:
         self.since = anyio.current_time()
         self.called = False
         """It has answered a call, and may keep something from one call to the next."""
+        self.frightened = False
+        """It ended because it was asked something before the handshake."""
         self.resting = False
         """It was ended because nobody had used it for long."""
 

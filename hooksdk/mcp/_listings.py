@@ -55,6 +55,8 @@ class Listing:
     """The version that the server gives itself."""
     fresh: bool
     """It was listed within a day, by the program that is there now."""
+    handshake: bool | None = None
+    """It speaks the older protocol alone; None: that is not known."""
 
 
 class Listings:
@@ -85,7 +87,7 @@ class Listings:
                 for name, adapter in _KINDS.items() if name in data or name == "tools"
             }  # fmt: skip
             offer = ServerOffer(server=spec.name, instructions=str(data.get("instructions", "")), **lists)
-            return Listing(offer, str(data["version"]), fresh)
+            return Listing(offer, str(data["version"]), fresh, data.get("handshake") if fresh else None)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -93,11 +95,11 @@ class Listings:
             logger.warning("the listing of MCP server '%s' in %s is not used: %s", spec.name, path, reason)
             return None
 
-    def write(self, spec: ServerSpec, offer: ServerOffer, version: str) -> None:
+    def write(self, spec: ServerSpec, offer: ServerOffer, version: str, handshake: bool | None) -> None:
         """Keep what a server offers. A disk that cannot take it is told in the log."""
         data = {
             "format": FORMAT, "server": spec.name, "version": version, "listed": time.time(), "program": _program(spec),
-            "instructions": offer.instructions,
+            "handshake": handshake, "instructions": offer.instructions,
             **{
                 name: adapter.dump_python(getattr(offer, name), by_alias=True, mode="json", exclude_unset=True)
                 for name, adapter in _KINDS.items()
@@ -121,6 +123,16 @@ class Listings:
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _FORGOTTEN:
                     path.unlink()
+
+
+class NoListings(Listings):
+    """Nothing is known, and nothing is kept."""
+
+    def read(self, spec: ServerSpec) -> Listing | None:
+        """None."""
+
+    def write(self, spec: ServerSpec, offer: ServerOffer, version: str, handshake: bool | None) -> None:
+        """Forget it."""
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import final
+from functools import partial
+from typing import Any, final
 
 import anyio
 import mcp_types as types
@@ -16,12 +17,14 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from hooksdk.mcp._config import ServerSpec
+from hooksdk.mcp._declaring import DeclaringDispatcher
 from hooksdk.mcp._life import Life, Terms
 from hooksdk.mcp._listings import Listing
 from hooksdk.mcp._offer import Kind, ServerOffer, all_offered, list_anew
 from hooksdk.mcp._relay import Callers
 from hooksdk.mcp._scope import EVERYBODY, ScopeKey
 from hooksdk.mcp._status import CallFailed, describe
+from hooksdk.mcp._transport import client_info
 
 logger = logging.getLogger("hooksdk")
 
@@ -66,10 +69,11 @@ class Offering:
             self.learn(listing.offer)
         return listing
 
-    async def keep(self, version: str) -> None:
-        """Keep it for the next time, where servers are started only when they are needed."""
+    async def keep(self, version: str, *, handshake: bool | None) -> None:
+        """Keep it for the next time, where servers are started only when they are needed; with `handshake` the server speaks the
+        older protocol alone."""
         if self._terms.listings is not None:
-            await anyio.to_thread.run_sync(self._terms.listings.write, self._spec, self.offer, version)
+            await anyio.to_thread.run_sync(self._terms.listings.write, self._spec, self.offer, version, handshake)
 
     def learn(self, offer: ServerOffer) -> None:
         """What the server offers. The same tools stay the same objects."""
@@ -86,6 +90,13 @@ class Offering:
     async def ask_all(self, session: ClientSession) -> None:
         """Ask for everything, at a start. Raises `MCPError`, and `ValidationError`."""
         self.learn(await all_offered(session, self._spec.name, self._spec.redact))
+
+    def session(self, life: Life, read: Any, write: Any) -> ClientSession:
+        """The connection over these streams; `hear` gets what the server says."""
+        return ClientSession(
+            dispatcher=DeclaringDispatcher(read, write), message_handler=partial(self.hear, life), client_info=client_info(),
+            extensions=dict(self._terms.wishes.extensions) or None, **self._callers.callbacks(),
+        )  # fmt: skip
 
     async def hear(self, life: Life, message: IncomingMessage) -> None:
         """What the server says of itself."""

@@ -6,12 +6,13 @@ from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar, cast, final
+from typing import Any, NamedTuple, Protocol, TypeVar, cast, final
 
 import anyio
 import mcp_types as types
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic import TypeAdapter
 
 from hooksdk.catalog import ToolContext
@@ -64,12 +65,26 @@ class Client(Protocol):
         is `shared`, as anybody's may. Raises `HookSDKError` where a secret has no value."""
         ...
 
+    @property
+    def protocol_version(self) -> str:
+        """The version of MCP that it speaks. A server of both protocols is spoken to in the client's, in which it asks what it
+        has to ask."""
+        ...
+
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Tell it how far its call is."""
         ...
 
-    async def ask(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
-        """Ask it what a server asks; an error where it may not be asked, or cannot answer."""
+    @property
+    def capabilities(self) -> types.ClientCapabilities | None:
+        """What it says that it can answer; None: nothing."""
+        ...
+
+    async def ask(
+        self, request: types.InputRequest, name: str = "", together: int = 1
+    ) -> types.InputResponse | types.ErrorData:
+        """Ask it what a server asks; an error where it may not be asked, or cannot answer. `name` is what the server calls the
+        question, `together` how many it asks at once."""
         ...
 
     @property
@@ -118,12 +133,24 @@ class SilentClient:
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Nobody hears it."""
 
-    async def ask(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:  # noqa: ARG002 - as `Client` has it
+    async def ask(
+        self, request: types.InputRequest, name: str = "", together: int = 1,  # noqa: ARG002 - as `Client` has it
+    ) -> types.InputResponse | types.ErrorData:  # fmt: skip
         """Nobody answers it."""
         return _refused("this client cannot be asked")
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
         """Nobody hears it."""
+
+    @property
+    def protocol_version(self) -> str:
+        """The newest: it needs no connection in an older one."""
+        return LATEST_MODERN_VERSION
+
+    @property
+    def capabilities(self) -> types.ClientCapabilities | None:
+        """It can answer nothing."""
+        return None
 
     @property
     def meta(self) -> Mapping[str, Any]:
@@ -147,7 +174,17 @@ class SilentClient:
 current_client: ContextVar[Client | None] = ContextVar("hooksdk client of MCP calls", default=None)
 """Whose call it is that runs now, for whoever calls servers on behalf of others."""
 
-_asked_in: ContextVar[RunningCall | None] = ContextVar("hooksdk call in which an MCP server asks", default=None)
+sent_for: ContextVar[RunningCall | None] = ContextVar("hooksdk call that a request is sent for", default=None)
+"""Whose request it is that is sent to a server now."""
+_asked_in: ContextVar[_Question | None] = ContextVar("hooksdk question of an MCP server", default=None)
+
+
+class _Question(NamedTuple):
+    """What a server asks by its result."""
+
+    call: RunningCall
+    name: str
+    together: int
 
 
 @final
@@ -255,19 +292,21 @@ class Callers:
         return True
 
     async def _ask(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
-        call = _asked_in.get() or self._only_one()
+        question = _asked_in.get()
+        call = question.call if question is not None else self._only_one()
         if call is None or call.client is None:
             return _refused("there is no call of one client that this could belong to")
         told = masked(request.model_dump(by_alias=True, mode="json", exclude_none=True), call.mask)
         cast("dict[str, Any]", told.get("params", {})).pop("_meta", None)  # it is about this connection
         await call.note(f"the server asks the client: {request.method}")
         answer = _refused("the call that this belonged to is over")
-        with anyio.CancelScope() as question:
-            call.questions.add(question)
+        _, name, together = question or (call, "", 1)
+        with anyio.CancelScope() as scope:
+            call.questions.add(scope)
             try:
-                answer = await call.client.ask(type(request).model_validate(told))
+                answer = await call.client.ask(type(request).model_validate(told), name, together)
             finally:
-                call.questions.discard(question)
+                call.questions.discard(scope)
         return answer
 
     def _only_one(self) -> RunningCall | None:
@@ -285,25 +324,43 @@ async def send_call(
     Raises `MCPError`, and `ValidationError` for an answer that is not MCP."""
     for _ in range(ROUNDS):
         # Not `call_tool`: it raises for a result that misses the output schema, which the run itself checks.
-        result = await session.send_request(request, answers, progress_callback=call.on_progress)
+        token = sent_for.set(call)
+        try:
+            result = await session.send_request(request, answers, progress_callback=call.on_progress)
+        finally:
+            sent_for.reset(token)
         if not isinstance(result, types.InputRequiredResult):
             return result
-        responses: dict[str, types.InputResponse] = {}
-        token = _asked_in.set(call)
-        try:
-            for key, asked in (result.input_requests or {}).items():
-                context = ClientRequestContext(session=session, request_id=key)
-                answer = await session.dispatch_input_request(context, asked)
-                if isinstance(answer, types.ErrorData):
-                    raise MCPError.from_error_data(answer)
-                responses[key] = answer
-        finally:
-            _asked_in.reset(token)
+        responses = await _answers(session, call, result.input_requests or {})
         if not responses:
             await anyio.sleep(0.1)  # it only wants to be called again
         answered = {"input_responses": responses, "request_state": result.request_state}
         request = type(request)(params=cast("Any", request.params.model_copy(update=answered)))
     raise MCPError(types.INVALID_REQUEST, f"it asked for more than {ROUNDS} times before it answered")
+
+
+async def _answers(
+    session: ClientSession, call: RunningCall, asked: Mapping[str, types.InputRequest]
+) -> dict[str, types.InputResponse]:
+    """What the client answers to questions that are asked at once. Raises `MCPError` where it does not answer one of them."""
+    given: dict[str, types.InputResponse | types.ErrorData] = {}
+
+    async def ask(name: str, request: types.InputRequest) -> None:
+        _asked_in.set(_Question(call, name, len(asked)))
+        context = ClientRequestContext(session=session, request_id=name)
+        answer = given[name] = await session.dispatch_input_request(context, request)
+        if isinstance(answer, types.ErrorData):
+            group.cancel_scope.cancel()  # the others are of no use
+
+    async with anyio.create_task_group() as group:
+        for name, request in asked.items():
+            group.start_soon(ask, name, request)
+    responses: dict[str, types.InputResponse] = {}
+    for name, answer in given.items():
+        if isinstance(answer, types.ErrorData):
+            raise MCPError.from_error_data(answer)
+        responses[name] = answer
+    return {name: responses[name] for name in asked}
 
 
 def _refused(reason: str) -> types.ErrorData:

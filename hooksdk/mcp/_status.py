@@ -94,11 +94,6 @@ def unavailable(spec: ServerSpec, status: ServerStatus, seconds: float, *, is_op
     )
 
 
-def too_slow(server: str, limit: float) -> CallFailed:
-    """For a call whose server was not up within its limit in seconds."""
-    return CallFailed(f"The MCP server '{server}' could not be started within {limit:g} s. {ADVICE}")
-
-
 def ended_during(server: str, name: str, problem: str) -> CallFailed:
     """For a call in which the connection ended."""
     return CallFailed(
@@ -111,3 +106,14 @@ def ended_during(server: str, name: str, problem: str) -> CallFailed:
 def removed(server: str) -> CallFailed:
     """For a call of a server that a newer configuration does not have."""
     return CallFailed(f"The MCP server '{server}' is not in the configuration any more. {ADVICE}")
+
+
+def too_late(server: str, name: str, limit: float, *, started: bool) -> CallFailed:
+    """For a call that was not answered in time; `started`: it was sent."""
+    if not started:
+        return CallFailed(f"The MCP server '{server}' could not be started within {limit:g} s. {ADVICE}")
+    return CallFailed(
+        f"'{name}' of the MCP server '{server}' did not answer within {limit:g} s and was cancelled. It may have taken effect in "
+        "part: check before you repeat it, or ask for less at once.",
+        in_doubt=True,
+    )

@@ -23,6 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from hooksdk.mcp._config import ServerSpec
+from hooksdk.mcp._lines import ENCODING
 from hooksdk.mcp.sign_in._auth import SignedIn
 
 logger = logging.getLogger("hooksdk")
@@ -116,6 +117,7 @@ class Transport:
             args=list(spec.args),
             env=dict(spec.env),
             cwd=folder,
+            encoding=ENCODING,
             encoding_error_handler="replace",  # noise need not be UTF-8, and must not end the connection
         )
         errors = self._capture()

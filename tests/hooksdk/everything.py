@@ -1,6 +1,6 @@
 """A server with everything that the protocol has, over the official SDK, in this process; and how a gateway stands in front of some.
 
-It speaks the protocol of 2025-11-25 (`legacy`) or that of 2026-07-28 (`auto`), and refuses the other.
+It speaks the protocol of 2025-11-25 (`legacy`) or that of 2026-07-28 (`auto`), and refuses the other; or it speaks `both`.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class _OneProtocol:
     def __init__(self, write: Any, answers: Any, era: str) -> None:
         self._write = write
         self._answers = answers
-        self._method, self._code = REFUSED[era]
+        self._method, self._code = REFUSED.get(era, ("", 0))
 
     async def send(self, message: SessionMessage) -> None:
         request = message.message

@@ -14,6 +14,8 @@ from mcp.client.subscriptions import PromptsListChanged as PromptsChanged
 from mcp.client.subscriptions import ResourceUpdated as Updated
 from mcp.server.subscriptions import PromptsListChanged, ResourcesListChanged, ResourceUpdated
 from mcp.shared.exceptions import MCPError
+from opentelemetry import context
+from opentelemetry.propagate import extract
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
@@ -360,6 +362,29 @@ async def test_who_subscribes_hears_of_updates_until_they_unsubscribe(in_process
         await soon(lambda: server_era == "auto" or not notes.watched)
 
 
+async def test_who_subscribes_at_a_server_of_both_protocols_hears_of_updates_where_their_calls_go(
+    in_process: Servers,
+) -> None:
+    told: list[str] = []
+
+    async def hear(message: Any) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification):
+            told.append(message.params.uri)
+
+    notes = Everything("notes", "both")
+    config, relay = {"relay": ["roots"]}, ["roots"]
+    async with in_front_of(in_process, notes, config=config, relay=relay) as made:
+        async with client(made, "legacy", message_handler=hear) as connected:
+            subscribe = types.SubscribeRequest(params=types.SubscribeRequestParams(uri="note://today"))
+            await connected.session.send_request(subscribe, types.EmptyResult)
+            assert notes.watched == {"note://today"}
+            assert not notes.streams
+            await notes.say(ResourceUpdated("note://today"))
+            await soon(lambda: told == ["note://today"])
+        await soon(lambda: not notes.watched)
+    assert notes.starts == 2
+
+
 async def test_a_resource_that_cannot_be_watched_is_an_error(in_process: Servers) -> None:
     notes = Everything("notes")
     async with in_front_of(in_process, notes) as made, client(made, "legacy") as connected:
@@ -472,7 +497,12 @@ async def test_what_a_request_says_besides_reaches_the_server(in_process: Server
     trace = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "example.org/of": "x"}
     async with in_front_of(in_process, notes) as made, client(made, era) as connected:
         meta: Any = dict(trace)
-        await connected.call_tool("plain", {}, meta=meta)
+        # A client that is traced sends the trace that it is in.
+        token = context.attach(extract(trace))
+        try:
+            await connected.call_tool("plain", {}, meta=meta)
+        finally:
+            context.detach(token)
         (said,) = [meta for method, meta in zip(notes.asked, notes.metas, strict=True) if method == "tools/call"]
         assert said["example.org/of"] == "x"
         assert said["traceparent"].split("-")[1] == trace["traceparent"].split("-")[1]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import anyio
@@ -149,9 +150,12 @@ async def begin(connected: Client, name: str, **arguments: Any) -> types.InputRe
 
 async def go_on(connected: Client, name: str, state: str | None, answers: Any, **arguments: Any) -> str:
     """Make it again, with answers."""
-    result = await connected.session.call_tool(
-        name, arguments, input_responses=answers, request_state=state, allow_input_required=True
-    )
+    try:
+        result = await connected.session.call_tool(
+            name, arguments, input_responses=answers, request_state=state, allow_input_required=True
+        )
+    except MCPError as refusal:
+        return refusal.message
     return "asked" if isinstance(result, types.InputRequiredResult) else text_of(result)
 
 
@@ -207,15 +211,29 @@ class Ann:
     """Whose call it is."""
 
     id = holder = "ann"
+    protocol_version = "2026-07-28"
+    capabilities = None
+    shows_pages = False
+    meta: Mapping[str, Any] = MappingProxyType({})
+    log_level = None
 
     async def fill_secrets(self, server: str, texts: Any, *, shared: bool) -> dict[str, Any]:
         raise AssertionError("no secret is asked for here")
 
+    async def show_page(self, page: Any) -> None:
+        raise AssertionError("nobody is to sign in here")
+
+    async def log(self, message: types.LoggingMessageNotificationParams) -> None:
+        raise AssertionError("nothing is logged here")
+
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         raise AssertionError("nothing is told here")
 
-    async def ask(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
+    async def ask(
+        self, request: types.InputRequest, name: str = "", together: int = 1
+    ) -> types.InputResponse | types.ErrorData:
         assert isinstance(request, types.ElicitRequest)
+        assert (name, together) == ("who", 1)
         return types.ElicitResult(action="accept", content={"name": request.params.message})
 
 

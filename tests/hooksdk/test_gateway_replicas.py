@@ -11,6 +11,7 @@ import anyio
 import httpx2
 import pytest
 from mcp import Client, types
+from mcp.shared.exceptions import MCPError
 
 from hooksdk import Host, MemoryStore
 from hooksdk.approvals import Approval
@@ -200,7 +201,8 @@ async def test_a_question_that_a_server_asks_while_its_call_is_open_is_answered_
                 "request_state": again.request_state,
                 "input_responses": {key: types.ElicitResult(action="accept", content={"name": "ann"})},
             }
-            assert "no call that is open" in text_of(await ask(connected, "ask_note", "other", **yes))
+            with pytest.raises(MCPError, match="no call that is open"):
+                await ask(connected, "ask_note", "other", **yes)
             assert text_of(await ask(connected, "ask_note", path, **yes)) == f"{path} done for ann"
         assert (tmp_path / "effects").read_text() == "a\nb\n"
 

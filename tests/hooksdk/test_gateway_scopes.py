@@ -151,6 +151,23 @@ async def test_the_status_says_whose_each_process_is(folder: Path, capsys: pytes
     assert said == [("shared", "gateway", ""), ("quick", "token", ""), ("quick", "token", "ann")]
 
 
+async def test_each_token_has_its_own_connection_in_the_older_protocol_with_its_own_secret(
+    folder: Path, home: Path
+) -> None:
+    file = home / "config" / "hooksdk" / "config.toml"
+    file.write_text('[gateway]\nrelay = ["roots"]\n' + file.read_text())
+    # It speaks both protocols, and so has two connections for each who has clients of both.
+    async with serving(folder, quick=script("plain", env={"KEY": "{{secret:KEY}}"})) as (_, url):
+        pids: list[int] = []
+        for name, era in (("ann", "legacy"), ("bob", "legacy"), ("ann", "auto"), ("ann", "legacy")):
+            async with http_client(url, era, TOKENS[name]) as connected:
+                pids.append(await pid(connected))
+            environment = Path(f"/proc/{pids[-1]}/environ").read_bytes().split(b"\0")
+            assert f"KEY=key-of-{name}".encode() in environment
+        assert (len(set(pids)), pids[3]) == (3, pids[0])
+    assert not any(map(alive, pids))
+
+
 # What a server asks that is one session's own
 
 

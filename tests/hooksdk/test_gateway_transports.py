@@ -21,7 +21,7 @@ from hooksdk.cli._gateway.serve import parse_address
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway
 from hooksdk.gateway._door import check_address
-from tests.hooksdk.gateways import ERAS, gateway, names, source, text_of
+from tests.hooksdk.gateways import ERAS, Source, gateway, names, source, text_of
 from tests.hooksdk.gateways import http_client as client
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
@@ -42,10 +42,12 @@ class Noisy:
 
 
 @asynccontextmanager
-async def listening(config: dict[str, Any] | None = None) -> AsyncGenerator[tuple[Any, str]]:
+async def listening(
+    config: dict[str, Any] | None = None, tools: Source | None = None
+) -> AsyncGenerator[tuple[Any, str]]:
     """A gateway that listens, and its URL."""
     urls: list[str] = []
-    async with gateway(source(), config=config) as made, anyio.create_task_group() as group:
+    async with gateway(tools or source(), config=config) as made, anyio.create_task_group() as group:
         ready = anyio.Event()
 
         def told(url: str) -> None:

@@ -89,7 +89,7 @@ async def test_a_call_of_a_server_that_is_up_asks_it_nothing_else(make: Make, la
         for _ in range(3):
             await use(servers, "add")
             servers.tools()
-    assert one.asked == ["start", "initialize", "tools/list", *["tools/call"] * 3]
+    assert one.asked == ["start", "server/discover", "initialize", "tools/list", *["tools/call"] * 3]
 
 
 async def test_calls_at_the_same_time_share_one_start(make: Make) -> None:

@@ -1,4 +1,6 @@
-"""A server that tells of its progress, notes what is cancelled, and asks its client for things while it serves a call."""
+"""A server that tells of its progress, notes what is cancelled, and asks its client for things while it serves a call.
+
+It knows the protocol of 2025-11-25 alone, or with `both` as its second argument that of 2026-07-28 as well."""
 
 import base64
 import sys
@@ -11,8 +13,10 @@ import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
 
 NOTES = Path(sys.argv[1])
+BOTH = "both" in sys.argv
 FORM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 QUESTION = [types.SamplingMessage(role="user", content=types.TextContent(text="Which day is it?"))]
 
@@ -39,6 +43,14 @@ async def echo(_context: Any) -> str:
 async def elicit(context: Any) -> str:
     answer = await context.session.elicit_form("Who are you?", FORM, context.request_id)
     return f"{answer.action} {answer.content}"
+
+
+async def ask(context: Any) -> str | types.InputRequiredResult:
+    """As each protocol has it."""
+    if context.protocol_version == "2025-11-25":
+        return await elicit(context)
+    parameters = types.ElicitRequestFormParams(message="Who are you?", requested_schema=FORM)
+    return types.InputRequiredResult(input_requests={"who": types.ElicitRequest(params=parameters)}, request_state="s")
 
 
 async def later(context: Any) -> str:
@@ -77,6 +89,7 @@ async def report(_context: Any) -> list[types.ContentBlock]:
 
 background: anyio.abc.TaskGroup
 TOOLS = {
+    "ask": ask,
     "count": count,
     "hang": hang,
     "echo": echo,
@@ -97,11 +110,20 @@ async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
     return types.ListToolsResult(tools=[types.Tool(name=name, input_schema={"type": "object"}) for name in TOOLS])
 
 
-async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+async def call_tool(
+    context: Any, params: types.CallToolRequestParams
+) -> types.CallToolResult | types.InputRequiredResult:
+    if params.input_responses:
+        note(f"answered {list(params.input_responses)} {params.request_state}")
+        (given,) = params.input_responses.values()
+        assert isinstance(given, types.ElicitResult)
+        return types.CallToolResult(content=[types.TextContent(text=f"{given.action} {given.content}")])
     try:
         answer = await TOOLS[params.name](context)
     except MCPError as problem:
         return types.CallToolResult(content=[types.TextContent(text=problem.error.message)], is_error=True)
+    if isinstance(answer, types.InputRequiredResult):
+        return answer
     content: list[types.ContentBlock] = [types.TextContent(text=answer)] if isinstance(answer, str) else answer
     structured = {"lines": 12_500} if params.name == "report" else None
     return types.CallToolResult(content=content, structured_content=structured)
@@ -111,8 +133,21 @@ async def main() -> None:
     global background
     background = anyio.create_task_group()
     server = Server("asking", on_list_tools=list_tools, on_call_tool=call_tool)
+    send, receive = anyio.create_memory_object_stream[Any]()
     async with background, stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+
+        async def pass_on() -> None:
+            async with send:
+                async for item in read:
+                    request = item.message if isinstance(item, SessionMessage) else None
+                    if isinstance(request, types.JSONRPCRequest) and request.method == "server/discover" and not BOTH:
+                        error = types.ErrorData(code=types.METHOD_NOT_FOUND, message="Method not found")
+                        await write.send(SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=request.id, error=error)))
+                    else:
+                        await send.send(item)
+
+        background.start_soon(pass_on)
+        await server.run(receive, write, server.create_initialization_options())
         background.cancel_scope.cancel()
 
 

@@ -1,6 +1,7 @@
 """A server that does what a file says: `scripted.py FOLDER`. It is written without the SDK, so that it starts at once.
 
-`FOLDER/script.json` holds its `tools`, its `version`, and at `start` `refuse` or `stall`. It writes every request that it gets
+`FOLDER/script.json` holds its `tools`, its `version`, at `start` `refuse` or `stall`, and at `unknown` `ignore` or `die`, which is
+what it does when it does not know a request; else it answers with nothing. It writes every request that it gets
 to `FOLDER/log`, one a line, and each start as `start PID`; their `_meta` to `FOLDER/meta`.
 """
 
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 folder = Path(sys.argv[1])
+KNOWN = ("initialize", "ping", "tools/list", "tools/call")
 
 
 def log(line: str) -> None:
@@ -38,6 +40,8 @@ def call(name: str) -> str:
         os._exit(3)
     elif name == "wait":
         wait_for("go")
+    elif name == "long":
+        return "x" * 50_000_000
     elif name == "tell":
         send({"method": "notifications/tools/list_changed"})
     return f"{name} by {os.getpid()}"
@@ -72,6 +76,10 @@ def main() -> None:
             log(message["method"])
             with (folder / "meta").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(message.get("params", {}).get("_meta")) + "\n")
+            if message["method"] not in KNOWN and (unknown := script().get("unknown")):
+                if unknown == "die":
+                    sys.exit("expected initialize")
+                continue
             send({"id": message["id"], "result": answer(message)})
 
 
