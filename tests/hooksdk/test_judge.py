@@ -166,7 +166,10 @@ class Withholds:
 
 
 async def test_a_call_of_what_is_in_no_catalog_is_judged_as_any_other() -> None:
-    beside = make("note://a", source="resource", owner="notes", execute=lambda arguments: f"read {arguments['path']}")
+    async def read(arguments: dict[str, str]) -> str:
+        return f"read {arguments['path']}"
+
+    beside = make("note://a", source="resource", owner="notes", execute=read)
     async with playing(Gate, Ended, Withholds, tools=[make(execute=never)]) as stage:
         (call, blocked, withheld) = await stage.reply(
             ("note://a", {"path": "a"}), ("note://a", {"path": "/etc"}), ("note://b", {"path": "a"})
