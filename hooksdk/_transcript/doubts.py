@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+import anyio
+
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread, run_shielded
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.storage import Store
 from hooksdk.calls import CallInDoubt
-from hooksdk.errors import HookSDKError, SessionBusy
+from hooksdk.errors import HookSDKError, SessionBusy, StoreError
 from hooksdk.formats import FORMATS, get_format
+
+PAUSES = (0.1, 0.5, 2.0)
+"""Seconds before a session is read once more that could not be: a busy database may refuse one read, and what is not read is asked
+about nowhere."""
 
 
 async def calls_in_doubt(store: Store, beginning: str, but: Collection[str]) -> dict[str, list[CallInDoubt] | None]:
@@ -41,7 +47,14 @@ async def _take(store: Store, session_id: str) -> list[CallInDoubt] | None:
 
 
 async def _read(store: Store, session_id: str) -> list[CallInDoubt]:
-    messages, journal = await store.read_session(session_id)
+    for pause in PAUSES:
+        try:
+            messages, journal = await store.read_session(session_id)
+            break
+        except StoreError:
+            await anyio.sleep(pause)
+    else:
+        messages, journal = await store.read_session(session_id)
     name = next((str(entry.get("name")) for entry in journal if entry.get("kind") == "format"), "")
     ledger = await in_thread(Ledger.replay, messages, journal, get_format(name if name in FORMATS else "openai-chat"))
     return ledger.effects.described()

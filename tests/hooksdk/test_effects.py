@@ -730,6 +730,30 @@ async def test_what_sessions_that_are_over_have_left_is_known_to_any_host_of_the
         assert await host.in_doubt() == {}
 
 
+class Interrupted:
+    """A store whose first read of each session is cut off."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = JsonlStore(folder)
+        self._reads: set[str] = set()
+
+    async def read_session(self, session_id: str) -> Any:
+        if session_id not in self._reads:
+            self._reads.add(session_id)
+            raise StoreError("the store", "the line was lost")
+        return await self._files.read_session(session_id)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+
+async def test_a_read_that_is_cut_off_leaves_no_call_unknown(bank: Bank) -> None:
+    async with bank.run(transcript=False) as (_, run):
+        await run.call_tool(PAY)
+    async with Host(store=cast("Store", Interrupted(bank.dead))) as host:
+        assert [call.call_id for calls in (await host.in_doubt()).values() for call in calls or ()] == ["c1"]
+
+
 @pytest.mark.parametrize("arrives", ["before", "after", "never"])
 async def test_a_call_whose_result_is_handed_on_has_ended_once_it_is_confirmed(bank: Bank, arrives: str) -> None:
     async def pay(arguments: dict[str, Any]) -> str:
