@@ -121,7 +121,10 @@ AGENTS = {
 class Desk:
     """An agent's home, the project that it is started in, and one server, `notes`."""
 
-    def __init__(self, folder: Path, agent: Agent, server: ScriptedServer, *tools: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, agent: Agent, server: ScriptedServer, *tools: dict[str, Any], entry: Mapping[str, Any] | None = None
+    ) -> None:  # fmt: skip
+        """`entry` is of another server in the place of a scripted one with these tools."""
         self.agent = agent
         self.home, self.project = folder / "home", folder / "project"
         self.project.mkdir(parents=True)
@@ -131,7 +134,7 @@ class Desk:
         content = {
             **agent.configuration(server),
             **agent.at_home(self.project),
-            agent.servers_key: {"notes": {**self.notes.entry, **agent.patience}},
+            agent.servers_key: {"notes": {**(entry or self.notes.entry), **agent.patience}},
         }
         text = tomlkit.dumps(content) if self.configuration.suffix == ".toml" else json.dumps(content, indent=2)
         self.configuration.write_text(text)
@@ -155,9 +158,9 @@ class Desk:
         """`hooksdk` with these arguments, as the agent's user types it."""
         return await self._run([sys.executable, "-P", "-m", "hooksdk", *arguments])
 
-    async def ask(self, *more: str) -> Done:
+    async def ask(self, *more: str, prompt: str = PROMPT) -> Done:
         """Start the agent, with the prompt, and wait for its end."""
-        return await self._run([str(program(self.agent.program)), *self.agent.arguments, *more, PROMPT])
+        return await self._run([str(program(self.agent.program)), *self.agent.arguments, *more, prompt])
 
     async def sit_down(self) -> None:
         """Start the agent in a terminal, with the prompt, and answer as the person whom a policy asks. Ends it afterwards."""

@@ -21,6 +21,8 @@ from hooksdk.testing.server import ScriptedServer
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
+LIBRARY = Path(__file__).parents[1] / "servers" / "library.py"
+
 
 def tool(name: str, description: str) -> dict[str, Any]:
     path = {"type": "object", "properties": {"path": {"type": "string", "description": "Which note."}}}
@@ -96,6 +98,20 @@ async def test_a_person_at_an_agents_terminal_is_asked_and_says_yes(tmp_path: Pa
         await desk.sit_down()
     assert "mail_note by" in plan.results[0].text
     assert desk.notes.asked.count("tools/call") == 1
+
+
+async def test_claude_code_keeps_its_commands_and_resources_behind_the_gateway(tmp_path: Path):
+    agent = AGENTS["claude-code"]
+    program(agent.program)
+    plan = Plan(agent, ("ReadMcpResourceTool", {"server": "hooksdk", "uri": "note://a"}))
+    entry = {"type": "stdio", "command": sys.executable, "args": [str(LIBRARY)]}
+    async with ScriptedServer(plan) as server:
+        desk = Desk(tmp_path, agent, server, entry=entry)
+        await desk.gateway("install")
+        done = await desk.ask(prompt="/mcp__hooksdk__review diary.md")
+    assert done.code == 0, done
+    assert any("Review the note diary.md with great care." in json.dumps(one.body) for one in server.requests)
+    assert "buy milk" in plan.results[0].text
 
 
 async def test_an_agents_requests_are_smaller_with_the_gateway(tmp_path: Path, agent: Agent):
