@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, final
 
 import mcp_types as types
@@ -46,13 +47,8 @@ ANSWERS = {
     "allow for this session": Approval(True, scope="session"),
     "deny": Approval(False, REFUSAL),
 }
-_SCHEMA: types.ElicitRequestedSchema = {
-    "type": "object",
-    "properties": {
-        "decision": {"type": "string", "title": "Decision", "description": "May this call run?", "enum": [*ANSWERS]}
-    },
-    "required": ["decision"],
-}
+FOR_VALUES = {"allow, and these values for this session": Approval(True, agree="values")}
+"""One answer more, where a question shows values that come from elsewhere."""
 
 
 def desk_of(settings: ApprovalSettings, environment: Mapping[str, str] = os.environ) -> ApprovalDesk:
@@ -113,8 +109,8 @@ class ClientApprovals:
 
         async def client(record: ApprovalRecord) -> Approval | None:
             asked = self._clock()
-            answer = await context.session.elicit_form(message_of(record), _SCHEMA, context.request_id)
-            return self._read(answer, self._clock() - asked)
+            answer = await context.session.elicit_form(message_of(record), _schema_of(record), context.request_id)
+            return self._read(answer, record, self._clock() - asked)
 
         return await self._desk.ask(request, channels=[client], is_over=self._is_over)
 
@@ -130,7 +126,7 @@ class ClientApprovals:
             return error(f"'{params.name}' was not run: the answer to its approval does not count, since {problem}.")
         answer = (params.input_responses or {}).get(INPUT)
         taken = arrived - self._asked.pop(record.number, arrived - HASTE)
-        if isinstance(answer, types.ElicitResult) and (approval := self._read(answer, taken)) is not None:
+        if isinstance(answer, types.ElicitResult) and (approval := self._read(answer, record, taken)) is not None:
             with contextlib.suppress(NotWaiting):  # somebody else was first: that answer counts
                 await self._records.answer(record.number, approval)
         return None
@@ -150,7 +146,7 @@ class ClientApprovals:
             self._asked[record.number] = self._clock()
             if len(self._asked) > MOST_ASKED:
                 del self._asked[next(iter(self._asked))]
-            form = types.ElicitRequestFormParams(message=message_of(record), requested_schema=_SCHEMA)
+            form = types.ElicitRequestFormParams(message=message_of(record), requested_schema=_schema_of(record))
             return types.InputRequiredResult(
                 input_requests={INPUT: types.ElicitRequest(params=form)}, request_state=ticket
             )
@@ -169,20 +165,20 @@ class ClientApprovals:
         forms = said.elicitation if said else None
         return self._shows and forms is not None and (forms.form is not None or forms.url is None)
 
-    def _read(self, answer: types.ElicitResult, seconds: float) -> Approval | None:
+    def _read(self, answer: types.ElicitResult, record: ApprovalRecord, seconds: float) -> Approval | None:
         """What the client's answer means; None for one that decides nothing."""
         if answer.action == "accept":
             self._hasty = 0
             content = answer.content or {}
             decision = content.get("decision") if set(content) == {"decision"} else None
-            if not isinstance(decision, str) or decision not in ANSWERS:
+            approval = _answers_to(record).get(decision) if isinstance(decision, str) else None
+            if approval is None:
                 said = clip(repr(answer.content), 200)
                 logger.warning(
                     "a client accepted an approval with what is no decision, so it goes on waiting: %s", said
                 )
                 return None
-            approval = ANSWERS[decision]
-            return Approval(approval.granted, approval.reason, approval.scope, by=self._by)
+            return replace(approval, by=self._by)
         self._hasty = self._hasty + 1 if seconds < HASTE else 0
         if self._hasty >= HASTY_ANSWERS:
             self._shows = False
@@ -194,6 +190,18 @@ class ClientApprovals:
 def _asks_by_result(context: Request) -> bool:
     """True in the stateless protocol: a question is a result, and its answer comes with the call, made again."""
     return context.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def _answers_to(record: ApprovalRecord) -> Mapping[str, Approval]:
+    """The decisions that a person may take."""
+    is_strange = any(not one.cleared for question in record.questions for one in question.evidence)
+    return {**ANSWERS, **FOR_VALUES} if is_strange else ANSWERS
+
+
+def _schema_of(record: ApprovalRecord) -> types.ElicitRequestedSchema:
+    decisions = [*_answers_to(record)]
+    decision = {"type": "string", "title": "Decision", "description": "May this call run?", "enum": decisions}
+    return {"type": "object", "properties": {"decision": decision}, "required": ["decision"]}
 
 
 def message_of(record: ApprovalRecord) -> str:

@@ -31,6 +31,7 @@ in_both_eras = pytest.mark.parametrize("era", ERAS)
 CALL = ("delete_note", {"path": "a"})
 ALLOW = types.ElicitResult(action="accept", content={"decision": "allow"})
 DENY = types.ElicitResult(action="accept", content={"decision": "deny"})
+FOR_VALUES = types.ElicitResult(action="accept", content={"decision": "allow, and these values for this session"})
 DECLINE = types.ElicitResult(action="decline")
 CANCEL = types.ElicitResult(action="cancel")
 QUESTION = """Approval 1: may this call run?
@@ -436,6 +437,31 @@ async def test_a_yes_for_the_session_is_asked_once(era: str, clock: Clock, tmp_p
         for _ in range(3):
             assert "ran with" in await stage.call()
     assert len(person.asked) == 1
+
+
+class AsksWhereFrom:
+    @hooks.before_tool_call(tools="delete_*")
+    def ask(self, event: BeforeToolCall) -> Ask | None:
+        strange = [one for one in event.origins("path") if not one.cleared]
+        return Ask("Delete it?", evidence=strange) if strange else None
+
+
+@in_both_eras
+async def test_a_yes_to_the_values_that_are_strange_lets_them_pass_from_then_on(
+    era: str, clock: Clock, tmp_path: Path
+) -> None:
+    person = Person(clock, [FOR_VALUES, ALLOW])
+    async with at_gateway(clock, tmp_path, era=era, person=person, plugins=[AsksWhereFrom], wait=100) as stage:
+        for path in ("diary", "diary", "letters"):
+            assert "ran with" in await stage.call(arguments={"path": path})
+    assert ["'diary'" in one for one in person.asked] == [True, False]
+
+
+async def test_where_nothing_is_strange_nobody_can_agree_to_values(clock: Clock, tmp_path: Path) -> None:
+    person = Person(clock, [FOR_VALUES])
+    async with at_gateway(clock, tmp_path, era="legacy", person=person) as stage:
+        assert "number 1" in await stage.call()
+        assert await stage.states() == ["pending"]
 
 
 async def test_while_a_client_asks_somebody_else_may_answer(clock: Clock, tmp_path: Path) -> None:
