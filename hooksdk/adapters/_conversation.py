@@ -14,6 +14,7 @@ import anyio
 from hooksdk.approvals import Approval, ApprovalRequest, Later
 from hooksdk.calls import CallInDoubt, ToolCall, ToolResult
 from hooksdk.catalog import ToolContext
+from hooksdk.desk.console import MAX_CHARS, MAX_EVIDENCE, clip_visibly, visible
 from hooksdk.errors import ApprovalPending, ConfigError, RunAlreadyOpen, WrongArgument, check_list, did_you_mean, refuse
 from hooksdk.formats import get_format
 from hooksdk.run import JudgedCall, Run
@@ -282,3 +283,11 @@ def read_decision(answer: Any) -> Approval:
     except (AttributeError, KeyError, TypeError, ValueError):
         kind, message = "", "the answer was neither an approval nor a refusal"
     return Approval(True) if kind == "approve" else Approval(False, str(message or ""))
+
+
+def description_of(request: ApprovalRequest) -> str:
+    """What a person reads beside the title: why it is asked, and a line for each value that is strange, without what others wrote
+    to steer a terminal."""
+    strange = [one for one in request.evidence if not one.cleared][:MAX_EVIDENCE]
+    lines = [visible(clip_visibly(str(request.mask(str(one))), MAX_CHARS)) for one in strange]
+    return "\n".join(filter(None, (request.description, *lines)))

@@ -33,6 +33,7 @@ from hooksdk.adapters._conversation import (
     Native,
     SomeHost,
     Texts,
+    description_of,
     native_tool,
     short_texts,
 )
@@ -205,7 +206,9 @@ class HookSDK(BasePlugin):
         def ask(_judged: JudgedCall, request: ApprovalRequest) -> Approval:
             answer = tool_context.tool_confirmation
             if answer is None:
-                tool_context.request_confirmation(hint="\n".join(filter(None, (request.title, request.description))))
+                tool_context.request_confirmation(
+                    hint="\n".join(filter(None, (request.title, description_of(request))))
+                )
                 raise _Pause
             return Approval(answer.confirmed)
 

@@ -31,6 +31,7 @@ from hooksdk.adapters._conversation import (
     Native,
     SomeHost,
     Texts,
+    description_of,
     native_tool,
     plain_call,
     read_decision,
@@ -173,7 +174,7 @@ async def _call(conversation: Conversation, request: Any, handler: Callable[[Any
 
 def _ask(judged: JudgedCall, request: ApprovalRequest) -> Approval:
     """Pause the agent, or answer what it was resumed with."""
-    words = "\n".join(filter(None, (request.title, request.description)))
+    words = "\n".join(filter(None, (request.title, description_of(request))))
     action = {"id": judged.call.id, "name": judged.call.name, "args": judged.arguments, "description": words}
     review = {"action_name": judged.call.name, "allowed_decisions": ["approve", "reject"]}
     return read_decision(interrupt({"action_requests": [action], "review_configs": [review]}))

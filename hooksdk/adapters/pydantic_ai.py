@@ -46,6 +46,7 @@ from hooksdk.adapters._conversation import (
     Native,
     SomeHost,
     Texts,
+    description_of,
     native_tool,
     short_texts,
 )
@@ -143,7 +144,7 @@ class HookSDK(AbstractCapability[Any]):
         def ask(_judged: JudgedCall, request: ApprovalRequest) -> Approval:
             if approved:
                 return Approval(True)
-            raise ApprovalRequired({"title": request.title, "description": request.description})
+            raise ApprovalRequired({"title": request.title, "description": description_of(request)})
 
         return await self.conversation.call(call, native, ask)
 

@@ -40,6 +40,7 @@ from hooksdk.adapters._conversation import (
     Native,
     SomeHost,
     Texts,
+    description_of,
     native_tool,
     short_texts,
 )
@@ -202,7 +203,7 @@ class HookSDK(Plugin):
 
         def ask(judged: JudgedCall, request: ApprovalRequest) -> Approval:
             call = {"tool": judged.call.name, "arguments": judged.arguments}
-            reason = {"title": request.title, "description": request.description, **call}
+            reason = {"title": request.title, "description": description_of(request), **call}
             answer = context.interrupt(INTERRUPT, reason=reason).response
             return Approval(default_evaluate(answer), "" if isinstance(answer, bool) else str(answer))
 

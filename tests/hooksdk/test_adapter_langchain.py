@@ -494,6 +494,18 @@ async def test_15_yes_after_a_pause_of_which_nothing_is_told_before_the_answer(r
     assert (seen.calls, seen.ends) == ([("delete_file", "ok")], ["paused", "completed"])
 
 
+def asks_where_from(event: BeforeToolCall) -> Ask:
+    return Ask("Delete it?", evidence=event.origins("path"))
+
+
+async def test_15a_the_pause_says_where_a_strange_value_comes_from(ran: Ran) -> None:
+    async with playing(scripted(DELETE, "done"), [ran.delete_file], policy(asks_where_from)) as (agent, _):
+        paused = await agent.ainvoke({"messages": "go"}, THREAD)
+        (question,) = paused["__interrupt__"]
+    words = question.value["action_requests"][0]["description"]
+    assert words == "Delete it?\npath = 'a' stands nowhere in what was asked or read"
+
+
 @pytest.mark.parametrize(
     ("answer", "words"), [(REJECT, "not today"), ("yes", "neither"), ({"decisions": []}, "neither"), (True, "neither")]
 )
