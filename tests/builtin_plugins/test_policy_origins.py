@@ -15,11 +15,9 @@ from builtin_plugins.tool_policy import ToolPolicy
 from hooksdk import Approval, ApprovalRequest, Tool, ToolCall, ToolContext, ToolResult, hooks
 from hooksdk.config import ProjectSettings
 from hooksdk.formats import get_format
-from hooksdk.gateway import Gateway
 from hooksdk.hooks import Answer, BeforeToolCall, Block
 from hooksdk.testing import ScriptedModel, call, event, open_host, replay_async
 from hooksdk.tools import Annotations
-from tests.hooksdk.gateways import client
 from tests.stage import Stage, make, playing
 
 pytestmark = pytest.mark.anyio
@@ -455,6 +453,10 @@ class Served:
 
 @pytest.mark.heavy
 async def test_a_gateway_which_knows_no_prompt_asks_with_the_place_of_the_value() -> None:
+    pytest.importorskip("mcp", reason="needs the extra `mcp`")
+    from hooksdk.gateway import Gateway
+    from tests.hooksdk.gateways import client
+
     person = Person()
     async with (
         open_host("tool_policy", config=configured(STRICT)) as host,

@@ -19,7 +19,7 @@ from hooksdk.hooks import Ask, BeforeToolCall
 from tests.hooksdk.gateways import client, text_of
 from tests.hooksdk.mcp_servers import until
 
-pytestmark = [pytest.mark.anyio, pytest.mark.both_loops]
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio, pytest.mark.both_loops]
 DAYS = 3 * 24 * 3600
 
 

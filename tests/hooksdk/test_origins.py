@@ -20,7 +20,6 @@ from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.desk import ApprovalDesk, ApprovalRecords
 from hooksdk.errors import ApprovalPending
 from hooksdk.formats import get_format
-from hooksdk.gateway._approvals import message_of
 from hooksdk.hooks import Ask, BeforeToolCall, Origin
 from hooksdk.records import ApprovalAsked
 from hooksdk.testing import event, replay_async
@@ -421,7 +420,11 @@ async def test_a_plain_yes_agrees_to_nothing_but_the_call() -> None:
         assert "ran with" not in (await stage.call("send", {"to": BOB, "body": "x"})).text
 
 
+@pytest.mark.heavy
 async def test_evidence_waits_at_the_desk_and_an_answer_from_there_clears_the_values(tmp_path: Path) -> None:
+    pytest.importorskip("mcp", reason="needs the extra `mcp`")
+    from hooksdk.gateway._approvals import message_of
+
     store, records = JsonlStore(tmp_path), ApprovalRecords(JsonlStore(tmp_path))
     async with playing(Strange, tools=tools(), approver=ApprovalDesk(wait=0), store=store) as stage:
         await stage.call("read", {"path": "mail"})
