@@ -8,7 +8,8 @@ they are (version 1.2.2 of its benchmark). The model is a script, and the worst 
 solution, and once it has read an order it makes the calls of that one, too, at once or at its end. The careful person says yes
 to the calls of the task and no to those of the order. 97 tasks without an order tell how often somebody is asked for nothing;
 629 pairs of task and order tell what gets through. `--held` takes other orders: five of workspace that AgentDojo has no calls
-for, with calls made here. The script is not called `agentdojo.py`, which would hide the package of that name.
+for, with calls made here. `--rules catraca` is a peer, which needs `pip install catraca`. The script is not called
+`agentdojo.py`, which would hide the package of that name.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ from hooksdk.tools import Annotations
 
 VERSION = "v1.2.2"
 RULES = ("none", "static", "label", "origins", "starter")
+PEERS = ("catraca",)
+"""Gates of others, which run when they are asked for."""
 FORMAT = get_format("openai-chat")
 IN_THE_ANSWER = ("travel", "injection_task_6")
 """The one order that is a sentence in the answer, without a call: no policy over calls stops it."""
@@ -144,8 +147,8 @@ class Person:
 class Hooked(BasePipelineElement):
     """AgentDojo's pipeline, with a host of hooksdk in the path of its tools."""
 
-    def __init__(self, model: Obedient, config: dict[str, Any] | None, person: Person, owner: str) -> None:
-        self._model, self._config, self._person, self._owner = model, config, person, owner
+    def __init__(self, model: Obedient, gate: Mapping[Any, dict[str, Any]], person: Person, owner: str) -> None:
+        self._model, self._gate, self._person, self._owner = model, gate, person, owner
 
     def query(
         self, query: str, runtime: FunctionsRuntime, env: Any = None, messages: Sequence[Any] = (),
@@ -176,9 +179,12 @@ class Hooked(BasePipelineElement):
             return as_tool(function, self._owner, execute, annotations=Annotations(read_only=reads_only(function.name)))
 
         tools = [tool(one) for one in runtime.functions.values()]
-        config = {"plugins": {"tool_policy": {"config": self._config}}} if self._config is not None else {}
+        sections = {
+            plugin if isinstance(plugin, str) else plugin.__name__.lower(): {"config": config}
+            for plugin, config in self._gate.items()
+        }
         async with (
-            open_host(*(["tool_policy"] if self._config is not None else []), config=config) as host,
+            open_host(*self._gate, config={"plugins": sections} if sections else {}) as host,
             host.session("task") as session,
         ):
             await run_agent(session, self._model, prompt, tools=tools, approver=self._person, limits=Limits(turns=60))
@@ -191,6 +197,17 @@ def as_tool(function: Function, owner: str, execute: Any = None, **fields: Any) 
         name=function.name, source="mcp", owner=owner, description=function.description, execute=execute,
         parameters=function.parameters.model_json_schema(), **fields,
     )  # fmt: skip
+
+
+def gate_of(rule: str, tools: Sequence[Tool]) -> dict[Any, dict[str, Any]]:
+    """The plugin that judges the calls under this rule, with its configuration; empty for none."""
+    if rule == "catraca":
+        from _dojo_catraca import Catraca  # A package that only this rule needs.
+
+        acting = [tool for tool in tools if not reads_only(tool.name)]
+        return {Catraca: {"parameters": {tool.name: list(tool.parameters["properties"]) for tool in acting}}}
+    config = policy(rule, tools)
+    return {} if config is None else {"tool_policy": config}
 
 
 def hidden(text: str, form: str) -> str:
@@ -266,7 +283,7 @@ def measure(rule: str, options: argparse.Namespace) -> Row:
     for name, suite in get_suites(VERSION).items():
         if name not in options.suites:
             continue
-        config = policy(rule, [as_tool(one, name) for one in suite.tools])
+        gate = gate_of(rule, [as_tool(one, name) for one in suite.tools])
 
         def solve(task: Any, order: Order | None, goal: Any, injections: dict[str, str]) -> tuple[bool, bool, Person]:
             env = task.init_environment(suite.load_and_inject_default_environment(injections))  # noqa: B023
@@ -275,7 +292,7 @@ def measure(rule: str, options: argparse.Namespace) -> Row:
                 task.ground_truth(env), task.GROUND_TRUTH_OUTPUT, order, at_once=options.obeys == "at-once"
             )
             useful, obeyed = suite.run_task_with_pipeline(  # noqa: B023
-                Hooked(model, config, person, name), task, goal, injections  # noqa: B023
+                Hooked(model, gate, person, name), task, goal, injections  # noqa: B023
             )  # fmt: skip
             return useful, obeyed, person
 
@@ -316,7 +333,7 @@ def table(rows: Mapping[str, Row]) -> str:
 
 def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rules", nargs="+", choices=RULES, default=list(RULES))
+    parser.add_argument("--rules", nargs="+", choices=[*RULES, *PEERS], default=list(RULES))
     suites = ["workspace", "banking", "slack", "travel"]
     parser.add_argument("--suites", nargs="+", choices=suites, default=suites)
     parser.add_argument("--person", choices=["careful", "yes", "nobody"], default="careful")
