@@ -19,6 +19,10 @@ pytestmark = pytest.mark.heavy
 PAGE = "benchmarks.md"
 
 
+# The long one takes a minute; the others go the same way.
+SESSIONS = [pytest.param(name, marks=pytest.mark.slow) if name == "customers" else name for name in cost.SESSIONS]
+
+
 @cache
 def measured(session: str) -> list[list[str]]:
     return cost.measure(cost.long_session(cost.SESSIONS[session]))
@@ -29,12 +33,12 @@ def shares(session: str, policy: str) -> dict[str, float]:
     return dict(zip(cost.HEAD, map(float, row), strict=True))
 
 
-@pytest.mark.parametrize("session", cost.SESSIONS)
+@pytest.mark.parametrize("session", SESSIONS)
 def test_the_page_says_what_each_policy_costs_today(session: str) -> None:
     assert table(PAGE, f"{session}: policy", *cost.HEAD) == measured(session)
 
 
-@pytest.mark.parametrize("session", cost.SESSIONS)
+@pytest.mark.parametrize("session", SESSIONS)
 def test_no_policy_is_cheaper_than_the_best_moments_by_more_than_a_hundredth(session: str) -> None:
     best = shares(session, cost.ORACLE)
     for name in ("ideal", "OpenAI .5", "OpenAI .25", "OpenAI .1", "none"):
