@@ -205,7 +205,9 @@ def gate_of(rule: str, tools: Sequence[Tool]) -> dict[Any, dict[str, Any]]:
         from _dojo_catraca import Catraca  # A package that only this rule needs.
 
         acting = [tool for tool in tools if not reads_only(tool.name)]
-        return {Catraca: {"parameters": {tool.name: list((tool.parameters or {}).get("properties", {})) for tool in acting}}}
+        return {
+            Catraca: {"parameters": {tool.name: list((tool.parameters or {}).get("properties", {})) for tool in acting}}
+        }
     config = policy(rule, tools)
     return {} if config is None else {"tool_policy": config}
 
