@@ -10,6 +10,7 @@ import builtins
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Literal, final
 
+from hooksdk._transcript.doubts import ledger_of
 from hooksdk._transcript.encoding import encode, encode_for, is_same
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.facts import ResultRow
@@ -67,6 +68,7 @@ __all__ = [
     "find_record",
     "gather_results",
     "is_same",
+    "ledger_of",
     "message_tokens",
     "pair_results",
     "plan_trim",

@@ -18,10 +18,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolResult
-from hooksdk.desk.console import MAX_ARGUMENTS, MAX_CHARS, MAX_EVIDENCE, MAX_QUESTIONS, clip_visibly, visible
+from hooksdk.desk.console import question_text
 from hooksdk.tasks import describe
 from hooksdk.tools import Annotations, Tool
-from hooksdk.values import as_object, canonical
+from hooksdk.values import as_object
 
 logger = logging.getLogger("hooksdk")
 QUESTION = "hooksdk_approval"
@@ -74,24 +74,9 @@ def read_answer(answer: types.InputResponse) -> Approval:
 
 
 def _message(request: ApprovalRequest) -> str:
-    """The question as a client shows it: others' words cannot look like lines of ours."""
-
-    def line(label: str, text: str) -> str:
-        return f"{label}: {visible(clip_visibly(request.mask(text), MAX_CHARS))}"
-
-    lines = ["May this call run?"]
-    for question in request.questions[:MAX_QUESTIONS]:
-        lines.append(line(f"{question.plugin} asks ({question.severity})", question.title))
-        if question.description:
-            lines.append(line("  because", question.description))
-        lines += [line("  known" if one.cleared else "  strange", str(one)) for one in question.evidence[:MAX_EVIDENCE]]
-    lines.append(line("tool", request.tool.id))
+    """The question as a client shows it."""
     arguments = as_object(request.mask(request.arguments))
-    for name, value in [*arguments.items()][:MAX_ARGUMENTS]:
-        lines.append(line(f"argument {visible(clip_visibly(name, 80))}", canonical(value)))
-    if len(arguments) > MAX_ARGUMENTS:
-        lines.append(f"… and {len(arguments) - MAX_ARGUMENTS:,} more arguments")
-    return "\n".join(lines)
+    return question_text("May this call run?", request.questions, request.tool.id, arguments, mask=request.mask)
 
 
 def question_result(request: ApprovalRequest, state: str) -> InputRequiredToolResult:

@@ -13,8 +13,8 @@ import anyio
 import typer
 
 from hooksdk import Tool
-from hooksdk.cli._console import CommandProblem, print_json, stderr_console, warnings_shown
-from hooksdk.cli._edits.rules import write_rules
+from hooksdk.cli._console import CommandProblem, stderr_console, warnings_shown
+from hooksdk.cli._edits.rules import offer_rules
 from hooksdk.cli._options import Json, Project
 from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.values import as_object
@@ -70,13 +70,10 @@ def start(
     if not tools:
         raise CommandProblem("there are no tools to make rules for: name their servers with --mcp FILE")
     text = starter_rules(tools)
-    if write or yes:
-        advice = "`hooksdk replay SESSION --plugin tool_policy` says what they would have asked in a recorded session."
-        write_rules(folder, text, command="hooksdk policy start", advice=advice, yes=yes, as_json=as_json)
-    elif as_json:
-        print_json({"schema": 1, "policy": text, "written": None})
-    else:
-        print(text, end="")
+    advice = "`hooksdk replay SESSION --plugin tool_policy` says what they would have asked in a recorded session."
+    offer_rules(
+        folder, text, command="hooksdk policy start", advice=advice, write=write or yes, yes=yes, as_json=as_json
+    )
 
 
 async def _tools(mcp: Sequence[Path], project: Path) -> list[Tool]:

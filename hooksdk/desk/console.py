@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
@@ -14,7 +15,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from hooksdk.approvals import Approval, ApprovalRequest
+from hooksdk.approvals import Approval, ApprovalRequest, Question
 from hooksdk.desk.terminal import PASTED, TRIES, forget_typed, is_pasted, marking_pastes, without_marks
 from hooksdk.values import Uncloneable, canonical
 
@@ -28,6 +29,7 @@ __all__ = [
     "MAX_QUESTIONS",
     "ConsoleApprover",
     "clip_visibly",
+    "question_text",
     "visible",
 ]
 
@@ -195,6 +197,29 @@ def clip_visibly(text: str, max_chars: int) -> str:
 def visible(text: str) -> str:
     """The text in one line, with what steers a terminal, turns words around or cannot be seen as its escape."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def question_text(
+    head: str, questions: Sequence[Question], tool: str, arguments: Mapping[str, Any], *, mask: Callable[[str], str] = str
+) -> str:  # fmt: skip
+    """What is asked of a call, in lines for a client's form, below `head`: others' words cannot look like lines of ours. Of more than
+    can be read the first ones; `mask` is for texts that may hold a secret."""
+
+    def line(label: str, text: str) -> str:
+        return f"{label}: {visible(clip_visibly(mask(text), MAX_CHARS))}"
+
+    lines = [head]
+    for question in questions[:MAX_QUESTIONS]:
+        lines.append(line(f"{question.plugin} asks ({question.severity})", question.title))
+        if question.description:
+            lines.append(line("  because", question.description))
+        lines += [line("  known" if one.cleared else "  strange", str(one)) for one in question.evidence[:MAX_EVIDENCE]]
+    lines.append(line("tool", tool))
+    for name, value in [*arguments.items()][:MAX_ARGUMENTS]:
+        lines.append(line(f"argument {visible(clip_visibly(name, 80))}", canonical(value)))
+    if len(arguments) > MAX_ARGUMENTS:
+        lines.append(f"… and {len(arguments) - MAX_ARGUMENTS:,} more arguments")
+    return "\n".join(lines)
 
 
 def _lines_of(text: str, room: int) -> list[str]:

@@ -7,10 +7,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Protocol, Self, final
+from typing import Any, Protocol, final
 
 import mcp_types as types
+from anyio.abc import AsyncResource
 from mcp.server.context import ServerRequestContext
 from mcp.shared.message import SessionMessage
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -96,7 +96,7 @@ def over_streams() -> Generator[None]:
 
 
 @final
-class StreamAnswers:
+class StreamAnswers(AsyncResource):
     """The stream to a client. What `send` of the one below has returned for has left."""
 
     def __init__(self, stream: Any) -> None:
@@ -114,14 +114,6 @@ class StreamAnswers:
 
     async def aclose(self) -> None:
         await self._stream.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 @final

@@ -18,13 +18,13 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from hooksdk.approvals import Approval, ApprovalRequest, Later, digest_of
 from hooksdk.desk import ApprovalDesk, ApprovalRecord, ApprovalRecords, ApprovalWebhook, NotWaiting
-from hooksdk.desk.console import MAX_ARGUMENTS, MAX_CHARS, MAX_EVIDENCE, MAX_QUESTIONS, clip_visibly, visible
+from hooksdk.desk.console import question_text
 from hooksdk.desk.tickets import TicketRefused, Tickets
 from hooksdk.errors import ApprovalPending, ConfigError
 from hooksdk.gateway._results import error
 from hooksdk.gateway._settings import ApprovalSettings
 from hooksdk.stores import Store
-from hooksdk.values import canonical, clip
+from hooksdk.values import clip
 
 logger = logging.getLogger("hooksdk")
 
@@ -205,21 +205,6 @@ def _schema_of(record: ApprovalRecord) -> types.ElicitRequestedSchema:
 
 
 def message_of(record: ApprovalRecord) -> str:
-    """The question as a client shows it: others' words cannot look like lines of ours."""
-
-    def line(label: str, text: str) -> str:
-        return f"{label}: {visible(clip_visibly(text, MAX_CHARS))}"
-
-    lines = [f"Approval {record.number}: may this call run?"]
-    for question in record.questions[:MAX_QUESTIONS]:
-        lines.append(line(f"{question.plugin} asks ({question.severity})", question.title))
-        if question.description:
-            lines.append(line("  because", question.description))
-        lines += [line("  known" if one.cleared else "  strange", str(one)) for one in question.evidence[:MAX_EVIDENCE]]
-    lines.append(line("tool", record.tool))
-    for number, (name, value) in enumerate(record.arguments.items()):
-        if number == MAX_ARGUMENTS:
-            lines.append(f"… and {len(record.arguments) - number:,} more arguments")
-            break
-        lines.append(line(f"argument {visible(clip_visibly(name, 80))}", canonical(value)))
-    return "\n".join(lines)
+    """The question as a client shows it."""
+    head = f"Approval {record.number}: may this call run?"
+    return question_text(head, record.questions, record.tool, record.arguments)

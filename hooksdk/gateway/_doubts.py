@@ -12,20 +12,15 @@ import anyio
 
 from hooksdk.calls import CallInDoubt
 from hooksdk.errors import HookSDKError, SessionBusy, StoreError
-from hooksdk.formats import get_format
 from hooksdk.gateway._deployment import LEFT, MADE_AGAIN
 from hooksdk.gateway._places import Place
 from hooksdk.host import Host
 from hooksdk.run import JudgedCall
 from hooksdk.session import Session
 from hooksdk.stores import Store
-from hooksdk.transcript import Ledger
+from hooksdk.transcript import Ledger, ledger_of
 
 logger = logging.getLogger("hooksdk")
-
-PAUSES = (0.1, 0.5, 2.0)
-"""Seconds before a session is read once more that could not be: under load PostgreSQL has cut off a read, and what is not read is
-asked about nowhere."""
 
 
 @final
@@ -141,17 +136,10 @@ class Doubts:
 async def read_ledger(store: Store, session_id: str) -> Ledger | None:
     """What a session has begun and ended, whoever has it open; None where it is gone, and, with a warning, where that cannot be
     read."""
-    for pause in (*PAUSES, None):
-        try:
-            messages, journal = await store.read_session(session_id)
-            return Ledger.replay(messages, journal, get_format("openai-chat"))
-        except (HookSDKError, KeyError, TypeError, ValueError) as problem:
-            if isinstance(problem, StoreError):
-                if not await store.session_exists(session_id):
-                    return None  # it ended just now
-                if pause is not None:
-                    await anyio.sleep(pause)
-                    continue
-            logger.warning("what session '%s' was doing cannot be read: %s", session_id, problem)
-            return None
-    return None
+    try:
+        return await ledger_of(store, session_id)
+    except (HookSDKError, AttributeError, KeyError, TypeError, ValueError, IndexError) as problem:
+        if isinstance(problem, StoreError) and not await store.session_exists(session_id):
+            return None  # it ended just now
+        logger.warning("what session '%s' was doing cannot be read: %s", session_id, problem)
+        return None

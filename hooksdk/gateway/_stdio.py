@@ -9,11 +9,11 @@ import re
 import sys
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Self, cast, final
+from typing import Any, cast, final
 
 import anyio
 import anyio.to_thread
+from anyio.abc import AsyncResource
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
@@ -90,7 +90,7 @@ def _readable(line: bytes) -> str:
 
 
 @final
-class _Answers:
+class _Answers(AsyncResource):
     """Where the answers go: one after the other, each whole, also where whoever sends it is cancelled meanwhile."""
 
     def __init__(self, descriptor: int) -> None:
@@ -114,14 +114,6 @@ class _Answers:
 
     async def aclose(self) -> None:
         self._waiting.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

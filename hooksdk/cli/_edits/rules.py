@@ -14,7 +14,17 @@ from hooksdk.cli._edits.diff import confirm, print_diff
 from hooksdk.config import trust_advice
 
 
-def write_rules(folder: Path, text: str, *, command: str, advice: str, yes: bool, as_json: bool) -> None:
+def offer_rules(folder: Path, text: str, *, command: str, advice: str, write: bool, yes: bool, as_json: bool) -> None:
+    """Print the rules, or with `write` add them to the project's file, as `_write` does."""
+    if write:
+        _write(folder, text, command=command, advice=advice, yes=yes, as_json=as_json)
+    elif as_json:
+        print_json({"schema": 1, "policy": text, "written": None})
+    else:
+        print(text, end="")
+
+
+def _write(folder: Path, text: str, *, command: str, advice: str, yes: bool, as_json: bool) -> None:
     """Show what is added to `hooksdk.toml`, ask, and write it. `command` prints the rules, and `advice` is what to try next. Raises
     `CommandProblem` where there is no room for them, or nobody to ask, and `typer.Exit` for a no."""
     path = folder / "hooksdk.toml"

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hooksdk.cli._console import print_json
-from hooksdk.cli._edits.rules import write_rules
+from hooksdk.cli._edits.rules import offer_rules
 from hooksdk.cli._options import Json, Project
 
 
@@ -30,10 +29,5 @@ def policy(
 
     folder = project.resolve()
     text = starter_policy(folder)
-    if write:
-        advice = "`hooksdk guard try` says what they would have said lately."
-        write_rules(folder, text, command="hooksdk guard policy", advice=advice, yes=yes, as_json=as_json)
-    elif as_json:
-        print_json({"schema": 1, "policy": text, "written": None})
-    else:
-        print(text, end="")
+    advice = "`hooksdk guard try` says what they would have said lately."
+    offer_rules(folder, text, command="hooksdk guard policy", advice=advice, write=write, yes=yes, as_json=as_json)
