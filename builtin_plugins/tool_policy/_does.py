@@ -42,8 +42,10 @@ class Does:
         return f"it may do more than {self._said}, or something else" if kinds else "it does nothing of that"
 
     def _surely(self, arguments: Mapping[str, Any], use: Use | None) -> frozenset[Kind]:
-        if use is None or not use.lines:
-            return EVERYTHING if use is None else use.does
+        if use is None or any(parts is None for _, parts in self._parts(arguments, use) if use.patches):
+            return EVERYTHING
+        if not use.lines:
+            return use.does
         lines = [line for _, line in _lines(arguments, use)]
         return frozenset({"read"}) if lines and all(map(surely_reads, lines)) else EVERYTHING
 
