@@ -126,8 +126,8 @@ class _DoesFact(WrittenFact):
     does: Does = field(compare=False)
 
     def in_words(self) -> str:
-        """The key with its words."""
-        return f"does = {json.dumps(sorted(self.kinds))}"
+        """The key with its words, and what that must meet."""
+        return " with ".join([f"does = {json.dumps(sorted(self.kinds))}", *(one.in_words() for one in self.conditions)])
 
     def _in_same_words(self, other: _DoesFact) -> bool:
         return self.vocabulary == other.vocabulary
