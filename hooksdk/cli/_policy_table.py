@@ -114,7 +114,7 @@ class Line:
     @property
     def action(self) -> str:
         """What comes of a call, in a word or several."""
-        return "withheld" if self.withheld else " or ".join(self.verdict.actions).replace(" or ", ", ", len(self.verdict.actions) - 2)
+        return "withheld" if self.withheld else self.verdict.words
 
 
 async def _collect(config: Config, project: Path, mcp: Sequence[Path], plugins: Sequence[Any]) -> Catalog:

@@ -67,6 +67,11 @@ class ToolVerdict:
         return self.actions[0]
 
     @property
+    def words(self) -> str:
+        """`allow`, `ask` or `deny`, or those that are possible: `allow, ask or deny`."""
+        return " or ".join(self.actions).replace(" or ", ", ", len(self.actions) - 2)
+
+    @property
     def depends(self) -> bool:
         """True where the run or the call decides."""
         return len(self.actions) > 1
