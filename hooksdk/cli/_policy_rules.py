@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +14,10 @@ from hooksdk.cli._console import logger
 from hooksdk.host import Plugin
 from hooksdk.patterns import ToolPattern
 from hooksdk.rules import Rules
+
+
+_BLOCKING = ("before_tool_call", "tool_call_start")
+"""The hooks whose handlers hold a call back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +49,8 @@ def judges_of(plugins: Sequence[Plugin], config: Config) -> Judges:
     one that does not describe itself."""
     judges = Judges()
     for plugin in plugins:
-        if not (plugin.loaded and "before_tool_call" in plugin.hooks):
+        judging = [hook for hook in _BLOCKING if hook in plugin.hooks]
+        if not (plugin.loaded and judging):
             continue
         section = config.plugin(plugin.id)
         if section is not None and section.mode == "shadow":
@@ -52,8 +58,8 @@ def judges_of(plugins: Sequence[Plugin], config: Config) -> Judges:
         elif (rules := _rules_of(plugin)) is not None:
             judges.described[plugin.id] = rules
         else:
-            patterns = plugin.tool_patterns.get("before_tool_call", ())
-            judges.others.append(Judge(plugin=plugin.id, patterns=tuple(patterns)))
+            patterns = [plugin.tool_patterns.get(hook, []) for hook in judging]
+            judges.others.append(Judge(plugin=plugin.id, patterns=[*chain(*patterns)] if all(patterns) else ()))
     return judges
 
 

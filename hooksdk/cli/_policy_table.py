@@ -258,7 +258,7 @@ def _counts(lines: Sequence[Line]) -> str:
         for line in lines
     )  # fmt: skip
     words = {
-        "allow": "run unasked", "depends": "may run unasked", "ask": "are asked about", "deny": "denied",
+        "allow": "unasked", "depends": "sometimes unasked", "ask": "asked about", "deny": "denied",
         "withheld": "withheld",
     }  # fmt: skip
     told = [f"{kinds[kind]:,} {text}" for kind, text in words.items() if kinds[kind]]

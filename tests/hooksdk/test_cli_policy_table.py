@@ -323,7 +323,7 @@ async def test_the_command_shows_every_tool_of_the_servers_and_the_rules(tmp_pat
     assert listed[0].split() == ["verdict", "tool", "it", "says", "decided", "by"]
     assert listed[1].split() == ["allow", "mcp:plain:add", "read_only,", "open_world?", "rule", "1"]
     assert listed[6].split()[:2] == ["deny", "mcp:plain:environment"]
-    assert listed[-1] == "in all       6 tools: 1 run unasked, 4 are asked about, 1 denied"
+    assert listed[-1] == "in all       6 tools: 1 unasked, 4 asked about, 1 denied"
     told = (await hooksdk("policy", "table", "--mcp", servers, "--json", "--profile", "reader", folder=tmp_path)).json()
     assert [(one["id"], one["verdict"]) for one in told["tools"] if not one["withheld"]] == [("mcp:plain:add", "allow")]
     assert told["rules"] == [
