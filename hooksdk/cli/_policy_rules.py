@@ -15,7 +15,6 @@ from hooksdk.host import Plugin
 from hooksdk.patterns import ToolPattern
 from hooksdk.rules import Rules
 
-
 _BLOCKING = ("before_tool_call", "tool_call_start")
 """The hooks whose handlers hold a call back."""
 

@@ -57,6 +57,10 @@ class CallFact(Fact):
         """Some arguments of calls for which it may hold, to show what a proof comes upon."""
         return ()
 
+    def settled_by(self, tool: Tool) -> bool | None:  # noqa: ARG002 - the parameter of those that know more
+        """True where it holds for every call of this tool, False where for none; None where the call decides."""
+        return None
+
     def implies(self, other: CallFact) -> bool:
         """True where the other one surely holds for every call for which this one does."""
         return self == other

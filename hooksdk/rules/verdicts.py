@@ -137,7 +137,7 @@ def _cases(plugin: str, tool: Tool, rules: Rules, known: Known) -> Iterator[Case
             continue
         action = rules.default if rule is None else rule.action
         asked = [fact for fact in (rule.facts if rule else ()) if isinstance(fact, (RunFact, CallFact))]
-        settled = [known(fact) if isinstance(fact, RunFact) else None for fact in asked]
+        settled = [known(fact) if isinstance(fact, RunFact) else fact.settled_by(tool) for fact in asked]
         facts = [fact for fact, holds in zip(asked, settled, strict=True) if holds is None]
         case = Case(plugin=plugin, rule=rule, action=action, facts=facts)
         if False in settled or any(_covers(one, case) for one in before):

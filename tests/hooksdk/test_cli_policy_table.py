@@ -90,6 +90,20 @@ def test_a_limit_leaves_calls_until_it_is_reached() -> None:
     assert "rule 1 denies if the limit of 5 calls" in case_words(told)
 
 
+@pytest.mark.parametrize(
+    ("annotations", "words"),
+    [(READS, "allow"), (Annotations(open_world=False), "ask"), (Annotations(), "ask")],
+)
+def test_what_a_tool_says_of_itself_settles_what_it_does(annotations: Annotations, words: str) -> None:
+    assert verdict(tool("a", annotations), {"action": "ask", "does": "write"}).words == words
+    assert verdict(tool("a", annotations), {"action": "allow", "does": "read"}, default="ask").words == words
+
+
+def test_of_a_tool_that_runs_lines_the_line_decides_what_it_does() -> None:
+    shell = Tool(name="Bash", source="client", owner="claude-code")
+    assert verdict(shell, {"action": "deny", "does": "write"}).words == "allow or deny"
+
+
 def test_of_several_plugins_the_gravest_word_counts_for_every_call() -> None:
     policies = {"one": rules_of({"action": "deny", "path_inside": "/etc"}), "two": rules_of(default="ask")}
     told = verdict_of(tool("read"), policies)
@@ -111,13 +125,18 @@ RULES = st.fixed_dictionaries(
     },
 )
 SAID = st.sampled_from([None, True, False])
+TOOLS = st.one_of(
+    st.builds(
+        tool, st.sampled_from(["read_file", "delete_page", "run"]),
+        st.builds(Annotations, read_only=SAID, destructive=SAID, open_world=SAID),
+    ),
+    st.builds(Tool, name=st.sampled_from(["Bash", "Read", "Edit", "apply_patch", "update_plan"]), source=st.just("client")),
+)  # fmt: skip
 
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.lists(RULES, max_size=5), st.sampled_from(["allow", "ask", "deny"]),
-    st.builds(tool, st.sampled_from(["read_file", "delete_page", "run"]),
-              st.builds(Annotations, read_only=SAID, destructive=SAID, open_world=SAID)),
+    st.lists(RULES, max_size=5), st.sampled_from(["allow", "ask", "deny"]), TOOLS,
     st.sampled_from(["main", "helper"]), st.sampled_from([None, {"id": "ann"}, {"is_owner": True, "roles": ["reader"]}]),
     st.sampled_from([{}, {"path": "/etc/passwd"}, {"path": "/work/a"}, {"command": "ls"}, {"command": "rm -r /etc"}]),
 )  # fmt: skip

@@ -291,7 +291,11 @@ def check_agreement(config: ToolPolicy.Config, calls: list[tuple[Example, dict[s
     assert list(modelled(config, events)) == [verdict(config, event) for event in events]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
 @given(policies(), st.lists(st.tuples(CONCRETE, ARGUMENTS), min_size=10, max_size=10))
 def test_the_model_says_of_each_call_what_the_plugin_says(
     config: ToolPolicy.Config, calls: list[tuple[Example, dict[str, Any]]]
@@ -300,7 +304,12 @@ def test_the_model_says_of_each_call_what_the_plugin_says(
 
 
 @pytest.mark.slow
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.timeout(3_000)
+@settings(
+    max_examples=1000,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
 @given(policies(), st.lists(st.tuples(CONCRETE, ARGUMENTS), min_size=10, max_size=10))
 def test_the_model_says_of_ten_thousand_calls_what_the_plugin_says(
     config: ToolPolicy.Config, calls: list[tuple[Example, dict[str, Any]]]
