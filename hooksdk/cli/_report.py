@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from hooksdk import Config
-from hooksdk.cli._console import CommandProblem, complain, counted, print_json, printable
+from hooksdk.cli._console import (
+    CommandProblem,
+    complain,
+    counted,
+    print_json,
+    printable,
+    stderr_console,
+    warnings_shown,
+)
 from hooksdk.cli._policy_rules import judges_of
 from hooksdk.cli._project import project_config
 from hooksdk.cli._sessions.history import read_as_sent
@@ -23,7 +31,7 @@ from hooksdk.cli._traces import configured_files, session_records
 from hooksdk.costs import PriceList
 from hooksdk.errors import HookSDKError, StoreError, did_you_mean
 from hooksdk.histories import HistoryError
-from hooksdk.host import load_plugins
+from hooksdk.host import Plugin, load_plugins
 from hooksdk.report import NoTrace, Report, StoredSession, build, is_page, read_trace, render
 from hooksdk.rules import Rules
 from hooksdk.stores import Store
@@ -90,12 +98,17 @@ def report(options: ReportOptions) -> int:
 
 def _policies(config: Config, project: Path) -> dict[str, Rules]:
     """The rules of the project as they are now. What cannot be loaded has none, and the page comes without it."""
-    try:
-        plugins, _ = load_plugins((), config, folder=project, on_refusal=lambda _plugin, _error: None)
-    except HookSDKError as error:
-        complain(f"the plugins here cannot be loaded, so the page says nothing of their rules: {error}")
-        return {}
-    return judges_of(plugins, config).described
+
+    def refused(plugin: Plugin, error: HookSDKError) -> None:
+        complain(f"plugin '{plugin.id}' cannot be loaded, so the page says nothing of its rules: {error}")
+
+    with warnings_shown(stderr_console()):
+        try:
+            plugins, _ = load_plugins((), config, folder=project, on_refusal=refused)
+        except HookSDKError as error:
+            complain(f"the plugins here cannot be loaded, so the page says nothing of their rules: {error}")
+            return {}
+        return judges_of(plugins, config).described
 
 
 def _read_source(options: ReportOptions) -> _Input:
