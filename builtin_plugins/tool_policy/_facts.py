@@ -199,10 +199,6 @@ class SurelyDoes(_DoesFact):
         """Whoever lists more is met by more."""
         return isinstance(other, SurelyDoes) and self._in_same_words(other) and self.kinds <= other.kinds
 
-    def excludes(self, other: CallFact) -> bool:
-        """What surely does the one does not the other."""
-        return isinstance(other, MayDo) and self._in_same_words(other) and not other.kinds & self.does.allowed
-
 
 @dataclass(frozen=True)
 class FitsReading(CallFact):

@@ -65,10 +65,6 @@ class CallFact(Fact):
         """True where the other one surely holds for every call for which this one does."""
         return self == other
 
-    def excludes(self, other: CallFact) -> bool:  # noqa: ARG002 - the parameter of those that know any
-        """True where the other one surely holds for no call for which this one does."""
-        return False
-
 
 @dataclass(frozen=True)
 class ToolNamed(ToolFact):
