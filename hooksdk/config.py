@@ -41,35 +41,11 @@ from hooksdk.errors import ConfigError, HookSDKError, did_you_mean, problem_text
 from hooksdk.hooks import HOOKS
 
 __all__ = [
-    "PLUGINS_FILE",
-    "TRUST_TABLE",
-    "Config",
-    "ConfigWatch",
-    "FileWatch",
-    "Merged",
-    "Notice",
-    "PluginConfig",
-    "ProjectSettings",
-    "Remark",
-    "Tables",
-    "Trust",
-    "config_files",
-    "fold",
-    "is_inside",
-    "is_too_deep",
-    "load_config",
-    "look_up_file",
-    "project_folder",
-    "read_config",
-    "resolve",
-    "split_store",
-    "state_folder",
-    "trust_advice",
-    "trusted_digests",
-    "user_file",
-    "without_password",
-    "xdg_folder",
-]
+    "PLUGINS_FILE", "TRUST_TABLE", "Config", "ConfigWatch", "FileWatch", "Merged", "Notice", "PluginConfig",
+    "ProjectSettings", "Remark", "Tables", "Trust", "config_files", "fold", "is_inside", "is_too_deep", "load_config",
+    "look_up_file", "project_folder", "read_config", "resolve", "split_store", "state_folder", "trust_advice",
+    "trusted_digests", "user_file", "without_password", "xdg_folder",
+]  # fmt: skip
 
 Tables = Mapping[str, Callable[[object], Sequence[str]]]
 """What is wrong with a table of the configuration, by the table's name."""
@@ -165,6 +141,8 @@ class Config(_Strict):
     """These plugins are never loaded; beats everything else."""
     on_missing_grant: Literal["refuse", "disable"] = "refuse"
     """What happens when an installed plugin lacks a grant: the host does not start, or what needs it is left out."""
+    record_first: pydantic.StrictBool = False
+    """Run no tool, one that only reads neither, before a plugin that handles `record_decision` has written down that it may run."""
     drain: Literal["agent_end", "next_model_call"] = "agent_end"
     """When queued trims are applied."""
     timeouts: Timeouts = Field(default_factory=dict)

@@ -1,0 +1,113 @@
+"""What was decided, who answered what on which evidence, and what ran: a chain of signed records that a third party can verify."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+from builtin_plugins.audit._recorder import Recorder, describe_call, describe_record
+from builtin_plugins.audit._writer import FileChain
+from builtin_plugins.audit.keys import key_path, load_key, public_text
+from hooksdk import hooks
+from hooksdk.approvals import digest_of
+from hooksdk.config import ProjectSettings, state_folder
+from hooksdk.hooks import RecordDecision, Trace, TransformToolResult
+from hooksdk.records import CallFinished
+
+__all__ = ["Audit", "chain_path"]
+
+logger = logging.getLogger("hooksdk")
+FILE_NAME = "audit.jsonl"
+WAIT = 60.0
+"""Seconds that a record of the trace may take: a slow disk must not end the chain."""
+
+
+def chain_path(path: str | None) -> Path:
+    """The file that a setting means. A path is a folder when it is one, or ends with a slash."""
+    if path is None:
+        return state_folder() / "audit" / FILE_NAME
+    place = Path(path).expanduser()
+    return place / FILE_NAME if path.endswith(("/", os.sep)) or place.is_dir() else place
+
+
+class Audit:
+    """Write a chain of signed records."""
+
+    class Config(BaseModel):
+        """Settings."""
+
+        model_config = ConfigDict(extra="forbid")
+        path: str | None = None
+        """A file, or a folder for `audit.jsonl`. By default `audit/audit.jsonl` in `$HOOKSDK_HOME`, else in the user's state folder."""
+        key: str | None = None
+        """The file of the private key, which is made where it is not there. By default `audit/key.pem` in the same folder."""
+        arguments: bool = False
+        """The arguments of calls and the titles of questions as they are, not their digests alone."""
+        max_bytes: PositiveInt | None = 50_000_000
+        """From this size on the file is put aside as `audit.00001.jsonl`, and a new one goes on with the chain."""
+        keep: float | None = Field(default=None, ge=1)
+        """Days after which files that were put aside are removed; a file is put aside after one day then. None: never."""
+
+        @classmethod
+        def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
+            """Where the chain is and what it holds is the user's to say; a project's settings count with trust alone."""
+            if project.trusted:
+                return {**project.values, **own}, []
+            return dict(own), [name for name in project.values if name not in own]
+
+    @classmethod
+    @asynccontextmanager
+    async def shared(cls, config: Config) -> AsyncGenerator[Recorder, None]:
+        """One writer for all sessions of the host."""
+        key, is_new = load_key(key_path(config.key))
+        if is_new:
+            logger.warning(
+                "audit: a key was made in %s; whoever verifies the chain needs its public half: %s",
+                key_path(config.key), public_text(key.public_key()),
+            )  # fmt: skip
+        chain = FileChain(chain_path(config.path), key, max_bytes=config.max_bytes, keep_days=config.keep)
+        recorder = Recorder(chain)
+        chain.start()
+        try:
+            yield recorder
+        finally:
+            chain.close()
+
+    def __init__(self, config: Config, shared: Recorder) -> None:
+        self._config = config
+        self._recorder = shared
+        self._digests: dict[str, dict[str, str]] = {}
+        """Of calls that have their result and are not told of yet: what stands for arguments and result."""
+        self._effects: dict[str, str] = {}
+        """The effect ids of calls that were let through and are not over."""
+
+    @hooks.record_decision(thread=True)
+    def write_decision(self, event: RecordDecision) -> None:
+        """Before the call runs; on the disk where the host asks for it."""
+        self._effects[event.call.id] = event.effect_id
+        self._recorder.append(describe_call(event, arguments=self._config.arguments), durable=event.required)
+
+    @hooks.transform_tool_result.last
+    def note_result(self, event: TransformToolResult) -> None:
+        """What the trace does not tell of a call."""
+        result = hashlib.sha256(event.result.text.encode("utf-8", "surrogatepass")).hexdigest()
+        self._digests[event.call.id] = {"arguments_sha256": digest_of(dict(event.arguments)), "result_sha256": result}
+
+    @hooks.trace(timeout=WAIT)
+    def write(self, event: Trace) -> None:
+        """Everything else, in the order in which it happened."""
+        fields = describe_record(event)
+        if fields is None:
+            return
+        record = event.record
+        if isinstance(record, CallFinished):
+            effect = self._effects.pop(record.call_id, "")
+            fields |= self._digests.pop(record.call_id, {}) | ({"effect_id": effect} if effect else {})
+        self._recorder.append(fields, durable=record.kind == "run_ended")
