@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, final
 
+import anyio
+
 from builtin_plugins.audit._writer import FileChain
+from builtin_plugins.audit.stored import StoreChain, Values
 from hooksdk.approvals import Question, digest_of
+from hooksdk.errors import StoreError
 from hooksdk.hooks import Event, RecordDecision, Trace
 from hooksdk.records import HookFired, RunEnded, SessionEnded
+from hooksdk.tasks import in_abandonable_thread
 
 logger = logging.getLogger("hooksdk")
 
@@ -24,6 +29,8 @@ DECIDING = frozenset(
 )
 """Hooks in which a handler that fails is a no."""
 ONLY_TRUE = ("shadow", "in_doubt")
+THREADS = 40
+"""Threads that write, or wait for a disk that hangs."""
 LEFT_OUT = frozenset({"stats", "dropped", "seconds", *ONLY_TRUE})
 """Fields of the trace that say nothing of decisions, and those that are told only where they are true."""
 
@@ -33,26 +40,32 @@ class Recorder:
     """Writes records of all sessions to one chain. A record that is lost is told in the log, and in the chain once it can be written
     again."""
 
-    def __init__(self, chain: FileChain) -> None:
+    def __init__(self, chain: FileChain | StoreChain) -> None:
         self.chain = chain
+        self.where = str(chain.path) if isinstance(chain, FileChain) else "the chain in the store"
         self._lost = 0
-        self._counting = threading.Lock()
+        self._threads = anyio.CapacityLimiter(THREADS)
 
-    def append(self, fields: Mapping[str, Any], *, durable: bool = False) -> None:
-        """Write one record. Raises `OSError` where it cannot be."""
+    async def append(self, values: Values, fields: Mapping[str, Any], *, durable: bool = False) -> None:
+        """Write one record; `values` is where a chain in the store is. Raises `OSError` and `StoreError` where it cannot be."""
         try:
             if self._lost:
-                self.chain.append({"kind": "records_lost", "records": self._lost})
-                with self._counting:
-                    lost, self._lost = self._lost, 0
-                logger.warning("%s can be written again; %d records are lost", self.chain.path, lost)
-            self.chain.append(fields, durable=durable)
-        except OSError as error:
-            with self._counting:
-                self._lost += 1
-            raise OSError(
-                error.errno, f"audit cannot write its chain: {error.strerror}", str(self.chain.path)
-            ) from error
+                lost = self._lost
+                await self._write(values, {"kind": "records_lost", "records": lost})
+                self._lost -= lost
+                logger.warning("%s can be written again; %d records are lost", self.where, lost)
+            await self._write(values, fields, durable=durable)
+        except (OSError, StoreError) as error:
+            self._lost += 1
+            if isinstance(error, StoreError):
+                raise
+            raise OSError(error.errno, f"audit cannot write {self.where}: {error.strerror or error}") from error
+
+    async def _write(self, values: Values, fields: Mapping[str, Any], *, durable: bool = False) -> None:
+        if isinstance(self.chain, FileChain):
+            await in_abandonable_thread(partial(self.chain.append, fields, durable=durable), limiter=self._threads)
+        else:
+            await self.chain.append(values, fields)
 
 
 def _place(event: Event) -> dict[str, Any]:

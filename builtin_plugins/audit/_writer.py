@@ -29,7 +29,7 @@ from builtin_plugins.audit.chain import (
     read_records,
     seal,
 )
-from builtin_plugins.audit.keys import public_text
+from builtin_plugins.audit.keys import is_genuine, public_text
 from hooksdk.stores.files import BINARY, sync, sync_directory
 from hooksdk.stores.locks import lock, unlock
 
@@ -172,7 +172,7 @@ class FileChain:
             self._begin_file()
             return
         first = next(read_records(self.path), None)
-        self._open.began = float(first.fields.get("time", 0.0)) if first is not None else time.time()
+        self._open.began = first.written if first is not None else time.time()
         self._read_end(self._open)
 
     def _read_end(self, file: _Open) -> None:
@@ -209,13 +209,7 @@ class FileChain:
             logger.warning("%s does not end with record %d any more, which was written to it", self.path, known.number)
 
     def _is_ours(self, record: ChainRecord) -> bool:
-        from cryptography.exceptions import InvalidSignature
-
-        try:
-            self._key.public_key().verify(record.signature, record.signed)
-        except InvalidSignature:
-            return False
-        return True
+        return is_genuine(self._key.public_key(), record)
 
     def _last_aside(self) -> ChainRecord | None:
         aside = numbered_files(self.path)
@@ -284,7 +278,7 @@ class FileChain:
         over: list[tuple[Path, ChainRecord]] = []
         for path in numbered_files(self.path):
             last = _last_of(path)
-            if last is None or float(last.fields.get("time", limit)) >= limit:
+            if last is None or last.written >= limit:
                 break
             over.append((path, last))
         if not over:

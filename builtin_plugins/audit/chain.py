@@ -88,6 +88,20 @@ class ChainRecord:
         """The chain up to this record."""
         return Head(self.number, self.hash)
 
+    @property
+    def written(self) -> float:
+        """When it was written, in seconds since the epoch; 0 where it does not say that."""
+        return _seconds(self.fields.get("time"))
+
+    @property
+    def happened(self) -> float:
+        """When what it tells of happened, which is a little before."""
+        return _seconds(self.fields.get("happened")) or self.written
+
+
+def _seconds(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e11 else 0.0
+
 
 def hash_of(line: bytes) -> str:
     """The SHA-256 of a line without its end, in hex."""

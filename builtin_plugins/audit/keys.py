@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from builtin_plugins.audit.chain import ChainRecord
 from hooksdk.config import state_folder
 from hooksdk.errors import ConfigError, HookSDKError
 from hooksdk.stores.files import sync_directory
@@ -19,7 +20,7 @@ from hooksdk.values import clip
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = ["NoCryptography", "key_path", "load_key", "public_text", "read_public_key"]
+__all__ = ["NoCryptography", "is_genuine", "key_path", "load_key", "public_text", "read_public_key"]
 
 _PREFIX = "ed25519:"
 
@@ -118,3 +119,14 @@ def read_public_key(text: str) -> Ed25519PublicKey:
         raise ConfigError(
             "key", (f"{clip(repr(word), 120)} is no public key: expected {_PREFIX} and 44 characters",)
         ) from None
+
+
+def is_genuine(key: Ed25519PublicKey, record: ChainRecord) -> bool:
+    """True when the record was signed with the private half of this key, and is as it was then."""
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        key.verify(record.signature, record.signed)
+    except InvalidSignature:
+        return False
+    return True

@@ -25,6 +25,7 @@ from builtin_plugins.audit.chain import (
     parse_line,
     written_lines,
 )
+from builtin_plugins.audit.keys import is_genuine
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -192,7 +193,9 @@ class _Check:
         if record.number in self._asked:
             self._seen[record.number] = record.hash
         if record.kind == FILES_REMOVED:
-            self._removed[int(record.fields.get("through", 0))] = str(record.fields.get("hash"))
+            through, last_hash = record.fields.get("through"), record.fields.get("hash")
+            if isinstance(through, int) and isinstance(last_hash, str):
+                self._removed[through] = last_hash
         if len(self._row) >= ROW:
             self._check_row()
 
@@ -231,14 +234,7 @@ class _Check:
         self._say("added", placed, f"is a record {number} that was not written after the one before", number=number)
 
     def _is_genuine(self, placed: _Placed) -> bool:
-        from cryptography.exceptions import InvalidSignature
-
-        assert placed.record is not None
-        try:
-            self._key.verify(placed.record.signature, placed.record.signed)
-        except InvalidSignature:
-            return False
-        return True
+        return placed.record is not None and is_genuine(self._key, placed.record)
 
     def _check_signature(self, placed: _Placed) -> None:
         if not self._is_genuine(placed):

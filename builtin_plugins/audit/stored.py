@@ -1,0 +1,136 @@
+"""A chain in a store: each record under its number, which only one writer can take."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+import anyio
+
+from builtin_plugins.audit.chain import CHAIN_BEGUN, NO_HASH, SCHEMA, Head, hash_of, parse_line, seal
+from builtin_plugins.audit.keys import is_genuine, public_text
+from builtin_plugins.audit.verify import Source
+from hooksdk.stores import Store
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+__all__ = ["SPACE", "StoreChain", "StoredValues", "Values", "read_store"]
+
+logger = logging.getLogger("hooksdk")
+
+SPACE = "audit"
+"""Where the plugin's values are in the store."""
+_PREFIX = "record/"
+
+
+class Values(Protocol):
+    """What the chain needs of a store: `hooksdk.Storage` is one."""
+
+    async def get(self, key: str) -> Any:
+        """What is kept under a key, or None."""
+        ...
+
+    async def update(self, key: str, change: Callable[[Any], Any]) -> Any:
+        """Put what `change` makes of the value in its place, in one step; answers it."""
+        ...
+
+    async def keys(self) -> Sequence[str]:
+        """All keys, sorted."""
+        ...
+
+
+@final
+class StoredValues:
+    """The plugin's values in a store, for whoever writes without a host."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def get(self, key: str) -> Any:
+        """What is kept under a key, or None."""
+        return await self._store.get_value(SPACE, key)
+
+    async def update(self, key: str, change: Callable[[Any], Any]) -> Any:
+        """Put what `change` makes of the value in its place, in one step; answers it."""
+        while True:
+            stored = await self._store.get_value(SPACE, key)
+            new = change(stored)
+            if new == stored or await self._store.change_value(SPACE, key, stored, new):
+                return new
+
+    async def keys(self) -> Sequence[str]:
+        """All keys, sorted."""
+        return sorted(await self._store.list_keys(SPACE))
+
+
+def _key_of(number: int) -> str:
+    return f"{_PREFIX}{number:012d}"
+
+
+@final
+class StoreChain:
+    """Appends records to a store. Several processes and machines may write one chain with one key: who takes a number first has it,
+    and the others go on after its record."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self._alone: anyio.Lock | None = None
+        self._head: Head | None = None
+
+    @property
+    def head(self) -> Head | None:
+        """The last record that this writer knows of."""
+        return self._head
+
+    async def append(self, values: Values, fields: Mapping[str, Any]) -> Head:
+        """Write one record; durable when this returns. Raises `StoreError`, `OSError`, `TypeError` and `ValueError`: then it is not
+        written."""
+        if self._alone is None:
+            self._alone = anyio.Lock()
+        async with self._alone:
+            if self._head is None:
+                self._head = await _last_in(values)
+            if self._head is None:
+                key = public_text(self._key.public_key())
+                await self._put(values, {"kind": CHAIN_BEGUN, "schema": SCHEMA, "key": key}, only_first=True)
+            return await self._put(values, fields)
+
+    async def _put(self, values: Values, fields: Mapping[str, Any], *, only_first: bool = False) -> Head:
+        while True:
+            before = self._head or Head(0, NO_HASH)
+            record = {"n": before.number + 1, "prev": before.hash, "time": round(time.time(), 6), **fields}
+            line = seal(record, self._key).decode("ascii")
+            stored = await values.update(
+                _key_of(before.number + 1), lambda value, line=line: line if value is None else value
+            )
+            if stored == line:
+                self._head = Head(before.number + 1, hash_of(line.encode()))
+                return self._head
+            other = parse_line(str(stored).encode("ascii", "replace"))
+            if other is None or other.number != before.number + 1 or not is_genuine(self._key.public_key(), other):
+                raise OSError(errno.EINVAL, f"record {before.number + 1} of the chain was not written with this key")
+            self._head = other.head
+            if only_first:
+                return self._head
+
+
+async def _last_in(values: Values) -> Head | None:
+    numbered = [key for key in await values.keys() if key.startswith(_PREFIX)]
+    if not numbered:
+        return None
+    record = parse_line(str(await values.get(numbered[-1])).encode("ascii", "replace"))
+    if record is None:
+        raise OSError(errno.EINVAL, f"{numbered[-1]} in the store is no record of a chain")
+    return record.head
+
+
+async def read_store(store: Store, name: str) -> Source:
+    """The chain in a store, for `verify`. Raises `StoreError`."""
+    values = StoredValues(store)
+    keys = [key for key in await values.keys() if key.startswith(_PREFIX)]
+    lines = [(str(await values.get(key)).encode("utf-8", "replace"), True) for key in keys]
+    return Source(name, lambda: lines)
