@@ -171,9 +171,20 @@ class FileChain:
             self._catch_up(self._last_aside())
             self._begin_file()
             return
-        first = next(read_records(self.path), None)
-        self._open.began = first.written if first is not None else time.time()
+        if (first := next(read_records(self.path), None)) is not None:
+            self._check_key(first)
+            self._open.began = first.written
         self._read_end(self._open)
+
+    def _check_key(self, first: ChainRecord) -> None:
+        own = public_text(self._key.public_key())
+        if first.fields.get("key", own) != own:
+            self._leave()
+            raise OSError(
+                errno.EINVAL,
+                "the chain was begun with another key: name that one, or move the files away",
+                str(self.path),
+            )
 
     def _read_end(self, file: _Open) -> None:
         last, tail = _end_of(file.fd, file.size)
@@ -213,7 +224,11 @@ class FileChain:
 
     def _last_aside(self) -> ChainRecord | None:
         aside = numbered_files(self.path)
-        return _last_of(aside[-1]) if aside else None
+        if not aside:
+            return None
+        if (first := next(read_records(aside[-1]), None)) is not None:
+            self._check_key(first)
+        return _last_of(aside[-1])
 
     def _begin_file(self) -> None:
         key = public_text(self._key.public_key())

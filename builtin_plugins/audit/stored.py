@@ -93,11 +93,17 @@ class StoreChain:
             self._alone = anyio.Lock()
         async with self._alone:
             if self._head is None:
-                self._head = await _last_in(values)
+                self._head = await self._catch_up(values)
             if self._head is None:
                 key = public_text(self._key.public_key())
                 await self._put(values, {"kind": CHAIN_BEGUN, "schema": SCHEMA, "key": key}, only_first=True)
             return await self._put(values, fields)
+
+    async def _catch_up(self, values: Values) -> Head | None:
+        first = parse_line(str(await values.get(_key_of(1))).encode("ascii", "replace"))
+        if first is not None and not is_genuine(self._key.public_key(), first):
+            raise OSError(errno.EINVAL, "the chain was begun with another key: name that one")
+        return await _last_in(values)
 
     async def _put(self, values: Values, fields: Mapping[str, Any], *, only_first: bool = False) -> Head:
         while True:

@@ -1,0 +1,117 @@
+"""`hooksdk audit`: verifying, showing and exporting a chain."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from builtin_plugins.audit.keys import public_text
+from hooksdk.cli._app import run
+from tests.builtin_plugins.chains import KEY, Written, write
+
+PUB = public_text(KEY.public_key())
+pytestmark = pytest.mark.heavy
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Written:
+    return write(tmp_path, 4, max_bytes=800)
+
+
+def verify(*arguments: object, key: str = PUB) -> int:
+    return run(["audit", "verify", *map(str, arguments), "--key", key])
+
+
+def test_a_whole_chain_is_verified_with_the_files_that_were_put_aside(
+    written: Written, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len(written.files) > 1
+    assert verify(written.path) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("whole    6 records, each as it was signed\n")
+    assert f"head     {written.heads[-1]}" in out
+    assert "without --head a cut end" in out
+
+
+def test_the_first_record_that_is_wrong_is_named_and_the_code_is_1(
+    written: Written, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = written.files[0]
+    first.write_bytes(first.read_bytes().replace(b'"call_id":"c1"', b'"call_id":"c9"'))
+    assert verify(written.path) == 1
+    assert capsys.readouterr().out.startswith(f"changed  record 3: {first}, line 3 is not as it was signed")
+    assert verify(written.path, "--json") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["whole"], document["damage"]["kind"], document["damage"]["record"]) == (False, "changed", 3)
+
+
+def test_a_cut_end_is_seen_against_a_head(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    written.put(written.lines()[:-1])
+    assert verify(written.path) == 0
+    assert verify(written.path, "--head", written.heads[-1]) == 1
+    assert "cut off  record 6" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.jsonl", "--key", PUB], "there is no file nowhere.jsonl"),
+        (["FILE", "--key", "mine"], "is neither a key"),
+        (["FILE", "--key", "ed25519:AAAA"], "is no public key"),
+        (["FILE", "--key", PUB, "--head", "7"], "is no head: expected NUMBER:HASH"),
+    ],
+)
+def test_what_cannot_be_used_is_one_clear_line(
+    written: Written, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run(["audit", "verify", *(str(written.path) if one == "FILE" else one for one in arguments)])
+    assert code in {1, 3}
+    assert words in capsys.readouterr().err
+
+
+def test_the_head_of_a_chain_and_the_key_of_the_configuration(
+    written: Written, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["audit", "head", str(written.path)]) == 0
+    assert capsys.readouterr().out == f"{written.heads[-1]}\n"
+    assert run(["audit", "key"]) == 3
+    assert "there is no key" in capsys.readouterr().err
+    assert run(["audit", "head"]) == 1
+    assert "there is no chain here yet" in capsys.readouterr().err
+
+
+def test_records_are_shown_and_chosen(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["audit", "show", str(written.path), "--call", "c1"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) == 2
+    assert shown[1].split()[0] == "3"
+    assert run(["audit", "show", str(written.path), "--kind", "decision", "--last", "2", "--json"]) == 0
+    assert [one["call_id"] for one in json.loads(capsys.readouterr().out)["records"]] == ["c2", "c3"]
+
+
+def test_an_export_is_in_the_form_of_cloud_events_and_holds_the_chain_itself(written: Written, tmp_path: Path) -> None:
+    out = tmp_path / "events.jsonl"
+    assert run(["audit", "export", str(written.path), "-o", str(out)]) == 0
+    events = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {"specversion", "id", "source", "type", "time", "datacontenttype", "data"} <= events[0].keys()
+    assert all(name.isalnum() and name.islower() for event in events for name in event)  # as the specification asks
+    assert [event["subject"] for event in events if event["type"] == "hooksdk.audit.decision"] == ["s"] * 4
+    files = [tmp_path / "again.jsonl"]
+    lines = [event["signedline"] for event in events]
+    starts = [
+        at
+        for at, event in enumerate(events)
+        if event["type"] in {"hooksdk.audit.chain_begun", "hooksdk.audit.file_begun"}
+    ]
+    files = []
+    for start, stop in zip(starts, [*starts[1:], len(lines)], strict=True):
+        files.append(tmp_path / f"again-{start}.jsonl")
+        files[-1].write_text("".join(f"{line}\n" for line in lines[start:stop]))
+    assert verify(*files) == 0
+
+
+def test_one_batch_is_one_document(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["audit", "export", str(written.path), "--json"]) == 0
+    assert [one["id"] for one in json.loads(capsys.readouterr().out)] == ["1", "2", "3", "4", "5", "6"]
