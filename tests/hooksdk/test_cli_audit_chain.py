@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 
+from builtin_plugins.audit.chain import read_records
 from builtin_plugins.audit.keys import public_text
+from hooksdk import Approval, ApprovalRequest, Host, ToolCall, hooks
 from hooksdk.cli._app import run
+from hooksdk.hooks import Ask, BeforeToolCall
+from hooksdk.stores import JsonlStore
 from tests.builtin_plugins.chains import KEY, Written, write
+from tests.stage import make, reply
 
 PUB = public_text(KEY.public_key())
 pytestmark = pytest.mark.heavy
@@ -115,3 +122,92 @@ def test_an_export_is_in_the_form_of_cloud_events_and_holds_the_chain_itself(wri
 def test_one_batch_is_one_document(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["audit", "export", str(written.path), "--json"]) == 0
     assert [one["id"] for one in json.loads(capsys.readouterr().out)] == ["1", "2", "3", "4", "5", "6"]
+
+
+# A session beside its chain
+
+
+class AsksForOne:
+    @hooks.before_tool_call
+    def judge(self, event: BeforeToolCall) -> Ask | None:
+        return Ask("May it?") if event.arguments.get("path") == "a" else None
+
+
+POLICY = """
+from hooksdk import hooks
+from hooksdk.hooks import BeforeToolCall, Block
+
+@hooks.before_tool_call
+def judge(event: BeforeToolCall) -> Block | None:
+    return Block("not a") if event.arguments["path"] == "a" else None
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project whose session `s` has two calls, with its chain; a third one began and was left."""
+    (tmp_path / "mine.py").write_text(POLICY)
+    (tmp_path / "hooksdk.toml").write_text("[plugins.audit]\n")
+
+    async def approver(request: ApprovalRequest) -> Approval:
+        return Approval(True, by="ann")
+
+    async def play() -> None:
+        store = JsonlStore(tmp_path / "sessions")
+        host = Host([AsksForOne], store=store, folder=tmp_path, approver=approver)
+        async with host, host.session("s") as session, session.run("go") as run:
+            await run.resolve_tools([make()])
+            await run.record({"role": "user", "content": "go"})
+            calls = [ToolCall(f"c{n}", "read_file", {"path": path}) for n, path in enumerate("abc")]
+            await run.record(reply(*calls))
+            for call in calls[:2]:
+                await run.call_tool(call)
+            await (await run.judge(calls[2])).begin()
+
+    anyio.run(play)
+    return tmp_path
+
+
+def replay(project: Path, home: Path, *more: str) -> int:
+    chain = home / "audit" / "audit.jsonl"
+    where = ["--store", str(project / "sessions"), "--project", str(project)]
+    return run(["replay", str(chain), "--plugin", str(project / "mine.py"), *where, *more])
+
+
+def test_a_replay_runs_from_a_chain_with_the_session_beside_it(
+    project: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert replay(project, home) == 0
+    out = capsys.readouterr().out
+    assert "ok, yes by ann" in out
+    assert "2 allowed" in out
+    assert "1 blocked" in out
+    assert replay(project, home, "--json") == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert [call["chain"]["status"] for call in document["calls"]] == ["ok", "ok", "error"]
+    assert document["chain"] == []
+
+
+def test_a_session_that_was_changed_does_not_fit_its_chain(
+    project: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (messages,) = (project / "sessions").glob("*.messages.jsonl")
+    changed = messages.read_text().replace('path\\":\\"b', 'path\\":\\"z').replace('path\\": \\"b', 'path\\": \\"z')
+    messages.write_text(changed)
+    assert replay(project, home) == 1
+    assert "call 2 (read_file): the session has other arguments than those that ran" in capsys.readouterr().out
+
+
+def test_a_chain_of_several_sessions_asks_which_one(
+    project: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert replay(project, home, "--session", "t") == 1
+    assert "tells of no call of session 't'" in capsys.readouterr().err
+
+
+def test_a_doubt_that_the_command_settles_is_recorded(project: Path, home: Path) -> None:
+    where = ["--store", str(project / "sessions"), "--project", str(project)]
+    assert run(["sessions", "settle", "s", "c2", "it was done", *where]) == 0
+    last = list(read_records(home / "audit" / "audit.jsonl"))[-1]
+    assert (last.kind, last.fields["call_id"], last.fields["by"]) == ("settled", "c2", "hooksdk sessions settle")
+    assert verify(home / "audit" / "audit.jsonl", key=str(home / "audit" / "key.pub")) == 0
