@@ -23,10 +23,18 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from builtin_plugins.audit import _writer as writer
-from builtin_plugins.audit.chain import LINE_TORN, hash_of, numbered_files, parse_line, read_records, seal
-from builtin_plugins.audit.keys import is_genuine
-from builtin_plugins.audit.verify import file_source, verify
 from hooksdk import Host, MemoryStore, Run, Tool, ToolCall
+from hooksdk.audit import (
+    LINE_TORN,
+    file_source,
+    hash_of,
+    is_genuine,
+    numbered_files,
+    parse_line,
+    read_records,
+    seal,
+    verify,
+)
 
 Files = dict[str, list[bytes]]
 KEY, OTHER = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()

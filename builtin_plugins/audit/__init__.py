@@ -16,12 +16,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, 
 
 from builtin_plugins.audit._heads import HeadSender, check_url
 from builtin_plugins.audit._recorder import Recorder, describe_call, describe_record
+from builtin_plugins.audit._stored import StoreChain
 from builtin_plugins.audit._writer import FileChain
-from builtin_plugins.audit.chain import numbered_files
-from builtin_plugins.audit.keys import key_path, load_key, public_text
-from builtin_plugins.audit.stored import StoreChain, StoredValues
 from hooksdk import hooks
 from hooksdk.approvals import digest_of
+from hooksdk.audit import StoredValues, load_key, numbered_files, public_text
 from hooksdk.catalog import Storage
 from hooksdk.config import ProjectSettings, state_folder
 from hooksdk.hooks import RecordDecision, Trace, TransformToolResult
@@ -29,7 +28,7 @@ from hooksdk.records import CallFinished
 from hooksdk.stores import Store
 from hooksdk.tasks import in_thread
 
-__all__ = ["Audit", "chain_path"]
+__all__ = ["Audit", "chain_path", "key_path"]
 
 logger = logging.getLogger("hooksdk")
 FILE_NAME = "audit.jsonl"
@@ -43,6 +42,11 @@ def chain_path(path: str | None) -> Path:
         return state_folder() / "audit" / FILE_NAME
     place = Path(path).expanduser()
     return place / FILE_NAME if path.endswith(("/", os.sep)) or place.is_dir() else place
+
+
+def key_path(path: str | None) -> Path:
+    """Where the private key is: by default beside the default file, in the user's state folder."""
+    return state_folder() / "audit" / "key.pem" if path is None else Path(path).expanduser()
 
 
 class Audit:

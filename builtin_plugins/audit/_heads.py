@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import anyio
 
+from builtin_plugins.audit._stored import StoreChain
 from builtin_plugins.audit._writer import FileChain
-from builtin_plugins.audit.chain import Head
-from builtin_plugins.audit.stored import StoreChain
+from hooksdk.audit import Head
 from hooksdk.tasks import describe, in_abandonable_thread
 
 logger = logging.getLogger("hooksdk")

@@ -9,9 +9,10 @@ from typing import Any, final
 
 import anyio
 
+from builtin_plugins.audit._stored import StoreChain
 from builtin_plugins.audit._writer import FileChain
-from builtin_plugins.audit.stored import StoreChain, Values
 from hooksdk.approvals import Question, digest_of
+from hooksdk.audit import Values
 from hooksdk.errors import StoreError
 from hooksdk.hooks import Event, RecordDecision, Trace
 from hooksdk.records import HookFired, RunEnded, SessionEnded

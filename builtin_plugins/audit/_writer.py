@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from builtin_plugins.audit.chain import (
+from hooksdk.audit import (
     CHAIN_BEGUN,
     FILE_BEGUN,
     FILES_REMOVED,
@@ -24,12 +24,13 @@ from builtin_plugins.audit.chain import (
     ChainRecord,
     Head,
     hash_of,
+    is_genuine,
     numbered_files,
     parse_line,
+    public_text,
     read_records,
     seal,
 )
-from builtin_plugins.audit.keys import is_genuine, public_text
 from hooksdk.stores.files import BINARY, sync, sync_directory
 from hooksdk.stores.locks import lock, unlock
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from builtin_plugins.audit._writer import FileChain
-from builtin_plugins.audit.chain import Head, numbered_files, read_records
-from builtin_plugins.audit.verify import Report, file_source, verify
+from hooksdk.audit import Head, Report, file_source, numbered_files, read_records, verify
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER_KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))

@@ -16,13 +16,22 @@ from typing import Any
 import pytest
 
 from builtin_plugins.audit import Audit
+from builtin_plugins.audit._stored import StoreChain
 from builtin_plugins.audit._writer import FileChain
-from builtin_plugins.audit.chain import Head, read_records
-from builtin_plugins.audit.keys import load_key, public_text, read_public_key
-from builtin_plugins.audit.stored import StoreChain, StoredValues, read_store
-from builtin_plugins.audit.verify import Report, file_source, verify
 from hooksdk import Approval, ApprovalRequest, Host, MemoryStore, ToolCall, hooks
 from hooksdk.approvals import digest_of
+from hooksdk.audit import (
+    Head,
+    Report,
+    StoredValues,
+    file_source,
+    load_key,
+    public_text,
+    read_public_key,
+    read_records,
+    read_store,
+    verify,
+)
 from hooksdk.errors import ConfigError, PluginRefused
 from hooksdk.hooks import Ask, BeforeToolCall, Block
 from hooksdk.transcript import Store

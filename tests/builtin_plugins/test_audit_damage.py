@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builtin_plugins.audit.chain import Head, parse_line, seal
+from hooksdk.audit import Head, parse_line, seal
 from tests.builtin_plugins.chains import KEY, OTHER_KEY, Written, write
 
 

@@ -9,9 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
-from builtin_plugins.audit.chain import read_records
-from builtin_plugins.audit.keys import public_text
 from hooksdk import Approval, ApprovalRequest, Host, ToolCall, hooks
+from hooksdk.audit import public_text, read_records
 from hooksdk.cli._app import run
 from hooksdk.hooks import Ask, BeforeToolCall
 from hooksdk.stores import JsonlStore

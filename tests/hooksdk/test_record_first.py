@@ -55,13 +55,9 @@ async def ann(request: ApprovalRequest) -> Approval:
 READ = make(annotations=Annotations(read_only=True))
 
 
-def a_host(*plugins: Any, record_first: bool | None = None, **options: Any) -> Host:
-    return Host(
-        plugins or (Recorder, Judges, Late),
-        store=MemoryStore(),
-        record_first=record_first,
-        **({"approver": ann} | options),
-    )
+def a_host(*plugins: Any, record_first: bool | None = None, approver: Any = ann) -> Host:
+    chosen = plugins or (Recorder, Judges, Late)
+    return Host(chosen, store=MemoryStore(), record_first=record_first, approver=approver)
 
 
 async def play(host: Host, *paths: str) -> tuple[list[str], list[RecordDecision]]:

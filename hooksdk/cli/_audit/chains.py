@@ -7,9 +7,7 @@ from pathlib import Path
 
 import anyio
 
-from builtin_plugins.audit.chain import ChainRecord, numbered_files, parse_line
-from builtin_plugins.audit.stored import read_store
-from builtin_plugins.audit.verify import Source, file_source
+from hooksdk.audit import ChainRecord, Source, file_source, numbered_files, parse_line, read_store
 from hooksdk.cli._console import CommandProblem, printable
 from hooksdk.cli._project import project_config
 from hooksdk.config import Config

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from builtin_plugins.audit.chain import ChainRecord
+from hooksdk.audit import ChainRecord
 from hooksdk.cli._audit.chains import audit_plugin, records_of, sources_of
 from hooksdk.cli._console import CommandProblem, json_text, print_columns, print_json, printable, stdout_console
 from hooksdk.cli._project import project_config

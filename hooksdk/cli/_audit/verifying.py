@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from builtin_plugins.audit.chain import Head
-from builtin_plugins.audit.keys import public_text, read_public_key
-from builtin_plugins.audit.verify import Report, verify
+from hooksdk.audit import Head, Report, public_text, read_public_key, verify
 from hooksdk.cli._audit.chains import typed_sources
 from hooksdk.cli._console import CommandProblem, counted, one_line, print_json, stdout_console
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from builtin_plugins.audit.chain import ChainRecord, parse_line, written_lines
 from hooksdk.approvals import digest_of
+from hooksdk.audit import ChainRecord, parse_line, written_lines
 from hooksdk.cli._audit.chains import records_of, typed_sources
 from hooksdk.cli._console import CommandProblem, counted, printable
 from hooksdk.testing import CallVerdict

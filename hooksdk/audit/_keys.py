@@ -11,16 +11,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from builtin_plugins.audit.chain import ChainRecord
-from hooksdk.config import state_folder
+from hooksdk.audit._chain import ChainRecord
 from hooksdk.errors import ConfigError, HookSDKError
 from hooksdk.stores.files import sync_directory
 from hooksdk.values import clip
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-
-__all__ = ["NoCryptography", "is_genuine", "key_path", "load_key", "public_text", "read_public_key"]
 
 _PREFIX = "ed25519:"
 
@@ -30,11 +27,6 @@ class NoCryptography(HookSDKError):
 
     def __init__(self) -> None:
         super().__init__("audit needs cryptography: pip install 'hooksdk[audit]'")
-
-
-def key_path(path: str | None) -> Path:
-    """Where the private key is: by default beside the default file, in the user's state folder."""
-    return state_folder() / "audit" / "key.pem" if path is None else Path(path).expanduser()
 
 
 def load_key(path: Path, *, make: bool = True) -> tuple[Ed25519PrivateKey, bool]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, final
 
-from builtin_plugins.audit.chain import (
+from hooksdk.audit._chain import (
     CHAIN_BEGUN,
     FILE_BEGUN,
     FILES_REMOVED,
@@ -25,12 +25,10 @@ from builtin_plugins.audit.chain import (
     parse_line,
     written_lines,
 )
-from builtin_plugins.audit.keys import is_genuine
+from hooksdk.audit._keys import is_genuine
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-__all__ = ["Damage", "DamageKind", "Report", "Source", "file_source", "verify"]
 
 ROW = 10_000
 """Records of which one signature is checked; so many are in memory at a time."""

@@ -20,11 +20,6 @@ from typing import Any, Protocol
 from hooksdk.errors import ConfigError
 from hooksdk.values import clip, is_object
 
-__all__ = [
-    "CHAIN_BEGUN", "FILES_REMOVED", "FILE_BEGUN", "LINE_TORN", "NO_HASH", "SCHEMA", "ChainRecord", "Head", "Signer", "hash_of",
-    "numbered_files", "parse_line", "read_records", "seal", "written_lines",
-]  # fmt: skip
-
 SCHEMA = 1
 """The version of the records' shape: it stands in the records that begin a chain or a file."""
 NO_HASH = "0" * 64

@@ -3,72 +3,29 @@
 from __future__ import annotations
 
 import errno
-import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, final
 
 import anyio
 
-from builtin_plugins.audit.chain import CHAIN_BEGUN, NO_HASH, SCHEMA, Head, hash_of, parse_line, seal
-from builtin_plugins.audit.keys import is_genuine, public_text
-from builtin_plugins.audit.verify import Source
-from hooksdk.stores import Store
+from hooksdk.audit import (
+    CHAIN_BEGUN,
+    NO_HASH,
+    SCHEMA,
+    Head,
+    Values,
+    hash_of,
+    is_genuine,
+    parse_line,
+    public_text,
+    record_key,
+    record_keys,
+    seal,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-__all__ = ["SPACE", "StoreChain", "StoredValues", "Values", "read_store"]
-
-logger = logging.getLogger("hooksdk")
-
-SPACE = "audit"
-"""Where the plugin's values are in the store."""
-_PREFIX = "record/"
-
-
-class Values(Protocol):
-    """What the chain needs of a store: `hooksdk.Storage` is one."""
-
-    async def get(self, key: str) -> Any:
-        """What is kept under a key, or None."""
-        ...
-
-    async def update(self, key: str, change: Callable[[Any], Any]) -> Any:
-        """Put what `change` makes of the value in its place, in one step; answers it."""
-        ...
-
-    async def keys(self) -> Sequence[str]:
-        """All keys, sorted."""
-        ...
-
-
-@final
-class StoredValues:
-    """The plugin's values in a store, for whoever writes without a host."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def get(self, key: str) -> Any:
-        """What is kept under a key, or None."""
-        return await self._store.get_value(SPACE, key)
-
-    async def update(self, key: str, change: Callable[[Any], Any]) -> Any:
-        """Put what `change` makes of the value in its place, in one step; answers it."""
-        while True:
-            stored = await self._store.get_value(SPACE, key)
-            new = change(stored)
-            if new == stored or await self._store.change_value(SPACE, key, stored, new):
-                return new
-
-    async def keys(self) -> Sequence[str]:
-        """All keys, sorted."""
-        return sorted(await self._store.list_keys(SPACE))
-
-
-def _key_of(number: int) -> str:
-    return f"{_PREFIX}{number:012d}"
 
 
 @final
@@ -100,7 +57,7 @@ class StoreChain:
             return await self._put(values, fields)
 
     async def _catch_up(self, values: Values) -> Head | None:
-        first = parse_line(str(await values.get(_key_of(1))).encode("ascii", "replace"))
+        first = parse_line(str(await values.get(record_key(1))).encode("ascii", "replace"))
         if first is not None and not is_genuine(self._key.public_key(), first):
             raise OSError(errno.EINVAL, "the chain was begun with another key: name that one")
         return await _last_in(values)
@@ -111,7 +68,7 @@ class StoreChain:
             record = {"n": before.number + 1, "prev": before.hash, "time": round(time.time(), 6), **fields}
             line = seal(record, self._key).decode("ascii")
             stored = await values.update(
-                _key_of(before.number + 1), lambda value, line=line: line if value is None else value
+                record_key(before.number + 1), lambda value, line=line: line if value is None else value
             )
             if stored == line:
                 self._head = Head(before.number + 1, hash_of(line.encode()))
@@ -125,18 +82,10 @@ class StoreChain:
 
 
 async def _last_in(values: Values) -> Head | None:
-    numbered = [key for key in await values.keys() if key.startswith(_PREFIX)]
+    numbered = await record_keys(values)
     if not numbered:
         return None
     record = parse_line(str(await values.get(numbered[-1])).encode("ascii", "replace"))
     if record is None:
         raise OSError(errno.EINVAL, f"{numbered[-1]} in the store is no record of a chain")
     return record.head
-
-
-async def read_store(store: Store, name: str) -> Source:
-    """The chain in a store, for `verify`. Raises `StoreError`."""
-    values = StoredValues(store)
-    keys = [key for key in await values.keys() if key.startswith(_PREFIX)]
-    lines = [(str(await values.get(key)).encode("utf-8", "replace"), True) for key in keys]
-    return Source(name, lambda: lines)
