@@ -24,9 +24,14 @@ SCHEMA = 1
 """The version of the records' shape: it stands in the records that begin a chain or a file."""
 NO_HASH = "0" * 64
 """What stands for the hash before the first record."""
-CHAIN_BEGUN, FILE_BEGUN, FILES_REMOVED, LINE_TORN = "chain_begun", "file_begun", "files_removed", "line_torn"
-"""Records of the chain about itself: its first one, the first of each further file, files that `keep` has removed, and a line that
-a writer left unfinished."""
+CHAIN_BEGUN = "chain_begun"
+"""The kind of the first record of a chain."""
+FILE_BEGUN = "file_begun"
+"""The kind of the first record of each further file."""
+FILES_REMOVED = "files_removed"
+"""The kind of the record that says which files `keep` removes, before it does."""
+LINE_TORN = "line_torn"
+"""The kind of the record after a line that a writer left unfinished."""
 _MARK = b',"signature":"'
 _SIGNATURE = 88
 """Characters of 64 bytes in base64."""

@@ -104,14 +104,13 @@ def test_an_export_is_in_the_form_of_cloud_events_and_holds_the_chain_itself(wri
     assert {"specversion", "id", "source", "type", "time", "datacontenttype", "data"} <= events[0].keys()
     assert all(name.isalnum() and name.islower() for event in events for name in event)  # as the specification asks
     assert [event["subject"] for event in events if event["type"] == "hooksdk.audit.decision"] == ["s"] * 4
-    files = [tmp_path / "again.jsonl"]
     lines = [event["signedline"] for event in events]
     starts = [
         at
         for at, event in enumerate(events)
         if event["type"] in {"hooksdk.audit.chain_begun", "hooksdk.audit.file_begun"}
     ]
-    files = []
+    files: list[Path] = []
     for start, stop in zip(starts, [*starts[1:], len(lines)], strict=True):
         files.append(tmp_path / f"again-{start}.jsonl")
         files[-1].write_text("".join(f"{line}\n" for line in lines[start:stop]))
