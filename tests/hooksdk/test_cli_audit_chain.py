@@ -209,3 +209,42 @@ def test_a_doubt_that_the_command_settles_is_recorded(project: Path, home: Path)
     last = list(read_records(home / "audit" / "audit.jsonl"))[-1]
     assert (last.kind, last.fields["call_id"], last.fields["by"]) == ("settled", "c2", "hooksdk sessions settle")
     assert verify(home / "audit" / "audit.jsonl", key=str(home / "audit" / "key.pub")) == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "records"),
+    [
+        (["tools", "list"], False),
+        (["policy", "check", "read_file", "path=a"], False),
+        (["replay", "SESSION", "--all"], False),
+        (["tools", "call", "greet", "name=Ada"], True),
+    ],
+)
+def test_only_a_call_that_really_runs_is_recorded(
+    tmp_path: Path, home: Path, command: list[str], *, records: bool
+) -> None:
+    (tmp_path / "hooksdk.toml").write_text("record_first = true\n[plugins.audit]\n")
+    (tmp_path / "greets.py").write_text(GREETS)
+    (tmp_path / "talk.json").write_text(
+        json.dumps([{"role": "user", "content": "go"}, reply(ToolCall("c1", "greet", {"name": "Ada"}))])
+    )
+    words = [str(tmp_path / "talk.json") if word == "SESSION" else word for word in command]
+    plugin = ["--plugin", str(tmp_path / "greets.py")]
+    assert run([*words, *plugin, "--project", str(tmp_path)]) == 0
+    chain = home / "audit" / "audit.jsonl"
+    names = (
+        [record.fields["name"] for record in read_records(chain) if record.kind == "call_let_through"]
+        if chain.exists()
+        else []
+    )
+    assert names == (["greet"] if records else [])
+
+
+GREETS = """
+from hooksdk import tool
+
+@tool
+def greet(name: str) -> str:
+    "Greet somebody."
+    return f"Hello {name}"
+"""

@@ -50,7 +50,7 @@ def session_of_chain(path: Path, session_id: str | None) -> ChainSession:
     """The session of a chain that is meant: the one that was named, or the only one that has calls. Raises `CommandProblem`."""
     by_session: dict[str, list[ChainRecord]] = defaultdict(list)
     for record in records_of(typed_sources([str(path)])):
-        if record.kind in {"call_let_through", "call_finished"} and "/" not in str(record.fields.get("call_id")):
+        if record.kind in {"call_let_through", "call_finished"} and not record.fields.get("parent_id"):
             by_session[str(record.fields.get("session_id", ""))].append(record)
     if session_id is None and len(by_session) != 1:
         names = ", ".join(map(printable, list(by_session)[:5])) or "none"

@@ -22,7 +22,7 @@ from hooksdk.cli._console import (
     stdout_console,
     warnings_shown,
 )
-from hooksdk.cli._project import open_servers, project_config
+from hooksdk.cli._project import open_servers, project_config, without_records
 from hooksdk.cli._replay.chain import ChainSession, Comparison, compare, is_chain, session_of_chain
 from hooksdk.cli._replay.recorded_test import RecordedTest, write_test
 from hooksdk.cli._sessions.look import look_at, with_session
@@ -127,7 +127,7 @@ def _config(options: ReplayOptions, ids: Sequence[str], holders: Sequence[Any]) 
     configuration."""
     config = project_config(options.project)
     if options.everything:
-        return config
+        return without_records(config)
     named = {fold(one) for one in (*ids, *(Plugin.of(one).id for one in holders))}
     sections = {
         name: section.model_copy(update={"mode": "enforce", "enabled": True})
