@@ -54,7 +54,7 @@ def _other_than(chars: Iterable[str], candidates: str) -> str:
 
 
 _SMALL, _CAPITAL = "xaeioubcdfghjklmnpqrstvwyzжшø", "XAEIOUBCDFGHJKLMNPQRSTVWYZЖШØ"
-_SAME_IN_SMALL = {"k": "\N{KELVIN SIGN}", "s": "ſ"}
+_SAME_IN_SMALL = {"k": "\N{KELVIN SIGN}", "s": "\N{LATIN SMALL LETTER LONG S}"}
 """More characters that are these ones without regard to case."""
 
 
@@ -148,7 +148,8 @@ def name_cells(
                 state = (True, kind, char, raw, *state[4:])
             else:
                 state = (True, kind, "", raw, *read(state, char, state[1], ""))
-        return (True, *state[1:3], raw, *state[4:])
+        _, kind, waiting, _, joined, parted = state
+        return (True, kind, waiting, raw, joined, parted)
 
     def moves(state: _Name) -> Iterator[tuple[str, _Name]]:
         inner = {one for kind in ("lower", "") for one in settled(state, kind)[4:]}
