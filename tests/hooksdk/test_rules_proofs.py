@@ -365,7 +365,10 @@ def call_facts(draw: st.DrawFn) -> CallFact:
     st.sampled_from([("Bash", "host"), ("Read", "host"), ("Write", "host"), ("apply_patch", "host"), ("x", "mcp")]), st.booleans(),
 )  # fmt: skip
 def test_what_one_condition_says_of_another_is_so_for_every_call(
-    facts: list[CallFact], calls: list[dict[str, Any]], tool: tuple[str, str], reads: bool  # noqa: FBT001
+    facts: list[CallFact],
+    calls: list[dict[str, Any]],
+    tool: tuple[str, str],
+    reads: bool,  # noqa: FBT001
 ) -> None:
     plain = Example(
         *tool[:1], tool[0], tool[1], "", {"read_only": True} if reads else {}, ["main"], ["user"], "/srv/app", None
