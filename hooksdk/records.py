@@ -47,6 +47,7 @@ __all__ = [
     "SessionEndReason",
     "SessionEnded",
     "SessionStarted",
+    "Settled",
     "ToolsResolved",
     "TrimDrained",
     "TrimQueued",
@@ -305,6 +306,17 @@ class CallFinished(_CallRecord):
     """The length of the result's text."""
     labels: tuple[str, ...] = ()
     """What the result's text is worth, sorted; empty where nobody vouches for it and no outsider wrote it, as for a refusal."""
+    in_doubt: bool = False
+    """True where the call began and its result does not tell how it ended: it may have taken effect."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled(Record):
+    """Somebody said what came of a call that was in doubt (`session.settle`)."""
+
+    call_id: str
+    name: str
+    effect_id: str
 
 
 @dataclass(frozen=True, kw_only=True)
