@@ -21,7 +21,7 @@ from hooksdk.rules._rules import Action, CallClass, Claim, Rules
 __all__ = ["BUDGET", "Change", "Example", "RuleOf", "Search", "Unknown", "changes"]
 
 z3: Any = _untyped
-BUDGET = 20_000_000
+BUDGET = 200_000_000
 """Steps of the solver for one question; texts that patterns tell apart count for a hundred. Some ten seconds."""
 _STEPS_OF_A_TEXT = 100
 _GRAVITY: Mapping[Action, int] = {"deny": 0, "ask": 1, "allow": 2}
