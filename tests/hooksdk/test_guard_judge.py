@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
+import selectors
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +25,7 @@ import anyio
 import pytest
 from mcp_servers import alive, until
 
-from hooksdk.guard import client
+from hooksdk.guard import client, serve
 
 pytestmark = [
     pytest.mark.heavy,
@@ -174,6 +178,42 @@ def test_a_judge_that_nobody_asks_ends_and_leaves_no_socket(place: Place):
     command = [sys.executable, "-m", "hooksdk", "guard", "judge", "--idle", "1"]
     subprocess.run(command, env=place.variables, check=True, timeout=60)
     assert sorted(path.name for path in place.guard.iterdir()) == ["judge.lock"]
+
+
+class BusyMachine(selectors.DefaultSelector):
+    """A loop's selector, before which the machine does something else for a while."""
+
+    seconds = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        time.sleep(self.seconds)
+        self.seconds = 0.0
+        return super().select(timeout)
+
+
+def test_whoever_comes_before_the_judge_ends_is_answered_however_busy_the_machine_is(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HOOKSDK_GUARD_DIR", str(place.guard))
+    place.guard.mkdir(parents=True, mode=0o700)
+    machine, callers, unlink = BusyMachine(), list[socket.socket](), Path.unlink
+
+    def unlink_late(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "judge.sock" and path.exists():
+            callers.append(client.connect(str(place.guard)))
+            callers[0].sendall(b"claude-code\n" + json.dumps(place.call("rm a")).encode())
+            callers[0].shutdown(socket.SHUT_WR)
+            machine.seconds = 0.5
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlink_late)
+    options = {"loop_factory": lambda: asyncio.SelectorEventLoop(machine)}
+    anyio.run(partial(serve, idle=0.1), backend_options=options)
+    (caller,) = callers
+    with caller:
+        answer = caller.recv(65_536)
+    assert answer.startswith(b"answer\n")
+    assert b'"deny"' in answer
 
 
 class Elsewhere(Place):
