@@ -111,7 +111,7 @@ async def end_with_open_calls(
                 if stop_wait:
                     await until(lambda: b"stopping" in lines)
                     process.send_signal(how)
-                with anyio.fail_after(30):
+                with anyio.fail_after(120):
                     code = await process.wait()
                     while len(results) < len(open_calls):
                         await anyio.sleep(0.02)

@@ -180,7 +180,7 @@ async def exchange(made: Gateway, *calls: tuple[str, str]) -> list[Any]:
         with os.fdopen(from_gateway, "rb") as answered:
             for number, line in enumerate(lines):
                 os.write(to_gateway, line.encode() + b"\n")
-                with anyio.fail_after(30):
+                with anyio.fail_after(120):
                     text = await anyio.to_thread.run_sync(answered.readline, abandon_on_cancel=True)
                 answers[number] = json.loads(text)["result"]
             os.close(to_gateway)
