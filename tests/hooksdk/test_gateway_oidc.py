@@ -121,7 +121,7 @@ async def test_a_client_without_a_token_finds_the_issuer_and_signs_in_there(issu
     pages: list[str] = []
 
     async def come_back() -> AuthorizationCodeResult:
-        async with httpx2.AsyncClient() as browser:
+        async with httpx2.AsyncClient(timeout=60) as browser:
             answer = await browser.get(pages[0])
         back = dict(parse_qsl(urlsplit(answer.headers["location"]).query))
         return AuthorizationCodeResult(code=back["code"], state=back["state"])

@@ -176,7 +176,7 @@ async def test_a_connection_of_the_older_protocol_is_told_that_its_gateway_is_an
     async with (
         two(database, tmp_path) as (one, other),
         client(one.url, era="legacy") as connected,
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKENS['ann']}"}) as http,
+        httpx2.AsyncClient(timeout=60, headers={"Authorization": f"Bearer {TOKENS['ann']}"}) as http,
     ):
         assert "was read" in text_of(await ask(connected, "read_note"))
         session_id = next(iter(one.gateway._sessions)).rpartition(" ")[2]  # pyright: ignore[reportPrivateUsage]

@@ -392,7 +392,7 @@ async def test_a_page_that_forges_an_answer_does_not_end_the_wait_for_the_true_o
 
     async def show(url: str) -> None:
         port = httpx2.URL(httpx2.URL(url).params["redirect_uri"]).port
-        async with httpx2.AsyncClient() as client:
+        async with httpx2.AsyncClient(timeout=60) as client:
             for path in ("/callback?code=theirs&state=guessed", "/favicon.ico"):
                 forged.append((await client.get(f"http://127.0.0.1:{port}{path}")).status_code)
         await browser(url)
@@ -466,7 +466,7 @@ async def test_what_nobody_can_sign_in_to_is_told(name: str, problem: str) -> No
 async def whoami(server: HostedServer, kept: SignIns, holder: str) -> int:
     (spec,) = read_servers({"docs": server.entry()}).specs
     auth = SignedIn(spec, holder, kept)
-    async with httpx2.AsyncClient(auth=auth) as client:
+    async with httpx2.AsyncClient(timeout=60, auth=auth) as client:
         return (await client.post(server.mcp_url, json={"jsonrpc": "2.0", "id": 1, "method": "ping"})).status_code
 
 
