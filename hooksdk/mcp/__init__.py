@@ -273,7 +273,7 @@ class McpServers:
     @property
     def signed_out(self) -> Mapping[str, str]:
         """The servers that wait for a person to sign in, whose client it is that is served now, by name, and what they type."""
-        return {one.spec.name: one.status.problem for one in self._listed() if one.status.state == "needs sign-in"}
+        return {one.spec.name: one.status.problem for one in self._listed() if one.status.signed_out}
 
     async def open_page(self, name: str) -> SignInPage | None:
         """A page on which that person signs in to one of them; None where there is none to be had, or it is not needed any more."""

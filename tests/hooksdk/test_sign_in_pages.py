@@ -133,6 +133,19 @@ async def test_a_server_that_is_there_before_the_tool_is_called_again_was_signed
         assert await names(connected) == ["whoami"]
 
 
+async def test_a_server_needs_its_sign_in_also_while_it_is_tried_again(servers: McpServers) -> None:
+    async with servers:
+        await servers.ready()
+        while servers.status["docs"].state != "starting":
+            servers.tools()  # as before each call
+            await anyio.sleep(0)
+        assert list(servers.signed_out) == ["docs"]
+        assert CURE in servers.missing["docs"]
+        await servers.sign_ins.sign_in("docs", Browser())
+        await servers.refresh()
+        assert (servers.signed_out, servers.missing) == ({}, {})
+
+
 @in_both_eras
 async def test_a_search_tells_of_both_ways(servers: McpServers, era: str) -> None:
     async with client(servers, era, Person(), search=True) as connected:
