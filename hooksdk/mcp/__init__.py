@@ -279,8 +279,9 @@ class McpServers:
         """A page on which that person signs in to one of them; None where there is none to be had, or it is not needed any more."""
         try:
             connection = self._fleet.connection(name)
-            connection.wake(patient=True)
-            await connection.settled()
+            for _ in range(2):  # somebody may have signed in since the server was asked that is refusing now
+                connection.wake(patient=True)
+                await connection.settled()
             if connection.status.state == "needs sign-in":
                 return await self._pages.open(self.sign_ins.target(name, connection.key.holder))
         except (CallFailed, SignInProblem):  # there is none of this name any more

@@ -470,6 +470,21 @@ async def whoami(server: HostedServer, kept: SignIns, holder: str) -> int:
         return (await client.post(server.mcp_url, json={"jsonrpc": "2.0", "id": 1, "method": "ping"})).status_code
 
 
+async def test_a_sign_in_that_comes_before_the_refusal_of_a_request_without_it_is_tried_at_once(
+    server: HostedServer, kept: SignIns
+) -> None:
+    (spec,) = read_servers({"docs": server.entry()}).specs
+    auth = SignedIn(spec, "local", kept)
+    flow = auth.async_auth_flow(httpx2.Request("POST", server.mcp_url))
+    async with httpx2.AsyncClient(timeout=60) as client:
+        refusal = await client.send(await anext(flow))
+    await docs(server, kept).sign_ins.sign_in("docs", Browser())
+    with pytest.raises(StopAsyncIteration):
+        await flow.asend(refusal)
+    assert auth.needs
+    assert auth.due(60.0) == 0.0
+
+
 async def test_each_token_of_the_gateway_has_sign_ins_of_its_own(server: HostedServer, kept: SignIns) -> None:
     servers = docs(server, kept)
     await servers.sign_ins.sign_in("docs", Browser(), holder="ann")
