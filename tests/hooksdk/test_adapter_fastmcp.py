@@ -766,7 +766,7 @@ async def test_the_run_of_a_server_over_stdio_ends_with_its_client(tmp_path: Pat
         assert (await client.call_tool("ping")).data == "pong"
     with anyio.fail_after(120):
         await transport.close()
-        while not (tmp_path / "ended").exists():
+        while not (tmp_path / "ended").exists() or not (tmp_path / "ended").read_text():
             await anyio.sleep(0.05)
     assert (tmp_path / "ended").read_text() == "completed"
 
