@@ -81,7 +81,7 @@ class Place:
 
     def start(self, agent: str = "claude-code") -> subprocess.Popen[bytes]:
         """Start a hook as an agent would."""
-        command = [sys.executable, "-I", "-S", str(client.__file__), agent]
+        command = [sys.executable, "-I", "-S", str(self.root / "client.py"), agent]
         pipe = subprocess.PIPE
         return subprocess.Popen(command, env=self.variables, stdin=pipe, stdout=pipe, stderr=pipe)
 
@@ -89,7 +89,7 @@ class Place:
         """Run one hook to its end."""
         data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         process = self.start(agent)
-        out, err = process.communicate(data, timeout=60)
+        out, err = process.communicate(data, timeout=250)
         return Hook(process.returncode, out.decode(), err.decode())
 
     def call(self, command: str, **more: Any) -> Json:
@@ -108,10 +108,18 @@ class Place:
         return hook.code == 0 and '"permissionDecision": "deny"' in hook.out
 
 
+LIMITS = f"START_SECONDS, ANSWER_SECONDS = {client.START_SECONDS}, {client.ANSWER_SECONDS}"
+"""A line of the client: how long it waits."""
+
+
 @pytest.fixture
 def place() -> Iterator[Place]:
     # Not pytest's folder: the path of a socket is short.
     root = Path(tempfile.mkdtemp(prefix="guard-"))
+    # What hooks start, with all the time that a busy machine may need for the judge.
+    text = Path(client.__file__).read_text("utf-8")
+    assert LIMITS in text
+    (root / "client.py").write_text(text.replace(LIMITS, "START_SECONDS, ANSWER_SECONDS = 200.0, 200.0"), "utf-8")
     project = root / "project"
     project.mkdir()
     (project / "hooksdk.toml").write_text(RULES)
@@ -157,7 +165,7 @@ def test_a_judge_that_is_killed_in_the_middle_of_a_call_blocks_it_and_the_next_c
     process.stdin = None
     anyio.run(until, lambda: (place.root / "sleeps").exists())
     os.kill(place.judge, signal.SIGKILL)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=250)
     assert process.returncode == 2
     assert b"the judge ended in the middle of this call" in err
     assert place.denies()
