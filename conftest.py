@@ -6,6 +6,7 @@ A test that starts a process, a server or a browser, or takes over a second, is 
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -99,6 +100,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr != LIGHT or not collection_path.match("test_*.py"):
         return None
     return True if EXAMPLES in collection_path.parents or WHOLE.search(collection_path.read_text("utf-8")) else None
+
+
+def pytest_pycollect_makemodule(module_path: Path) -> None:
+    """Before a file is imported, since its own settings begin with those that hold then: no example is too slow. On a busy machine
+    any of them may take longer than the 200 ms that Hypothesis gives it. Where no file needs it, it is not imported."""
+    if "hypothesis" in module_path.read_text("utf-8"):
+        _take_any_time()
+
+
+@functools.cache
+def _take_any_time() -> None:
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("any time", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any time")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -36,10 +36,17 @@ class SessionPages:
         self._start_soon = start_soon
         self._wait = wait
         self._pages: dict[str, SignInPage] = {}
+        self._shown: dict[str, SignInPage] = {}
+        """By server, those that the tool has shown, until it is called again: the server may be there before that."""
+
+    def servers(self) -> list[str]:
+        """Those that the tool is for."""
+        shown = [name for name, page in self._shown.items() if page.signed_in or not page.over.is_set()]
+        return list(dict.fromkeys([*self._sources.signed_out(), *shown]))
 
     def tools(self, context: Request | None) -> Sequence[Tool]:
         """The tool that opens pages, where there is one to open and the client shows it."""
-        names = self._sources.signed_out()
+        names = self.servers()
         if not names or not CallingClient.can_show_pages(context):
             return ()
         return (
@@ -63,6 +70,7 @@ class SessionPages:
         page = self._pages.get(params.request_state or "")
         answer = (params.input_responses or {}).get(INPUT)
         if page is not None and isinstance(answer, types.ElicitResult) and answer.action != "accept":
+            self._shown.pop(page.server, None)
             return error(
                 f"'{params.name}' was not run: the person at the client does not sign in to '{page.server}' now."
             )
@@ -96,10 +104,12 @@ class SessionPages:
         page = await self._sources.open_page(server)
         client = current_client.get()
         if page is None or client is None:
+            self._shown.pop(server, None)
             status = self._sources.signed_out().get(server)
             if status is not None:
                 return ToolResult.error(f"There is no page for '{server}' to be had: {status}.")
             return ToolResult(f"You are signed in to '{server}': its tools are there now.")
+        self._shown[server] = page
         await client.show_page(page)
         return ToolResult(f"The page for '{server}' was shown to the user.")
 

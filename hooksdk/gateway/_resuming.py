@@ -111,10 +111,10 @@ class Events(EventStore):
         if call is None:
             return False
         while line.call is call:
-            limit = None if line.stream in self._listeners else GRACE
-            with anyio.move_on_after(limit) as patience:
+            with anyio.move_on_after(GRACE) as patience:
                 await self._news.wait()
-            if patience.cancelled_caught:
+            # The client may be back, or the call over, in the very moment in which the time is up.
+            if patience.cancelled_caught and line.call is call and line.stream not in self._listeners:
                 call.cancel()
                 return False
         return line.stream in self._listeners

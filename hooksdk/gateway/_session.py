@@ -171,7 +171,7 @@ class GatewaySession:
         self._lock = anyio.Lock()
         self._session: Session | None = None
         self._run: Run | None = None
-        self._given: tuple[list[Tool], dict[str, str]] | None = None
+        self._given: tuple[list[Tool], dict[str, str], list[str]] | None = None
         self._listing: ClientListing | None = None
         self._client_name = self._protocol_version = ""
         self._peer: ServerSession | None = None
@@ -711,7 +711,8 @@ class GatewaySession:
         run = self._run
         if run is None:
             raise HookSDKError("the session has ended; connect again")
-        given = tools, missing = self._parts.sources.look()
+        tools, missing = self._parts.sources.look()
+        given = tools, missing, self._pages.servers()
         if self._listing is not None and given == self._given:
             return self._listing
         async with self._lock:

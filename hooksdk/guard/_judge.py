@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import select
 import socket
 import struct
 import time
@@ -127,7 +128,7 @@ async def serve(*, idle: float = IDLE, is_gateway: Callable[[str, str, Path], bo
         path.unlink(missing_ok=True)  # of a judge that was killed
         listener = await anyio.create_unix_listener(path, mode=0o600)
         try:
-            async with Judge(is_gateway=is_gateway) as judge:
+            async with listener, Judge(is_gateway=is_gateway) as judge:
                 await _Server(judge, listener, idle).run(folder)
         finally:
             path.unlink(missing_ok=True)
@@ -150,11 +151,17 @@ class _Server:
                 await anyio.sleep(max(rest, 0.1))
             for name in ("judge.sock", "judge.json"):  # from here on nobody comes any more
                 (folder / name).unlink(missing_ok=True)
-            while True:  # who has come is answered
-                await anyio.sleep(0.1)
-                if not self._open:
-                    break
+            # Who has come is answered. One who is on the way from the socket to `_serve_one` is seen by the second look alone.
+            looks = 0
+            while looks < 2:
+                await anyio.sleep(0.05)
+                looks = 0 if self._open or self._has_callers() else looks + 1
             group.cancel_scope.cancel()
+
+    def _has_callers(self) -> bool:
+        """True while somebody has connected who was not let in yet."""
+        listening = self._listener.extra(SocketAttribute.raw_socket)  # noqa: S610 - no query
+        return bool(select.select([listening], [], [], 0)[0])
 
     async def _serve_one(self, stream: SocketStream) -> None:
         self._open += 1

@@ -273,14 +273,15 @@ class McpServers:
     @property
     def signed_out(self) -> Mapping[str, str]:
         """The servers that wait for a person to sign in, whose client it is that is served now, by name, and what they type."""
-        return {one.spec.name: one.status.problem for one in self._listed() if one.status.state == "needs sign-in"}
+        return {one.spec.name: one.status.problem for one in self._listed() if one.status.signed_out}
 
     async def open_page(self, name: str) -> SignInPage | None:
         """A page on which that person signs in to one of them; None where there is none to be had, or it is not needed any more."""
         try:
             connection = self._fleet.connection(name)
-            connection.wake(patient=True)
-            await connection.settled()
+            for _ in range(2):  # somebody may have signed in since the server was asked that is refusing now
+                connection.wake(patient=True)
+                await connection.settled()
             if connection.status.state == "needs sign-in":
                 return await self._pages.open(self.sign_ins.target(name, connection.key.holder))
         except (CallFailed, SignInProblem):  # there is none of this name any more

@@ -28,6 +28,7 @@ from hooksdk.mcp._status import (
     SignInNeeded,
     describe,
     ended_during,
+    starting,
     too_late,
     unavailable,
     with_stderr,
@@ -140,8 +141,7 @@ class Connection:
             self._wanted.set()
         if not self._settled.is_set() or (self._life and self._life.usable):
             return
-        ending = self._life is not None and not self._life.over.is_set()
-        if patient and (ending or anyio.current_time() < self._attempts.next_at):
+        if patient and ((self._life and not self._life.over.is_set()) or anyio.current_time() < self._attempts.next_at):
             return
         self._settled = anyio.Event()
         self._wanted.set()
@@ -269,7 +269,7 @@ class Connection:
         """One start, until its end. Raises nothing but cancellation."""
         settled = self._settled
         life = self._life = Life(self.spec, self._signed_in)
-        self._set(ServerStatus(name=self.spec.name, state="starting", tools=len(self.tools)))
+        self._set(starting(self.status, len(self.tools)))
         try:
             try:
                 if self.spec.asks_secrets:

@@ -27,7 +27,8 @@ class ServerStatus:
     name: str
     state: State
     problem: str = ""
-    """Why it is not up, in one line, with the end of what it wrote to stderr."""
+    """Why it is not up, in one line, with the end of what it wrote to stderr. Of one that starts: that a person must sign in, where
+    that was so before."""
     tools: int = 0
     """How many tools it offers."""
     seconds: float = 0.0
@@ -43,6 +44,17 @@ class ServerStatus:
     def failed(self) -> bool:
         """True where it could not be started, for whichever reason."""
         return self.state in {"failed", "needs sign-in"}
+
+    @property
+    def signed_out(self) -> bool:
+        """True where a person must sign in, also while it is tried once more whether that is so still."""
+        return self.state == "needs sign-in" or (self.state == "starting" and bool(self.problem))
+
+
+def starting(before: ServerStatus, tools: int) -> ServerStatus:
+    """How a server is from now on that is started."""
+    problem = before.problem if before.signed_out else ""
+    return ServerStatus(name=before.name, state="starting", problem=problem, tools=tools)
 
 
 class CallFailed(Exception):

@@ -658,7 +658,7 @@ class AskFirst:
         return Ask("May it?", description=event.arguments["title"])
 
 
-CODE_MODE = {"plugins": {"tool_search": {"config": {"enabled": "on", "mode": "code", "code_timeout": 1}}}}
+CODE_MODE = {"plugins": {"tool_search": {"config": {"enabled": "on", "mode": "code", "code_timeout": 2}}}}
 
 
 async def test_a_person_is_asked_about_the_call_inside_the_script() -> None:
@@ -677,11 +677,11 @@ async def test_a_person_is_asked_about_the_call_inside_the_script() -> None:
 @pytest.mark.both_loops
 async def test_while_a_person_is_asked_no_clock_of_the_script_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     async def slowly(request: ApprovalRequest) -> Approval:
-        await anyio.sleep(1.5)
+        await anyio.sleep(3)
         return Approval(True)
 
     monkeypatch.setattr(code_tool, "CALLS_SECONDS", 0.0)
-    tools = [CREATE_ISSUE.copy(timeout=0.2)]
+    tools = [CREATE_ISSUE.copy(timeout=0.5)]
     async with open_session("tool_search", AskFirst, tools=tools, config=CODE_MODE, approver=slowly) as session:
         played = await play(session, [call("tool_search_code", code='await call("create_issue", title="a")'), "Done."])
     assert played.call("tool_search_code").status == "ok"
@@ -703,10 +703,10 @@ async def test_a_slow_tool_is_stopped_by_its_own_limit_and_the_script_goes_on() 
 @pytest.mark.both_loops
 async def test_the_time_of_the_tools_is_not_the_scripts_own() -> None:
     async def slow(_: dict[str, Any]) -> str:
-        await anyio.sleep(0.6)
+        await anyio.sleep(1.2)
         return "slow"
 
-    async with coding(tools=[answering("slow", slow)], code_timeout=1) as script:
+    async with coding(tools=[answering("slow", slow)], code_timeout=2) as script:
         assert await script.value('await call("slow")\nawait call("slow")') == "slow"
 
 
@@ -717,7 +717,7 @@ async def test_all_calls_together_have_a_limit_too(monkeypatch: pytest.MonkeyPat
         return "slow"
 
     monkeypatch.setattr(code_tool, "CALLS_SECONDS", 0.0)
-    async with coding(tools=[answering("slow", slow, timeout=2)], code_timeout=1) as script:
+    async with coding(tools=[answering("slow", slow, timeout=1)], code_timeout=2) as script:
         text = await script.failure('for n in range(50):\n  await call("slow")')
         assert text == "'tool_search_code' did not finish within 3 s and was stopped." + MAY_HAVE
         assert await script.value("1") == 1

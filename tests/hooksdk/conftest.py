@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from hooksdk.formats import FORMATS, MessageFormat, get_format
@@ -11,3 +13,10 @@ from hooksdk.formats import FORMATS, MessageFormat, get_format
 def form(request: pytest.FixtureRequest) -> MessageFormat:
     """Every message format."""
     return request.param
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway in this process waits for the first listings of its servers, however long they take on a busy machine."""
+    if (sources := sys.modules.get("hooksdk.gateway._sources")) is not None:
+        monkeypatch.setattr(sources, "FIRST_LISTINGS", 200.0)

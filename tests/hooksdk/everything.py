@@ -296,6 +296,6 @@ async def in_front_of(
 
 async def soon(condition: Any) -> None:
     """Wait until it is true."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(120):
         while not condition():
             await anyio.sleep(0.005)

@@ -46,12 +46,16 @@ async def use(servers: McpServers, name: str, context: Any = None, /, **argument
 
 
 def alive(pid: int) -> bool:
+    """False for one that has ended, whether its parent knows it yet or not. A killed one has its locks and listens until the
+    last of its threads is gone."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+        if not Path("/proc/self/stat").exists():
+            return True
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state not in "XZ" or len(os.listdir(f"/proc/{pid}/task")) > 1
+    except (FileNotFoundError, ProcessLookupError):  # it may go between one look and the next
         return False
-    state = Path(f"/proc/{pid}/stat")
-    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 async def until(condition: Callable[[], object], seconds: float = 120.0) -> None:

@@ -298,5 +298,5 @@ def _visit(url: str) -> str:
 
 async def pasted(url: str) -> str:
     """The address that a browser elsewhere is sent to."""
-    async with httpx2.AsyncClient() as client:
+    async with httpx2.AsyncClient(timeout=60) as client:
         return (await client.get(url)).headers["location"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -106,7 +107,10 @@ class PydanticAIDriver:
 
     def ask_plainly(self, prompt: str, conversation: str = "c") -> Answer:
         agent = self._agent(LazyHost(**self.program.host))
-        return self._taken(agent.run_sync(prompt, conversation_id=conversation), conversation)
+        try:
+            return self._taken(agent.run_sync(prompt, conversation_id=conversation), conversation)
+        finally:  # it leaves its thread a loop, which would be collected open in a later test
+            asyncio.get_event_loop().close()
 
     async def stored(self, conversation: str = "c") -> Sequence[str]:
         requests = [one for one in self.lists[conversation] if isinstance(one, ModelRequest)]

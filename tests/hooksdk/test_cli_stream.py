@@ -216,12 +216,12 @@ async def test_two_equal_calls_in_one_turn_are_told_apart(tmp_path: Path) -> Non
     servers = write_servers(tmp_path / "mcp.json", plain=script("plain"))
 
     def twice(turn: Turn) -> Any:
-        return [call("work", seconds=0.2), call("work", seconds=0.1)] if not turn.results else "Done."
+        return [call("work", seconds=1.5), call("work", seconds=0.1)] if not turn.results else "Done."
 
     async with ScriptedServer(twice) as server:
         done = await hooksdk("run", "--model", "openai:any", "--mcp", servers, "Go.", folder=tmp_path, server=server)
     order: Callable[[str], int] = done.err.index
-    assert order("turn 1   work\n         seconds=0.2\n") < order("turn 1.2 work\n         seconds=0.1\n")
+    assert order("turn 1   work\n         seconds=1.5\n") < order("turn 1.2 work\n         seconds=0.1\n")
     assert order("✓ 1.2 work: ok") < order("✓ 1 work: ok")
 
 

@@ -105,12 +105,14 @@ async def test_whatever_a_threaded_policy_raises_blocks(error: BaseException) ->
 
 async def test_abandoned_threads_are_bounded_for_all_sessions_and_the_calls_stay_blocked() -> None:
     release = threading.Event()
-    running: list[int] = []
+    running, most = list[int](), 0
 
     class Hangs:
         @hooks.before_tool_call(thread=True, timeout=0.04)
         def judge(self, event: BeforeToolCall) -> Block | None:
+            nonlocal most
             running.append(1)
+            most = max(most, len(running))
             release.wait(60)
             running.pop()
 
@@ -121,14 +123,16 @@ async def test_abandoned_threads_are_bounded_for_all_sessions_and_the_calls_stay
                 await run.resolve_tools(list(stage.run.tools))
             assert all(result.text.startswith("Blocked") for result in results)
             assert stage.executed == []
-            assert 0 < len(running) <= THREADS
             for _ in range(6):
                 assert (await stage.call()).text.startswith("Blocked")
-            assert len(running) == THREADS, "a thread keeps its place until it ends"
+            while len(running) < THREADS:  # a thread may begin when its call is blocked already
+                await anyio.sleep(0.01)
             release.set()
             while running:
                 await anyio.sleep(0.01)
-            assert (await stage.call()).text == "done", "and gives it back then"
+            assert most == THREADS, "a thread keeps its place until it ends"
+            while (await stage.call()).text != "done":  # and gives it back then; a busy machine may be late once more
+                pass
     finally:
         release.set()
     while running:

@@ -364,7 +364,7 @@ async def test_a_change_of_the_tools_is_told_and_counts_from_the_next_call_on() 
         assert len(await names(connected)) == 3
         tools.add("notes", "add_note")
         assert not (await connected.call_tool("add_note", {"path": "a"})).is_error
-        with anyio.fail_after(30):
+        with anyio.fail_after(120):
             await told.wait()
         assert "add_note" in await names(connected)
 
@@ -380,7 +380,7 @@ async def test_sources_may_say_that_they_changed() -> None:
         await names(connected)
         tools.add("notes", "add_note")
         made.tools_changed()
-        with anyio.fail_after(30):
+        with anyio.fail_after(120):
             await told.wait()
 
 
@@ -401,7 +401,7 @@ async def test_a_call_that_its_client_cancels_ends() -> None:
             group.start_soon(connected.call_tool, "read_note", {"path": "a"})
             await began.wait()
             group.cancel_scope.cancel()
-        with anyio.fail_after(30):
+        with anyio.fail_after(120):
             await ended.wait()
 
 

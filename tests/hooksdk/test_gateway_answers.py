@@ -194,7 +194,7 @@ class Pipe:
         self.send(number, "tools/call", {"name": "pay", "arguments": {"path": who}})
 
     async def read(self) -> Any:
-        with anyio.fail_after(30):
+        with anyio.fail_after(120):
             return json.loads(await anyio.to_thread.run_sync(self.answers.readline, abandon_on_cancel=True))
 
 

@@ -111,7 +111,7 @@ async def end_with_open_calls(
                 if stop_wait:
                     await until(lambda: b"stopping" in lines)
                     process.send_signal(how)
-                with anyio.fail_after(30):
+                with anyio.fail_after(120):
                     code = await process.wait()
                     while len(results) < len(open_calls):
                         await anyio.sleep(0.02)
@@ -179,7 +179,7 @@ async def test_a_call_that_ends_by_itself_soon_is_waited_for(tmp_path: Path) -> 
         with anyio.CancelScope(shield=True):
             await until(lambda: stopped)
             base = urls[0].removesuffix("/mcp")
-            async with httpx2.AsyncClient() as http:
+            async with httpx2.AsyncClient(timeout=60) as http:
                 refused = await http.post(urls[0], json={})
                 assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
                 assert (await http.get(f"{base}/ready")).status_code == 503

@@ -335,7 +335,7 @@ async def test_changed_lists_are_told_to_who_listens(in_process: Servers) -> Non
         async with connected.listen(prompts_list_changed=True) as changes:
             notes.prompts.append("part")
             await notes.say(PromptsListChanged())
-            with anyio.fail_after(20):
+            with anyio.fail_after(120):
                 assert await anext(changes) == PromptsChanged()
 
 
@@ -410,7 +410,7 @@ async def test_who_listens_hears_of_updates(in_process: Servers, server_era: str
             assert changes.honored.resource_subscriptions == ["note://today"]
             await watching(notes, "note://today")
             await notes.say(ResourceUpdated("note://today"))
-            with anyio.fail_after(20):
+            with anyio.fail_after(120):
                 assert await anext(changes) == Updated("note://today")
 
 

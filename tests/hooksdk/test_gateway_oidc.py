@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
 import time
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
@@ -26,6 +25,7 @@ from hooksdk.gateway import Gateway, _oidc, config_problems
 from tests.hooksdk.gateways import ERAS, gateway, http_client, names, source
 from tests.hooksdk.issuers import RESOURCE, Issuer, issuing
 from tests.hooksdk.mcp_servers import until
+from tests.ports import own_port
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 PROFILES: dict[str, Any] = {"reader": {"allow": ["read_*"]}, "owner": {}}
@@ -114,14 +114,13 @@ class Stored:
 
 
 async def test_a_client_without_a_token_finds_the_issuer_and_signs_in_there(issuer: Issuer) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = own_port()
     url, redirect = f"http://127.0.0.1:{port}/mcp", "http://127.0.0.1:1/callback"
     config = {**settings(issuer), "url": url}
     pages: list[str] = []
 
     async def come_back() -> AuthorizationCodeResult:
-        async with httpx2.AsyncClient() as browser:
+        async with httpx2.AsyncClient(timeout=60) as browser:
             answer = await browser.get(pages[0])
         back = dict(parse_qsl(urlsplit(answer.headers["location"]).query))
         return AuthorizationCodeResult(code=back["code"], state=back["state"])

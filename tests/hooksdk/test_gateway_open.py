@@ -268,7 +268,7 @@ async def test_the_command_serves_https_health_and_metrics(
     options = ["--tls-cert", str(cert), "--tls-key", str(key)]
     async with (
         running(tmp_path, home, settings, *options) as (url, _),
-        httpx2.AsyncClient(verify=trusting(cert)) as http,
+        httpx2.AsyncClient(timeout=60, verify=trusting(cert)) as http,
     ):
         assert url.startswith("https://127.0.0.1:")
         base = url.removesuffix("/mcp")
@@ -378,7 +378,7 @@ async def test_the_warning_is_said_where_the_gateway_listens(
 
 
 async def test_health_and_ready_need_no_token_and_say_nothing_else(tokens: dict[str, Any]) -> None:
-    async with listening({"tokens": tokens}) as (_, url), httpx2.AsyncClient() as http:
+    async with listening({"tokens": tokens}) as (_, url), httpx2.AsyncClient(timeout=60) as http:
         base = url.removesuffix("/mcp")
         assert [(await http.get(f"{base}/{one}")).text for one in ("health", "ready")] == ["ok", "ready"]
         assert (await http.head(f"{base}/health")).status_code == 200
@@ -397,7 +397,7 @@ async def test_calls_are_counted_by_server_tool_and_verdict(tokens: dict[str, An
         made.counts.metrics = Metrics(MeterProvider([reader]))
         group.start_soon(lambda: made.serve_http(on_listening=urls.append))
         await until(lambda: urls)
-        async with http_client(urls[0], "auto", ANN) as connected, httpx2.AsyncClient() as http:
+        async with http_client(urls[0], "auto", ANN) as connected, httpx2.AsyncClient(timeout=60) as http:
             for tool in ("read_note", "read_note", "delete_note", "made_up"):
                 await connected.call_tool(tool, {"path": "a"})
             await http.post(urls[0], json={})
@@ -439,7 +439,7 @@ async def status_of(http: httpx2.AsyncClient, url: str, token: str) -> httpx2.Re
 
 async def test_a_token_asks_as_often_as_it_may_and_is_told_when_it_may_again(tokens: dict[str, Any]) -> None:
     tokens["ann"]["requests_per_minute"] = 3
-    async with listening({"tokens": tokens}) as (_, url), httpx2.AsyncClient() as http:
+    async with listening({"tokens": tokens}) as (_, url), httpx2.AsyncClient(timeout=60) as http:
         statuses = [(await status_of(http, url, ANN)).status_code for _ in range(3)]
         refused = await status_of(http, url, ANN)
         assert 429 not in statuses
@@ -464,7 +464,7 @@ def test_what_a_client_has_used_becomes_free_one_by_one(monkeypatch: pytest.Monk
 async def test_a_rate_is_the_tokens_else_the_profiles_else_the_gateways(tokens: dict[str, Any]) -> None:
     tokens["bob"]["profile"] = "slow"
     config = {"tokens": tokens, "requests_per_minute": 2, "profiles": {"slow": {"requests_per_minute": 1}}}
-    async with listening(config) as (_, url), httpx2.AsyncClient() as http:
+    async with listening(config) as (_, url), httpx2.AsyncClient(timeout=60) as http:
         for token, rate in ((ANN, 2), (BOB, 1)):
             statuses = [(await status_of(http, url, token)).status_code for _ in range(rate + 1)]
             assert [one == 429 for one in statuses] == [False] * rate + [True]

@@ -346,7 +346,9 @@ async def test_a_token_that_was_removed_stops_the_next_request_of_its_open_sessi
         with pytest.raises((MCPError, httpx2.HTTPError)):
             await call(bob, "add")
         assert "add by" in await call(ann, "add")
-        async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {'bob' * SHORTEST_TOKEN}"}) as http:
+        async with httpx2.AsyncClient(
+            timeout=60, headers={"Authorization": f"Bearer {'bob' * SHORTEST_TOKEN}"}
+        ) as http:
             assert (await http.post(url, json={})).status_code == 401
     assert one.asked.count("tools/call") == 3
 

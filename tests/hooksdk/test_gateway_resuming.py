@@ -13,7 +13,7 @@ import pytest
 from mcp_types import JSONRPCNotification, JSONRPCResponse
 
 from hooksdk import Tool
-from hooksdk.gateway._resuming import MOST_CHARS, MOST_EVENTS, Events
+from hooksdk.gateway._resuming import GRACE, MOST_CHARS, MOST_EVENTS, Events, Line
 from tests.hooksdk.gateways import Source
 from tests.hooksdk.mcp_servers import until
 from tests.hooksdk.test_gateway_transports import listening
@@ -118,18 +118,36 @@ async def test_a_client_that_comes_back_gets_the_answer_that_it_has_missed() -> 
             assert await answer(response) == said
 
 
-async def test_a_client_that_is_back_before_the_answer_may_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hooksdk.gateway._resuming.GRACE", 0.5)
+async def test_a_client_that_is_back_before_the_answer_may_wait_for_it() -> None:
     tools = Slow()
     async with session(tools) as client:
         async with client.calling() as response:
             event_id = await first_id(response)
             await tools.began.wait()
         async with client.back_after(event_id) as response:
-            await anyio.sleep(1)
-            assert not tools.cancelled
             tools.go.set()
             assert (await answer(response))["result"]["content"][0]["text"] == "it is done"
+
+
+@pytest.mark.jumping_clock
+async def test_the_call_of_a_client_that_is_back_goes_on_however_long_it_takes() -> None:
+    events, heard = Events(), list[bool]()
+    line, call = Line(events), anyio.CancelScope()
+    line.stream, line.call = "1", call
+
+    async def wait() -> None:
+        heard.append(await events.wait_for_client(line))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        await anyio.sleep(0.9 * GRACE)
+        with events.listening("1"):
+            await anyio.sleep(10 * GRACE)
+            assert not call.cancel_called
+            line.call = None
+            events.tell()
+            await anyio.wait_all_tasks_blocked()
+    assert heard == [True]
 
 
 async def test_the_call_of_a_client_that_stays_away_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,5 +221,5 @@ async def test_a_sessions_own_server_may_ask_its_client_when_no_call_runs(
     async with asking(tmp_path, scope) as made, client(made, era, **answering("ann")) as ann:
         assert await call(ann, "later") == "soon"
         (tmp_path / "go").touch()
-        await until(notes.exists)
+        await until(lambda: notes.exists() and notes.read_text())
         assert answer in notes.read_text()

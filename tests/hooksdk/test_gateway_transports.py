@@ -101,7 +101,7 @@ async def test_each_token_has_its_profile_and_its_session(era: str, tokens: dict
 async def test_who_has_no_token_or_comes_from_a_strange_page_is_refused(
     headers: dict[str, str], status: int, tokens: dict[str, Any]
 ) -> None:
-    async with listening(tokens) as (made, url), httpx2.AsyncClient() as http:
+    async with listening(tokens) as (made, url), httpx2.AsyncClient(timeout=60) as http:
         assert (await http.post(url, json={}, headers=headers)).status_code == status
         assert made.sessions == ()
 
@@ -112,7 +112,7 @@ async def test_a_session_is_closed_to_another_token_that_knows_its_id(method: st
     begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
     ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
     accept = {"Accept": "application/json, text/event-stream"}
-    async with listening(tokens) as (_, url), httpx2.AsyncClient(headers=accept) as http:
+    async with listening(tokens) as (_, url), httpx2.AsyncClient(timeout=60, headers=accept) as http:
         ann, bob = ({"Authorization": f"Bearer {token}"} for token in TOKENS.values())
         opened = await http.post(url, json=begin, headers=ann)
         session = {"mcp-session-id": opened.headers["mcp-session-id"]}
@@ -122,12 +122,12 @@ async def test_a_session_is_closed_to_another_token_that_knows_its_id(method: st
 
 
 async def test_a_request_of_more_than_four_megabytes_is_refused() -> None:
-    async with listening() as (_, url), httpx2.AsyncClient() as http:
+    async with listening() as (_, url), httpx2.AsyncClient(timeout=60) as http:
         assert (await http.post(url, content=b"{" + b" " * 4 * 1024 * 1024)).status_code == 413
 
 
 async def test_without_tokens_only_this_machine_is_answered_and_by_its_name() -> None:
-    async with listening() as (_, url), httpx2.AsyncClient() as http:
+    async with listening() as (_, url), httpx2.AsyncClient(timeout=60) as http:
         assert (await http.post(url, json={}, headers={"Host": "evil.example"})).status_code == 421
     with pytest.raises(ConfigError, match="give each client a token"):
         check_address("0.0.0.0", {})
@@ -180,7 +180,7 @@ async def exchange(made: Gateway, *calls: tuple[str, str]) -> list[Any]:
         with os.fdopen(from_gateway, "rb") as answered:
             for number, line in enumerate(lines):
                 os.write(to_gateway, line.encode() + b"\n")
-                with anyio.fail_after(30):
+                with anyio.fail_after(120):
                     text = await anyio.to_thread.run_sync(answered.readline, abandon_on_cancel=True)
                 answers[number] = json.loads(text)["result"]
             os.close(to_gateway)

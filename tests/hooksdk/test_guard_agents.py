@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_servers import alive, until
 from real_clients import AGENTS, PROMPT, Agent, Desk, Plan, program
 
 from hooksdk.testing import Call, Turn
@@ -60,7 +61,7 @@ class Own:
         }
         return Rewrite(changed) if changed != event.arguments else None
 
-    @hooks.before_tool_call(timeout=1)
+    @hooks.before_tool_call(timeout=5)
     def judge(self, event):
         with Path("SEEN").open("a") as file:
             print(event.tool.own_name, *event.info.agents, file=file)
@@ -68,7 +69,7 @@ class Own:
         if "crash" in line:
             raise RuntimeError("no")
         if "hang" in line:
-            time.sleep(3)
+            time.sleep(8)
         if "kill" in line:
             os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -147,9 +148,11 @@ class Guarded:
     def project(self) -> Path:
         return self.desk.project
 
-    def kill_judge(self, number: signal.Signals) -> None:
-        """End the judge with this signal."""
-        os.kill(json.loads((self.desk.home / "kept" / "guard" / "judge.json").read_text())["pid"], number)
+    def kill_judge(self, number: signal.Signals) -> int:
+        """End the judge with this signal; answers its process."""
+        judge: int = json.loads((self.desk.home / "kept" / "guard" / "judge.json").read_text())["pid"]
+        os.kill(judge, number)
+        return judge
 
     @property
     def files(self) -> list[str]:
@@ -220,7 +223,8 @@ async def test_a_resumed_session_takes_the_answer_of_a_person_also_from_another_
         assert "hooksdk approvals grant 1" in place.model.results[0]
         answered = await place.desk.hooksdk("approvals", answer, "1")
         assert answered.code == 0, answered
-        place.kill_judge(signal.SIGKILL)
+        judge = place.kill_judge(signal.SIGKILL)
+        await until(lambda: not alive(judge))
         place.desk.agent = replace(agent, arguments=RESUMED[agent.name])
         place.model.will_run("touch c")
         done = await place.desk.ask()

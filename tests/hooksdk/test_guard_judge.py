@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
+import selectors
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +25,7 @@ import anyio
 import pytest
 from mcp_servers import alive, until
 
-from hooksdk.guard import client
+from hooksdk.guard import client, serve
 
 pytestmark = [
     pytest.mark.heavy,
@@ -77,7 +81,7 @@ class Place:
 
     def start(self, agent: str = "claude-code") -> subprocess.Popen[bytes]:
         """Start a hook as an agent would."""
-        command = [sys.executable, "-I", "-S", str(client.__file__), agent]
+        command = [sys.executable, "-I", "-S", str(self.root / "client.py"), agent]
         pipe = subprocess.PIPE
         return subprocess.Popen(command, env=self.variables, stdin=pipe, stdout=pipe, stderr=pipe)
 
@@ -85,7 +89,7 @@ class Place:
         """Run one hook to its end."""
         data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         process = self.start(agent)
-        out, err = process.communicate(data, timeout=60)
+        out, err = process.communicate(data, timeout=250)
         return Hook(process.returncode, out.decode(), err.decode())
 
     def call(self, command: str, **more: Any) -> Json:
@@ -104,10 +108,18 @@ class Place:
         return hook.code == 0 and '"permissionDecision": "deny"' in hook.out
 
 
+LIMITS = f"START_SECONDS, ANSWER_SECONDS = {client.START_SECONDS}, {client.ANSWER_SECONDS}"
+"""A line of the client: how long it waits."""
+
+
 @pytest.fixture
 def place() -> Iterator[Place]:
     # Not pytest's folder: the path of a socket is short.
     root = Path(tempfile.mkdtemp(prefix="guard-"))
+    # What hooks start, with all the time that a busy machine may need for the judge.
+    text = Path(client.__file__).read_text("utf-8")
+    assert LIMITS in text
+    (root / "client.py").write_text(text.replace(LIMITS, "START_SECONDS, ANSWER_SECONDS = 200.0, 200.0"), "utf-8")
     project = root / "project"
     project.mkdir()
     (project / "hooksdk.toml").write_text(RULES)
@@ -153,7 +165,7 @@ def test_a_judge_that_is_killed_in_the_middle_of_a_call_blocks_it_and_the_next_c
     process.stdin = None
     anyio.run(until, lambda: (place.root / "sleeps").exists())
     os.kill(place.judge, signal.SIGKILL)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=250)
     assert process.returncode == 2
     assert b"the judge ended in the middle of this call" in err
     assert place.denies()
@@ -174,6 +186,42 @@ def test_a_judge_that_nobody_asks_ends_and_leaves_no_socket(place: Place):
     command = [sys.executable, "-m", "hooksdk", "guard", "judge", "--idle", "1"]
     subprocess.run(command, env=place.variables, check=True, timeout=60)
     assert sorted(path.name for path in place.guard.iterdir()) == ["judge.lock"]
+
+
+class BusyMachine(selectors.DefaultSelector):
+    """A loop's selector, before which the machine does something else for a while."""
+
+    seconds = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        time.sleep(self.seconds)
+        self.seconds = 0.0
+        return super().select(timeout)
+
+
+def test_whoever_comes_before_the_judge_ends_is_answered_however_busy_the_machine_is(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HOOKSDK_GUARD_DIR", str(place.guard))
+    place.guard.mkdir(parents=True, mode=0o700)
+    machine, callers, unlink = BusyMachine(), list[socket.socket](), Path.unlink
+
+    def unlink_late(path: Path, missing_ok: bool = False) -> None:
+        if path.name == "judge.sock" and path.exists():
+            callers.append(client.connect(str(place.guard)))
+            callers[0].sendall(b"claude-code\n" + json.dumps(place.call("rm a")).encode())
+            callers[0].shutdown(socket.SHUT_WR)
+            machine.seconds = 0.5
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", unlink_late)
+    options = {"loop_factory": lambda: asyncio.SelectorEventLoop(machine)}
+    anyio.run(partial(serve, idle=0.1), backend_options=options)
+    (caller,) = callers
+    with caller:
+        answer = caller.recv(65_536)
+    assert answer.startswith(b"answer\n")
+    assert b'"deny"' in answer
 
 
 class Elsewhere(Place):

@@ -64,7 +64,7 @@ async def test_a_tool_keeps_what_its_server_tells_of_it(shared: McpServers) -> N
 async def test_status_tells_version_tools_and_seconds(shared: McpServers) -> None:
     status = shared.status["plain"]
     assert (status.state, status.problem, status.tools, status.version) == ("up", "", 6, "1.2.3")
-    assert 0.0 < status.seconds < 30.0
+    assert 0.0 < status.seconds < 300.0
 
 
 async def test_the_same_tools_come_back_until_the_list_changes(shared: McpServers) -> None:
@@ -246,10 +246,19 @@ async def test_a_server_that_fails_is_logged_where_nobody_asked_for_the_status(
 
 async def test_a_server_that_never_answers_is_given_up_and_ended(tmp_path: Path) -> None:
     note = tmp_path / "pid"
-    async with McpServers({"silent": script("silent", str(note))}, start_timeout=2.0) as servers:
+    # A shell has written in a moment; Python may start longer on a busy machine.
+    entry = {
+        "command": "sh",
+        "args": [
+            "-c",
+            "printf '\\033[33mwaiting for the database\\033[0m\\n' >&2; echo $$ >\"$0\"; exec sleep 600",
+            str(note),
+        ],
+    }
+    async with McpServers({"silent": entry}, start_timeout=4.0) as servers:
         status = servers.status["silent"]
         assert status.state == "failed"
-        assert status.problem == "did not answer within 2 s; it wrote: waiting for the database"
+        assert status.problem == "did not answer within 4 s; it wrote: waiting for the database"
     assert not alive(int(note.read_text()))
 
 
@@ -293,7 +302,7 @@ async def test_a_cancellation_during_the_start_leaves_no_process_behind(tmp_path
 
 async def test_a_cancellation_during_a_call_leaves_no_process_behind() -> None:
     pid = 0
-    with anyio.move_on_after(30) as scope:
+    with anyio.move_on_after(300) as scope:
         async with McpServers({"stalling": script("stalling")}) as servers:
             pid = int((await use(servers, "process_id")).text)
             scope.deadline = anyio.current_time() + 0.2
@@ -315,5 +324,5 @@ def test_ctrl_c_leaves_no_process_behind(anyio_backend: str) -> None:
         assert alive(pid)
         host.send_signal(signal.SIGINT)
         assert "KeyboardInterrupt" in host.stdout.readline() or anyio_backend == "trio"
-        host.wait(30)
+        host.wait(120)
     assert not alive(pid)

@@ -16,6 +16,7 @@ from mcp.client import stdio
 from mcp_servers import SERVERS, Progress, alive, find, script, until, use
 
 from hooksdk.mcp import McpServers, ServerStatus
+from tests.ports import own_port
 
 pytestmark = [
     pytest.mark.heavy,
@@ -42,9 +43,7 @@ def little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+    return own_port()
 
 
 @pytest.fixture

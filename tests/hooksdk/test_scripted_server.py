@@ -285,7 +285,7 @@ async def lose(http: httpx2.AsyncClient, server: ScriptedServer, form: str) -> N
 
 @pytest.mark.both_loops
 async def test_leaving_ends_every_thread_and_connection_even_those_that_hang(http: httpx2.AsyncClient):
-    server, urls = ScriptedServer([hang(), "ok"]), list[str]()
+    server, urls, before = ScriptedServer([hang(), "ok"]), list[str](), set(threading.enumerate())
     async with anyio.create_task_group() as group, server:
         urls.append(server.url)
         group.start_soon(lose, http, server, "openai-chat")
@@ -293,7 +293,7 @@ async def test_leaving_ends_every_thread_and_connection_even_those_that_hang(htt
             await anyio.sleep(0.01)
         await post(http, server, "openai-chat")
         assert server.connections == 2
-    names = [one.name for one in threading.enumerate()]
+    names = [one.name for one in threading.enumerate() if one not in before]
     assert not [name for name in names if "process_request" in name or "serve_forever" in name]
     with pytest.raises(httpx2.ConnectError):
         await http.post(urls[0] + "/v1/messages")
@@ -313,12 +313,12 @@ async def test_leaving_ends_an_async_script_that_waits_for_ever(http: httpx2.Asy
 
 @pytest.mark.both_loops
 async def test_a_cancelled_test_leaves_no_server_behind():
-    server = ScriptedServer([])
+    server, before = ScriptedServer([]), set(threading.enumerate())
     with anyio.move_on_after(0.05) as scope:
         async with server:
             await anyio.sleep_forever()
     assert scope.cancelled_caught
-    assert not [one for one in threading.enumerate() if "serve_forever" in one.name]
+    assert not [one for one in threading.enumerate() if "serve_forever" in one.name and one not in before]
 
 
 # The other two APIs

@@ -34,7 +34,7 @@ def judging(answer: Any) -> type:
     """A plugin `guard` whose policy answers this, raises it, or hangs."""
 
     class Guard:
-        @hooks.before_tool_call(timeout=0.05)
+        @hooks.before_tool_call(timeout=10)
         async def judge(self, event: hooks.BeforeToolCall) -> Any:
             if isinstance(answer, BaseException):
                 raise answer
@@ -62,6 +62,7 @@ async def never_asked(request: ApprovalRequest) -> Approval:
     ids=["Block", "Ask", "Answer", "raises", "nonsense", "hangs"],
 )
 @pytest.mark.both_loops
+@pytest.mark.jumping_clock
 async def test_whatever_a_policy_in_shadow_mode_does_the_call_runs_and_it_is_counted(answer: Any, name: str) -> None:
     async with playing(judging(answer), config=SHADOW, approver=never_asked) as stage:
         assert (await stage.call()).text == "done"

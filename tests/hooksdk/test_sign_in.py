@@ -20,9 +20,9 @@ from hooksdk.mcp._config import read_servers
 from hooksdk.mcp.sign_in import SignIn, SignInProblem, SignIns
 from hooksdk.mcp.sign_in._auth import SignedIn
 from hooksdk.mcp.sign_in._flow import sign_in
-from hooksdk.mcp.sign_in._listener import free_port
 from hooksdk.mcp.sign_in._settings import OAuthSettings, Target
 from tests.hooksdk.oauth_server import Browser, HostedServer, hosted, pasted
+from tests.ports import own_port
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 CURE = "type `hooksdk gateway login docs`"
@@ -315,7 +315,7 @@ def show_to(pages: list[str]) -> Any:
 
 
 async def test_the_browser_comes_back_to_the_port_of_the_entry(server: HostedServer, kept: SignIns) -> None:
-    port = free_port()
+    port = own_port()
     await signed_in(server, kept, oauth={"callbackPort": port})
     assert server.asked[0]["redirect_uri"] == f"http://localhost:{port}/callback"
 
@@ -392,7 +392,7 @@ async def test_a_page_that_forges_an_answer_does_not_end_the_wait_for_the_true_o
 
     async def show(url: str) -> None:
         port = httpx2.URL(httpx2.URL(url).params["redirect_uri"]).port
-        async with httpx2.AsyncClient() as client:
+        async with httpx2.AsyncClient(timeout=60) as client:
             for path in ("/callback?code=theirs&state=guessed", "/favicon.ico"):
                 forged.append((await client.get(f"http://127.0.0.1:{port}{path}")).status_code)
         await browser(url)
@@ -412,13 +412,13 @@ async def test_a_server_that_registers_nobody_is_told_with_what_to_register(
     server: HostedServer, kept: SignIns
 ) -> None:
     server.registers = False
-    problem = await failure(docs(server, kept, oauth={"callbackPort": (port := free_port())}), Browser())
+    problem = await failure(docs(server, kept, oauth={"callbackPort": (port := own_port())}), Browser())
     assert f"register one there, with the redirect address http://localhost:{port}/callback" in problem
     assert f'"oauth": {{"clientId": "...", "callbackPort": {port}}}' in problem
 
 
 async def test_a_client_whose_secret_is_missing_is_told_how_to_give_it(server: HostedServer, kept: SignIns) -> None:
-    port = free_port()
+    port = own_port()
     server.clients["mine"] = {"redirect_uris": [f"http://localhost:{port}/callback"], "client_secret": "the-secret"}
     servers = docs(server, kept, oauth={"clientId": "mine", "callbackPort": port})
     assert (await failure(servers, Browser())).endswith("A client with a secret needs that, too: --client-secret")
@@ -446,7 +446,7 @@ async def test_a_server_that_answers_everybody_can_be_signed_in_to_all_the_same(
     ],
 )
 async def test_what_nobody_can_sign_in_to_is_told(name: str, problem: str) -> None:
-    gone = {"url": f"http://127.0.0.1:{free_port()}/mcp"}
+    gone = {"url": f"http://127.0.0.1:{own_port()}/mcp"}
     servers = McpServers(
         {
             "docs": {"url": "http://127.0.0.1:1/mcp"},
@@ -466,8 +466,23 @@ async def test_what_nobody_can_sign_in_to_is_told(name: str, problem: str) -> No
 async def whoami(server: HostedServer, kept: SignIns, holder: str) -> int:
     (spec,) = read_servers({"docs": server.entry()}).specs
     auth = SignedIn(spec, holder, kept)
-    async with httpx2.AsyncClient(auth=auth) as client:
+    async with httpx2.AsyncClient(timeout=60, auth=auth) as client:
         return (await client.post(server.mcp_url, json={"jsonrpc": "2.0", "id": 1, "method": "ping"})).status_code
+
+
+async def test_a_sign_in_that_comes_before_the_refusal_of_a_request_without_it_is_tried_at_once(
+    server: HostedServer, kept: SignIns
+) -> None:
+    (spec,) = read_servers({"docs": server.entry()}).specs
+    auth = SignedIn(spec, "local", kept)
+    flow = auth.async_auth_flow(httpx2.Request("POST", server.mcp_url))
+    async with httpx2.AsyncClient(timeout=60) as client:
+        refusal = await client.send(await anext(flow))
+    await docs(server, kept).sign_ins.sign_in("docs", Browser())
+    with pytest.raises(StopAsyncIteration):
+        await flow.asend(refusal)
+    assert auth.needs
+    assert auth.due(60.0) == 0.0
 
 
 async def test_each_token_of_the_gateway_has_sign_ins_of_its_own(server: HostedServer, kept: SignIns) -> None:
@@ -568,7 +583,7 @@ async def test_no_secret_is_in_a_log_a_status_an_error_or_a_repr(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     seen: list[str] = []
-    port = free_port()
+    port = own_port()
     server.clients["mine"] = {"redirect_uris": [f"http://localhost:{port}/callback"], "client_secret": "s3cret-of-mine"}
     oauth = {"clientId": "mine", "callbackPort": port, "clientSecret": "s3cret-of-mine"}
     async with await signed_in(server, kept, oauth=oauth) as servers:

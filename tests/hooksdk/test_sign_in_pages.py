@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,9 @@ async def servers(tmp_path: Path, server: HostedServer) -> McpServers:
 class Person:
     """Somebody before a client that opens pages."""
 
-    def __init__(self, *, comes: bool = True) -> None:
+    def __init__(self, *, comes: bool = True, then: Callable[[], Awaitable[object]] | None = None) -> None:
         self.browser = Browser()
+        self._then = then
         self.shown: list[types.ElicitRequestParams] = []
         self.over: list[str | None] = []
         self._comes = comes
@@ -51,6 +52,8 @@ class Person:
         if not self._comes:
             return types.ElicitResult(action="decline")
         await self.browser(params.url)
+        if self._then is not None:
+            await self._then()
         return types.ElicitResult(action="accept")
 
     async def hear(self, message: Any) -> None:
@@ -111,6 +114,36 @@ async def test_a_server_that_was_never_listed_is_signed_in_to_by_a_tool_that_goe
         assert await names(connected) == ["whoami"]
         assert text_of(await connected.call_tool("whoami", {})) == "ann"
     assert server.seen["page"] == 1
+
+
+@in_both_eras
+async def test_a_server_that_is_there_before_the_tool_is_called_again_was_signed_in_to_all_the_same(
+    servers: McpServers, era: str
+) -> None:
+    async def be_there() -> None:
+        while await servers.open_page("docs") is not None:
+            await anyio.sleep(0.01)
+        await servers.tools_known()
+
+    person = Person(then=be_there)
+    async with client(servers, era, person) as connected:
+        assert await names(connected) == ["sign-in"]
+        said = await call(connected, person, "sign-in", {"server": "docs"})
+        assert said == "You are signed in to 'docs': its tools are there now."
+        assert await names(connected) == ["whoami"]
+
+
+async def test_a_server_needs_its_sign_in_also_while_it_is_tried_again(servers: McpServers) -> None:
+    async with servers:
+        await servers.ready()
+        while servers.status["docs"].state != "starting":
+            servers.tools()  # as before each call
+            await anyio.sleep(0)
+        assert list(servers.signed_out) == ["docs"]
+        assert CURE in servers.missing["docs"]
+        await servers.sign_ins.sign_in("docs", Browser())
+        await servers.refresh()
+        assert (servers.signed_out, servers.missing) == ({}, {})
 
 
 @in_both_eras

@@ -72,6 +72,7 @@ async def test_a_raising_trace_handler_loses_no_record_of_the_others(caplog: pyt
     assert "disk full" in caplog.text
 
 
+@pytest.mark.jumping_clock
 async def test_a_trace_handler_that_stalls_is_taken_out_and_that_is_said(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,7 +80,7 @@ async def test_a_trace_handler_that_stalls_is_taken_out_and_that_is_said(
     kept: list[str] = []
 
     class Stalls:
-        @hooks.trace(timeout=0.05)
+        @hooks.trace(timeout=4)
         async def stall(self, event: Trace) -> None:
             await anyio.sleep_forever()
 

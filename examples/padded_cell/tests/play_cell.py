@@ -48,7 +48,7 @@ def stdout(event: AfterToolCall) -> str:
 
 async def wait_until_dead(pid: int) -> None:
     """Return when the process has ended; one that nobody has reaped yet counts as ended."""
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         while is_alive(pid):
             await anyio.sleep(0.005)
 

@@ -166,7 +166,7 @@ async def test_a_command_that_goes_on_is_left_to_itself(tmp_path: Path, monkeypa
         await restart(session, command=command)
         assert (await final_report(host, session))["status"] == "started"
     (tmp_path / "go").write_text("on\n")
-    with anyio.fail_after(30):
+    with anyio.fail_after(120):
         while not (tmp_path / "went").exists() or (tmp_path / "went").read_text() != "on\n":
             await anyio.sleep(0.005)
     (process,) = running

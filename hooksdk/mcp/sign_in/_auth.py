@@ -44,27 +44,34 @@ class SignedIn(httpx2.Auth):
 
     def due(self, retry_at: float) -> float:
         """When the server is to be tried again: at once where somebody may have signed in since it asked for that."""
-        changed = self.needs and self._sign_ins.stamp(self.server, self.holder) != self._refused_at
-        return 0.0 if changed else retry_at
+        return 0.0 if self.needs and self._stamp() != self._refused_at else retry_at
+
+    def _stamp(self) -> Stamp | None:
+        return self._sign_ins.stamp(self.server, self.holder)
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """The request, and once more with a renewed token where the server does not take the first."""
         self.problem, reason = "", "it needs a sign-in"
+        stamp = self._stamp()  # whoever signs in from here on did so after what is refused
         sign_in: SignIn | None = None
         try:
             sign_in = await self._current()
         except SignInProblem as problem:
             reason = str(problem)
+        if sign_in is not None:  # it may have been renewed
+            stamp = self._stamp()
         _add(request, sign_in)
         response = yield request
         if response.status_code == 401 and sign_in is not None:
             reason = "its sign-in has expired or was taken back"
-            if sign_in.access_token and (newer := await self._newer(sign_in)) is not None:
+            newer = await self._newer(sign_in) if sign_in.access_token else None
+            stamp = self._stamp()
+            if newer is not None:
                 _add(request, newer)
                 response = yield request
         if response.status_code == 401:
             if not self.problem and (sign_in is not None or asks_for_sign_in(response, has_headers=self._has_headers)):
-                self._refused_at = self._sign_ins.stamp(self.server, self.holder)
+                self._refused_at = stamp
                 self.needs = f"{reason}: {self._cure}"
             return
         self.needs = ""
@@ -79,7 +86,7 @@ class SignedIn(httpx2.Auth):
         return await self._newer(sign_in) or sign_in
 
     async def _read(self) -> SignIn | None:
-        stamp = self._sign_ins.stamp(self.server, self.holder)
+        stamp = self._stamp()
         if stamp != self._known[0]:
             self._known = stamp, await self._sign_ins.read(self.server, self.holder)
         return self._known[1]
