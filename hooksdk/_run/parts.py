@@ -109,6 +109,8 @@ class RunParts:
     deferral: Deferral | None = None
     """What the host said of its requests."""
     unmatched: UnmatchedNames = field(default_factory=UnmatchedNames)
+    continues: int = 3
+    """How often plugins may send the model on, instead of letting the run finish."""
     drain_early: bool = False
     """Drain queued trims before each model call already."""
     transcript_kept: bool = True
