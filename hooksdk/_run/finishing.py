@@ -10,7 +10,6 @@ from typing import Final, Literal
 from hooksdk import hooks
 from hooksdk._run.state import RunState
 from hooksdk._tasks.background import logger
-from hooksdk._transcript.journal import Ledger
 from hooksdk.errors import RunBlocked
 from hooksdk.records import AnswerJudged, Content
 
