@@ -92,8 +92,8 @@ async def judge_answer(state: RunState, text: str) -> Finish:
         return Finish(text=given, refused=message)
     for plugin, reason in reasons:
         logger.warning(
-            "plugin '%s' would have run %s go on, and the model was sent on %d times already: %s", plugin, state.info.run_id,
-            continued, reason, extra={"plugin": plugin, "hook": "before_answer"},
+            "plugin '%s' would have run %s go on, and its limit of %d is used up: %s", plugin, state.info.run_id,
+            parts.continues, reason, extra={"plugin": plugin, "hook": "before_answer"},
         )  # fmt: skip
     if (replaced := text != given) and text and parts.transcript_kept:
         await parts.transcript.append(parts.format.reply_messages(text))

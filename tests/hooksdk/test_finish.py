@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from reports import part, read_page, rows, trace_of
+from rich.console import Console
 
 from hooksdk import Host, Session, ToolContext, hooks, records, sync
 from hooksdk.agent import Limits, Outcome, run_agent
+from hooksdk.cli._run.timeline import Timeline
 from hooksdk.errors import WrongArgument
 from hooksdk.hooks import (
     AfterToolCall,
@@ -22,8 +26,9 @@ from hooksdk.hooks import (
     Replace,
     Trace,
 )
+from hooksdk.report import page
 from hooksdk.stores import JsonlStore
-from hooksdk.testing import ScriptedModel, call, open_session, recorder
+from hooksdk.testing import ScriptedModel, Turn, call, open_session, recorder
 
 pytestmark = pytest.mark.anyio
 
@@ -73,7 +78,7 @@ async def test_after_three_times_the_reply_goes_through_and_says_so(caplog: pyte
     async with open_session(NeedsProof) as session:
         outcome = await answer(session, "one", "two", "three", "four", "five")
     assert (outcome.text, outcome.turns, outcome.overruled) == ("four", 4, ["Show the proof."])
-    assert "sent on 3 times already: Show the proof." in caplog.text
+    assert "its limit of 3 is used up: Show the proof." in caplog.text
 
 
 @pytest.mark.parametrize(("continues", "last"), [(0, "one"), (1, "two")])
@@ -337,16 +342,15 @@ class Dies(BaseException):
 
 
 async def test_after_a_crash_the_model_reads_the_reason_and_the_limit_is_not_new(tmp_path: Path):
-    class Crashes(ScriptedModel):
-        async def reply(self, messages: Any, tools: Any) -> Any:
-            if messages[-1]["content"] == "Show the proof." and len(self.turns) == 1:
-                raise Dies
-            return await super().reply(messages, tools)
+    def script(turn: Turn) -> str:
+        if turn.number == 2:
+            raise Dies
+        return "one"
 
     store = JsonlStore(tmp_path)
     async with open_session(NeedsProof, store=store, session_id="s") as session:
         with pytest.raises(Dies):
-            await run_agent(session, Crashes(["one"]), "Prove it.")
+            await run_agent(session, ScriptedModel(script), "Prove it.")
     async with open_session(NeedsProof, store=store, session_id="s") as session:
         assert said(session)[-1] == ("user", "Show the proof.")
         outcome = await answer(session, "two", "three", "four", "five", prompt=None)
@@ -475,3 +479,22 @@ async def test_secrets_stay_masked_in_what_the_model_reads():
     async with open_session(Tells, tools=[use]) as session:
         await answer(session, [call("use", token="{{secret:TOKEN}}")], "s3cr3t-value", "done", tools=[use])
         assert ("user", "The token is {{secret:TOKEN}}") in said(session)
+
+
+# Where a person reads it
+
+
+async def test_the_report_and_the_timeline_tell_who_sent_the_model_on(tmp_path: Path):
+    config = {"plugins": {"trace_file": {"config": {"path": str(tmp_path / "trace.jsonl")}}}}
+    out = io.StringIO()
+    async with open_session(NeedsProof, "trace_file", config=config) as session:
+        session.on_event(Timeline(Console(file=out, width=200)))
+        await answer(session, "one", "two", limits=Limits(continues=1))
+    lines = [" ".join(line.split()) for line in out.getvalue().splitlines()]
+    assert "before_answer the model goes on, time 1: Show the proof." in lines
+    assert "let through needs_proof would have it go on, and the limit is used up" in lines
+    decided = rows(part(read_page(page(trace_of(tmp_path))), "Decisions"))
+    assert [row[1:] for row in decided] == [
+        ["the answer is judged", "Continue", "needs_proof NeedsProof.judge", what]
+        for what in ("sent on", "let through")
+    ]
