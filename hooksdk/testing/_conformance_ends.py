@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from functools import partial
 from typing import Any
@@ -292,14 +293,11 @@ async def an_answer_that_a_plugin_blocks_reaches_nobody(stage: Stage) -> None:
         def judge(self, event: BeforeAnswer) -> Block:
             return Block("not for outsiders")
 
-    raised: BaseException | None = None
+    text = ""
     async with stage.open(Blocks, script=["It is Rome."]) as driver:
-        try:
-            await driver.ask("go")
-        except RunBlocked as error:
-            raised = error
-    assert "not for outsiders" in str(raised)
-    assert stage.ends == ["blocked"]
+        with contextlib.suppress(RunBlocked):  # `run_agent` has an outcome for it
+            text = (await driver.ask("go")).text
+    assert (text, stage.ends) == ("", ["blocked"])
 
 
 CASES = [
