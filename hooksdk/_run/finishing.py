@@ -49,7 +49,7 @@ def newest_reply(state: RunState) -> str:
     return "\n".join(filter(None, map(form.text, reversed(own))))
 
 
-async def judge_answer(state: RunState, text: str) -> Finish:
+async def judge_answer(state: RunState, text: str, *, can_go_on: bool) -> Finish:
     """Ask the plugins, and record what the model is to read. Raises `RunBlocked`."""
     if not state.hooks.has("before_answer"):
         return Finish(text=text)
@@ -57,13 +57,13 @@ async def judge_answer(state: RunState, text: str) -> Finish:
     parts, given = state.parts, text
     if state.continued is None:  # without a prompt it goes on with what an earlier run has left
         state.continued = 0 if state.input is not None else int(parts.transcript.state(FINISH).get("continued", 0))
-    continued = state.continued
+    continued, limit = state.continued, parts.continues if can_go_on else 0
     reasons: list[tuple[str, str]] = []
     replacers: list[str] = []
 
     def event() -> hooks.BeforeAnswer:
         return hooks.BeforeAnswer(
-            info=state.info, text=text, input=state.input, continued=continued, limit=parts.continues,
+            info=state.info, text=text, input=state.input, continued=continued, limit=limit,
             results=state.results("before_answer"),
         )  # fmt: skip
 
@@ -83,7 +83,7 @@ async def judge_answer(state: RunState, text: str) -> Finish:
             text = state.secrets.text(answer.result if isinstance(answer.result, str) else answer.result.text)
             replacers.append(plugin)
     plugins = [plugin for plugin, _ in reasons]
-    if reasons and continued < parts.continues:
+    if reasons and continued < limit:
         message = "\n\n".join(dict.fromkeys(reason for _, reason in reasons))
         await parts.reading.note_reason(message)
         await _settle(state, "continued", plugins, message, continued=continued + 1)
@@ -93,7 +93,7 @@ async def judge_answer(state: RunState, text: str) -> Finish:
     for plugin, reason in reasons:
         logger.warning(
             "plugin '%s' would have run %s go on, and its limit of %d is used up: %s", plugin, state.info.run_id,
-            parts.continues, reason, extra={"plugin": plugin, "hook": "before_answer"},
+            limit, reason, extra={"plugin": plugin, "hook": "before_answer"},
         )  # fmt: skip
     if (replaced := text != given) and text and parts.transcript_kept:
         await parts.transcript.append(parts.format.reply_messages(text))

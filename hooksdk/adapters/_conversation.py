@@ -194,11 +194,11 @@ class Conversation:
         finally:
             inside.reset(token)
 
-    async def finish(self, text: str, *, structured: bool = False) -> Finish:
+    async def finish(self, text: str, *, structured: bool = False, can_go_on: bool = True) -> Finish:
         """What the plugins say of the framework's last reply; the run is over where they raise. A `structured` answer is no text
         that a plugin could replace."""
         try:
-            finish = await (await self.begin()).finish(text)
+            finish = await (await self.begin()).finish(text, can_go_on=can_go_on)
             if structured and finish.replaced:
                 raise RunBlocked("hooksdk", "a plugin has put a text in the place of a structured answer")
         except BaseException as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, cast, final
 
 from pydantic_ai import (
     AbstractToolset,
@@ -23,7 +23,7 @@ from pydantic_ai import (
     ToolsetTool,
     WrapperToolset,
 )
-from pydantic_ai.agent import ModelRequestNode
+from pydantic_ai.agent import CallToolsNode, ModelRequestNode
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import (
@@ -55,7 +55,7 @@ from hooksdk.adapters._conversation import (
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message
-from hooksdk.run import Finish, JudgedCall, PreparedMessages, Run
+from hooksdk.run import JudgedCall, PreparedMessages, Run
 from hooksdk.tools import Tool
 
 __all__ = ["HookSDK"]
@@ -102,23 +102,22 @@ class HookSDK(AbstractCapability[Any]):
         messages[:] = _trimmed(messages, await conversation.end())
         return result
 
-    async def after_node_run(self, ctx: RunContext[Any], *, node: Any, result: Any) -> Any:  # noqa: ARG002 - handed in by name
+    async def after_node_run(self, ctx: RunContext[Any], *, node: Any, result: Any) -> Any:
         """A run has its answer, unless a plugin sends the model on."""
-        if not isinstance(result, End) or isinstance(output := result.data.output, DeferredToolRequests):
-            return result
-        finish = await self._judge(output)
+        end = cast("End[Any] | None", result if isinstance(result, End) else None)
+        if end is None or isinstance(output := end.data.output, DeferredToolRequests):
+            return cast("Any", result)
+        is_text = isinstance(output, str)
+        finish = await self.conversation.finish(
+            output if is_text else to_json(output, fallback=str).decode(), structured=not is_text,
+            can_go_on=isinstance(node, CallToolsNode),  # `run_stream` hands the answer out before it is whole
+        )  # fmt: skip
         if finish.refused:
             return ModelRequestNode[Any, Any](ModelRequest(parts=[UserPromptPart(finish.refused)]))
         if finish.replaced:
             ctx.messages[:] = _with_answer(ctx.messages, finish.text)
-            return End(replace(result.data, output=finish.text))
-        return result
-
-    async def _judge(self, output: Any) -> Finish:
-        is_text = isinstance(output, str)
-        return await self.conversation.finish(
-            output if is_text else to_json(output, fallback=str).decode(), structured=not is_text
-        )
+            return End(replace(end.data, output=finish.text))
+        return end
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         """The agent's tools and the plugins', whose calls are judged."""

@@ -339,12 +339,15 @@ class Run(Opened[run_side.Run]):
         `before_answer`: `finish` it before you ask the model, where you go on with what a crash has left."""
         return self._read("waits_for_finish")
 
-    def finish(self, reply: GivenMessage | Sequence[GivenMessage] | str | None = None) -> Finish:
+    def finish(
+        self, reply: GivenMessage | Sequence[GivenMessage] | str | None = None, *, can_go_on: bool = True
+    ) -> Finish:
         """Ask the plugins whether the run may finish with the newest reply, which calls no tool, once it is recorded. Where one
         says no, `refused` is why: it is recorded as a message, so prepare the messages for the model again. `reply` is what is
-        judged in its place: a message, or text such as a structured answer. Raises `RunBlocked` where a plugin blocks it: leave
+        judged in its place: a message, or text such as a structured answer. `can_go_on=False` is for a loop that is over whatever
+        they say: it counts as a limit that is used up. Raises `RunBlocked` where a plugin blocks it: leave
         the run then. Where no plugin handles `before_answer`, nothing is asked and nothing is written."""
-        return self._call("finish", reply)
+        return self._call("finish", reply, can_go_on=can_go_on)
 
     @contextmanager
     def compaction(self) -> Generator[Compaction, None, None]:
