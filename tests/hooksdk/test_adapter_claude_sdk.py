@@ -405,8 +405,11 @@ async def test_an_answer_that_a_plugin_blocks_stands_there_and_its_run_ends_as_b
             return Block(f"not {event.text}")
 
     seen = recorder(*SEEN)
-    async with open_host(seen, Blocks) as host, served(tmp_path, ["It is Rome."]) as (_, options):
-        async with HookSDK(host).client(options) as client:
-            assert (await ask(client)).result == "It is Rome."
+    async with (
+        open_host(seen, Blocks) as host,
+        served(tmp_path, ["It is Rome."]) as (_, options),
+        HookSDK(host).client(options) as client,
+    ):
+        assert (await ask(client)).result == "It is Rome."
     (end,) = seen.of(AgentEnd)
     assert (end.reason, end.error) == ("blocked", "run blocked by plugin 'blocks': not It is Rome.")
