@@ -391,8 +391,7 @@ class PolicyFailed(PolicyError):
 
 @dataclass(eq=False)
 class RunBlocked(PolicyError):
-    """A plugin blocked the run: before it began, and nothing was recorded; before a request to the model, or before it
-    finished with a reply, and it ends."""
+    """A plugin blocked the run: before it began, and nothing was recorded, or before a request or its answer, and it ends."""
 
     who: str
     reason: str
