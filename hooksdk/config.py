@@ -41,35 +41,11 @@ from hooksdk.errors import ConfigError, HookSDKError, did_you_mean, problem_text
 from hooksdk.hooks import HOOKS
 
 __all__ = [
-    "PLUGINS_FILE",
-    "TRUST_TABLE",
-    "Config",
-    "ConfigWatch",
-    "FileWatch",
-    "Merged",
-    "Notice",
-    "PluginConfig",
-    "ProjectSettings",
-    "Remark",
-    "Tables",
-    "Trust",
-    "config_files",
-    "fold",
-    "is_inside",
-    "is_too_deep",
-    "load_config",
-    "look_up_file",
-    "project_folder",
-    "read_config",
-    "resolve",
-    "split_store",
-    "state_folder",
-    "trust_advice",
-    "trusted_digests",
-    "user_file",
-    "without_password",
-    "xdg_folder",
-]
+    "PLUGINS_FILE", "TRUST_TABLE", "Config", "ConfigWatch", "FileWatch", "Merged", "Notice", "PluginConfig",
+    "ProjectSettings", "Remark", "Tables", "Trust", "config_files", "fold", "is_inside", "is_too_deep", "load_config",
+    "look_up_file", "project_folder", "read_config", "resolve", "split_store", "state_folder", "trust_advice",
+    "trusted_digests", "user_file", "without_password", "xdg_folder",
+]  # fmt: skip
 
 Tables = Mapping[str, Callable[[object], Sequence[str]]]
 """What is wrong with a table of the configuration, by the table's name."""
