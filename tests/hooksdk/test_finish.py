@@ -11,7 +11,7 @@ import pytest
 from reports import part, read_page, rows, trace_of
 from rich.console import Console
 
-from hooksdk import Host, Session, ToolContext, hooks, records, sync
+from hooksdk import Host, Session, ToolContext, ToolResult, hooks, records, sync
 from hooksdk.agent import Limits, Outcome, run_agent
 from hooksdk.cli._run.timeline import Timeline
 from hooksdk.errors import WrongArgument
@@ -142,6 +142,19 @@ async def test_a_plugin_may_put_another_text_in_the_place_of_the_answer():
     async with open_session(Redactor) as session:
         assert (await answer(session, "Ada said so.")).text == "[name] said so."
         assert said(session)[1:] == [("assistant", "Ada said so."), ("assistant", "[name] said so.")]
+
+
+@pytest.mark.parametrize("given", [ToolResult("short"), "short", ""])
+async def test_the_text_may_be_that_of_a_result_or_none_at_all(given: ToolResult | str):
+    class Shortens:
+        @hooks.before_answer
+        def judge(self, event: BeforeAnswer) -> Replace:
+            return Replace(given)
+
+    text = given.text if isinstance(given, ToolResult) else given
+    async with open_session(Shortens) as session:
+        assert (await answer(session, "A long answer.")).text == text
+        assert [one for _, one in said(session)[2:]] == [text] * bool(text)
 
 
 async def test_a_block_ends_the_run_and_its_answer_reaches_nobody():
