@@ -391,7 +391,7 @@ class PolicyFailed(PolicyError):
 
 @dataclass(eq=False)
 class RunBlocked(PolicyError):
-    """A plugin blocked the run: before it began, and nothing was recorded, or before a request to the model, and it ends."""
+    """A plugin blocked the run: before it began, and nothing was recorded, or before a request or its answer, and it ends."""
 
     who: str
     reason: str

@@ -25,11 +25,11 @@ from hooksdk.transcript import Results, TranscriptEditor
 
 __all__ = [
     "GRANTS", "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved", "AgentEnd",
-    "AgentStart", "Answer", "Around", "AroundRun", "AroundToolCall", "Ask", "AssembleTools", "BeforeCompaction", "BeforeModelCall",
-    "BeforeToolCall", "Block", "CallStatus", "Checked", "EndReason", "Event", "Label", "LabelResult", "NarrowTools", "Offer", "Origin", "Origins", "RecordDecision", "Replace", "ReplaceMessages",
+    "AgentStart", "Answer", "Around", "AroundRun", "AroundToolCall", "Ask", "AssembleTools", "BeforeAnswer", "BeforeCompaction",
+    "BeforeModelCall", "BeforeToolCall", "Block", "CallStatus", "Checked", "Continue", "EndReason", "Event", "Label", "LabelResult", "NarrowTools", "Offer", "Origin", "Origins", "RecordDecision", "Replace", "ReplaceMessages",
     "ResolveSecrets", "Reveal", "Rewrite", "RewriteToolCall", "RunInfo", "Search", "Secrets", "SessionEnd", "SessionEndReason", "SessionStart",
     "ToolCallStart", "Trace", "TransformToolResult", "Trim", "UnwrapToolCall", "Withhold", "after_compaction", "after_model_call", "after_tool_call",
-    "after_tools_resolved", "agent_end", "agent_start", "around_run", "around_tool_call", "assemble_tools", "before_compaction",
+    "after_tools_resolved", "agent_end", "agent_start", "around_run", "around_tool_call", "assemble_tools", "before_answer", "before_compaction",
     "before_model_call", "before_tool_call", "label_result", "narrow_tools", "record_decision", "resolve_secrets", "rewrite_tool_call", "session_end", "session_start",
     "tool_call_start", "trace", "transform_tool_result", "unwrap_tool_call",
 ]  # fmt: skip
@@ -429,6 +429,42 @@ def after_tool_call(event: AfterToolCall) -> None:
 
 
 # Runs and sessions end
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeforeAnswer(Event):
+    """The model's last reply, which calls no tool: with it the run completes."""
+
+    text: str
+    """Its prose, as the handlers before have left it; of a structured answer its JSON."""
+    input: Fresh[Any] = Fresh(None)
+    """What the host gave as the run's input; None where it goes on with what an earlier run has left."""
+    continued: int = 0
+    """How often the model was sent on already, instead of finishing."""
+    limit: int = 3
+    """How often it is sent on at most: a `Continue` counts for nothing once `continued` has come to it."""
+    results: Results = field(repr=False)
+    """The session's tool results, to list and to read; none in a run that keeps no messages."""
+
+
+@dataclass(frozen=True)
+class Continue(Checked):
+    """Not done yet: the loop goes on, with the reason as a message to the model."""
+
+    reason: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.reason.strip():
+            raise ValueError("Continue(reason=...) is empty: say what is missing, since the model reads it")
+
+
+@define(kind="decide", timeout=15, options={"required"}, grant="conversation")
+def before_answer(event: BeforeAnswer) -> Continue | Replace | Block | None:
+    """May the run finish with this reply? `Block` beats `Continue` beats `Replace`, whatever the order: a `Block` ends the run
+    and later handlers are not asked, the reasons of all `Continue`s are one message to the model, and each handler sees the text
+    that the ones before it left. Observers have seen what came before. A handler that fails lets the reply through; one that is
+    `required=True` blocks it then."""
 
 
 @dataclass(frozen=True, kw_only=True)

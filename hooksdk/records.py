@@ -25,6 +25,7 @@ from hooksdk.values import as_list, as_object
 
 __all__ = [
     "RECORDS",
+    "AnswerJudged",
     "ApprovalAnswered",
     "ApprovalAsked",
     "AttemptStarted",
@@ -86,7 +87,7 @@ class Content:
 
     text: str = ""
     """Of `run_started` the prompt, of `model_replied` the prose, of `decision` its reason, of `approval_asked` the title, of
-    `call_finished` the result."""
+    `call_finished` the result, of `answer_judged` what the model reads or, of a finished run, the answer."""
     arguments: Fresh[Mapping[str, Any] | None] = Fresh(None)
     """Of `call_started` as they were written, of `call_finished` as they ran; secrets are not filled in. Of the others None."""
 
@@ -317,6 +318,19 @@ class Settled(Record):
     call_id: str
     name: str
     effect_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerJudged(Record):
+    """Plugins were asked whether the run may finish with the model's last reply."""
+
+    outcome: Literal["passed", "continued", "replaced", "blocked"]
+    plugins: Sequence[str]
+    """Whose answers have led to it."""
+    continued: int
+    """How often the model was sent on since the user's message, with this time."""
+    overruled: Sequence[str] = ()
+    """The plugins that would have had it go on, where the limit was used up."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ from hooksdk._run.asking import keep_let_through
 from hooksdk._run.call import call_once, end_calls
 from hooksdk._run.compaction import Compaction
 from hooksdk._run.effects import write_running
+from hooksdk._run.finishing import Finish, judge_answer, newest_reply, waits_for_finish
 from hooksdk._run.judged import JudgedCall, judge_call
 from hooksdk._run.labelling import label_loaded
 from hooksdk._run.masked import MaskedEditor
@@ -38,7 +39,7 @@ from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.calls import CallInDoubt, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
-from hooksdk.errors import AsyncOnly, PolicyFailed, RunBlocked, check
+from hooksdk.errors import AsyncOnly, PolicyFailed, RunBlocked, WrongArgument, check
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, ProviderJson, SdkObject
 from hooksdk.formats.intake import as_tools, messages_in, usage_in
 from hooksdk.formats.kit import replies_in
@@ -46,7 +47,7 @@ from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.records import AttemptStarted, Content, ModelCalled, ModelReplied, RunEnded, RunStarted
 from hooksdk.tools import Deferral, Tool
 
-__all__ = ["Compaction", "JudgedCall", "PreparedMessages", "Run"]
+__all__ = ["Compaction", "Finish", "JudgedCall", "PreparedMessages", "Run"]
 
 END_TIMEOUT = 60.0
 """Seconds that the end of a run may take in all, before the drain is done without waiting for more handlers."""
@@ -341,6 +342,38 @@ class Run(AsyncOnly):
         of no requester. The values are masked in the session from then on. Raises `ConfigError` for a secret without a value."""
         self._state.check_open()
         return await fill_for_owner(self._state, tool, value, shared=shared)
+
+    # The last reply
+
+    @property
+    def waits_for_finish(self) -> bool:
+        """True where the session ends with a reply that calls nothing and that no plugin was asked about yet, though one handles
+        `before_answer`: `finish` it before you ask the model, where you go on with what a crash has left."""
+        return self._state.parts.transcript_kept and waits_for_finish(self._state)
+
+    async def finish(
+        self, reply: GivenMessage | Sequence[GivenMessage] | str | None = None, *, can_go_on: bool = True
+    ) -> Finish:
+        """Ask the plugins whether the run may finish with the newest reply, which calls no tool, once it is recorded. Where one
+        says no, `refused` is why: it is recorded as a message, so prepare the messages for the model again. `reply` is what is
+        judged in its place: a message, or text such as a structured answer. `can_go_on=False` is for a loop that is over whatever
+        they say: it counts as a limit that is used up. Raises `RunBlocked` where a plugin blocks it: leave
+        the run then. Where no plugin handles `before_answer`, nothing is asked and nothing is written."""
+        self._state.check_open()
+        if isinstance(reply, str):
+            text = reply
+        elif reply is not None:
+            given = messages_in(reply, self._parts.format, "run.finish(...)").messages
+            text = "\n".join(filter(None, map(self._parts.format.text, given)))
+        else:
+            self._state.check_transcript()
+            if pending := self.pending:
+                problem = f"the newest reply calls '{pending[0].name}', which has no result yet"
+                raise WrongArgument(
+                    "run.finish()", problem, "Give it the reply that is to be judged, or call the tools first"
+                )
+            text = newest_reply(self._state)
+        return await judge_answer(self._state, self.mask(text), can_go_on=can_go_on)
 
     # Between turns
 

@@ -312,6 +312,7 @@ class Session(AsyncOnly):
         withhold: Callable[[Tool], str | None] | None = None,
         expose: Expose | None = None,
         deferral: Deferral | None = None,
+        continues: int = 3,
         in_doubt: Callable[[], Sequence[CallInDoubt]] | None = None,
     ) -> Run:
         """A run of this session, to use as `async with session.run(...) as run`.
@@ -324,7 +325,8 @@ class Session(AsyncOnly):
         go past every policy, and neither messages nor results are kept, however many there are. `withhold` is asked about each
         tool, plugins' own among them: one that it answers a reason for is not granted to this run. `expose` is how a client that
         lists the tools is shown them, for the plugins that search (`AssembleTools.expose`). `deferral` says whether your requests
-        have `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. `in_doubt` answers calls of
+        have `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. `continues` is how often plugins may send the model on,
+        instead of letting the run finish (`run.finish`). `in_doubt` answers calls of
         other sessions that are in doubt, for a host whose sessions are new after a crash: equal ones are asked about. Entering raises `RunAlreadyOpen`,
         `RunBlocked` or `PolicyFailed`.
         """
@@ -341,7 +343,7 @@ class Session(AsyncOnly):
         )  # fmt: skip
         check_options(
             context_window=context_window, approver=approver, withhold=withhold, expose=expose, deferral=deferral,
-            in_doubt=in_doubt,
+            in_doubt=in_doubt, continues=continues,
         )  # fmt: skip
         registry = self._parts.registry
         parts = RunParts(
@@ -349,7 +351,7 @@ class Session(AsyncOnly):
             tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states, family=kept, reading=reading,
             secrets=self._secrets, open_run=self._open_run, prices=PriceList(self._parts.config.prices),
             allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call", record_first=self._parts.config.record_first,
-            contracts=registry.contracts, expose=expose, deferral=deferral, unmatched=self._unmatched,
+            contracts=registry.contracts, expose=expose, deferral=deferral, continues=continues, unmatched=self._unmatched,
             missing_grants=registry.missing_conversation(), transcript_kept=transcript, withhold=withhold, in_doubt=in_doubt,
             for_others=family is not None and parent_run is None,
         )  # fmt: skip

@@ -25,6 +25,11 @@ PROMISED = {
     "07_mcp_servers.py": ["git: up, 12 tools", "git_log: ok, asked for by the bridge", "Message: Begin with a test"],
     "08_test_your_plugin.py": ["passed"],
     "09_code_mode.py": ["order_fruit: blocked, asked for by the code", "2 crates of apples", "at most five crates"],
+    "10_done_when_tests_pass.py": [
+        "All tests pass!\ntest_total.py has not run since the last change. Go on.",
+        "Done.\ntest_total.py fails. Go on.",
+        "Done now.\ntest_total.py has not run since the last change. Go on.\npassed\nDone, and tested.\ncompleted",
+    ],
 }
 
 

@@ -44,6 +44,7 @@ class Secrets(Checked):
 
 @dataclass(frozen=True)
 class Replace(Checked):
-    """Another result for the same call. Text replaces the old text and the structured form; other content stays."""
+    """Another result for the same call, or another answer of the run. Text replaces the old text and the structured form; other
+    content stays."""
 
     result: ToolResult | str

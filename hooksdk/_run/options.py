@@ -84,12 +84,15 @@ def check_options(
     expose: object = None,
     deferral: object = None,
     in_doubt: object = None,
+    continues: object = 3,
 ) -> None:
     """The rest of what `session.run` takes."""
     check_number("session.run(context_window=...)", context_window, "context_window=128_000", optional=True)
     check_function("session.run(approver=...)", approver, "async def (request) -> Approval")
     check_function("session.run(withhold=...)", withhold, "def (tool) -> the reason, or None")
     check_function("session.run(in_doubt=...)", in_doubt, "def () -> the calls in doubt elsewhere")
+    if not isinstance(continues, int) or isinstance(continues, bool) or continues < 0:
+        refuse("session.run(continues=...)", continues, "a whole number of at least 0", "Write such as continues=3")
     for name, value, known in (("expose", expose, EXPOSE), ("deferral", deferral, DEFERRALS)):
         if value not in (None, *known):
             hint = did_you_mean(str(value), known).strip()

@@ -111,6 +111,8 @@ class RunParts:
     unmatched: UnmatchedNames = field(default_factory=UnmatchedNames)
     record_first: bool = False
     """Run nothing whose decision is not durably written."""
+    continues: int = 3
+    """How often plugins may send the model on, instead of letting the run finish."""
     drain_early: bool = False
     """Drain queued trims before each model call already."""
     transcript_kept: bool = True

@@ -35,7 +35,8 @@ def prompts_of(state: RunState) -> tuple[str, ...]:
     """What the user asked, the newest first, each once."""
     message_format = state.parts.format
     newest = islice(state.parts.transcript.newest(), MOST_MESSAGES)
-    last = next((text for message in newest if (text := _asked(message, message_format))), "")
+    said = (text for message in newest if (text := _asked(message, message_format)))
+    last = next((text for text in said if not state.reading.is_reason(text)), "")
     texts = (prompt_text(state.input, message_format), last)
     return tuple(dict.fromkeys(state.secrets.text(text) for text in texts if text.strip()))
 

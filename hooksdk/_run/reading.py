@@ -17,6 +17,8 @@ from hooksdk.transcript import Transcript
 
 AGREED: Final = "hooksdk.agreed"
 """The name of the agreed values among the session's states. No plugin has it."""
+REASONS: Final = "hooksdk.reasons"
+"""The name of the digests of what plugins have told the model in the user's place."""
 BELOW: Final = "hooksdk.labels"
 """The name of the labels of what sub-agents have read."""
 MOST_CHARACTERS: Final = 1_000_000
@@ -57,6 +59,7 @@ class Reading:
         self._others_read = 0
         """How much of what is unrecorded is among these texts."""
         self._prompts: dict[str, None] = {}
+        self._reasons: set[str] = set(transcript.state(REASONS))
         self._messages = 0
         """How many of the transcript's messages were looked at for prompts."""
 
@@ -111,6 +114,15 @@ class Reading:
         if folded := fold(prompt):
             self._prompts[folded] = None
 
+    def is_reason(self, text: str) -> bool:
+        """True for what a plugin has told the model in a message that stands where a user's would: no user has written it."""
+        return bool(self._reasons) and schema.fingerprint(text) in self._reasons
+
+    async def note_reason(self, text: str) -> None:
+        """A plugin is about to tell the model this; durable when this returns."""
+        self._reasons.add(schema.fingerprint(text))
+        await self._transcript.save_state(REASONS, dict.fromkeys(sorted(self._reasons), True))
+
     def find_prompt(self, value: str) -> str | None:
         """What stands around the folded value where the user wrote it; None where that is nowhere."""
         for text in self._transcript.ask(self._new_prompts):
@@ -123,9 +135,10 @@ class Reading:
     def _new_prompts(self, ledger: Ledger) -> list[str]:
         kinds, first = ledger.facts.kinds, self._messages
         self._messages = ledger.count
-        return [
+        texts = [
             ledger.need_format().text(ledger.messages[at]) for at in range(first, ledger.count) if kinds[at] == USER
         ]
+        return [text for text in texts if not self.is_reason(text)]
 
     def find(self, value: str) -> list[Place]:
         """Where the folded value was read: in the results of the transcript, and in what it does not have."""

@@ -180,6 +180,8 @@ class RunState:
     """Messages were prepared for the model, and no reply is recorded since: the calls of the newest recorded one are over."""
     reminder: str | None = None
     """What to tell a model whose last reply wrote a call as text."""
+    continued: int | None = None
+    """How often plugins have sent the model on, instead of letting the run finish; None until they are asked."""
     open_calls: list[CallInProgress] = field(default_factory=list[CallInProgress])
     """Calls that were begun and have no result yet."""
     busy: dict[CallInProgress, anyio.CancelScope] = field(default_factory=dict[CallInProgress, anyio.CancelScope])

@@ -15,9 +15,18 @@ from hooksdk.approvals import Approval, ApprovalRequest, Later
 from hooksdk.calls import CallInDoubt, ToolCall, ToolResult
 from hooksdk.catalog import ToolContext
 from hooksdk.desk.console import MAX_CHARS, MAX_EVIDENCE, clip_visibly, visible
-from hooksdk.errors import ApprovalPending, ConfigError, RunAlreadyOpen, WrongArgument, check_list, did_you_mean, refuse
+from hooksdk.errors import (
+    ApprovalPending,
+    ConfigError,
+    RunAlreadyOpen,
+    RunBlocked,
+    WrongArgument,
+    check_list,
+    did_you_mean,
+    refuse,
+)
 from hooksdk.formats import get_format
-from hooksdk.run import JudgedCall, Run
+from hooksdk.run import Finish, JudgedCall, Run
 from hooksdk.session import Session
 from hooksdk.tasks import run_shielded
 from hooksdk.tools import Tool
@@ -184,6 +193,18 @@ class Conversation:
             raise native.pause or AssertionError from None
         finally:
             inside.reset(token)
+
+    async def finish(self, text: str, *, structured: bool = False, can_go_on: bool = True) -> Finish:
+        """What the plugins say of the framework's last reply; the run is over where they raise. A `structured` answer is no text
+        that a plugin could replace."""
+        try:
+            finish = await (await self.begin()).finish(text, can_go_on=can_go_on)
+            if structured and finish.replaced:
+                raise RunBlocked("hooksdk", "a plugin has put a text in the place of a structured answer")
+        except BaseException as error:
+            await self.end(error)
+            raise
+        return finish
 
     async def end(self, error: BaseException | None = None) -> Texts:
         """End the run: by the error, `paused` where something has paused it, else `completed`. Answers what is trimmed then."""

@@ -79,6 +79,20 @@ def trimmed_items(items: Sequence[Item], texts: Texts) -> list[Item]:
     ]
 
 
+def with_answer(item: Item, text: str) -> Item:
+    """A message of the model's with this text in the place of its own."""
+    content = item["content"]
+    if isinstance(content, str):
+        return {**item, "content": text}
+    return {**item, "content": [{**next(one for one in content if "text" in one), "text": text}]}
+
+
+def with_last_answer(items: Sequence[Item], text: str) -> list[Item]:
+    """The same items; of the model's last message a copy, with this text."""
+    last = max((at for at, one in enumerate(items) if one.get("role") == "assistant"), default=-1)
+    return [with_answer(one, text) if at == last else one for at, one in enumerate(items)]
+
+
 def shorten(result: Any, texts: Texts) -> None:
     """In what `to_input_list` answers."""
     before: list[Any] = [dict(one) for one in ItemHelpers.input_to_new_input_list(result.input)]

@@ -19,7 +19,7 @@ from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, HookMatcher, M
 from claude_agent_sdk.types import HookEvent as HookName
 
 from hooksdk.adapters._conversation import Conversation, Conversations, SomeHost, inside
-from hooksdk.errors import HookSDKError
+from hooksdk.errors import HookSDKError, RunBlocked
 from hooksdk.guard import AGENTS, AgentCalls, HookEvent, Verdict, read_event
 from hooksdk.run import Run
 from hooksdk.tasks import describe, run_shielded
@@ -110,7 +110,9 @@ class _Judge:
             left = before is not None and before.calls.open  # else it is one that was typed while Claude worked
             await self.end(event.session, error=asyncio.CancelledError() if left else None)
             await self._begin(event)
-        elif event.kind == "stop" or event.name == "SubagentStop":
+        elif event.kind == "stop":
+            return await self._finish(event)
+        elif event.name == "SubagentStop":
             await self.end(event.session, event.helper)
         elif event.kind == "after_call":
             agent, run = await self._ready(event)
@@ -121,6 +123,19 @@ class _Judge:
             verdict = agent.calls.let_run(event, judged)
             return replace(verdict, allow=judged.approval.by or "a person") if judged.approval else verdict
         return Verdict()
+
+    async def _finish(self, event: HookEvent) -> Verdict:
+        """Claude's turn ends, unless a plugin says that it may not yet."""
+        agent, error = self._agents.get((event.session, "")), None
+        if agent is None:
+            return Verdict()
+        try:
+            verdict = await agent.calls.finish(await agent.conversation.begin(), event)
+        except RunBlocked as blocked:
+            verdict, error = Verdict(note=f"{blocked}. Claude has shown the answer all the same"), blocked
+        if not verdict.go_on:
+            await self.end(event.session, error=error)
+        return verdict
 
     async def _ready(self, event: HookEvent) -> tuple[_Agent, Run]:
         """The agent that makes this call, with a run that has its tool; the one that it works for has the tool, too."""

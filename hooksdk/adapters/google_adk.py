@@ -8,7 +8,6 @@ Put it first. The session is that of ADK: application, user and session id, with
 from __future__ import annotations
 
 import asyncio
-import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,27 +25,32 @@ from google.adk.tools.base_toolset import BaseToolset
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
+from hooksdk.adapters._adk_contents import (
+    GO_ON,
+    OWN_ID,
+    native_content,
+    parts_of,
+    plain_messages,
+    reasons_told,
+    response_text,
+    trimmed_contents,
+    words_of,
+)
 from hooksdk.adapters._conversation import (
-    FORMAT,
     Conversation,
     Conversations,
     Native,
     SomeHost,
-    Texts,
     description_of,
     native_tool,
-    short_texts,
 )
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.formats import Message
 from hooksdk.run import JudgedCall, Run
 from hooksdk.tools import Tool
 
 __all__ = ["HookSDK"]
 
-OWN_ID = "hooksdk-"
-"""Begins the id that a call gets whose model gives none, as Gemini: ADK's own, `adk-`, are not in what the model is sent."""
 REQUEST_CONFIRMATION = "adk_request_confirmation"
 """The call that ADK makes to ask a person."""
 WAITS = "This tool call requires confirmation, please approve or reject."
@@ -92,7 +96,7 @@ class HookSDK(BasePlugin):
         """A run begins."""
         session, content = invocation_context.session, invocation_context.user_content
         session_id = f"{session.app_name}:{session.user_id}:{session.id}"
-        await self._conversations.begin(session_id, _words(content) if content else None)
+        await self._conversations.begin(session_id, words_of(content) if content else None)
         invocation_id = invocation_context.invocation_id
         self._open[invocation_id] = invocation = _Invocation(self._conversations.get(session_id))
         await self._know(invocation_context, invocation)
@@ -137,17 +141,18 @@ class HookSDK(BasePlugin):
         """Offer what is granted, and show what is trimmed."""
         invocation = self._open[callback_context.invocation_id]
         conversation = invocation.conversation
+        llm_request.contents = reasons_told(llm_request.contents)
         own = {name: one for name, one in llm_request.tools_dict.items() if not isinstance(one, _Offered)}
         llm_request.tools_dict = {**own}
         run = await self._resolve(invocation, own)
-        messages = _plain(llm_request.contents)
+        messages = plain_messages(llm_request.contents)
         await conversation.settle({one["tool_call_id"]: one["content"] for one in messages if one["role"] == "tool"})
         prepared = await run.prepare_messages(messages, follow=True)
         if prepared.replaced:
-            llm_request.contents = [*map(_native, prepared)]
+            llm_request.contents = [*map(native_content, prepared)]
         else:
             added = [types.Content(role="user", parts=[types.Part(text=text)]) for text in prepared.added]
-            llm_request.contents = [*_trimmed(llm_request.contents, prepared.trimmed), *added]
+            llm_request.contents = [*trimmed_contents(llm_request.contents, prepared.trimmed), *added]
         offered = {tool.name: tool for tool in run.offered}
         for tool in llm_request.config.tools or ():
             if isinstance(tool, types.Tool) and tool.function_declarations:
@@ -155,6 +160,7 @@ class HookSDK(BasePlugin):
                     one for one in tool.function_declarations if one.name in own and one.name in offered
                 ]
         llm_request.append_tools([_Offered(tool) for name, tool in offered.items() if name not in own])
+        llm_request.tools_dict[GO_ON] = _GoOn(name=GO_ON, description="")
         return None
 
     async def _resolve(self, invocation: _Invocation, tools: Mapping[str, BaseTool]) -> Run:
@@ -174,7 +180,7 @@ class HookSDK(BasePlugin):
         content = llm_response.content
         if llm_response.partial or content is None:
             return None
-        for part in _parts(content):
+        for part in parts_of(content):
             if part.function_call and not part.function_call.id:
                 part.function_call.id = OWN_ID + uuid.uuid4().hex
         used = llm_response.usage_metadata
@@ -182,13 +188,26 @@ class HookSDK(BasePlugin):
             {"input_tokens": used.prompt_token_count, "output_tokens": used.candidates_token_count} if used else None
         )
         conversation = self._open[callback_context.invocation_id].conversation
-        await (await conversation.begin()).record(_plain([content]), usage=usage)
-        return None
+        await (await conversation.begin()).record(plain_messages([content]), usage=usage)
+        parts = parts_of(content)
+        if not parts or any(part.function_call for part in parts) or parts[-1].code_execution_result is not None:
+            return None
+        finish = await conversation.finish(words_of(content))
+        if finish.refused:
+            call = types.FunctionCall(id=OWN_ID + uuid.uuid4().hex, name=GO_ON, args={"reason": finish.refused})
+            parts = [*parts, types.Part(function_call=call)]
+        elif finish.replaced:
+            parts = [*(part for part in parts if part.thought or not part.text), types.Part(text=finish.text)]
+        else:
+            return None
+        return llm_response.model_copy(update={"content": content.model_copy(update={"parts": parts})})
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
         """Judge the call, run its tool, and record what came of it."""
+        if isinstance(tool, _GoOn):
+            return {"result": tool_args["reason"]}
         invocation = self._open[tool_context.invocation_id]
         conversation = invocation.conversation
         if not invocation.tools:  # it goes on after a pause, with this call
@@ -243,6 +262,11 @@ class _Offered(BaseTool):
 
 
 @final
+class _GoOn(BaseTool):
+    """What ADK looks up for the call that no model has made."""
+
+
+@final
 class _Bridges(BaseToolset):
     def __init__(self, invocations: Mapping[str, _Invocation]) -> None:
         super().__init__()
@@ -285,99 +309,4 @@ def _response(value: object) -> dict[str, Any]:
 
 
 def _result(value: object) -> ToolResult:
-    return value if isinstance(value, ToolResult) else ToolResult(_response_text(_response(value)))
-
-
-def _response_text(response: Mapping[str, Any]) -> str:
-    if len(response) == 1 and isinstance(text := response.get("result", response.get("error")), str):
-        return text
-    return json.dumps(response, default=str, ensure_ascii=False)
-
-
-def _parts(content: types.Content | None) -> Sequence[types.Part]:
-    return content.parts or () if content else ()
-
-
-def _words(content: types.Content) -> str:
-    return "\n".join(part.text for part in _parts(content) if part.text and not part.thought)
-
-
-def _ids(contents: Sequence[types.Content]) -> list[str]:
-    """The id of each call and answer, in their order. Where there is none, an answer is that of the oldest open call of its name."""
-    ids: list[str] = []
-    open_calls: list[tuple[str | None, str]] = []
-    for part in (part for content in contents for part in _parts(content)):
-        if call := part.function_call:
-            ids.append(call.id or f"{OWN_ID}{len(ids)}")
-            open_calls.append((call.name, ids[-1]))
-        elif response := part.function_response:
-            mine = [one for one in open_calls if response.id == one[1] or (not response.id and response.name == one[0])]
-            ids.append(mine[0][1] if mine else response.id or f"{OWN_ID}{len(ids)}")
-            open_calls = [one for one in open_calls if one not in mine[:1]]
-    return ids
-
-
-def _plain(contents: Sequence[types.Content]) -> list[Message]:
-    ids = iter(_ids(contents))
-    plain: list[Message] = []
-    for content in contents:
-        calls: list[ToolCall] = []
-        for part in _parts(content):
-            if call := part.function_call:
-                calls.append(ToolCall(next(ids), call.name or "", call.args or {}))
-            elif response := part.function_response:
-                text = _response_text(response.response or {})
-                plain.append({"role": "tool", "tool_call_id": next(ids), "content": text})
-        text = _words(content)
-        if content.role == "model":
-            plain.append(FORMAT.reply(text, calls))
-        elif text:
-            plain.append({"role": "user", "content": text})
-    return plain
-
-
-def _trimmed(contents: Sequence[types.Content], texts: Texts) -> list[types.Content]:
-    """The same contents, as the model is sent them: of those with a trimmed result a copy, with the short text, and without the
-    ids that are hooksdk's."""
-    ids = iter(_ids(contents))
-    answered = [
-        next(ids) if part.function_response else (next(ids) and None)
-        for content in contents
-        for part in _parts(content)
-        if part.function_call or part.function_response
-    ]
-    short = iter(short_texts(answered, texts))
-    return [
-        content.model_copy(update={"parts": [_sent(part, short) for part in _parts(content)]}) for content in contents
-    ]
-
-
-def _sent(part: types.Part, short: Any) -> types.Part:
-    for name in ("function_call", "function_response"):
-        if (one := getattr(part, name)) is not None:
-            text = next(short)
-            changes: dict[str, Any] = {}
-            if text is not None and text != _response_text(one.response or {}):
-                changes["response"] = {"result": text}
-            if (one.id or "").startswith(OWN_ID):
-                changes["id"] = None
-            return part.model_copy(update={name: one.model_copy(update=changes)}) if changes else part
-    return part
-
-
-def _native(message: Message) -> types.Content:
-    """A message that a plugin has put in."""
-    text = FORMAT.text(message)
-    if FORMAT.is_reply(message):
-        calls = [
-            types.FunctionCall(id=one.id, name=one.name, args=json.loads(cast("str", one.arguments)))
-            for one in FORMAT.calls(message)
-        ]
-        parts = [types.Part(text=text)] if text else []
-        return types.Content(role="model", parts=[*parts, *(types.Part(function_call=one) for one in calls)])
-    for result in FORMAT.results(message):
-        response = types.FunctionResponse(
-            id=result.call_id, name=result.name or "tool", response={"result": result.text}
-        )
-        return types.Content(role="user", parts=[types.Part(function_response=response)])
-    return types.Content(role="user", parts=[types.Part(text=text)])
+    return value if isinstance(value, ToolResult) else ToolResult(response_text(_response(value)))

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NotRequired, cast, final
 
 import anyio.to_thread
 from langchain.agents import AgentState
-from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware import AgentMiddleware, hook_config
 from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, convert_to_messages
 from langchain_core.tools import BaseTool
@@ -23,6 +23,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import interrupt
+from pydantic_core import to_json
 
 from hooksdk.adapters._conversation import (
     FORMAT,
@@ -84,10 +85,17 @@ class HookSDK(AgentMiddleware[Any, Any, Any]):
         await self._conversations.begin(own or _thread(), _text(state["messages"][-1]) if state["messages"] else None)
         return {"hooksdk_session": own}
 
+    @hook_config(can_jump_to=["model"])
     async def aafter_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:  # noqa: ARG002
-        """A run has its answer: trims are applied, in the agent's own state as well."""
-        messages = state["messages"]
-        shown = _trimmed(messages, await self._conversation(state).end())
+        """A run has its answer, unless a plugin sends the model on: trims are applied, in the agent's own state as well."""
+        conversation, messages, structured = self._conversation(state), state["messages"], _structured(state)
+        finish = await conversation.finish(structured or _text(messages[-1]), structured=bool(structured))
+        if finish.refused:
+            more = {"structured_response": None} if structured else {}
+            return {"messages": [HumanMessage(finish.refused)], "jump_to": "model", **more}
+        shown = _trimmed(messages, await conversation.end())
+        if finish.replaced:
+            shown[-1] = shown[-1].model_copy(update={"content": finish.text})
         return {"messages": [new for old, new in zip(messages, shown, strict=True) if new is not old]}
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -139,6 +147,7 @@ class HookSDK(AgentMiddleware[Any, Any, Any]):
         """A run begins."""
         return self._plainly(self.abefore_agent, state, runtime)
 
+    @hook_config(can_jump_to=["model"])
     def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """A run has its answer."""
         return self._plainly(self.aafter_agent, state, runtime)
@@ -182,6 +191,12 @@ def _ask(judged: JudgedCall, request: ApprovalRequest) -> Approval:
 
 def _text(message: BaseMessage) -> str:
     return str(message.text)
+
+
+def _structured(state: Any) -> str:
+    """The agent's structured answer, as JSON; empty without one."""
+    answer = state.get("structured_response")
+    return "" if answer is None else to_json(answer, fallback=str).decode()
 
 
 def _plain(message: BaseMessage) -> Message:

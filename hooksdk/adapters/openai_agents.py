@@ -45,6 +45,7 @@ from hooksdk.adapters._conversation import (
     native_tool,
     plain_call,
 )
+from hooksdk.adapters._openai_finish import Ending
 from hooksdk.adapters._openai_items import (
     ITEMS,
     answered,
@@ -54,6 +55,7 @@ from hooksdk.adapters._openai_items import (
     plain_messages,
     shorten,
     trimmed_items,
+    with_last_answer,
 )
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
@@ -138,6 +140,7 @@ class _Played:
             tool_error_formatter=self._failure,
         )
         self._options: dict[str, Any] = {**options, "run_config": config}
+        self._ending = Ending(conversation, self._options)
         self._agents: dict[int, Agent[Any]] = {}
         self._natives: list[FunctionTool] = []
         self._judged: dict[str, JudgedCall] = {}
@@ -148,7 +151,10 @@ class _Played:
         """The run from its begin to its end."""
 
         async def play() -> RunResult:
-            return await Runner.run(*await self._start(agent, prompt), **self._options)
+            result = await Runner.run(*await self._start(agent, prompt), **self._options)
+            while (given := await self._ending.next_input(result)) is not None:
+                result = await Runner.run(result.last_agent, given, **self._options)
+            return result
 
         try:
             result: RunResult = await self.conversation.whole(_words(prompt), play)
@@ -164,15 +170,19 @@ class _Played:
         async def start() -> RunResultStreaming:
             return Runner.run_streamed(*await self._start(agent, prompt), **self._options)
 
+        async def go_on(agent: Agent[Any], given: Any) -> RunResultStreaming:
+            return Runner.run_streamed(agent, given, **self._options)
+
         try:
             result: RunResultStreaming = await self.conversation.whole(_words(prompt), start)
+            result.stream_events = partial(self._ending.events, result, go_on)
             try:
                 yield result
             except BaseException as error:
                 result.cancel()
                 await self.conversation.end(error)
                 raise
-            if result.is_complete:
+            if self._ending.is_over:
                 await self._finish(result)
             else:
                 result.cancel()
@@ -199,11 +209,13 @@ class _Played:
         session: Session | None = self._options.get("session")
         if texts:
             shorten(result, texts)
-        if texts and session is not None and not result.interruptions:
+        answer = self._ending.replaced
+        if (texts or answer) and session is not None and not result.interruptions:
             items: list[Any] = await session.get_items(limit=ALL)
-            if (short := trimmed_items(items, texts)) != items:
+            changed = trimmed_items(with_last_answer(items, answer) if answer else items, texts)
+            if changed != items:
                 await session.clear_session()
-                await session.add_items(short)  # pyright: ignore[reportArgumentType] - plain items
+                await session.add_items(changed)  # pyright: ignore[reportArgumentType] - plain items
 
     async def _failure(self, args: Any) -> str | None:
         self._failed.add(args.call_id)
@@ -238,9 +250,8 @@ class _Played:
     async def _tools(self, agent: Agent[Any], context: Any) -> list[Any]:
         tools = await agent.get_all_tools(context)
         natives = [one for one in tools if isinstance(one, FunctionTool)]
-        if [*map(_definition, natives)] != [
-            *map(_definition, self._natives)
-        ]:  # an MCP server's are made anew each time
+        known = [*map(_definition, self._natives)]
+        if [*map(_definition, natives)] != known:  # an MCP server's are made anew each time
             self._natives = natives
         run = await self.conversation.resolve(self._natives, self._make)
         own = {one.name: one for one in natives}

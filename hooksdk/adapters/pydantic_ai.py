@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, cast, final
 
 from pydantic_ai import (
     AbstractToolset,
@@ -23,6 +23,7 @@ from pydantic_ai import (
     ToolsetTool,
     WrapperToolset,
 )
+from pydantic_ai.agent import CallToolsNode, ModelRequestNode
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import (
@@ -37,7 +38,8 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.tools import ToolDefinition
-from pydantic_core import SchemaValidator, core_schema
+from pydantic_core import SchemaValidator, core_schema, to_json
+from pydantic_graph import End
 
 from hooksdk.adapters._conversation import (
     FORMAT,
@@ -99,6 +101,23 @@ class HookSDK(AbstractCapability[Any]):
         messages = result.all_messages()
         messages[:] = _trimmed(messages, await conversation.end())
         return result
+
+    async def after_node_run(self, ctx: RunContext[Any], *, node: Any, result: Any) -> Any:
+        """A run has its answer, unless a plugin sends the model on."""
+        end = cast("End[Any] | None", result if isinstance(result, End) else None)
+        if end is None or isinstance(output := end.data.output, DeferredToolRequests):
+            return cast("Any", result)
+        is_text = isinstance(output, str)
+        finish = await self.conversation.finish(
+            output if is_text else to_json(output, fallback=str).decode(), structured=not is_text,
+            can_go_on=isinstance(node, CallToolsNode),  # `run_stream` hands the answer out before it is whole
+        )  # fmt: skip
+        if finish.refused:
+            return ModelRequestNode[Any, Any](ModelRequest(parts=[UserPromptPart(finish.refused)]))
+        if finish.replaced:
+            ctx.messages[:] = _with_answer(ctx.messages, finish.text)
+            return End(replace(end.data, output=finish.text))
+        return end
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         """The agent's tools and the plugins', whose calls are judged."""
@@ -265,6 +284,14 @@ def _trimmed(messages: Sequence[ModelMessage], texts: Texts) -> list[ModelMessag
         else:
             shown.append(message)
     return shown
+
+
+def _with_answer(messages: Sequence[ModelMessage], text: str) -> list[ModelMessage]:
+    """The same messages; in the last reply this text is the place of its own."""
+    *before, last = messages
+    assert isinstance(last, ModelResponse)
+    others = [part for part in last.parts if not isinstance(part, TextPart)]
+    return [*before, replace(last, parts=[*others, TextPart(text)])]
 
 
 def _with_text(part: Any, text: str | None) -> Any:

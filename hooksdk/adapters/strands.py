@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from typing import Any, cast, final
 
 from strands import Agent
+from strands.agent import AgentResult
 from strands.hooks import AfterInvocationEvent, BeforeInvocationEvent, BeforeToolCallEvent
 from strands.interrupt import InterruptException
 from strands.interventions.actions import default_evaluate
@@ -53,6 +54,8 @@ from hooksdk.tools import Tool
 
 __all__ = ["HookSDK"]
 
+GOES_ON = ("end_turn", "stop_sequence", "tool_use")
+"""Ends of a model's reply after which Strands begins anew where it is told to."""
 INTERRUPT = "hooksdk"
 """The name of the interrupt by which a person is asked about a call."""
 
@@ -83,6 +86,8 @@ class HookSDK(Plugin):
         self._conversations = Conversations(host, core, options)
         self._agents = weakref.WeakValueDictionary[str, Agent]()
         """Who plays a conversation."""
+        self._going_on = set[str]()
+        """Conversations whose model a plugin has sent on: Strands begins anew with the reason, and their run goes on."""
 
     @property
     def name(self) -> str:
@@ -103,6 +108,9 @@ class HookSDK(Plugin):
     async def _begin(self, event: BeforeInvocationEvent) -> None:
         agent: Any = event.agent
         conversation = self._conversation(agent)
+        if conversation.id in self._going_on:
+            self._going_on.remove(conversation.id)
+            return
         if self._agents.get(conversation.id) in (None, agent):  # one at a time: what it began before, it has left
             conversation.working = 0
         prompts = _plain(event.messages or ())
@@ -122,6 +130,19 @@ class HookSDK(Plugin):
             error = asyncio.CancelledError()
         if reason == "interrupt":
             conversation.paused = "an interrupt waits for an answer"
+        elif event.result and error is None:
+            finish = await conversation.finish(
+                _answer(event.result),
+                structured=event.result.structured_output is not None,
+                can_go_on=reason in GOES_ON,
+            )
+            if finish.refused:
+                event.resume, conversation.working = finish.refused, 1
+                self._going_on.add(conversation.id)
+                return
+            if finish.replaced:
+                message: Any = event.result.message  # one object with the agent's own, and with what streams
+                message["content"] = [one for one in message["content"] if "text" not in one] + [{"text": finish.text}]
         agent.messages[:] = _trimmed(agent.messages, await conversation.end(error))
 
     def _tool(self, tool: AgentTool) -> Tool:
@@ -223,6 +244,12 @@ class HookSDK(Plugin):
             return native.value
         status = "error" if result.is_error else "success"
         return ToolResultEvent({"toolUseId": use["toolUseId"], "status": status, "content": [{"text": result.text}]})
+
+
+def _answer(result: AgentResult) -> str:
+    """The prose of the last reply, or the structured answer as JSON."""
+    structured = result.structured_output
+    return _text(result.message["content"]) if structured is None else structured.model_dump_json()
 
 
 def _tools(agent: Any) -> Mapping[str, AgentTool]:

@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 OutcomeReason = Literal["completed", "paused", "blocked", "turn_limit", "token_limit", "time_limit"]
-"""Why the agent stopped: it had no more calls to make, calls wait for an approval, a plugin blocked its next request, or a limit
+"""Why the agent stopped: it had no more calls to make, calls wait for an approval, a plugin blocked its next request or its answer, or a limit
 was reached."""
 WAITS = "calls wait for an approval"
 
@@ -76,6 +76,8 @@ class Limits:
     """How many calls of one reply run at a time."""
     attempts: int = 1
     """How often the run may be begun in all when the model is unavailable."""
+    continues: int = 3
+    """How often plugins may send the model on with a reason (`before_answer`), instead of letting the run finish."""
     reminders: int = 0
     """How often a model that writes a call as text into its answer is told how to call, instead of ending the run."""
     text_calls: Literal["notice", "run"] = "notice"
@@ -83,8 +85,8 @@ class Limits:
     with `from_text_`."""
 
     def __post_init__(self) -> None:
-        for name in ("turns", "parallel", "attempts", "reminders"):
-            least = 0 if name == "reminders" else 1
+        for name in ("turns", "parallel", "attempts", "reminders", "continues"):
+            least = 0 if name in ("reminders", "continues") else 1
             check(f"Limits({name}=...)", getattr(self, name), int, "a whole number")
             if getattr(self, name) < least:
                 raise WrongArgument(f"Limits({name}={getattr(self, name)!r})", f"it must be at least {least}")
@@ -117,7 +119,7 @@ class Outcome:
     """
 
     text: str
-    """The prose of the last reply; empty when there was none."""
+    """The prose of the last reply, as plugins have left it; empty when there was none, and when a plugin blocked it."""
     reason: OutcomeReason
     turns: int
     """Replies that the model gave."""
@@ -125,7 +127,9 @@ class Outcome:
     stats: Mapping[str, Any] = field(repr=False)
     """The run's counters, those of the drain at its end among them."""
     blocked: str = ""
-    """Who blocked the next request and why, when the reason is `blocked`."""
+    """Who blocked the next request or the answer, and why, when the reason is `blocked`."""
+    overruled: Sequence[str] = ()
+    """The reasons for which plugins would have had the model go on, when `Limits(continues=...)` was used up."""
     pending: Sequence[ToolCall] = ()
     """The calls that wait, when it is paused. `run_agent(session, model, None)` asks about them again, and goes on."""
 
@@ -179,7 +183,7 @@ async def run_agent(
         prompt, agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger,
         metadata=metadata, family=family, provider=getattr(model, "provider", None), model=model.name,
         context_window=model.context_window, format=message_format, approver=approver,
-        deferral=getattr(model, "deferral", None),
+        deferral=getattr(model, "deferral", None), continues=limits.continues,
     )  # fmt: skip
     given = tools if callable(tools) else tuple(as_tools(tools, "run_agent(tools=...)"))
     loop = _Loop(run, model, message_format, given, limits, on_text)
@@ -198,7 +202,7 @@ async def run_agent(
         loop.reason, blocked = "blocked", str(error)
     return Outcome(
         text=loop.text, reason=loop.reason, turns=loop.turns, attempts=run.info.attempt, stats=run.stats, blocked=blocked,
-        pending=tuple(run.pending),
+        overruled=loop.overruled, pending=tuple(run.pending),
     )  # fmt: skip
 
 
@@ -232,6 +236,7 @@ class _Loop:
     shown: Sequence[Message] = ()
     """What the model was sent last."""
     reason: OutcomeReason = "completed"
+    overruled: Sequence[str] = ()
     began: bool = False
 
     async def begin(self, prompt: str | Message | None, system: str | None) -> None:
@@ -247,6 +252,8 @@ class _Loop:
         await self.run.resolve_tools(self.tools)
 
     async def go_on(self) -> None:
+        if self.run.waits_for_finish and await self.finish():
+            return  # a process that died had the answer
         while self.reason != "paused":
             if self.turns >= self.limits.turns:
                 self.reason = "turn_limit"
@@ -265,8 +272,15 @@ class _Loop:
             elif self.run.reminder and self.reminders < self.limits.reminders:
                 self.reminders += 1
                 await self.run.record(self.message_format.user(self.run.reminder))
-            else:
+            elif await self.finish():
                 return
+
+    async def finish(self) -> bool:
+        """Whether the run is done, with the newest reply."""
+        self.text = ""  # it is nobody's answer until plugins have let it through
+        finish = await self.run.finish()
+        self.text, self.overruled = finish.text, finish.overruled
+        return not finish.refused
 
     def with_text_calls(self, messages: list[Message]) -> list[Message]:
         """The reply, or the one that it was meant as, where it is calls written as text and these are to be run."""

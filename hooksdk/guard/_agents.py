@@ -46,6 +46,8 @@ class HookEvent:
     """What the tool answered, in its own shape; of a call that failed, what went wrong."""
     failed: bool = False
     prompt: str = ""
+    reply: str = ""
+    """The prose of the model's last reply, where its turn ends."""
     server: str = ""
     """The MCP server whose tool it is, as the agent calls it; empty for a tool of the agent's own."""
     own_name: str = ""
@@ -69,6 +71,10 @@ class Verdict:
     """With which arguments the call is to run instead."""
     result: Any = None
     """What the model is to read instead, in the tool's own shape; None: what it answered."""
+    go_on: str = ""
+    """Why the model's turn is not to end yet, for it to read."""
+    note: str = ""
+    """What the person at the agent is told of an answer that stands there already."""
 
 
 _ANY_ARGUMENTS = {"type": "object", "additionalProperties": True}
@@ -122,7 +128,8 @@ def read_event(agent_name: str, payload: object) -> HookEvent:
     return HookEvent(
         agent=agent_name, kind=kind, name=str(name), session=str(session), folder=Path(str(folder)), tool=str(tool or ""),
         server=server, own_name=own_name, arguments=as_object(arguments), call_id=_text(payload, "tool_use_id"), result=payload.get("tool_response", payload.get("error")),
-        failed="Failure" in str(name), prompt=_text(payload, "prompt"), helper=_text(payload, "agent_id"),
+        failed="Failure" in str(name), prompt=_text(payload, "prompt"),
+        reply=_text(payload, "last_assistant_message") or _text(payload, "prompt_response"), helper=_text(payload, "agent_id"),
         helper_type=_text(payload, "agent_type"),
     )  # fmt: skip
 
@@ -142,8 +149,10 @@ def _text(payload: Mapping[str, Any], key: str) -> str:
 
 def _in_claudes_words(event: HookEvent, verdict: Verdict) -> Output:
     """Claude Code; Qwen Code has its words, too, but for one."""
-    if event.kind in ("prompt", "stop"):
-        return {"decision": "block", "reason": verdict.deny} if verdict.deny and event.kind == "prompt" else {}
+    if event.kind == "stop":
+        return _at_the_end(verdict, "block")
+    if event.kind == "prompt":
+        return {"decision": "block", "reason": verdict.deny} if verdict.deny else {}
     output: dict[str, Any] = {}
     if event.kind == "before_call":
         decision = "deny" if verdict.deny else "ask" if verdict.ask else "allow" if verdict.allow else ""
@@ -157,6 +166,12 @@ def _in_claudes_words(event: HookEvent, verdict: Verdict) -> Output:
     return {"hookSpecificOutput": {"hookEventName": event.name, **output}} if output else {}
 
 
+def _at_the_end(verdict: Verdict, word: str) -> Output:
+    if verdict.go_on:
+        return {"decision": word, "reason": verdict.go_on}
+    return {"systemMessage": f"hooksdk guard: {verdict.note}"} if verdict.note else {}
+
+
 def _in_codex_words(event: HookEvent, verdict: Verdict) -> Output:
     output = as_object(_in_claudes_words(event, verdict).get("hookSpecificOutput"))
     if event.kind == "before_call" and output:
@@ -165,7 +180,7 @@ def _in_codex_words(event: HookEvent, verdict: Verdict) -> Output:
         return {"hookSpecificOutput": {**output, **allowed}}
     if event.kind == "after_call" and verdict.result is not None:
         return {"decision": "block", "reason": "\n".join(texts_in(verdict.result))}
-    return _in_claudes_words(event, verdict) if event.kind == "prompt" else {}
+    return _in_claudes_words(event, verdict) if event.kind in ("prompt", "stop") else {}
 
 
 def _in_qwens_words(event: HookEvent, verdict: Verdict) -> Output:
@@ -180,6 +195,8 @@ def _in_qwens_words(event: HookEvent, verdict: Verdict) -> Output:
 
 
 def _in_geminis_words(event: HookEvent, verdict: Verdict) -> Output:
+    if event.kind == "stop":
+        return _at_the_end(verdict, "deny")
     if verdict.deny and event.kind in ("before_call", "prompt"):
         return {"decision": "deny", "reason": verdict.deny}
     if event.kind == "before_call" and verdict.arguments is not None:

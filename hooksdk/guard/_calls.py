@@ -94,6 +94,23 @@ class AgentCalls:
         return Verdict(result=with_texts(event.result, shown))
 
     @staticmethod
+    async def finish(run: Run, event: HookEvent) -> Verdict:
+        """What the plugins say of the end of the model's turn: that it is to go on, or what the person is told of an answer that is
+        on the screen already. Raises `RunBlocked`."""
+        finish = await run.finish(event.reply)
+        if finish.refused:
+            return Verdict(go_on=finish.refused)
+        if finish.replaced:
+            return Verdict(
+                note="a plugin has put another text in the place of the answer, which the agent does not take"
+            )
+        return Verdict(
+            note=f"the answer was let through in the end, although a plugin says: {' '.join(finish.overruled)}"
+            if finish.overruled
+            else ""
+        )
+
+    @staticmethod
     def withhold(event: HookEvent, reason: str) -> Verdict:
         """The answer to the hook after a call whose result nobody could look through: the model reads why in its place."""
         return Verdict() if event.failed else _instead(event, f"The result is withheld: {reason}")

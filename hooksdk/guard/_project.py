@@ -106,8 +106,9 @@ class Project:
             if event.helper:
                 whole = await self._session(host, _of_the_agent_itself(event))
                 parent = whole.session
+            continues = GuardConfig.of(self._watch.config).continues
             session = self._sessions[key] = AgentSession(
-                host, event, parent, shadow=self._shadow, is_over=self._is_over
+                host, event, parent, shadow=self._shadow, continues=continues, is_over=self._is_over
             )
             keep_place(event)
             self._forget_old()

@@ -27,14 +27,15 @@ class AgentSession:
     both, since a run is entered and left by the same one."""
 
     def __init__(
-        self, host: Host, event: HookEvent, parent: Session | None, *, shadow: bool, is_over: Callable[[str], bool]
-    ) -> None:
+        self, host: Host, event: HookEvent, parent: Session | None, *, shadow: bool, continues: int,
+        is_over: Callable[[str], bool],
+    ) -> None:  # fmt: skip
         self.ended = anyio.Event()
         self.used = anyio.current_time()
         """When it was last asked."""
         self._agent = AGENTS[event.agent]
         self._desk = ApprovalDesk(wait=0)
-        self._about, self._shadow, self._is_over = event, shadow, is_over
+        self._about, self._shadow, self._continues, self._is_over = event, shadow, continues, is_over
         self._is_alone = False
         name = f"guard-{event.agent}-{event.session}"
         self.session = parent.child(f"{parent.id}/{event.helper}") if parent else host.session(name)
@@ -46,6 +47,8 @@ class AgentSession:
         """The next one, or the one that is being taken."""
         self._news = anyio.Event()
         self._turn = anyio.Lock()
+        self._reason = ""
+        """Why the agent goes on, where it does."""
 
     async def keep(self, *, task_status: TaskStatus[None]) -> None:
         """Keep the session, and one run after the other in it, until it is left."""
@@ -72,6 +75,7 @@ class AgentSession:
         run = self.session.run(
             step.prompt or None, agent_id=about.helper_type or about.agent, workspace_dir=str(about.folder),
             trigger=None if about.helper else "user", metadata={"guard": facts}, transcript=False, approver=self._ask,
+            continues=self._continues,
         )  # fmt: skip
         try:
             async with run:
@@ -80,6 +84,8 @@ class AgentSession:
                 step.done.set()
                 step = await self._receive()
                 self._run = None
+                if step.blocked is not None:
+                    raise step.blocked
         except (RunBlocked, PolicyFailed) as error:
             step.problem = error
         finally:
@@ -105,6 +111,8 @@ class AgentSession:
     async def answer(self, event: HookEvent, *, alone: bool) -> Verdict:
         """What the rules say of one hook; `alone` as in `Judge.answer`."""
         self._is_alone = alone
+        if event.kind == "prompt" and self._run is not None and event.prompt.strip() == self._reason.strip() != "":
+            return Verdict()  # Gemini CLI and Qwen Code tell of the reason as of a prompt
         if event.kind == "prompt" and (
             event.prompt or self._run is None
         ):  # Qwen Code fires an empty one after each result
@@ -113,7 +121,7 @@ class AgentSession:
                 return await self._begin_run(event.prompt)
         if event.kind == "stop":
             async with self._turn:
-                await self._end_run()
+                return await self._finish(event)
         elif event.kind in ("before_call", "after_call"):
             blocked = await self.be_ready(event)
             if blocked.deny:
@@ -139,9 +147,24 @@ class AgentSession:
             raise SessionClosed(self.session.id)
         return Verdict(deny=str(step.problem)) if step.problem else Verdict()
 
-    async def _end_run(self) -> None:
+    async def _finish(self, event: HookEvent) -> Verdict:
+        """The turn ends, unless a plugin says that it may not yet."""
+        if self._run is None:  # of a judge that has died since
+            await self._begin_run("")
+        verdict, blocked = Verdict(), None
+        try:
+            if self._run is not None:
+                verdict = await self._calls.finish(self._run, event)
+        except RunBlocked as error:
+            verdict, blocked = Verdict(note=f"{error}. The agent has shown the answer all the same"), error
+        self._reason = verdict.go_on
+        if not verdict.go_on:
+            await self._end_run(blocked)
+        return verdict
+
+    async def _end_run(self, blocked: RunBlocked | None = None) -> None:
         if self._run is not None:
-            await self._take(_Step())
+            await self._take(_Step(blocked=blocked))
 
     async def _take(self, step: _Step) -> None:
         if not self.ended.is_set():
@@ -182,7 +205,7 @@ class AgentSession:
 class _Step:
     """What a session's task is to do next: begin a run with a prompt, or end the one that is open, or all of it."""
 
-    def __init__(self, *, prompt: str = "", ends: bool = False) -> None:
-        self.prompt, self.ends = prompt, ends
+    def __init__(self, *, prompt: str = "", ends: bool = False, blocked: RunBlocked | None = None) -> None:
+        self.prompt, self.ends, self.blocked = prompt, ends, blocked
         self.done = anyio.Event()
         self.problem: Exception | None = None

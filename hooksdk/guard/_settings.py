@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 
 from hooksdk.config import Config
 from hooksdk.errors import table_problems
@@ -15,6 +15,8 @@ class GuardConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     keep: PositiveInt = 30
     """Days after their last hook for which the sessions of agents are kept."""
+    continues: NonNegativeInt = 3
+    """How often plugins may send an agent's model on for one prompt, instead of letting its turn end."""
 
     @classmethod
     def of(cls, config: Config) -> GuardConfig:

@@ -23,6 +23,7 @@ from hooksdk.report._model import (
 )
 from hooksdk.report._paid import read_paid
 from hooksdk.report._texts import as_count, as_number, as_text, as_texts
+from hooksdk.report._words import counted
 from hooksdk.values import as_list, as_object, is_list
 
 Record = Mapping[str, Any]
@@ -180,6 +181,15 @@ class _RunReader:
         told = ", ".join(f"{value:,.0f} {_short_name(name)}" for name, value in list(usage.items())[:4])
         step.detail = "; ".join(filter(None, [told, as_text(record.get("stop_reason"))])) or step.detail
 
+    def _take_answer_judged(self, record: Record, at: float) -> None:
+        status = {"continued": "sent on", "passed": ""}.get(outcome := as_text(record.get("outcome")), outcome)
+        said = ", ".join(as_texts(record.get("plugins")))
+        if over := ", ".join(as_texts(record.get("overruled"))):
+            status, said = status or "let through", f"{over} would have sent the model on, and the limit was used up"
+        elif outcome == "continued":
+            said += f"; {counted(as_count(record.get('continued')), 'time')} so far"
+        self._with_hooks(self._add("note", at, "the answer is judged", status=status, detail=said))
+
     # Calls
 
     def _take_unwrapped(self, record: Record, _at: float) -> None:
@@ -307,7 +317,7 @@ class _RunReader:
 
 def _attach(step: Step, line: HookLine) -> None:
     step.hooks.append(line)
-    tells = line.hook in {"before_tool_call", "agent_start"} or line.shadow or line.outcome == "failed"
+    tells = line.hook in {"before_tool_call", "agent_start", "before_answer"} or line.shadow or line.outcome == "failed"
     if tells and line.outcome != "passed":
         step.decisions.append(line)
 

@@ -16,7 +16,7 @@ from hooksdk.catalog import Catalog, T
 from hooksdk.formats import GivenMessage, GivenTools, MessageFormat, ProviderJson, SdkObject
 from hooksdk.hooks import RunInfo
 from hooksdk.records import CallStatus
-from hooksdk.run import PreparedMessages
+from hooksdk.run import Finish, PreparedMessages
 from hooksdk.sync._portal import Opened, Twin
 from hooksdk.tools import Deferral, Tool
 
@@ -332,6 +332,22 @@ class Run(Opened[run_side.Run]):
         first call, such as a server with a key in its environment. `shared` is for what others use as well: the plugins are told
         of no requester. The values are masked in the session from then on. Raises `ConfigError` for a secret without a value."""
         return self._call("fill_secrets", tool, value, shared=shared)
+
+    @property
+    def waits_for_finish(self) -> bool:
+        """True where the session ends with a reply that calls nothing and that no plugin was asked about yet, though one handles
+        `before_answer`: `finish` it before you ask the model, where you go on with what a crash has left."""
+        return self._read("waits_for_finish")
+
+    def finish(
+        self, reply: GivenMessage | Sequence[GivenMessage] | str | None = None, *, can_go_on: bool = True
+    ) -> Finish:
+        """Ask the plugins whether the run may finish with the newest reply, which calls no tool, once it is recorded. Where one
+        says no, `refused` is why: it is recorded as a message, so prepare the messages for the model again. `reply` is what is
+        judged in its place: a message, or text such as a structured answer. `can_go_on=False` is for a loop that is over whatever
+        they say: it counts as a limit that is used up. Raises `RunBlocked` where a plugin blocks it: leave
+        the run then. Where no plugin handles `before_answer`, nothing is asked and nothing is written."""
+        return self._call("finish", reply, can_go_on=can_go_on)
 
     @contextmanager
     def compaction(self) -> Generator[Compaction, None, None]:

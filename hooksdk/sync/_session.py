@@ -147,6 +147,7 @@ class Session(Opened[session_side.Session]):
         withhold: Callable[[Tool], str | None] | None = None,
         expose: Expose | None = None,
         deferral: Deferral | None = None,
+        continues: int = 3,
         in_doubt: Callable[[], Sequence[CallInDoubt]] | None = None,
     ) -> Run:
         """A run of this session, to use as `with session.run(...) as run`.
@@ -159,7 +160,8 @@ class Session(Opened[session_side.Session]):
         go past every policy, and neither messages nor results are kept, however many there are. `withhold` is asked about each
         tool, plugins' own among them: one that it answers a reason for is not granted to this run. `expose` is how a client that
         lists the tools is shown them, for the plugins that search (`AssembleTools.expose`). `deferral` says whether your requests
-        have `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. `in_doubt` answers calls of
+        have `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. `continues` is how often plugins may send the model on,
+        instead of letting the run finish (`run.finish`). `in_doubt` answers calls of
         other sessions that are in doubt, for a host whose sessions are new after a crash: equal ones are asked about. Entering raises `RunAlreadyOpen`,
         `RunBlocked` or `PolicyFailed`."""
         return Run(
@@ -181,6 +183,7 @@ class Session(Opened[session_side.Session]):
                 withhold=withhold,
                 expose=expose,
                 deferral=deferral,
+                continues=continues,
                 in_doubt=in_doubt,
             ),
             self.portal,

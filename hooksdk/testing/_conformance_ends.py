@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from functools import partial
 from typing import Any
@@ -11,7 +12,17 @@ import anyio.to_thread
 
 from hooksdk import hooks
 from hooksdk.errors import RunAlreadyOpen, RunBlocked
-from hooksdk.hooks import AddContext, AgentStart, BeforeModelCall, BeforeToolCall, Block
+from hooksdk.hooks import (
+    AddContext,
+    AfterToolCall,
+    AgentStart,
+    BeforeAnswer,
+    BeforeModelCall,
+    BeforeToolCall,
+    Block,
+    Continue,
+    Replace,
+)
 from hooksdk.state import PluginState
 from hooksdk.testing._conformance import Answer, Driver, Stage
 from hooksdk.testing._conformance_calls import DELETE, WEATHER, Denies, Town
@@ -215,6 +226,80 @@ async def a_run_that_a_plugin_blocks_does_not_begin(stage: Stage) -> None:
     assert stage.model.turns == []
 
 
+class Unfinished:
+    """Sends the model on until it has looked at the weather."""
+
+    def __init__(self) -> None:
+        self._looked = False
+
+    @hooks.after_tool_call(tools="get_weather")
+    def note(self, event: AfterToolCall) -> None:
+        self._looked = True
+
+    @hooks.before_answer
+    def judge(self, event: BeforeAnswer) -> Continue | None:
+        return None if self._looked else Continue(LOOK)
+
+
+LOOK = "Look at the weather first."
+
+
+def _told(stage: Stage, turn: int) -> list[str]:
+    """What the model reads that no tool and no system has written, in one of its turns."""
+    messages = stage.model.turns[turn].messages
+    return [
+        str(one.get("content")) for one in messages if one.get("role") in ("user", "assistant") and one.get("content")
+    ]
+
+
+async def a_finish_that_is_refused_goes_on_with_the_reason(stage: Stage) -> None:
+    town = Town()
+    async with stage.open(Unfinished, script=["Done.", WEATHER, "Sunny.", "Bye."], tools=town.tools) as driver:
+        answer = await driver.ask("go")
+        await driver.ask("thanks")
+    assert (answer.text, stage.statuses, stage.ends) == ("Sunny.", {"get_weather": "ok"}, ["completed", "completed"])
+    assert _told(stage, 1) == ["go", "Done.", LOOK]
+    assert _told(stage, 3) == ["go", "Done.", LOOK, "Sunny.", "thanks"], "the framework's own history has it"
+
+
+async def streaming_goes_on_as_well(stage: Stage) -> None:
+    town = Town()
+    async with stage.open(Unfinished, script=["Done.", WEATHER, "Sunny."], tools=town.tools) as driver:
+        answer = await driver.stream("go")
+    assert (answer.text, stage.statuses, stage.ends) == ("Sunny.", {"get_weather": "ok"}, ["completed"])
+
+
+async def a_finish_that_is_refused_too_often_goes_through(stage: Stage) -> None:
+    async with stage.open(Unfinished, script=["one", "two", "three", "four", "five"]) as driver:
+        answer = await driver.ask("go")
+    assert (answer.text, len(stage.model.turns), stage.ends) == ("four", 4, ["completed"])
+
+
+async def an_answer_that_a_plugin_replaces_is_the_answer(stage: Stage) -> None:
+    class Redacts:
+        @hooks.before_answer
+        def judge(self, event: BeforeAnswer) -> Replace:
+            return Replace(event.text.replace("Rome", "[city]"))
+
+    async with stage.open(Redacts, script=["It is Rome.", "Bye."]) as driver:
+        answer = await driver.ask("go")
+        await driver.ask("thanks")
+    assert (answer.text, _told(stage, 1)[-2:]) == ("It is [city].", ["It is [city].", "thanks"])
+
+
+async def an_answer_that_a_plugin_blocks_reaches_nobody(stage: Stage) -> None:
+    class Blocks:
+        @hooks.before_answer
+        def judge(self, event: BeforeAnswer) -> Block:
+            return Block("not for outsiders")
+
+    text = ""
+    async with stage.open(Blocks, script=["It is Rome."]) as driver:
+        with contextlib.suppress(RunBlocked):  # `run_agent` has an outcome for it
+            text = (await driver.ask("go")).text
+    assert (text, stage.ends) == ("", ["blocked"])
+
+
 CASES = [
     ("19", a_cancelled_tool_is_seen_before_the_runs_end),
     ("19b", a_run_cancelled_in_the_model_ends_as_cancelled),
@@ -227,4 +312,9 @@ CASES = [
     ("28", without_plugins_definitions_and_messages_are_as_given),
     ("29", context_that_a_plugin_adds_is_read_and_not_stored),
     ("30", a_run_that_a_plugin_blocks_does_not_begin),
+    ("31", a_finish_that_is_refused_goes_on_with_the_reason),
+    ("31b", streaming_goes_on_as_well),
+    ("31c", a_finish_that_is_refused_too_often_goes_through),
+    ("31d", an_answer_that_a_plugin_replaces_is_the_answer),
+    ("31e", an_answer_that_a_plugin_blocks_reaches_nobody),
 ]

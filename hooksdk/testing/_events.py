@@ -53,6 +53,7 @@ def event(
         "record": lambda: RunStarted(trigger="user"),
         "stats": dict,
         "message": lambda: get_format(format).reply("All is done."),
+        "text": lambda: "All is done.",
         "call": lambda: ToolCall("call_1", _name_of(fields.get("tool")), fields["arguments"]),
         "catalog": lambda: build_catalog(fields.get("offered", ())),
         "offered": lambda: tuple(fields["catalog"]),

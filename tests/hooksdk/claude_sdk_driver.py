@@ -35,6 +35,7 @@ from hooksdk.testing.server import Fault, ScriptedServer, refuse
 CHAT, CLAUDES = OpenAIChat(), get_format("anthropic")
 SHOWN = "Claude's program decides which tools it shows, and takes none from hooks"
 MESSAGES = "messages are the program's own: its hooks neither see nor change them"
+OUT = "the program has shown the answer before its hook is asked: the person is told, and the run ends as blocked"
 IN_PLACE = "its question is asked in place (`can_use_tool`): nothing pauses"
 UNTOLD = "hooks are not told which tools there are, nor what they take"
 
@@ -67,6 +68,7 @@ def plain_messages(messages: Sequence[Message]) -> list[Message]:
             continue
         for result in CLAUDES.results(message):
             plain.append({"role": "tool", "tool_call_id": result.call_id, "content": result.text})
+        texts = [text.partition("Stop hook feedback:\n")[2].partition("\n</")[0] or text for text in texts]
         said = [text for text in texts if not text.startswith("<system-reminder>")]
         if said:
             plain.append({"role": message["role"], "content": "\n".join(said)})
@@ -133,6 +135,8 @@ class ClaudeSDKDriver:
         "a_second_run_while_one_is_open_is_refused": "a prompt that comes while Claude works is taken up by it",
         "plain_code_passes_the_same_hooks": "the SDK has no entry for plain code",
         "context_that_a_plugin_adds_is_read_and_not_stored": MESSAGES,
+        "an_answer_that_a_plugin_replaces_is_the_answer": OUT,
+        "an_answer_that_a_plugin_blocks_reaches_nobody": OUT,
         "a_run_that_a_plugin_blocks_does_not_begin": "the program tells of a blocked prompt, and raises nothing",
     }
 
@@ -184,7 +188,7 @@ class ClaudeSDKDriver:
                     text = message.result or message.subtype
                     if message.is_error:
                         raise RuntimeError(text)
-        assert "".join(pieces) in ("", text)
+        assert "".join(pieces).endswith(text) or not pieces
         return Answer(text=text)
 
     async def stream(self, prompt: str, conversation: str = "c") -> Answer:

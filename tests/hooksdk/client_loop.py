@@ -15,6 +15,10 @@ CHAT = OpenAIChat()
 NO_CONVERSATION = "a server sees calls alone: the conversation, and with it trims and contexts, is the client's"
 NO_PAUSE = "the person at the client is asked while the call waits: nothing pauses"
 NO_MODEL = "the model is the client's, and so is the end of its turns"
+FINISHES = (
+    "a_finish_that_is_refused_goes_on_with_the_reason", "streaming_goes_on_as_well", "a_finish_that_is_refused_too_often_goes_through",
+    "an_answer_that_a_plugin_replaces_is_the_answer", "an_answer_that_a_plugin_blocks_reaches_nobody",
+)  # fmt: skip
 AT_A_CLIENT = {
     "a_revealed_tool_is_offered_from_the_next_request_on": "a client is listed the same tools as long as it stays",
     "a_prefetched_tool_is_offered": "a server is not told what the user has asked",
@@ -36,6 +40,7 @@ AT_A_CLIENT = {
     "a_run_cancelled_in_the_model_ends_as_cancelled": NO_MODEL,
     "an_error_of_the_model_ends_the_run_as_error": NO_MODEL,
     "streaming_passes_the_same_hooks": NO_MODEL,
+    **dict.fromkeys(FINISHES, "a server is not told what the client's model answers its user"),
     "a_second_run_while_one_is_open_is_refused": "a client may make any number of calls at once, all in its one run",
     "a_run_that_a_plugin_blocks_does_not_begin": "the client is told so by the protocol's own error",
 }

@@ -19,10 +19,9 @@ from google.adk.tools.base_tool import BaseTool
 from google.genai import types
 
 from hooksdk import Host, Tool
+from hooksdk.adapters._adk_contents import native_content, plain_messages
 from hooksdk.adapters.google_adk import REQUEST_CONFIRMATION as CONFIRMATION
 from hooksdk.adapters.google_adk import HookSDK
-from hooksdk.adapters.google_adk import _native as native_content  # pyright: ignore[reportPrivateUsage]
-from hooksdk.adapters.google_adk import _plain as plain_messages  # pyright: ignore[reportPrivateUsage]
 from hooksdk.adapters.google_adk import _schema as schema_of  # pyright: ignore[reportPrivateUsage]
 from hooksdk.errors import HookSDKError
 from hooksdk.formats import Message

@@ -75,7 +75,7 @@ class RunAgentDriver(_InSession):
     async def stream(self, prompt: str, conversation: str = "c") -> Answer:
         pieces: list[str] = []
         answer = await self._play(prompt, conversation, on_text=pieces.append)
-        assert pieces == [answer.text]
+        assert pieces[-1:] == [answer.text]
         return answer
 
     async def answer(self, granted: Mapping[str, bool], conversation: str = "c") -> Answer:
@@ -95,7 +95,10 @@ class JudgeDriver:
 
     cannot: Mapping[str, str] = {
         "plain_code_passes_the_same_hooks": PLAIN,
-        "streaming_passes_the_same_hooks": "whether a reply streams is the loop's own business",
+        **dict.fromkeys(
+            ("streaming_passes_the_same_hooks", "streaming_goes_on_as_well"),
+            "whether a reply streams is the loop's own business",
+        ),
     }
 
     def __init__(self) -> None:
@@ -130,8 +133,12 @@ class JudgeDriver:
                 messages.append(dict(reply.message))
                 await run.record(reply.message, usage=reply.usage)
                 if not run.pending:
-                    return Answer(text=CHAT.text(reply.message))
-                if waiting := await self._run_calls(run, messages, granted):
+                    finish = await run.finish()
+                    if not finish.refused:
+                        messages[-1] = CHAT.reply(finish.text) if finish.replaced else messages[-1]
+                        return Answer(text=finish.text)
+                    messages.append(CHAT.user(finish.refused))
+                elif waiting := await self._run_calls(run, messages, granted):
                     return self._pause(run, waiting)
 
     @staticmethod
@@ -211,7 +218,7 @@ class SyncDriver(_InSession):
     async def stream(self, prompt: str, conversation: str = "c") -> Answer:
         pieces: list[str] = []
         answer = await anyio.to_thread.run_sync(self._play, prompt, conversation, {"on_text": pieces.append})
-        assert pieces == [answer.text]
+        assert pieces[-1:] == [answer.text]
         return answer
 
     async def answer(self, granted: Mapping[str, bool], conversation: str = "c") -> Answer:

@@ -58,7 +58,9 @@ def model_of(scripted: ScriptedModel) -> FunctionModel:
 class PydanticAIDriver:
     """Its store is a list of messages for each conversation, as pydantic-ai's users keep it."""
 
-    cannot: Mapping[str, str] = {}
+    cannot: Mapping[str, str] = {
+        "streaming_goes_on_as_well": "run_stream hands the answer out before it is whole; run_stream_events goes on",
+    }
 
     def __init__(self) -> None:
         self.lists: dict[str, list[ModelMessage]] = {}

@@ -34,6 +34,7 @@ from hooksdk.hooks import (
     AgentEnd,
     AgentStart,
     Ask,
+    BeforeAnswer,
     BeforeToolCall,
     Block,
     Replace,
@@ -395,3 +396,20 @@ async def test_an_option_that_no_run_has_is_refused_with_the_one_that_is_meant()
     async with open_host() as host:
         with pytest.raises(WrongArgument, match="requester"):
             HookSDK(host, requestor={"id": "ann"})
+
+
+async def test_an_answer_that_a_plugin_blocks_stands_there_and_its_run_ends_as_blocked(tmp_path: Path):
+    class Blocks:
+        @hooks.before_answer
+        def judge(self, event: BeforeAnswer) -> Block:
+            return Block(f"not {event.text}")
+
+    seen = recorder(*SEEN)
+    async with (
+        open_host(seen, Blocks) as host,
+        served(tmp_path, ["It is Rome."]) as (_, options),
+        HookSDK(host).client(options) as client,
+    ):
+        assert (await ask(client)).result == "It is Rome."
+    (end,) = seen.of(AgentEnd)
+    assert (end.reason, end.error) == ("blocked", "run blocked by plugin 'blocks': not It is Rome.")

@@ -21,10 +21,12 @@ from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
 
 from hooksdk import Host, hooks
+from hooksdk.adapters._adk_contents import GO_ON
 from hooksdk.adapters.google_adk import HookSDK
 from hooksdk.approvals import Later
 from hooksdk.hooks import AfterToolCall, AgentEnd, Ask, BeforeModelCall, BeforeToolCall, Block, ReplaceMessages
 from hooksdk.testing import ConformanceCase, ScriptedApprover, conformance_cases, open_host, recorder
+from tests.hooksdk.finishing import NeedsProof
 from tests.hooksdk.google_adk_driver import CONFIRMATION, GoogleADKDriver
 from tests.hooksdk.test_conformance import hold
 
@@ -223,3 +225,20 @@ async def test_a_deferred_tool_that_asks_is_answered_as_well():
         [one.name for tool in sent.config.tools for one in tool.function_declarations] for sent in model.requests
     ]
     assert [one.count("tool_call") for one in declared] == [1, 1]
+
+
+async def test_the_model_reads_a_reason_as_a_message_and_never_the_call_that_stands_for_it():
+    model = Replies(
+        replies=[says("It holds."), calls("weather", city="Rome"), says("A proof."), says("Another proof.")]
+    )
+    async with open_host(NeedsProof) as host:
+        runner = runner_of(host, model, weather)
+        events = await play(runner)
+        await play(runner)
+    assert [call.name for event in events for call in event.get_function_calls()] == [GO_ON, "weather"]
+    for request in model.requests:
+        parts = [part for content in request.contents for part in content.parts]
+        assert [one.function_call.name for one in parts if one.function_call] in ([], ["weather"])
+        assert [one.name for tool in request.config.tools for one in tool.function_declarations] == ["weather"]
+    said = [(content.role, part.text) for content in model.requests[-1].contents for part in content.parts if part.text]
+    assert said[:3] == [("user", "go"), ("model", "It holds."), ("user", "Show the proof.")]

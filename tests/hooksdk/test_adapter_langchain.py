@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 from langchain import agents
 from langchain.agents import AgentState
+from langchain.agents.structured_output import ToolStrategy
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
@@ -24,6 +25,7 @@ from langchain_core.tools import BaseTool, InjectedToolCallId, tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
+from pydantic import BaseModel
 
 from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, hooks
 from hooksdk import tool as plugin_tool
@@ -52,6 +54,7 @@ from hooksdk.hooks import (
 )
 from hooksdk.sync import LazyHost
 from hooksdk.testing import ConformanceCase, conformance_cases
+from tests.hooksdk.finishing import NeedsProof, Redacts
 
 create_agent = cast("Any", agents).create_agent
 LONG = "entry of a long listing\n" * 200
@@ -867,6 +870,50 @@ def test_what_is_wrong_is_said_where_it_is_made(host: Any, options: dict[str, An
     with pytest.raises(WrongArgument) as raised:
         HookSDK(LazyHost() if host is None else host, **options)
     assert words in str(raised.value)
+
+
+class Finding(BaseModel):
+    """What the agent answers."""
+
+    claim: str
+
+
+def finding(claim: str) -> AIMessage:
+    return calls(("c1", "Finding", {"claim": claim}))
+
+
+def test_31_plain_code_goes_on_where_a_finish_is_refused() -> None:
+    lazy = LazyHost([NeedsProof, Redacts])
+    agent: Any = create_agent(
+        scripted("It holds.", "Ada's proof"), [], middleware=[HookSDK(lazy)], checkpointer=InMemorySaver()
+    )
+    try:
+        messages = agent.invoke({"messages": "go"}, THREAD)["messages"]
+    finally:
+        lazy.plain.__exit__(None, None, None)
+    assert [one.text for one in messages] == ["go", "It holds.", "Show the proof.", "[name]'s proof"]
+
+
+async def test_31b_a_structured_answer_is_judged_as_json_and_asked_for_again() -> None:
+    model = scripted(finding("It holds."), finding("a proof"), finding("no"), finding("another proof"))
+    async with Host([NeedsProof]) as host:
+        agent = create_agent(
+            model, [], middleware=[HookSDK(host)], response_format=ToolStrategy(Finding), checkpointer=InMemorySaver()
+        )
+        for claim in ("a proof", "another proof"):
+            state = await agent.ainvoke({"messages": "go"}, THREAD)
+            assert state["structured_response"] == Finding(claim=claim)
+    assert [one.text for one in model.requests[1]][-1] == "Show the proof."
+
+
+async def test_31c_a_text_takes_no_structured_answers_place(seen: Seen) -> None:
+    async with Host([Redacts, seen.plugin]) as host:
+        agent = create_agent(
+            scripted(finding("Ada")), [], middleware=[HookSDK(host)], response_format=ToolStrategy(Finding)
+        )
+        with pytest.raises(RunBlocked, match="in the place of a structured answer"):
+            await agent.ainvoke({"messages": "go"})
+    assert seen.ends == ["blocked"]
 
 
 @pytest.mark.parametrize("case", conformance_cases(), ids=str)

@@ -10,10 +10,11 @@ pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 from typing import Any
 
 from agents import Agent, FunctionTool, RunConfig, function_tool
+from pydantic import BaseModel
 
 from hooksdk import hooks
 from hooksdk.adapters.openai_agents import HookSDK
-from hooksdk.errors import ConfigError
+from hooksdk.errors import ConfigError, RunBlocked
 from hooksdk.hooks import (
     AfterToolCall,
     AgentEnd,
@@ -25,6 +26,7 @@ from hooksdk.hooks import (
     RewriteToolCall,
 )
 from hooksdk.testing import ConformanceCase, Script, ScriptedModel, call, conformance_cases, open_host, recorder
+from tests.hooksdk.finishing import NeedsProof, Redacts
 from tests.hooksdk.openai_agents_driver import OpenAIAgentsDriver, Scripted
 from tests.hooksdk.test_conformance import hold
 
@@ -32,6 +34,12 @@ from tests.hooksdk.test_conformance import hold
 @pytest.mark.parametrize("case", conformance_cases(), ids=str)
 async def test_conformance(case: ConformanceCase, request: pytest.FixtureRequest):
     await hold(case, OpenAIAgentsDriver(), request)
+
+
+class Finding(BaseModel):
+    """What an agent answers."""
+
+    claim: str
 
 
 PLAIN = RunConfig(tracing_disabled=True)
@@ -193,3 +201,37 @@ async def test_plain_code_needs_a_lazy_host():
     async with open_host() as host:
         with pytest.raises(ConfigError, match="LazyHost"):
             HookSDK(host).run_sync(agent, "go")
+
+
+async def test_without_a_session_the_input_list_has_what_was_refused_and_why():
+    agent, _ = made(["It holds.", call("weather", city="Oslo"), "Ada's proof"], weather)
+    async with open_host(NeedsProof, Redacts) as host:
+        result = await HookSDK(host).run(agent, "go", run_config=PLAIN)
+    items: list[Any] = result.to_input_list()
+    texts = [one.get("content") or one.get("output") or one["name"] for one in items]
+    said = [one if isinstance(one, str) else one[0]["text"] for one in texts]
+    assert said == ["go", "It holds.", "Show the proof.", "weather", "sun in Oslo, C", "[name]'s proof"]
+    assert (result.final_output, len(result.raw_responses)) == ("[name]'s proof", 3)
+
+
+async def test_a_structured_answer_is_judged_as_json_and_asked_for_again():
+    seen = recorder("agent_end")
+    agent, _ = made(
+        ['{"claim": "It holds."}', '{"claim": "a proof"}', '{"claim": "proof by Ada"}'], output_type=Finding
+    )
+    async with open_host(NeedsProof, Redacts, seen) as host:
+        result = await HookSDK(host).run(agent, "go", run_config=PLAIN)
+        assert result.final_output == Finding(claim="a proof")
+        with pytest.raises(RunBlocked, match="in the place of a structured answer"):
+            await HookSDK(host).run(agent, "go", run_config=PLAIN)
+    assert [one.reason for one in seen.of(AgentEnd)] == ["completed", "blocked"]
+
+
+async def test_whoever_leaves_a_stream_that_goes_on_cancels_the_run():
+    seen = recorder("agent_end")
+    agent, model = made(["It holds.", call("weather", city="Oslo"), "A proof."], weather)
+    async with open_host(NeedsProof, seen) as host, HookSDK(host).run_streamed(agent, "go", run_config=PLAIN) as result:
+        async for _ in result.stream_events():
+            if len(model.turns) == 2:
+                break
+    assert [one.reason for one in seen.of(AgentEnd)] == ["cancelled"]

@@ -10,8 +10,10 @@ pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 from datetime import date
 from typing import Any
 
+from pydantic import BaseModel
 from pydantic_ai import (
     Agent,
+    AgentRunResultEvent,
     ApprovalRequired,
     DeferredToolRequests,
     DeferredToolResults,
@@ -23,8 +25,10 @@ from pydantic_ai.messages import ModelRequest
 
 from hooksdk import Host, hooks
 from hooksdk.adapters.pydantic_ai import HookSDK
+from hooksdk.errors import RunBlocked
 from hooksdk.hooks import AfterToolCall, AgentEnd, AgentStart, BeforeModelCall, ReplaceMessages
-from hooksdk.testing import ConformanceCase, Script, ScriptedModel, call, conformance_cases, open_host, recorder
+from hooksdk.testing import Call, ConformanceCase, Script, ScriptedModel, call, conformance_cases, open_host, recorder
+from tests.hooksdk.finishing import NeedsProof, Redacts
 from tests.hooksdk.pydantic_ai_driver import PydanticAIDriver, model_of
 from tests.hooksdk.test_conformance import hold
 
@@ -152,3 +156,49 @@ async def test_an_agent_that_a_tool_runs_is_a_sub_agent_with_no_more_than_its_pa
         assert (await outer.run("go", conversation_id="top")).output == "done"
     statuses = {one.call.name: (one.status, one.info.session_id.startswith("top/")) for one in seen.of(AfterToolCall)}
     assert statuses == {"ping": ("ok", True), "other": ("blocked", True), "delegate": ("ok", False)}
+
+
+async def test_the_events_of_a_stream_go_on_where_a_finish_is_refused():
+    async with open_host(NeedsProof) as host:
+        agent, model = made(host, ["It holds.", "A proof."])
+        async with agent.run_stream_events("go", conversation_id="c") as stream:
+            outputs = [one.result.output async for one in stream if isinstance(one, AgentRunResultEvent)]
+    assert (outputs, len(model.turns)) == (["A proof."], 2)
+
+
+async def test_run_stream_hands_an_answer_out_before_it_can_be_refused(caplog: pytest.LogCaptureFixture):
+    seen = recorder("agent_end")
+    async with open_host(NeedsProof, seen) as host:
+        agent, model = made(host, ["It holds.", "A proof."])
+        async with agent.run_stream("go", conversation_id="c") as result:
+            assert await result.get_output() == "It holds."
+    assert ([one.reason for one in seen.of(AgentEnd)], len(model.turns)) == (["completed"], 1)
+    assert "its limit of 0 is used up: Show the proof." in caplog.text
+
+
+class Finding(BaseModel):
+    """What the agent answers."""
+
+    claim: str
+
+
+def finding(claim: str) -> Call:
+    return call("final_result", claim=claim)
+
+
+async def test_a_structured_answer_is_judged_as_json_and_asked_for_again():
+    model = ScriptedModel([finding("It holds."), finding("a proof")])
+    async with open_host(NeedsProof) as host:
+        agent = Agent(model_of(model), output_type=Finding, capabilities=[HookSDK(host)])
+        result = await agent.run("go", conversation_id="c")
+        assert result.output == Finding(claim="a proof")
+    assert "Show the proof." in str(model.turns[1].messages)
+
+
+async def test_a_text_takes_no_structured_answers_place():
+    seen = recorder("agent_end")
+    async with open_host(Redacts, seen) as host:
+        agent = Agent(model_of(ScriptedModel([finding("Ada")])), output_type=Finding, capabilities=[HookSDK(host)])
+        with pytest.raises(RunBlocked, match="in the place of a structured answer"):
+            await agent.run("go", conversation_id="c")
+    assert [one.reason for one in seen.of(AgentEnd)] == ["blocked"]

@@ -21,6 +21,7 @@ from hooksdk import hooks
 from hooksdk import tool as plugin_tool
 from hooksdk.adapters.strands import HookSDK
 from hooksdk.approvals import Later
+from hooksdk.errors import RunBlocked
 from hooksdk.hooks import (
     AfterToolCall,
     AfterToolsResolved,
@@ -34,6 +35,7 @@ from hooksdk.hooks import (
 from hooksdk.sync import LazyHost
 from hooksdk.testing import ConformanceCase, ScriptedApprover, ScriptedModel, conformance_cases, open_host, recorder
 from hooksdk.testing import call as calls
+from tests.hooksdk.finishing import NeedsProof, Redacts
 from tests.hooksdk.strands_driver import Scripted, StrandsDriver
 from tests.hooksdk.test_conformance import hold
 
@@ -325,3 +327,21 @@ async def test_messages_that_a_plugin_puts_in_the_place_of_all_are_sent():
     async with open_host(Replaces) as host:
         await agent_of(HookSDK(host), model).invoke_async("secret plan")
     assert [one["content"] for one in model.scripted.turns[0].messages] == ["other"]
+
+
+class Finding(BaseModel):
+    """What an agent answers."""
+
+    claim: str
+
+
+async def test_a_structured_answer_is_judged_as_json_and_asked_for_again():
+    seen = recorder("agent_end")
+    findings = [calls("Finding", claim=claim) for claim in ("It holds.", "a proof", "proof by Ada")]
+    async with open_host(NeedsProof, Redacts, seen) as host:
+        agent = agent_of(HookSDK(host), model_of(*findings), structured_output_model=Finding)
+        result = await agent.invoke_async("go")
+        assert result.structured_output == Finding(claim="a proof")
+        with pytest.raises(RunBlocked, match="in the place of a structured answer"):
+            await agent.invoke_async("go")
+    assert [one.reason for one in seen.of(AgentEnd)] == ["completed", "blocked"]

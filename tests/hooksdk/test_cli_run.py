@@ -493,6 +493,20 @@ async def test_a_run_that_a_rules_limit_ends_says_who_ended_it_and_why(tmp_path:
     assert (told["reason"], told["turns"], "of 1 token for this task" in told["blocked"]) == ("blocked", 1, True)
 
 
+async def test_a_run_that_a_plugin_would_have_had_go_on_says_so(tmp_path: Path) -> None:
+    user = tmp_path / "none" / "hooksdk"
+    user.mkdir(parents=True)
+    (user / "config.toml").write_text(f"plugins_file = '{user / 'own.py'}'\n")
+    (user / "own.py").write_text(
+        "from hooksdk import hooks\n\nclass Never:\n    @hooks.before_answer\n"
+        "    def judge(self, event):\n        return hooks.Continue('not yet')\n"
+    )
+    async with ScriptedServer(["One.", "Two.", "Three.", "Four."]) as server:
+        done = await hooksdk("run", *MODEL, "--json", "Go.", folder=tmp_path, server=server)
+    assert (done.code, done.json()["text"], done.json()["overruled"]) == (0, "Four.", ["not yet"])
+    assert "never would have it go on, and the limit is used up" in done.err
+
+
 async def test_a_model_that_writes_a_call_as_text_is_told_how_to_call_as_often_as_asked(tmp_path: Path) -> None:
     servers = write_servers(tmp_path / "mcp.json")
     wrong = '{"name": "add", "arguments": {"a": 1, "b": 1}}'

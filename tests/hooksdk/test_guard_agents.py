@@ -393,3 +393,49 @@ async def test_an_answer_at_claude_codes_terminal_decides_whether_the_call_runs(
         place.model.will_run("touch c", "echo hi > d")
         await place.desk.sit_down()
         assert place.files == ["F", "G", *files, "hooksdk.toml"]
+
+
+FINISHING = """
+from hooksdk import hooks
+from hooksdk.hooks import Continue
+
+
+class NeedsFile:
+    @hooks.after_tool_call
+    def note(self, event):
+        self.seen = "made it" in event.result.text
+
+    @hooks.before_answer
+    def judge(self, event):
+        with open("SEEN", "a") as file:
+            print(event.continued, repr(event.text), file=file)
+        return None if getattr(self, "seen", False) else Continue("Say that you have made it.")
+"""
+
+
+async def test_a_turn_goes_on_until_it_is_done_and_not_for_ever(agent: Agent):
+    model, read = Model(agent), list[str]()
+
+    def script(turn: Turn) -> Any:
+        if model.tool in turn.offered:
+            read.append(str(turn.messages[-2:]))
+        return model(turn)
+
+    async with guarded(agent, script=script) as place:
+        seen = place.desk.home / "seen"
+        (place.desk.home / "own_plugins.py").write_text(FINISHING.replace("SEEN", str(seen)))
+        model.steps = words = ["One.", "Two.", "Three.", "Four.", "Five."]
+        done = await place.desk.ask()
+        told = [line.split(maxsplit=1) for line in seen.read_text().splitlines()]
+        assert [number for number, _ in told] == ["0", "1", "2", "3"], (done, read)
+        assert words == ["Five."]
+        assert all(word in text for word, (_, text) in zip(["One.", "Two.", "Three.", "Four."], told, strict=True))
+        assert "Say that you have made it." in read[1]
+        seen.unlink()
+        place.desk.agent = replace(agent, arguments=RESUMED[agent.name])
+        model.steps = ["One."]
+        model.will_run("echo made it")
+        done = await place.desk.ask()
+        told = [line.split(maxsplit=1) for line in seen.read_text().splitlines()]
+        assert [number for number, _ in told] == ["0", "1"], (done, read)
+        assert "The end" in told[1][1]

@@ -224,7 +224,7 @@ def test_how_long_they_are_kept_is_the_users_to_say(project: Path):
 
 @pytest.mark.parametrize(
     ("table", "problem"),
-    [({"keep": 0}, "guard.keep"), ({"keeps": 3}, "Did you mean 'guard.keep'?")],
+    [({"keep": 0}, "guard.keep"), ({"keeps": 3}, "Did you mean 'guard.keep'")],
 )
 def test_what_is_wrong_with_the_table_is_said(project: Path, table: dict[str, Any], problem: str):
     (told,) = guard_problems(table)

@@ -121,7 +121,7 @@ async def test_a_recorder_keeps_every_event_of_a_run():
     awaited = [name for name in seen.fired() if HOOKS[name].kind != "observe"]
     assert awaited == [
         "session_start", "agent_start", "around_run", "narrow_tools", "assemble_tools", "before_model_call", "rewrite_tool_call",
-        "before_tool_call", "transform_tool_result", "before_model_call", "agent_end", "session_end",
+        "before_tool_call", "transform_tool_result", "before_model_call", "before_answer", "agent_end", "session_end",
     ]  # fmt: skip
     assert sorted(set(seen.fired()) - set(awaited)) == ["after_model_call", "after_tool_call", "after_tools_resolved"]
     assert [one.status for one in seen.of(AfterToolCall)] == ["blocked"]

@@ -86,6 +86,7 @@ def run_prompt(options: RunOptions) -> int:
         document = {"schema": 1, "session": session_id, "text": outcome.text, "reason": outcome.reason}
         document |= {"turns": outcome.turns, "attempts": outcome.attempts, "stats": outcome.stats}
         document |= {"blocked": outcome.blocked} if outcome.blocked else {}
+        document |= {"overruled": [*outcome.overruled]} if outcome.overruled else {}
         document["cost"] = spent_json(played.spent)
         print_json(document)
     elif outcome.text and not (prose.stream is sys.stdout and prose.has_told(outcome.text)):

@@ -243,6 +243,11 @@ def _lines(record: records.Record, content: records.Content) -> list[tuple[str, 
         case records.Decision():
             shadow = " in shadow mode, without effect" if record.shadow else ""
             return [_step(record.hook, f"{record.plugin} says {record.decision}{shadow}")]
+        case records.AnswerJudged(outcome="continued"):
+            return [_step("before_answer", f"the model goes on, time {record.continued}: {content.text}")]
+        case records.AnswerJudged() if record.overruled:
+            late = f"{', '.join(record.overruled)} would have it go on, and the limit is used up"
+            return [("[yellow]let through[/]", one_line(late))]
         case records.ApprovalAsked():
             return [_step("approval", f"{record.plugin} asks: {content.text or 'may it run?'} ({record.severity})")]
         case records.ApprovalAnswered():

@@ -1,0 +1,130 @@
+"""The contents of a conversation of Google's ADK, as messages of openai-chat, which plugins see."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from google.genai import types
+
+from hooksdk.adapters._conversation import FORMAT, Texts, short_texts
+from hooksdk.calls import ToolCall
+from hooksdk.formats import Message
+
+OWN_ID = "hooksdk-"
+"""Begins the id that a call gets whose model gives none, as Gemini: ADK's own, `adk-`, are not in what the model is sent."""
+GO_ON = "hooksdk_go_on"
+"""The call that stands in ADK's events where a plugin has sent the model on: ADK goes on after a call alone. The model reads the
+reason in its place, as a message."""
+
+
+def response_text(response: Mapping[str, Any]) -> str:
+    if len(response) == 1 and isinstance(text := response.get("result", response.get("error")), str):
+        return text
+    return json.dumps(response, default=str, ensure_ascii=False)
+
+
+def parts_of(content: types.Content | None) -> Sequence[types.Part]:
+    return content.parts or () if content else ()
+
+
+def words_of(content: types.Content) -> str:
+    return "\n".join(part.text for part in parts_of(content) if part.text and not part.thought)
+
+
+def _ids(contents: Sequence[types.Content]) -> list[str]:
+    """The id of each call and answer, in their order. Where there is none, an answer is that of the oldest open call of its name."""
+    ids: list[str] = []
+    open_calls: list[tuple[str | None, str]] = []
+    for part in (part for content in contents for part in parts_of(content)):
+        if call := part.function_call:
+            ids.append(call.id or f"{OWN_ID}{len(ids)}")
+            open_calls.append((call.name, ids[-1]))
+        elif response := part.function_response:
+            mine = [one for one in open_calls if response.id == one[1] or (not response.id and response.name == one[0])]
+            ids.append(mine[0][1] if mine else response.id or f"{OWN_ID}{len(ids)}")
+            open_calls = [one for one in open_calls if one not in mine[:1]]
+    return ids
+
+
+def reasons_told(contents: Sequence[types.Content]) -> list[types.Content]:
+    """The contents with the reasons for which plugins have sent the model on as messages, and without the calls that no model has
+    made."""
+    told: list[types.Content] = []
+    for content in contents:
+        parts = list[types.Part]()
+        for part in parts_of(content):
+            if (response := part.function_response) and response.name == GO_ON:
+                parts.append(types.Part(text=response_text(response.response or {})))
+            elif not (part.function_call and part.function_call.name == GO_ON):
+                parts.append(part)
+        if parts:
+            told.append(content.model_copy(update={"parts": parts}))
+    return told
+
+
+def plain_messages(contents: Sequence[types.Content]) -> list[Message]:
+    ids = iter(_ids(contents))
+    plain: list[Message] = []
+    for content in contents:
+        calls: list[ToolCall] = []
+        for part in parts_of(content):
+            if call := part.function_call:
+                calls.append(ToolCall(next(ids), call.name or "", call.args or {}))
+            elif response := part.function_response:
+                text = response_text(response.response or {})
+                plain.append({"role": "tool", "tool_call_id": next(ids), "content": text})
+        text = words_of(content)
+        if content.role == "model":
+            plain.append(FORMAT.reply(text, calls))
+        elif text:
+            plain.append({"role": "user", "content": text})
+    return plain
+
+
+def trimmed_contents(contents: Sequence[types.Content], texts: Texts) -> list[types.Content]:
+    """The same contents, as the model is sent them: of those with a trimmed result a copy, with the short text, and without the
+    ids that are hooksdk's."""
+    ids = iter(_ids(contents))
+    answered = [
+        next(ids) if part.function_response else (next(ids) and None)
+        for content in contents
+        for part in parts_of(content)
+        if part.function_call or part.function_response
+    ]
+    short = iter(short_texts(answered, texts))
+    return [
+        content.model_copy(update={"parts": [_sent(part, short) for part in parts_of(content)]}) for content in contents
+    ]
+
+
+def _sent(part: types.Part, short: Any) -> types.Part:
+    for name in ("function_call", "function_response"):
+        if (one := getattr(part, name)) is not None:
+            text = next(short)
+            changes: dict[str, Any] = {}
+            if text is not None and text != response_text(one.response or {}):
+                changes["response"] = {"result": text}
+            if (one.id or "").startswith(OWN_ID):
+                changes["id"] = None
+            return part.model_copy(update={name: one.model_copy(update=changes)}) if changes else part
+    return part
+
+
+def native_content(message: Message) -> types.Content:
+    """A message that a plugin has put in."""
+    text = FORMAT.text(message)
+    if FORMAT.is_reply(message):
+        calls = [
+            types.FunctionCall(id=one.id, name=one.name, args=json.loads(cast("str", one.arguments)))
+            for one in FORMAT.calls(message)
+        ]
+        parts = [types.Part(text=text)] if text else []
+        return types.Content(role="model", parts=[*parts, *(types.Part(function_call=one) for one in calls)])
+    for result in FORMAT.results(message):
+        response = types.FunctionResponse(
+            id=result.call_id, name=result.name or "tool", response={"result": result.text}
+        )
+        return types.Content(role="user", parts=[types.Part(function_response=response)])
+    return types.Content(role="user", parts=[types.Part(text=text)])

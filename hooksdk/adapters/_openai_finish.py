@@ -1,0 +1,73 @@
+"""The last reply of a run of the OpenAI Agents SDK, which has no seam to go on after it: the next run of the SDK's goes on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, final
+
+from agents import RunResult, RunResultStreaming
+from pydantic_core import to_json
+
+from hooksdk.adapters._conversation import Conversation
+from hooksdk.adapters._openai_items import ITEMS, Item, with_answer
+
+Result = RunResult | RunResultStreaming
+
+
+@final
+class Ending:
+    """Judges each answer of one run of ours, and says with what the SDK goes on."""
+
+    def __init__(self, conversation: Conversation, options: dict[str, Any]) -> None:
+        self._conversation, self._options = conversation, options
+        self._before: list[Item] = []
+        """What the SDK's runs before this one have come to."""
+        self._responses: list[Any] = []
+        self.is_over = False
+        """True once an answer was let through, or calls wait."""
+        self.replaced = ""
+        """The text in the place of the answer, where a plugin has put one there."""
+
+    async def next_input(self, result: Result) -> Any:
+        """None where the run is over; else the input of the SDK's next run."""
+        if self._before:
+            result.input = [*self._before, *_items(result.input)]  # pyright: ignore[reportAttributeAccessIssue] - plain items
+        result.raw_responses = [*self._responses, *result.raw_responses]
+        if result.interruptions:
+            self.is_over = True
+            return None
+        answer: Any = result.final_output
+        is_text = isinstance(answer, str)
+        text: str = answer if is_text else to_json(answer, fallback=str).decode()
+        finish = await self._conversation.finish(text, structured=not is_text)
+        if finish.refused:
+            history: list[Any] = result.to_input_list()
+            keeps = self._options.get("session") is not None or self._options.get("conversation_id")
+            self._before, self._responses = history if keeps else [], result.raw_responses
+            self._options["context"] = result.context_wrapper  # what was used is added up
+            return finish.refused if keeps else [*history, ITEMS.user(finish.refused)]
+        if finish.replaced:
+            self.replaced = result.final_output = finish.text
+            for item in [one for one in result.new_items if one.type == "message_output_item"][-1:]:
+                item.raw_item = type(item.raw_item).model_validate(with_answer(item.raw_item.model_dump(), finish.text))
+        self.is_over = True
+        return None
+
+    async def events(
+        self, result: RunResultStreaming, go_on: Callable[[Any, Any], Awaitable[RunResultStreaming]]
+    ) -> AsyncIterator[Any]:
+        """The events of the result and of the runs that go on after it; the result becomes the last of them."""
+        current = result
+        result.cancel = lambda mode="immediate": current.cancel(mode) if current is not result else cancel(mode)
+        cancel = type(result).cancel.__get__(result)
+        async for event in type(result).stream_events(result):
+            yield event
+        while result.is_complete and (given := await self.next_input(current)) is not None:
+            current = await go_on(current.last_agent, given)
+            async for event in current.stream_events():
+                yield event
+            vars(result).update(vars(current))
+
+
+def _items(given: Any) -> list[Item]:
+    return [ITEMS.user(given)] if isinstance(given, str) else [*given]
