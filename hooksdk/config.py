@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, final
 
@@ -371,7 +372,8 @@ def _where_plugins_are_told(path: Sequence[str]) -> str:
 
 def _unknown_setting(path: list[str], *, is_table: bool) -> str:
     name = ".".join(path)
-    if is_table and len(path) == 1 and not did_you_mean(name, Config.model_fields):
+    # A plugin's name may be near to a setting's: tool_policy to policy. A slip of a letter or two is nearer.
+    if is_table and len(path) == 1 and not get_close_matches(name, Config.model_fields, cutoff=0.8):
         return f"'{name}' is not a setting. Of a plugin, write [plugins.{name}]; its own settings go under [plugins.{name}.config]."
     if len(path) < 3:
         return unknown_key(name, Config.model_fields)
