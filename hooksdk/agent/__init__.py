@@ -38,6 +38,7 @@ from hooksdk.session import Session
 from hooksdk.tools import Tool
 
 __all__ = [
+    "AgentLoop",
     "Limits",
     "Model",
     "ModelReply",
@@ -182,7 +183,7 @@ async def run_agent(
         deferral=getattr(model, "deferral", None),
     )  # fmt: skip
     given = tools if callable(tools) else tuple(as_tools(tools, "run_agent(tools=...)"))
-    loop = _Loop(run, model, message_format, given, limits, on_text)
+    loop = AgentLoop(run, model, message_format, given, limits, on_text)
     blocked = ""
     try:
         async with run:
@@ -215,13 +216,33 @@ def _check_model(model: object) -> None:
 
 
 @dataclass
-class _Loop:
+class AgentLoop:
+    """The steps of `run_agent` in a run that is open, for whoever makes them one by one: an engine that can go on after each.
+
+    ```python
+    import anyio
+
+    from hooksdk.agent import AgentLoop
+    from hooksdk.formats import get_format
+    from hooksdk.testing import ScriptedModel, open_session
+
+    async def main() -> None:
+        async with open_session() as session, session.run() as run:
+            loop = AgentLoop(run, ScriptedModel(["Four."]), get_format("openai-chat"))
+            await loop.begin("What is two and two?", system=None)
+            assert await loop.take_turn() == []
+            assert (loop.text, loop.turns) == ("Four.", 1)
+
+    anyio.run(main)
+    ```
+    """
+
     run: Run
     model: Model
     message_format: MessageFormat
-    tools: tuple[Tool, ...] | Callable[[], GivenTools]
-    limits: Limits
-    on_text: OnText | None
+    tools: tuple[Tool, ...] | Callable[[], GivenTools] = ()
+    limits: Limits = DEFAULT_LIMITS
+    on_text: OnText | None = None
     definitions: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     text: str = ""
     turns: int = 0
@@ -247,26 +268,43 @@ class _Loop:
         await self.run.resolve_tools(self.tools)
 
     async def go_on(self) -> None:
-        while self.reason != "paused":
-            if self.turns >= self.limits.turns:
-                self.reason = "turn_limit"
-                return
-            if self.limits.tokens is not None and self.tokens >= self.limits.tokens:
-                self.reason = "token_limit"
-                return
-            reply = await self.ask_model()
-            messages = self.with_text_calls([reply.message, *reply.more])
-            await self.run.record(messages, usage=reply.usage, stop_reason=reply.stop_reason)
-            self.turns += 1
-            self.text = self.text_of(messages)
-            calls = [call for message in messages for call in self.message_format.calls(message)]
+        while self.reason != "paused" and not self.is_at_limit():
+            calls = await self.take_turn()
             if calls:
                 await self.run_calls(calls)
-            elif self.run.reminder and self.reminders < self.limits.reminders:
-                self.reminders += 1
-                await self.run.record(self.message_format.user(self.run.reminder))
-            else:
+            elif not await self.remind():
                 return
+
+    def is_at_limit(self) -> bool:
+        """True, with the reason set, when no other turn may begin."""
+        if self.turns >= self.limits.turns:
+            self.reason = "turn_limit"
+        elif self.limits.tokens is not None and self.tokens >= self.limits.tokens:
+            self.reason = "token_limit"
+        else:
+            return False
+        return True
+
+    async def take_turn(self) -> list[ToolCall]:
+        """Ask the model, record its reply, and answer the calls in it."""
+        reply = await self.ask_model()
+        messages = self.with_text_calls([reply.message, *reply.more])
+        await self.run.record(messages, usage=reply.usage, stop_reason=reply.stop_reason)
+        self.turns += 1
+        return self.read_reply(messages)
+
+    def read_reply(self, messages: Sequence[Message]) -> list[ToolCall]:
+        """Take the reply's prose as the newest text, and answer its calls."""
+        self.text = self.text_of(messages)
+        return [call for message in messages for call in self.message_format.calls(message)]
+
+    async def remind(self) -> bool:
+        """Tell a model that wrote a call as text how to call; False where there is nothing to tell, or it was told enough."""
+        if not self.run.reminder or self.reminders >= self.limits.reminders:
+            return False
+        self.reminders += 1
+        await self.run.record(self.message_format.user(self.run.reminder))
+        return True
 
     def with_text_calls(self, messages: list[Message]) -> list[Message]:
         """The reply, or the one that it was meant as, where it is calls written as text and these are to be run."""

@@ -1,0 +1,273 @@
+"""One durable run as a DBOS workflow: what it does next follows from what its steps answered, so that another worker that
+replays it comes to the same place. Whatever touches the session is a step, and each can be made again after a crash:
+the session says what of it was done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypedDict, TypeVar, final
+
+from dbos import DBOS, error
+
+from hooksdk.adapters._dbos_stay import Stay
+from hooksdk.agent import AgentLoop, OutcomeReason
+from hooksdk.calls import ToolCall
+from hooksdk.desk import ApprovalDesk
+from hooksdk.errors import ApprovalPending, RunBlocked, StoreError
+from hooksdk.formats import GivenMessage
+from hooksdk.formats.kit import replies_in
+from hooksdk.session import Session
+
+T = TypeVar("T")
+
+TOPIC = "hooksdk.approvals"
+"""The topic of the message that wakes a run whose calls wait."""
+DAY = 86400.0
+HOUR = 3600.0
+WAITS = "calls wait for an approval"
+ELSEWHERE = "it goes on in another worker"
+
+
+class Call(TypedDict):
+    """A call as the workflow knows it: its name, and which of the newest reply's calls it is."""
+
+    name: str
+    place: int
+
+
+class Turn(TypedDict):
+    """What the workflow knows of a reply."""
+
+    text: str
+    calls: list[Call]
+    tokens: int
+    """Of all turns so far."""
+    reminders: int
+    is_last: bool
+    blocked: list[str]
+    """Who blocked the request, and why; else nothing."""
+
+
+class DurableOutcome(TypedDict):
+    """How a durable run ended: what its workflow returns, as JSON. `reason` and the others are those of `Outcome`."""
+
+    text: str
+    reason: OutcomeReason
+    turns: int
+    blocked: str
+
+
+class Bell(Protocol):
+    """Wakes runs that wait, by a message, once a person has answered."""
+
+    def add(self, workflow_id: str, questions: Sequence[int]) -> None:
+        """It waits for the answers to these questions of the desk."""
+        ...
+
+    def remove(self, workflow_id: str) -> None:
+        """It waits no more."""
+        ...
+
+
+@final
+@dataclass(eq=False)
+class DurableRun:
+    """One run, from its first step to its outcome."""
+
+    stay: Stay
+    prompt: str | GivenMessage | None
+    system: str | None
+    bell: Bell
+    turns: int = 0
+    tokens: int = 0
+    reminders: int = 0
+    text: str = ""
+    _calls: list[ToolCall] = field(default_factory=list[ToolCall])
+    """Those of the newest reply, once this worker has read it."""
+    _caught_up: bool = False
+    """True once this worker knows that the session has no reply that the workflow does not know."""
+
+    async def go(self) -> DurableOutcome:
+        """Make all steps. Raises what `run_agent` raises."""
+        try:
+            return await self._go()
+        except error.DBOSWorkflowCancelledError:
+            await self.stay.leave(asyncio.CancelledError())
+            raise
+        except Exception as problem:
+            await self.stay.leave(problem)
+            raise
+        except BaseException:  # the worker stops, or another one has the workflow now
+            await self._leave_open()
+            raise
+
+    async def _leave_open(self) -> None:
+        self._caught_up, self._calls = False, []
+        await self.stay.leave(ELSEWHERE)
+
+    async def _go(self) -> DurableOutcome:
+        begun = await _step("begin", self._begin)
+        self.stay.start = begun["start"]
+        await self._make(begun["calls"])
+        reason: OutcomeReason | None = None
+        blocked: list[str] = []
+        while reason is None:
+            if (reason := self._limit()) is not None:
+                break
+            turn: Turn = await _step(f"model {self.stay.agent.model.name}", self._turn)
+            self.tokens, self.reminders, blocked = turn["tokens"], turn["reminders"], turn["blocked"]
+            if blocked:
+                reason = "blocked"
+                break
+            self.turns, self.text = self.turns + 1, turn["text"]
+            await self._make(turn["calls"])
+            reason = "completed" if turn["is_last"] else None
+        await _step("end", self._end_as(blocked))
+        return {"text": self.text, "reason": reason, "turns": self.turns,
+                "blocked": str(RunBlocked(*blocked)) if blocked else ""}  # fmt: skip
+
+    def _limit(self) -> OutcomeReason | None:
+        limits = self.stay.agent.limits
+        if self.turns >= limits.turns:
+            return "turn_limit"
+        return "token_limit" if limits.tokens is not None and self.tokens >= limits.tokens else None
+
+    # It begins
+
+    async def _begin(self) -> dict[str, Any]:
+        async def begin(_session: Session, loop: AgentLoop) -> list[Call]:
+            if self.prompt is not None:
+                return []
+            waiting = {call.id for call in loop.run.pending}
+            return [call for call, written in self._read_calls(_session, loop) if written.id in waiting]
+
+        calls = await self.stay.do(begin)
+        return {"start": self.stay.start, "calls": calls}
+
+    # The model is asked
+
+    async def _turn(self) -> Turn:
+        return await self.stay.do(self._take_turn)
+
+    async def _take_turn(self, session: Session, loop: AgentLoop) -> Turn:
+        loop.turns, loop.tokens, loop.reminders = self.turns, self.tokens, self.reminders
+        known = None if self._caught_up else await self._catch_up(session, loop)
+        try:
+            calls = await loop.take_turn() if known is None else known
+        except RunBlocked as blocked:
+            return {"text": "", "calls": [], "tokens": loop.tokens, "reminders": loop.reminders, "is_last": True,
+                    "blocked": [blocked.who, blocked.reason]}  # fmt: skip
+        self._calls = calls
+        is_last = not calls and not await loop.remind()
+        named: list[Call] = [{"name": call.name, "place": place} for place, call in enumerate(calls)]
+        return {"text": loop.text, "calls": named, "tokens": loop.tokens, "reminders": loop.reminders, "is_last": is_last,
+                "blocked": []}  # fmt: skip
+
+    async def _catch_up(self, session: Session, loop: AgentLoop) -> list[ToolCall] | None:
+        """The calls of the reply that this turn is to bring, where a worker recorded it and died before the workflow knew."""
+        start = self.stay.start
+        assert start is not None
+        messages = session.messages[start:]
+        replies = replies_in(messages, loop.message_format)
+        if len(replies) < self.turns:
+            problem = f"{self.turns} replies of workflow '{self.stay.workflow_id}' were recorded, and {len(replies)} are there"
+            raise StoreError(f"session '{self.stay.session_id}'", problem)
+        if len(replies) > self.turns:
+            return loop.read_reply(replies[self.turns])
+        self._caught_up = True
+        if not messages and self.prompt is not None:
+            prompt = loop.message_format.user(self.prompt) if isinstance(self.prompt, str) else self.prompt
+            system = [{"role": "system", "content": self.system}] if self.system and not start else []
+            await loop.run.record([*system, prompt])
+        return None
+
+    # Its calls are made
+
+    async def _make(self, calls: Sequence[Call]) -> None:
+        """Make the calls, and those that wait once more after each answer, until none waits."""
+        while calls:
+            waiting = await self._make_once(calls)
+            if waiting:
+                await self._wait(list(waiting.values()))
+            calls = [call for call in calls if call["place"] in waiting]
+
+    async def _make_once(self, calls: Sequence[Call]) -> dict[int, int | None]:
+        """Make these calls, a few at a time. By their places: the questions of those that wait, where the desk has them."""
+        steps = [(call, DBOS.reserve_step()) for call in calls]  # in their order, whichever begins first
+        places = asyncio.Semaphore(self.stay.agent.limits.parallel)
+
+        async def make(call: Call, step: Any) -> dict[str, Any]:
+            async def work() -> dict[str, Any]:
+                return await self.stay.do(lambda session, loop: self._call(session, loop, call["place"]))
+
+            async with places:
+                return await step.run_async({"name": f"tool {call['name']}", "preemptible": True}, work)
+
+        ends = await asyncio.gather(*(make(*step) for step in steps), return_exceptions=True)
+        waiting: dict[int, int | None] = {}
+        for call, end in zip(calls, ends, strict=True):
+            if isinstance(end, BaseException):
+                raise end
+            if end["waits"]:
+                waiting[call["place"]] = end["question"]
+        return waiting
+
+    async def _call(self, session: Session, loop: AgentLoop, place: int) -> dict[str, Any]:
+        if not self._calls:
+            self._read_calls(session, loop)
+        try:
+            result = await loop.run.call_tool(self._calls[place])
+        except ApprovalPending as pending:
+            return {"waits": True, "question": await self._question(pending.request)}
+        return {"waits": False, "is_error": result.is_error}
+
+    def _read_calls(self, session: Session, loop: AgentLoop) -> list[tuple[Call, ToolCall]]:
+        replies = replies_in(session.messages, loop.message_format)
+        self._calls = loop.read_reply(replies[-1]) if replies else []
+        return [({"name": call.name, "place": place}, call) for place, call in enumerate(self._calls)]
+
+    async def _question(self, request: Any) -> int | None:
+        """The number of the desk's record of this question; None where another approver has it."""
+        desk = self.stay.host.approver
+        if not isinstance(desk, ApprovalDesk):
+            return None
+        record = await desk.records_in(self.stay.host.store).find(request)
+        return record.number if record is not None else None
+
+    async def _wait(self, questions: Sequence[int | None]) -> None:
+        """Let the session go, and wait for the message that an answer has come. Where no desk could say so, the calls are made
+        again each hour."""
+        self._caught_up, self._calls = False, []
+        await self.stay.leave(WAITS)
+        at_desk = [number for number in questions if number is not None]
+        self.bell.add(self.stay.workflow_id, at_desk)
+        try:
+            await DBOS.recv_async(TOPIC, timeout_seconds=DAY if len(at_desk) == len(questions) else HOUR)
+        finally:
+            self.bell.remove(self.stay.workflow_id)
+
+    # It ends
+
+    def _end_as(self, blocked: Sequence[str]) -> Callable[[], Coroutine[Any, Any, Mapping[str, Any]]]:
+        async def end() -> Mapping[str, Any]:
+            if not self.stay.is_open:
+                claim = await self.stay.read_claim()
+                if claim is None or claim["workflow"] != self.stay.workflow_id:
+                    return {}  # it ended before, and its worker died before the workflow knew
+                await self.stay.do(_nothing)
+            await self.stay.leave(RunBlocked(*blocked) if blocked else None)
+            await self.stay.give_up_claim()
+            return {}
+
+        return end
+
+
+async def _nothing(_session: Session, _loop: AgentLoop) -> None:
+    """The run is open: that is all."""
+
+
+async def _step(name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    return await DBOS.run_step_async({"name": name, "preemptible": True}, work)
