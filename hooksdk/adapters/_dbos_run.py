@@ -14,6 +14,7 @@ from dbos import DBOS, error
 
 from hooksdk.adapters._dbos_stay import Stay
 from hooksdk.agent import AgentLoop, OutcomeReason
+from hooksdk.approvals import ApprovalRequest
 from hooksdk.calls import ToolCall
 from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import ApprovalPending, RunBlocked, StoreError
@@ -27,6 +28,8 @@ TOPIC = "hooksdk.approvals"
 """The topic of the message that wakes a run whose calls wait."""
 DAY = 86400.0
 HOUR = 3600.0
+ANSWERED = 0
+"""In the place of a question's number; the first one is 1."""
 WAITS = "calls wait for an approval"
 ELSEWHERE = "it goes on in another worker"
 
@@ -229,17 +232,20 @@ class DurableRun:
         self._calls = loop.read_reply(replies[-1]) if replies else []
         return [({"name": call.name, "place": place}, call) for place, call in enumerate(self._calls)]
 
-    async def _question(self, request: Any) -> int | None:
-        """The number of the desk's record of this question; None where another approver has it."""
+    async def _question(self, request: object) -> int | None:
+        """The number of the desk's record of this question, `ANSWERED` where it waits no more, since somebody was quick; None
+        where another approver has it, or the tool itself waits."""
         desk = self.stay.host.approver
-        if not isinstance(desk, ApprovalDesk):
+        if not isinstance(desk, ApprovalDesk) or not isinstance(request, ApprovalRequest):
             return None
         record = await desk.records_in(self.stay.host.store).find(request)
-        return record.number if record is not None else None
+        return record.number if record is not None else ANSWERED
 
     async def _wait(self, questions: Sequence[int | None]) -> None:
         """Let the session go, and wait for the message that an answer has come. Where no desk could say so, the calls are made
         again each hour."""
+        if ANSWERED in questions:
+            return
         self._caught_up, self._calls = False, []
         await self.stay.leave(WAITS)
         at_desk = [number for number in questions if number is not None]

@@ -138,9 +138,6 @@ class Stay:
         that lets go, or dies."""
         waited = 0.0
         while True:
-            if not await self._may_have(await self.read_claim()):
-                waited = await self._wait(waited, "another run of it")
-                continue
             try:
                 session = await stack.enter_async_context(self.host.session(self.session_id))
             except SessionBusy as error:
@@ -149,6 +146,8 @@ class Stay:
             if await self._claim(session):
                 return session
             await stack.aclose()
+            while not await self._may_have(await self.read_claim()):
+                waited = await self._wait(waited, "another run of it")
 
     async def _wait(self, waited: float, whom: str) -> float:
         if waited // PATIENCE != (waited + TURN) // PATIENCE:

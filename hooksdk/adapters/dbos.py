@@ -344,5 +344,9 @@ async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
 
 
 async def _is_active(workflow_id: str) -> bool:
+    """True for a run that is not over. One that waits in the queue, such as where its worker died, gets a place of its own: whoever
+    asks waits for it, and may have the last place that the queue has."""
     status = await DBOS.get_workflow_status_async(workflow_id)
+    if status is not None and status.status == "ENQUEUED":
+        await DBOS.resume_workflow_async(workflow_id)
     return status is not None and status.status in ACTIVE
