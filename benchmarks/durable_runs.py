@@ -33,8 +33,6 @@ from hooksdk.desk import ApprovalRecords, NotWaiting
 from hooksdk.stores import SqlStore
 
 WORKER = Path(__file__).parent / "_durable_worker.py"
-BACKLOG = 30
-"""How many runs are at work, or wait in the queue, while workers are killed."""
 EACH = 2
 """How many runs end between two kills."""
 ENDS = ("SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
@@ -51,12 +49,12 @@ class Fleet:
     folder: Path
     options: Sequence[str] = ()
     schema: str = "dbos"
-    workers: list[subprocess.Popen[str]] = field(default_factory=list[subprocess.Popen[str]])
+    workers: list[subprocess.Popen[bytes]] = field(default_factory=list[subprocess.Popen[bytes]])
 
     def __post_init__(self) -> None:
         self.store = SqlStore(self.url)
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self) -> subprocess.Popen[bytes]:
         """One more."""
         command = [
             sys.executable,
@@ -68,15 +66,15 @@ class Fleet:
             self.schema,
             *self.options,
         ]
-        worker = subprocess.Popen(command, text=True, stdout=subprocess.PIPE)
+        worker = subprocess.Popen(command)
         self.workers.append(worker)
         return worker
 
-    def is_ready(self, worker: subprocess.Popen[str]) -> bool:
+    def is_ready(self, worker: subprocess.Popen[bytes]) -> bool:
         """True once it works."""
         return (self.folder / f"ready-{worker.pid}").exists()
 
-    async def until_ready(self, worker: subprocess.Popen[str]) -> None:
+    async def until_ready(self, worker: subprocess.Popen[bytes]) -> None:
         """Wait until it works."""
         while not self.is_ready(worker):
             assert worker.poll() is None, "a worker ended before it began"
@@ -86,18 +84,18 @@ class Fleet:
         """What queues runs and reads what came of them."""
         return DBOSClient(system_database_url=self.database, dbos_system_schema=self.schema)
 
-    def killed(self) -> list[subprocess.Popen[str]]:
+    def killed(self) -> list[subprocess.Popen[bytes]]:
         """Those that were killed since this was asked last."""
         dead = [worker for worker in self.workers if worker.poll() is not None]
         self.workers = [worker for worker in self.workers if worker not in dead]
         return dead
 
-    def stop(self) -> list[str]:
-        """Let all end by themselves; what each says at its end."""
+    def stop(self) -> list[float]:
+        """Let all end by themselves; the seconds of CPU that each took."""
         (self.folder / "stop").touch()
-        said = [worker.communicate(timeout=60)[0].strip() for worker in self.workers]
-        (self.folder / "stop").unlink()
-        return said
+        for worker in self.workers:
+            worker.wait(60)
+        return [float((self.folder / f"ready-{worker.pid}").read_text(encoding="utf-8")) for worker in self.workers]
 
     def kill(self) -> None:
         """End those that are left."""
@@ -157,39 +155,39 @@ async def kill_workers(
     kills: int,
     workers: int,
     calls: int,
+    backlog: int = 30,
     points: Sequence[str] = POINTS,
     patience: float = 60.0,
-    at_any_time: bool = True,
 ) -> dict[str, Any]:
-    """Kill so many workers, then let the rest end all runs; what became of them. A run is without an end once none has ended for
+    """Kill so many workers while so many runs are at work or wait (`backlog`), then let the rest end all runs; what became of them.
+    A run is without an end once none has ended for
     so many seconds of `patience`."""
     fleet.options = [*fleet.options, "--calls", str(calls)]
     client, person, begun = fleet.client(), Person(fleet), time.monotonic()
-    order, done, queued, at_points = fleet.folder / "die-at", 0, 0, 0
+    order, done, queued, is_due = fleet.folder / "die-at", 0, 0, True
     chance = random.Random(7)
     for worker in [fleet.start() for _ in range(workers)]:
         await fleet.until_ready(worker)
     while done < kills:
+        if dead := fleet.killed():
+            done, is_due = done + len(dead), True
+            for _ in dead:
+                fleet.start()
         await person.answer()
         open_runs = len(await client.list_workflows_async(status=["ENQUEUED", "PENDING"], load_input=False))
-        for _ in range(BACKLOG - open_runs):
+        for _ in range(backlog - open_runs):
             await queue_run(client, str(queued))
             queued += 1
-        if queued - open_runs < done * EACH:
-            await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)
+        if not is_due or done == kills or queued - open_runs < done * EACH:
             continue
+        is_due = False
         ready = [worker for worker in fleet.workers if fleet.is_ready(worker)]
-        if at_any_time and done % 2 and ready:
+        if points is POINTS and done % 2 and ready:
             await asyncio.sleep(chance.uniform(0, 0.3))
             chance.choice(ready).kill()
-        elif not order.exists():
+        else:
             order.write_text(points[done % len(points)], encoding="utf-8")
-            at_points += 1
-        await asyncio.sleep(0.1)
-        for worker in fleet.killed():
-            worker.wait()
-            done += 1
-            fleet.start()
     order.unlink(missing_ok=True)
     last, runs = time.monotonic(), await statuses(client)
     left = len(runs) + 1
@@ -199,6 +197,7 @@ async def kill_workers(
         await person.answer()
         await asyncio.sleep(0.3)
         runs = await statuses(client)
+    client.destroy()
     paid = fleet.paid()
     expected = {f"{number}-{call}" for number in range(queued) for call in range(calls)}
     return {
@@ -237,6 +236,7 @@ async def measure_throughput(fleet: Fleet, runs: int, workers: int, at_once: int
         await asyncio.sleep(0.5)
     ended = (await statuses(client)).values()
     taken, last = min(one.dequeued_at or 0 for one in ended), max(one.completed_at or 0 for one in ended)
+    client.destroy()
     paid = fleet.paid()
     return {"workers": workers, "runs": runs, "lost": runs - sum(one.status == "SUCCESS" for one in ended),
             "not made": runs - len(paid), "made twice": sum(times > 1 for times in paid.values()),

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypedDict, TypeVar, final
 
 from dbos import DBOS, error
 
-from hooksdk.adapters._dbos_stay import Stay
+from hooksdk.adapters._dbos_stay import RunMovedOn, Stay
 from hooksdk.agent import AgentLoop, OutcomeReason
 from hooksdk.approvals import ApprovalRequest
 from hooksdk.calls import ToolCall
@@ -260,10 +260,10 @@ class DurableRun:
     def _end_as(self, blocked: Sequence[str]) -> Callable[[], Coroutine[Any, Any, Mapping[str, Any]]]:
         async def end() -> Mapping[str, Any]:
             if not self.stay.is_open:
-                claim = await self.stay.read_claim()
-                if claim is None or claim["workflow"] != self.stay.workflow_id:
-                    return {}  # it ended before, and its worker died before the workflow knew
-                await self.stay.do(_nothing)
+                try:
+                    await self.stay.do(_nothing)
+                except RunMovedOn:
+                    return {}  # it has ended, and its worker died, or was taken for dead, before the workflow knew
             await self.stay.leave(RunBlocked(*blocked) if blocked else None)
             await self.stay.give_up_claim()
             return {}

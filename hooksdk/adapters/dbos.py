@@ -158,11 +158,6 @@ class DurableAgent:
 class Worker:
     """DBOS in this process, and the runs of these agents with it.
 
-    ```python
-    async with Host(store=SqlStore(URL)) as host, Worker(host, [agent], {"name": "shop", "system_database_url": URL}):
-        await asyncio.Event().wait()
-    ```
-
     `config` is DBOS's own; its `executor_id` gets `hooksdk~` before it, and is unique where none is given. The host's store is a `SqlStore`: with one
     PostgreSQL in both URLs all records are in one database. By leases in the store each worker knows which ones have died,
     and gives their workflows back to the queue: what DBOS needs its Conductor for. `look` is how often, in seconds.
