@@ -81,8 +81,8 @@ def mortal(till: Till) -> type:
     return Mortal
 
 
-def paying_agent(till: Till, *, calls: int = 1, at_once: int = 50, polling: float = 0.05) -> DurableAgent:
-    """An agent that makes so many payments, one after the other, and says so."""
+def paying(till: Till, *, calls: int) -> tuple[ScriptedModel, list[Any]]:
+    """A model that makes so many payments, one after the other, and says so; and its tool."""
 
     def reply(turn: Turn) -> Any:
         till.reach("asked")
@@ -98,14 +98,15 @@ def paying_agent(till: Till, *, calls: int = 1, at_once: int = 50, polling: floa
         await asyncio.sleep(0.01)
         return f"paid {to}"
 
-    return DurableAgent(NAME, ScriptedModel(reply), tools=[pay], at_once=at_once, polling=polling)
+    return ScriptedModel(reply), [pay]
 
 
 async def work(options: argparse.Namespace) -> None:
     """Serve until somebody says stop."""
     till = Till(options.folder)
     store = SqlStore(options.store, lease=options.lease)
-    agent = paying_agent(till, calls=options.calls, at_once=options.at_once, polling=options.polling)
+    model, tools = paying(till, calls=options.calls)
+    agent = DurableAgent(NAME, model, tools=tools, at_once=options.at_once, polling=options.polling)
     config: Any = {"name": "shop", "system_database_url": options.database, "dbos_system_schema": options.schema,
                    "sys_db_pool_size": options.pool, "log_level": options.log_level}  # fmt: skip
     if options.wait:

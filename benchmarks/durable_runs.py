@@ -1,11 +1,12 @@
 """Runs on DBOS: what workers that are killed lose and do twice, and how throughput grows with their number.
 
     python benchmarks/durable_runs.py kills [--kills 200] [--workers 3] [--calls 2]
-    python benchmarks/durable_runs.py throughput [--runs 10000] [--workers 1 2 3]
+    python benchmarks/durable_runs.py throughput [--runs 10000] [--workers 0 1 2 3]
 
 `kills`: workers on one PostgreSQL are killed, at a named point of a run or at any time, and started anew, while runs are
 queued; somebody answers the questions of the approval desk: no where the payment was made, else yes. `throughput`: so many
-runs are queued, each with two model calls and one payment, and so many workers make them, in turns in one series.
+runs are queued, each with two model calls and one payment, and so many workers make them, in one series; 0 stands for `run_agent` on the same
+store in one process, without DBOS.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from _durable_worker import NAME, POINTS
+from _durable_worker import NAME, POINTS, Till, paying
 from dbos import DBOS, DBOSClient
 
+from hooksdk import Host
+from hooksdk.agent import run_agent
 from hooksdk.approvals import Approval
 from hooksdk.desk import ApprovalRecords, NotWaiting
 from hooksdk.stores import SqlStore
@@ -213,18 +216,7 @@ async def kill_workers(
 async def measure_throughput(fleet: Fleet, runs: int, workers: int, at_once: int) -> dict[str, Any]:
     """What so many workers make of so many queued runs. They begin at once, and the time is that of the database: from the first
     run that is taken until the last one has ended."""
-    fleet.options = [
-        "--immortal",
-        "--wait",
-        "--at-once",
-        str(at_once),
-        "--polling",
-        "0.1",
-        "--lease",
-        "60",
-        "--look",
-        "2",
-    ]
+    fleet.options = f"--immortal --wait --at-once {at_once} --polling 0.1 --lease 60 --look 2".split()
     DBOS.migrate(fleet.database, schema=fleet.schema)
     client = fleet.client()
     for number in range(runs):
@@ -244,6 +236,25 @@ async def measure_throughput(fleet: Fleet, runs: int, workers: int, at_once: int
             "by worker": sorted(Counter(one.executor_id for one in ended).values()), "cpu": fleet.stop()}  # fmt: skip
 
 
+async def measure_plain(url: str, folder: Path, runs: int, at_once: int) -> dict[str, Any]:
+    """The same runs by `run_agent` on the same store, without DBOS: so many at once in one process."""
+    store, model, tools = SqlStore(url, lease=60), *paying(Till(folder), calls=1)
+    numbers = iter(range(runs))
+
+    async def work() -> None:
+        for number in numbers:
+            async with host.session(str(number)) as session:
+                await run_agent(session, model, str(number), tools=tools)
+
+    async with Host(store=store) as host:
+        began, cpu = time.monotonic(), time.process_time()
+        await asyncio.gather(*(work() for _ in range(at_once)))
+        seconds, cpu = time.monotonic() - began, time.process_time() - cpu
+    await store.aclose()
+    return {"workers": "one, without DBOS", "runs": runs, "seconds": round(seconds, 1), "runs a second": round(runs / seconds, 1),
+            "cpu": [round(cpu, 1)]}  # fmt: skip
+
+
 async def main(options: argparse.Namespace) -> None:
     """Measure, with a server of its own."""
     sys.path.append(str(Path(__file__).parents[1]))
@@ -259,6 +270,8 @@ async def main(options: argparse.Namespace) -> None:
             try:
                 if options.what == "kills":
                     figures.append(await kill_workers(fleet, kills=options.kills, workers=workers, calls=options.calls))
+                elif not workers:
+                    figures.append(await measure_plain(url, folder, options.runs, options.at_once))
                 else:
                     figures.append(await measure_throughput(fleet, options.runs, workers, options.at_once))
                 print(json.dumps(figures[-1]), flush=True)

@@ -44,10 +44,11 @@ class Call(TypedDict):
 class Turn(TypedDict):
     """What the workflow knows of a reply."""
 
+    turns: int
+    """Of the run so far, this one among them; and so are its tokens and reminders."""
     text: str
     calls: list[Call]
     tokens: int
-    """Of all turns so far."""
     reminders: int
     is_last: bool
     blocked: list[str]
@@ -121,13 +122,11 @@ class DurableRun:
             if (reason := self._limit()) is not None:
                 break
             turn: Turn = await _step(f"model {self.stay.agent.model.name}", self._turn)
-            self.tokens, self.reminders, blocked = turn["tokens"], turn["reminders"], turn["blocked"]
-            if blocked:
-                reason = "blocked"
-                break
-            self.turns, self.text = self.turns + 1, turn["text"]
+            self.turns, self.text, self.tokens = turn["turns"], turn["text"], turn["tokens"]
+            self.reminders, blocked = turn["reminders"], turn["blocked"]
             await self._make(turn["calls"])
-            reason = "completed" if turn["is_last"] else None
+            if turn["is_last"]:
+                reason = "blocked" if blocked else "completed"
         await _step("end", self._end_as(blocked))
         return {"text": self.text, "reason": reason, "turns": self.turns,
                 "blocked": str(RunBlocked(*blocked)) if blocked else ""}  # fmt: skip
@@ -158,16 +157,19 @@ class DurableRun:
     async def _take_turn(self, session: Session, loop: AgentLoop) -> Turn:
         loop.turns, loop.tokens, loop.reminders = self.turns, self.tokens, self.reminders
         known = None if self._caught_up else await self._catch_up(session, loop)
+        loop.text = self.text if known is None else loop.text
+        calls, blocked, is_last, turns = list[ToolCall](), list[str](), True, self.turns
         try:
             calls = await loop.take_turn() if known is None else known
-        except RunBlocked as blocked:
-            return {"text": "", "calls": [], "tokens": loop.tokens, "reminders": loop.reminders, "is_last": True,
-                    "blocked": [blocked.who, blocked.reason]}  # fmt: skip
+            turns += 1
+            is_last = not calls and await loop.is_done()
+        except RunBlocked as problem:
+            blocked = [problem.who, problem.reason]
         self._calls = calls
-        is_last = not calls and not await loop.remind()
-        named: list[Call] = [{"name": call.name, "place": place} for place, call in enumerate(calls)]
-        return {"text": loop.text, "calls": named, "tokens": loop.tokens, "reminders": loop.reminders, "is_last": is_last,
-                "blocked": []}  # fmt: skip
+        return {
+            "turns": turns, "text": loop.text, "calls": [{"name": call.name, "place": place} for place, call in enumerate(calls)],
+            "tokens": loop.tokens, "reminders": loop.reminders, "is_last": is_last, "blocked": blocked,
+        }  # fmt: skip
 
     async def _catch_up(self, session: Session, loop: AgentLoop) -> list[ToolCall] | None:
         """The calls of the reply that this turn is to bring, where a worker recorded it and died before the workflow knew."""

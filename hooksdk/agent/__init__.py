@@ -272,7 +272,7 @@ class AgentLoop:
             calls = await self.take_turn()
             if calls:
                 await self.run_calls(calls)
-            elif not await self.remind():
+            elif await self.is_done():
                 return
 
     def is_at_limit(self) -> bool:
@@ -298,13 +298,14 @@ class AgentLoop:
         self.text = self.text_of(messages)
         return [call for message in messages for call in self.message_format.calls(message)]
 
-    async def remind(self) -> bool:
-        """Tell a model that wrote a call as text how to call; False where there is nothing to tell, or it was told enough."""
+    async def is_done(self) -> bool:
+        """Whether the run may end with the newest reply, which has no calls. One that wrote a call as text is told how to call,
+        unless it was told enough."""
         if not self.run.reminder or self.reminders >= self.limits.reminders:
-            return False
+            return True
         self.reminders += 1
         await self.run.record(self.message_format.user(self.run.reminder))
-        return True
+        return False
 
     def with_text_calls(self, messages: list[Message]) -> list[Message]:
         """The reply, or the one that it was meant as, where it is calls written as text and these are to be run."""

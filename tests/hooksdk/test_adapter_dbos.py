@@ -22,8 +22,10 @@ from hooksdk.desk import ApprovalDesk, ApprovalRecords
 from hooksdk.errors import ConfigError, WrongArgument
 from hooksdk.hooks import AgentEnd, Ask, BeforeModelCall, BeforeToolCall, Block
 from hooksdk.stores import SqlStore
-from hooksdk.testing import ScriptedModel
+from hooksdk.testing import ConformanceCase, ScriptedModel, conformance_cases
 from hooksdk.testing import call as calls
+from tests.hooksdk.dbos_driver import DBOSDriver
+from tests.hooksdk.test_conformance import hold
 
 
 @pytest.fixture(autouse=True)
@@ -89,6 +91,21 @@ async def question(records: ApprovalRecords) -> int:
     while not (waiting := await records.list(waiting=True)):
         await asyncio.sleep(0.02)
     return waiting[0].number
+
+
+IN_CI = {"a_denied_call_does_not_run", "two_calls_wait_at_once", "a_cancelled_tool_is_seen_before_the_runs_end"}
+"""The loop is that of `run_agent`, which all cases are played with: these are what the engine could change."""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(one, marks=[] if one.name in IN_CI else pytest.mark.slow, id=one.name)
+        for one in conformance_cases()
+    ],
+)
+async def test_conformance(case: ConformanceCase, request: pytest.FixtureRequest):
+    await hold(case, DBOSDriver(), request)
 
 
 async def test_the_steps_of_a_run_are_its_model_calls_and_its_tool_calls(url: str):
@@ -275,6 +292,28 @@ async def test_a_run_without_a_prompt_makes_the_calls_that_the_session_has_open(
             run_.pause("later")
         assert (await run(agent, "s", None))["text"] == "Ann has it."
         assert (await host.store.read_session("s"))[0][2]["content"] == "paid ann"
+
+
+async def test_a_workflow_of_yours_has_a_run_as_its_child(url: str):
+    agent = agent_of("Hello.")
+
+    @DBOS.workflow(name="greeting")
+    async def greeting(name: str) -> str:
+        outcome = await agent.workflow(name, f"Greet {name}.", {"trigger": "schedule"})
+        return outcome["text"]
+
+    async with working(url, agent):
+        assert await greeting("ann") == "Hello."
+
+
+async def test_a_worker_makes_dbos_itself(url: str):
+    DBOS(config=config_of(url))
+    store = SqlStore(url)
+    async with Host(store=store) as host:
+        with pytest.raises(ConfigError, match="DBOS was made before it"):
+            async with Worker(host, [], config_of(url)):
+                raise AssertionError
+    await store.aclose()
 
 
 async def test_a_fork_goes_on_in_no_session_that_has_gone_on_and_one_at_step_1_is_a_run_like_any_other(url: str):
