@@ -6,6 +6,7 @@ the session says what of it was done.
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict, TypeVar, final
@@ -17,10 +18,10 @@ from hooksdk.agent import AgentLoop, OutcomeReason
 from hooksdk.approvals import ApprovalRequest
 from hooksdk.calls import ToolCall
 from hooksdk.desk import ApprovalDesk
-from hooksdk.errors import ApprovalPending, RunBlocked, StoreError
-from hooksdk.formats import GivenMessage
+from hooksdk.errors import ApprovalPending, HostError, RunBlocked, StoreError
 from hooksdk.formats.kit import replies_in
 from hooksdk.session import Session
+from hooksdk.tasks import describe
 
 T = TypeVar("T")
 
@@ -32,6 +33,16 @@ ANSWERED = 0
 """In the place of a question's number; the first one is 1."""
 WAITS = "calls wait for an approval"
 ELSEWHERE = "it goes on in another worker"
+
+
+@dataclass(eq=False)
+class RunFailed(HostError):
+    """A run failed by an error that DBOS cannot store; this is what it said."""
+
+    problem: str
+
+    def __str__(self) -> str:
+        return self.problem
 
 
 class Call(TypedDict):
@@ -82,7 +93,6 @@ class DurableRun:
     """One run, from its first step to its outcome."""
 
     stay: Stay
-    prompt: str | GivenMessage | None
     system: str | None
     bell: Bell
     turns: int = 0
@@ -141,7 +151,7 @@ class DurableRun:
 
     async def _begin(self) -> dict[str, Any]:
         async def begin(_session: Session, loop: AgentLoop) -> list[Call]:
-            if self.prompt is not None:
+            if self.stay.prompt is not None:
                 return []
             waiting = {call.id for call in loop.run.pending}
             return [call for call, written in self._read_calls(_session, loop) if written.id in waiting]
@@ -183,8 +193,10 @@ class DurableRun:
         if len(replies) > self.turns:
             return loop.read_reply(replies[self.turns])
         self._caught_up = True
-        if not messages and self.prompt is not None:
-            prompt = loop.message_format.user(self.prompt) if isinstance(self.prompt, str) else self.prompt
+        if not messages and self.stay.prompt is not None:
+            prompt = (
+                loop.message_format.user(self.stay.prompt) if isinstance(self.stay.prompt, str) else self.stay.prompt
+            )
             system = [{"role": "system", "content": self.system}] if self.system and not start else []
             await loop.run.record([*system, prompt])
         return None
@@ -209,7 +221,7 @@ class DurableRun:
                 return await self.stay.do(lambda session, loop: self._call(session, loop, call["place"]))
 
             async with places:
-                return await step.run_async({"name": f"tool {call['name']}", "preemptible": True}, work)
+                return await step.run_async({"name": f"tool {call['name']}", "preemptible": True}, _storable(work))
 
         ends = await asyncio.gather(*(make(*step) for step in steps), return_exceptions=True)
         waiting: dict[int, int | None] = {}
@@ -278,4 +290,20 @@ async def _nothing(_session: Session, _loop: AgentLoop) -> None:
 
 
 async def _step(name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    return await DBOS.run_step_async({"name": name, "preemptible": True}, work)
+    return await DBOS.run_step_async({"name": name, "preemptible": True}, _storable(work))
+
+
+def _storable(work: Callable[[], Coroutine[Any, Any, T]]) -> Callable[[], Coroutine[Any, Any, T]]:
+    """The same step, whose errors DBOS can store: those of a provider's SDK are often no pickles."""
+
+    async def make() -> T:
+        try:
+            return await work()
+        except Exception as problem:
+            try:
+                pickle.loads(pickle.dumps(problem))  # noqa: S301 - made here
+            except Exception:
+                raise RunFailed(describe(problem)) from problem
+            raise
+
+    return make

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, final
 
 from hooksdk.agent import AgentLoop, Limits
 from hooksdk.errors import HostError, SessionBusy
-from hooksdk.formats import GivenTools, get_format
+from hooksdk.formats import GivenMessage, GivenTools, get_format
 from hooksdk.host import Host
 from hooksdk.models import Model
 from hooksdk.session import Session
@@ -65,6 +65,7 @@ class Stay:
     agent: Agent
     session_id: str
     workflow_id: str
+    prompt: str | GivenMessage | None
     options: Mapping[str, Any]
     is_active: Callable[[str], Awaitable[bool]]
     """Says of a workflow's id whether its run is not over."""
@@ -114,7 +115,7 @@ class Stay:
                 session = await self._enter(stack)
                 model, message_format = self.agent.model, get_format(self.agent.model.format)
                 run = session.run(
-                    provider=getattr(model, "provider", None), model=model.name, context_window=model.context_window,
+                    self.prompt, provider=getattr(model, "provider", None), model=model.name, context_window=model.context_window,
                     format=message_format, deferral=getattr(model, "deferral", None), **self.options,
                 )  # fmt: skip
                 async with run:

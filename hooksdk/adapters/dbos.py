@@ -24,7 +24,7 @@ from typing import Any, Self, cast, final
 
 from dbos import DBOS, DBOSConfig, EnqueueOptions, WorkflowHandleAsync
 
-from hooksdk.adapters._dbos_run import TOPIC, DurableOutcome, DurableRun
+from hooksdk.adapters._dbos_run import TOPIC, DurableOutcome, DurableRun, RunFailed
 from hooksdk.adapters._dbos_stay import Agent, RunMovedOn, Stay
 from hooksdk.agent import Limits
 from hooksdk.desk import ApprovalDesk
@@ -47,7 +47,7 @@ from hooksdk.transcript import SessionLog, SharingStore
 
 logger = logging.getLogger("hooksdk")
 
-__all__ = ["DurableAgent", "DurableOutcome", "RunMovedOn", "Worker"]
+__all__ = ["DurableAgent", "DurableOutcome", "RunFailed", "RunMovedOn", "Worker"]
 
 PREFIX = "hooksdk~"
 """How the ids of workers begin, as DBOS knows them (executors), and those of the sessions by whose leases they know of each
@@ -137,9 +137,9 @@ class DurableAgent:
             raise WrongArgument(f"a run of '{self.name}'", f"it takes {', '.join(OPTIONS)}, not {', '.join(unknown)}")
         stay = Stay(
             host=worker.host, agent=Agent(model=model, tools=self._tools, limits=self.limits), session_id=session_id,
-            workflow_id=workflow_id, options=options, is_active=_is_active,
+            workflow_id=workflow_id, prompt=prompt, options=options, is_active=_is_active,
         )  # fmt: skip
-        return await worker.run(DurableRun(stay=stay, prompt=prompt, system=self.system, bell=worker))
+        return await worker.run(DurableRun(stay=stay, system=self.system, bell=worker))
 
     async def open_in(self, worker: Worker, stack: AsyncExitStack) -> None:
         """Be run by this worker until the stack is closed: its model is opened, and its queue is there."""

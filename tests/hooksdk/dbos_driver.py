@@ -73,15 +73,13 @@ class DBOSDriver:
         self.later.clear()
         workflow_id = self.runs[conversation]
         await DBOS.send_async(workflow_id, None, TOPIC)
-        while self._waits(workflow_id):
-            await asyncio.sleep(0.01)
         return await self._outcome(workflow_id, conversation)
 
     async def _outcome(self, workflow_id: str, conversation: str) -> Answer:
         self.runs[conversation] = workflow_id
         try:
             while True:
-                if self._waits(workflow_id):
+                if self.later and self._waits(workflow_id):
                     return Answer(waiting=[*dict.fromkeys(self.later)])
                 status = await DBOS.get_workflow_status_async(workflow_id)
                 if status is not None and status.status not in {"PENDING", "ENQUEUED"}:
