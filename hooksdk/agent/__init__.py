@@ -10,17 +10,15 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from uuid import uuid4
 
 import anyio
 
 from hooksdk import schema
-from hooksdk.agent._text_calls import calls_written_in
+from hooksdk.agent._replies import check_model, tokens_of, with_written_calls
 from hooksdk.approvals import Approver
 from hooksdk.calls import ToolCall
 from hooksdk.catalog import Catalog
-from hooksdk.costs import usage_of
-from hooksdk.errors import ApprovalPending, RunBlocked, WrongArgument, check, check_function, check_text, refuse
+from hooksdk.errors import ApprovalPending, RunBlocked, WrongArgument, check, check_function, check_text
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, get_format
 from hooksdk.formats.intake import as_tools, messages_in
 from hooksdk.models import (
@@ -172,7 +170,7 @@ async def run_agent(
                 workspace_dir=workspace_dir, requester=requester, trigger=trigger, metadata=metadata, family=family, approver=approver,
                 on_text=on_text,
             )  # fmt: skip
-    _check_model(model)
+    check_model(model)
     message_format = get_format(model.format)
     if not isinstance(prompt, (str, type(None))):
         (prompt,) = messages_in([prompt], message_format, "run_agent(..., prompt)").messages
@@ -201,18 +199,6 @@ async def run_agent(
         text=loop.text, reason=loop.reason, turns=loop.turns, attempts=run.info.attempt, stats=run.stats, blocked=blocked,
         pending=tuple(run.pending),
     )  # fmt: skip
-
-
-def _check_model(model: object) -> None:
-    wanted = "a model, or its name such as 'openai:gpt-5'"
-    if isinstance(model, type):
-        refuse("run_agent(..., model)", model, wanted, f"Give an instance: {model.__name__}(...)")
-    missing = [name for name in ("name", "format", "context_window", "reply") if not hasattr(model, name)]
-    if missing:
-        advice = (
-            "OpenAIModel(...), OpenAIResponsesModel(...) and AnthropicModel(...) in hooksdk.models make one over an SDK"
-        )
-        refuse("run_agent(..., model)", model, f"{wanted}; it has no {', '.join(missing)}", advice)
 
 
 @dataclass
@@ -311,17 +297,7 @@ class AgentLoop:
         """The reply, or the one that it was meant as, where it is calls written as text and these are to be run."""
         if self.limits.text_calls != "run" or any(map(self.message_format.calls, messages)):
             return messages
-        offered = Catalog(self.run.offered)
-
-        def name_of(written: str) -> str | None:
-            tool = offered.meant(written)
-            return tool.name if tool is not None else None
-
-        results = (found.text for message in self.shown for found in self.message_format.results(message))
-        text = "\n".join(filter(None, map(self.message_format.text, messages)))
-        lead_in, written = calls_written_in(text, name_of, results)
-        calls = [ToolCall(f"from_text_{uuid4().hex[:16]}", name, arguments) for name, arguments in written]
-        return self.message_format.reply_messages(lead_in, calls) if calls else messages
+        return with_written_calls(messages, self.shown, Catalog(self.run.offered), self.message_format)
 
     async def ask_model(self) -> ModelReply:
         while True:
@@ -392,10 +368,3 @@ class AgentLoop:
         if pending:
             self.run.pause(WAITS)
             self.reason = "paused"
-
-
-def tokens_of(usage: Mapping[str, Any] | None) -> int | None:
-    """All tokens of one model call, under whichever names the provider counts them; None when it counts nothing."""
-    used = usage_of(usage)
-    total = (usage or {}).get("total_tokens")
-    return total if isinstance(total, int) else used.prompt + used.output if used else None
