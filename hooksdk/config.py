@@ -41,35 +41,11 @@ from hooksdk.errors import ConfigError, HookSDKError, did_you_mean, problem_text
 from hooksdk.hooks import HOOKS
 
 __all__ = [
-    "PLUGINS_FILE",
-    "TRUST_TABLE",
-    "Config",
-    "ConfigWatch",
-    "FileWatch",
-    "Merged",
-    "Notice",
-    "PluginConfig",
-    "ProjectSettings",
-    "Remark",
-    "Tables",
-    "Trust",
-    "config_files",
-    "fold",
-    "is_inside",
-    "is_too_deep",
-    "load_config",
-    "look_up_file",
-    "project_folder",
-    "read_config",
-    "resolve",
-    "split_store",
-    "state_folder",
-    "trust_advice",
-    "trusted_digests",
-    "user_file",
-    "without_password",
-    "xdg_folder",
-]
+    "PLUGINS_FILE", "TRUST_TABLE", "Config", "ConfigWatch", "FileWatch", "Merged", "Notice", "PluginConfig",
+    "ProjectSettings", "Remark", "Tables", "Trust", "config_files", "fold", "is_inside", "is_too_deep", "load_config",
+    "look_up_file", "project_folder", "read_config", "resolve", "split_store", "state_folder", "trust_advice",
+    "trusted_digests", "user_file", "without_password", "xdg_folder",
+]  # fmt: skip
 
 Tables = Mapping[str, Callable[[object], Sequence[str]]]
 """What is wrong with a table of the configuration, by the table's name."""
@@ -173,6 +149,8 @@ class Config(_Strict):
     """What clients of `hooksdk gateway` are shown, and who may do what: `hooksdk.gateway.GatewayConfig.of(config)` reads it."""
     guard: dict[str, Any] = Field(default_factory=dict[str, Any])
     """How long `hooksdk guard` keeps sessions: `hooksdk.guard.GuardConfig.of(config)` reads it. Only the user's own counts."""
+    policy: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Properties that `hooksdk policy prove` and `hooksdk doctor` prove."""
     prices: Annotated[dict[str, Any], pydantic.AfterValidator(check_prices)] = Field(default_factory=dict[str, Any])
     """Dollars for a million tokens of a model, by `PROVIDER:NAME`: `hooksdk.costs.PriceList(config.prices)` reads it."""
     plugins: Annotated[dict[str, PluginConfig], pydantic.AfterValidator(_Sections)] = Field(default_factory=dict)

@@ -21,10 +21,13 @@ __all__ = [
     "PatternError",
     "Source",
     "ToolPattern",
+    "char_kind",
     "check_patterns",
+    "name_piece",
     "near_miss",
     "near_misses",
     "near_tools",
+    "readable",
 ]
 
 Source = Literal["host", "mcp", "plugin", "client", "resource", "prompt"]
@@ -103,7 +106,7 @@ class ToolPattern:
             return True
         if not self._fits_owner(tool):
             return False
-        fits = self._words.fullmatch
+        fits = self.words.fullmatch
         for name in self._names(tool):
             for text in _read(name):
                 if fits(text):
@@ -125,24 +128,31 @@ class ToolPattern:
     def _name(self) -> str:
         return self.text.split(":", 2)[-1]
 
+    @property
+    def parts(self) -> tuple[re.Pattern[str], ...]:
+        """As it is written: for source, owner and name, or for the name alone."""
+        return self._parts
+
     @cached_property
-    def _words(self) -> re.Pattern[str]:
+    def words(self) -> re.Pattern[str]:
+        """By its words: for the name as `name_piece` reads it."""
         return _compile_words(self._name)
 
     @cached_property
-    def _owners(self) -> tuple[re.Pattern[str], ...]:
+    def owners(self) -> tuple[re.Pattern[str], ...]:
+        """By its words: for source and owner in small letters; empty where it says neither."""
         return tuple(_compile(part.casefold()) for part in self.text.split(":", 2)[:-1])
 
     def _fits_owner(self, tool: _Identified) -> bool:
-        if not self._owners:  # a bare name is for every owner
+        if not self.owners:  # a bare name is for every owner
             return True
-        source, owner = self._owners
+        source, owner = self.owners
         return bool(source.fullmatch(tool.source) and owner.fullmatch(tool.owner.casefold()))
 
     def _names(self, tool: _Identified) -> tuple[str, ...]:
         """The names by which the pattern may call the tool."""
         own = tool.own_name
-        if self._owners:
+        if self.owners:
             return (own,)
         if "__" in self.text:  # as clients write the names of servers' tools: mcp__github__delete_*
             owned = f"{tool.owner}__{own}"
@@ -167,7 +177,7 @@ def _joined(segments: list[str]) -> str:
     return first + "".join(f"(?>.*?{segment})" for segment in middle) + ".*" + last
 
 
-def _readable(text: str) -> str:
+def readable(text: str) -> str:
     """Without the differences that nobody sees: width, composition, invisible characters."""
     return "".join(char for char in unicodedata.normalize("NFKC", text) if unicodedata.category(char) != "Cf")
 
@@ -175,14 +185,29 @@ def _readable(text: str) -> str:
 _KINDS = {"Lu": "upper", "Lt": "upper", "Ll": "lower"}
 
 
+def char_kind(char: str, before: str) -> str:
+    """What a character of a name is: upper, lower, other, digit; empty for one that separates words. A mark is what the character
+    before it is."""
+    category = unicodedata.category(char)
+    mark_of = before if category[0] == "M" else ""
+    return _KINDS.get(category) or mark_of or {"L": "other", "N": "digit"}.get(category[0], "")
+
+
 def _kinds(text: str) -> list[str]:
-    """What each character is; empty for one that separates words."""
     kinds = [""]
     for char in text:
-        category = unicodedata.category(char)
-        mark_of = kinds[-1] if category[0] == "M" else ""
-        kinds.append(_KINDS.get(category) or mark_of or {"L": "other", "N": "digit"}.get(category[0], ""))
+        kinds.append(char_kind(char, kinds[-1]))
     return kinds[1:]
+
+
+def name_piece(char: str, before: str | None, kind: str, after: str) -> str:
+    """One character of a readable name as patterns read it by their words: in small letters, `_` where something separates words,
+    and `-` before it where its kind alone does. The kinds are those of `char_kind`; `before` is None for the first."""
+    if not kind:
+        return "_" if before or before is None else ""
+    begins = kind != before and (before, kind) != ("upper", "lower")
+    ends_acronym = before == kind == "upper" and after == "lower"
+    return ("-" if before and (begins or ends_acronym) else "") + char.casefold()
 
 
 # A policy reads the whole catalog for each run, with each of its patterns; the largest catalogs have ten thousand tools.
@@ -190,19 +215,10 @@ def _kinds(text: str) -> list[str]:
 def _read(name: str) -> tuple[str, ...]:
     """The name in small letters, with `_` where something separates its words and `-` where case, a digit or another script
     tells them apart, which may be one word all the same (`GitHub`); and with `_` for both."""
-    text = _readable(name)
+    text = readable(name)
     kinds = _kinds(text)
-    pieces: list[str] = []
-    for at, (char, kind) in enumerate(zip(text, kinds, strict=True)):
-        before = kinds[at - 1] if at else ""
-        if not kind:
-            pieces += [] if at and not before else ["_"]
-            continue
-        begins = kind != before and (before, kind) != ("upper", "lower")
-        ends_acronym = before == kind == "upper" and kinds[at + 1 : at + 2] == ["lower"]
-        pieces += ["-"] if before and (begins or ends_acronym) else []
-        pieces.append(char.casefold())
-    read = "".join(pieces)
+    around = zip(text, [None, *kinds], kinds, [*kinds[1:], ""], strict=False)
+    read = "".join(name_piece(*one) for one in around)
     return (read, read.replace("-", "_")) if "-" in read else (read,)
 
 
@@ -228,7 +244,7 @@ def _compile_words(glob: str) -> re.Pattern[str]:
                 pieces.append("-?[^-]")
                 before = "?"
                 continue
-            text = _readable(literal)
+            text = readable(literal)
             for char, kind in zip(text, _kinds(text), strict=True):
                 if kind:
                     may_begin = kind == "upper" or "digit" in {kind, before}

@@ -8,17 +8,18 @@ the call is made. Every call is judged in full, so a tool that came round the na
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from builtin_plugins.tool_policy._dead import dead_rules, problem_of
 from builtin_plugins.tool_policy._explain import Explanation, RuleFit, text_of
+from builtin_plugins.tool_policy._facts import Undecidable, facts_of
 from builtin_plugins.tool_policy._labels import ResultLabels, doubtful_trust, labels_of
-from builtin_plugins.tool_policy._layers import add_project
+from builtin_plugins.tool_policy._layers import STRICTNESS, add_project
 from builtin_plugins.tool_policy._lint import problems_of, unpriced, unsaid_tools
 from builtin_plugins.tool_policy._near import near_misses_of, would_count
-from builtin_plugins.tool_policy._rules import GRAVITY, Action, CompiledRule, Rule, Undecidable, read_rules
+from builtin_plugins.tool_policy._rules import GRAVITY, Action, CompiledRule, Rule, read_rules
 from builtin_plugins.tool_policy._spending import Reached, Spending, fitting
 from builtin_plugins.tool_policy._vocabulary import Kind, Vocabulary, read_vocabulary
 from hooksdk import FamilyState, Storage, Tool, hooks
@@ -40,6 +41,7 @@ from hooksdk.hooks import (
     Withhold,
 )
 from hooksdk.patterns import near_miss
+from hooksdk.rules import CallClass, DescribedRule, Rules
 
 __all__ = ["Explanation", "RuleFit", "ToolPolicy"]
 
@@ -88,6 +90,27 @@ class ToolPolicy:
         yield from map(Notice, unpriced(config.rules))
         rules = [CompiledRule(rule, number) for number, rule in enumerate(config.rules, 1)]
         yield from map(Notice, near_misses_of(rules, config.default, tools or ()))
+
+    @classmethod
+    def describe_rules(cls, config: Config) -> Rules:
+        """The rules as facts, for proofs and comparisons. What a project may add that nobody trusts is no milder than the default."""
+        added: list[Action] = [action for action in GRAVITY if STRICTNESS[action] >= STRICTNESS[config.default]]
+        words = Vocabulary(config.vocabulary)
+        described = [
+            DescribedRule(rule.action, tuple(facts_of(rule, words)), number, text_of(rule))
+            for number, rule in enumerate(config.rules, 1)
+        ]
+        return Rules(tuple(described), config.default, tuple(added))
+
+    @classmethod
+    def describe_calls(cls, config: Config, calls: Mapping[str, Any]) -> CallClass:
+        """A class of calls that is written as a rule is, without its action, and read as a deny is: whatever may be meant. Raises
+        `ValueError` with what is wrong."""
+        for key in ("action", "limit", "reason", "title", "severity"):
+            if key in calls:
+                raise ValueError(f"'{key}' says nothing of which calls are meant; leave it out")
+        (rule,) = cast("list[Rule]", read_rules([{**calls, "action": "deny"}]))
+        return CallClass(tuple(facts_of(rule, Vocabulary(config.vocabulary))))
 
     @classmethod
     def handlers_for(cls, config: Config) -> Collection[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from builtin_plugins.tool_policy._patterns import all_hold, says_part_of_a_name, tools_hold
+from builtin_plugins.tool_policy._patterns import all_hold, tools_hold
 from builtin_plugins.tool_policy._rules import GRAVITY, Rule
+from hooksdk.rules import says_part_of_a_name
 
 _CONDITIONS = (
     "does",

@@ -29,11 +29,15 @@ class Does:
         """True where it is said what the tool does."""
         return self._vocabulary.use_of(tool) is not None
 
+    @property
+    def allowed(self) -> frozenset[Kind]:
+        """All that a call may do which an allow fits. Who may write may read what is changed."""
+        return self._wanted | (frozenset[Kind]({"read"}) if "write" in self._wanted else frozenset[Kind]())
+
     def why_not_surely(self, arguments: Mapping[str, Any], tool: Tool) -> str:
-        """Why an allow does not fit the call: it may do more. Who may write may read what is changed."""
+        """Why an allow does not fit the call: it may do more."""
         kinds = self._surely(arguments, self._vocabulary.use_of(tool))
-        allowed = self._wanted | ({"read"} if "write" in self._wanted else frozenset[Kind]())
-        if kinds <= allowed and kinds & self._wanted:
+        if kinds <= self.allowed and kinds & self._wanted:
             return ""
         return f"it may do more than {self._said}, or something else" if kinds else "it does nothing of that"
 

@@ -61,6 +61,19 @@ class Reading:
     def __bool__(self) -> bool:
         return bool(self._labels or self._surely or self._elsewhere)
 
+    @property
+    def paths(self) -> list[str]:
+        """Those that the conditions are about."""
+        return list({**self._surely, **self._elsewhere})
+
+    def as_written(self) -> dict[str, Any]:
+        """The conditions by the keys of a rule."""
+        return {
+            **({"after_reading": sorted(self._labels)} if self._labels else {}),
+            **({"values_from": _as_written(self._surely)} if self._surely else {}),
+            **({"values_from_elsewhere": _as_written(self._elsewhere)} if self._elsewhere else {}),
+        }
+
     def strange(self, event: BeforeToolCall) -> list[Origin]:
         """The values that come from elsewhere, each once."""
         origins = [

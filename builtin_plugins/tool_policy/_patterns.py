@@ -8,14 +8,7 @@ from typing import cast
 
 from hooksdk import Tool
 from hooksdk.patterns import Source, ToolPattern
-
-
-def wildcard(text: str) -> re.Pattern[str]:
-    """`*` stands for any text, `?` for one character."""
-    pieces = re.split(r"(\*+|\?)", text)
-    return re.compile(
-        "".join(".*" if piece[:1] == "*" else "." if piece == "?" else re.escape(piece) for piece in pieces), re.DOTALL
-    )
+from hooksdk.rules import wildcard
 
 
 def all_hold(wide: Sequence[str] | None, narrow: Sequence[str] | None) -> bool:
@@ -60,8 +53,3 @@ def _means_named(wide: str, narrow: str) -> bool:
     *owned, name = narrow.split(":", 2)
     tool = Tool(name=name, source=cast("Source", owned[0]), owner=owned[1]) if owned else Tool(name=name)
     return ToolPattern(wide).may_mean(tool)
-
-
-def says_part_of_a_name(pattern: str) -> bool:
-    """False for patterns for all names of some source (`*`, `plugin:*:*`)."""
-    return bool(pattern.rpartition(":")[2].strip("*?"))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
-
 from pydantic import model_validator
 
 from builtin_plugins.tool_policy._strict import Strict, Texts
+from hooksdk.rules import Requested
 
 
 class Requester(Strict):
@@ -26,13 +24,8 @@ class Requester(Strict):
             raise ValueError("it is empty; write is_owner, roles or id")
         return self
 
-    def fits(self, requester: Mapping[str, Any]) -> bool:
-        """True when everything that is said here holds for the run's requester."""
-        if self.is_owner is not None and (requester.get("is_owner") is True) is not self.is_owner:
-            return False
-        own_id: object = requester.get("id")
-        if self.id is not None and (own_id is None or str(own_id) not in self.id):
-            return False
-        own_roles: object = requester.get("roles")
-        roles = {own_roles} if isinstance(own_roles, str) else set(map(str, cast("list[object]", own_roles or ())))
-        return self.roles is None or not roles.isdisjoint(self.roles)
+    @property
+    def fact(self) -> Requested:
+        """The same as a fact."""
+        roles, ids = (None if one is None else tuple(one) for one in (self.roles, self.id))
+        return Requested(self.is_owner, roles, ids)

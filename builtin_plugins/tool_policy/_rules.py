@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, cast, final
 
 from pydantic import (
@@ -17,23 +15,22 @@ from pydantic import (
 )
 
 from builtin_plugins.tool_policy._commands import check_command
-from builtin_plugins.tool_policy._conditions import EVERY, Condition, Targets
-from builtin_plugins.tool_policy._does import Does
+from builtin_plugins.tool_policy._conditions import EVERY, Targets
+from builtin_plugins.tool_policy._facts import MayDo, MayMean, SurelyDoes, Watched, WrittenFact, facts_of
 from builtin_plugins.tool_policy._hosts import check_host
 from builtin_plugins.tool_policy._keywords import check_keywords
 from builtin_plugins.tool_policy._limits import Limit
-from builtin_plugins.tool_policy._names import NameReader, OutsideReader, check_name
+from builtin_plugins.tool_policy._names import check_name
 from builtin_plugins.tool_policy._origins import ByPath, Reading, ReadLabels
 from builtin_plugins.tool_policy._paths import check_folder
-from builtin_plugins.tool_policy._patterns import says_part_of_a_name, wildcard
 from builtin_plugins.tool_policy._requester import Requester
 from builtin_plugins.tool_policy._strict import Strict, Texts, as_list, check_known
 from builtin_plugins.tool_policy._vocabulary import KINDS, WORDS, Kind, Vocabulary
-from builtin_plugins.tool_policy._watch import READERS, Watch
 from hooksdk import Annotations, Tool, schema
 from hooksdk.errors import problem_text
 from hooksdk.hooks import BeforeToolCall, Event, ToolCallStart
 from hooksdk.patterns import SOURCES, ToolPattern, check_patterns
+from hooksdk.rules import RunFact, ToolFact, ToolNamed
 
 Action = Literal["allow", "deny", "ask"]
 GRAVITY: dict[Action, int] = {"deny": 0, "ask": 1, "allow": 2}
@@ -56,7 +53,6 @@ _CHECKS: dict[str, Callable[[str], str]] = {
     "path_inside": check_folder, "path_outside": check_folder, "path_name": check_name, "url_host": check_host,
     "command": check_command,
 }  # fmt: skip
-_READERS = {**READERS, "path_outside": OutsideReader(), "path_name": NameReader()}
 _STOPPING = {
     "path_outside": "deny or ask; an allow says with path_inside where paths lie",
     "path_name": "deny or ask; an allow says with path_inside where paths lie",
@@ -66,8 +62,7 @@ _STOPPING = {
 """What an allow has not, with what to write."""
 _ALLOWING = {"values_from": "stands in rules that allow; a deny and an ask take values_from_elsewhere"}
 _OF_READING = ("after_reading", "values_from_elsewhere")
-_UNSAID = {"read_only": False, "destructive": True, "idempotent": False, "open_world": True}
-"""What MCP says of a tool that says nothing."""
+_ANY_NAME = ToolNamed(("*",), exact=True)
 
 
 class Rule(Strict):
@@ -207,10 +202,6 @@ def _text_of(problem: Any) -> str:
     return problem_text(problem)
 
 
-class Undecidable(ValueError):
-    """The arguments cannot be checked against a rule's schema."""
-
-
 @final
 class CompiledRule:
     """One rule, made ready for many questions."""
@@ -222,19 +213,14 @@ class CompiledRule:
         self.name = f"rule {number}" if number else "the default"
         self.exact = rule.action == "allow"
         """Names count as they are written; else by their words, and owners in any case."""
-        self.patterns = [ToolPattern(text) for text in rule.tools]
-        # A bridge tool opens nothing by itself, so a pattern for all names of some source is not meant for it.
-        self._bridge_patterns = [one for one in self.patterns if says_part_of_a_name(one.text)]
-        self._owners = None if rule.owners is None else [wildcard(self._as_compared(text)) for text in rule.owners]
-        self._agents = None if rule.agents is None else [wildcard(text) for text in rule.agents]
-        self._workspaces = [_below_folder(text) for text in rule.workspaces or ()]
-        self._conditions = [
-            Condition(key, reader, targets) for key, reader in _READERS.items() if (targets := getattr(rule, key))
-        ]
-        self._does = None if rule.does is None else Does(rule.does, self._conditions, vocabulary)
+        self.facts = facts_of(rule, vocabulary)
+        self._run_facts = [fact for fact in self.facts if isinstance(fact, RunFact)]
+        self._named = [fact for fact in self.facts if isinstance(fact, ToolNamed)] or [_ANY_NAME]
+        self._tool_facts = [fact for fact in self.facts if isinstance(fact, ToolFact) and fact not in self._named]
+        self._written = [fact for fact in self.facts if isinstance(fact, WrittenFact)]
+        self._watch = next((fact.watch for fact in self._written if isinstance(fact, Watched)), None)
+        self._does = next((fact.does for fact in self._written if isinstance(fact, (MayDo, SurelyDoes))), None)
         self.reading = Reading(rule.after_reading, rule.values_from, rule.values_from_elsewhere)
-        schema_names: Mapping[str, Any] = (rule.arguments or {}).get("properties") or {}
-        self._watch = Watch({one.key: one.targets for one in self._conditions}, schema_names)
 
     @property
     def conditional(self) -> bool:
@@ -244,7 +230,7 @@ class CompiledRule:
     @property
     def looks_at_arguments(self) -> bool:
         """True when what the call says decides."""
-        return self.rule.arguments is not None or self._does is not None or bool(self._conditions or self.reading)
+        return bool(self._written or self.reading)
 
     @property
     def about_all_tools(self) -> bool:
@@ -256,26 +242,20 @@ class CompiledRule:
     @property
     def always(self) -> bool:
         """True when it fits every call, in every run, of the tools that it is about."""
-        rule = self.rule
-        limits = (rule.agents, rule.triggers, rule.workspaces, rule.requester)
-        return not self.conditional and all(limit is None for limit in limits)
+        return not (self.conditional or self._run_facts)
 
     def fits_run(self, event: Event) -> bool:
         """True for runs that the rule is about."""
-        rule = self.rule
-        if self._agents is not None and not any(_any(self._agents, agent) for agent in event.agents):
-            return False
-        if rule.triggers is not None and not set(rule.triggers).intersection(event.triggers):
-            return False
-        if rule.workspaces is not None and not _lies_in(event.workspace_dir, self._workspaces):
-            return False
-        return rule.requester is None or rule.requester.fits(event.requester or {})
+        return all(fact.holds(event) for fact in self._run_facts)
 
     def fits_tool(self, tool: Tool) -> bool:
         """True for tools that the rule is about. Of a bridge tool a pattern must say part of the name."""
-        patterns = self._bridge_patterns if tool.bridge else self.patterns
-        means = ToolPattern.matches if self.exact else ToolPattern.may_mean
-        return any(means(pattern, tool) for pattern in patterns) and self._fits_otherwise(tool)
+        return all(fact.holds(tool) for fact in self._named) and self._fits_otherwise(tool)
+
+    @property
+    def patterns(self) -> list[ToolPattern]:
+        """What its `tools` say."""
+        return self._named[0].compiled
 
     def near_miss(self, tool: Tool) -> ToolPattern | None:
         """The pattern that somebody may believe to mean this tool, where none of the rule does."""
@@ -286,22 +266,7 @@ class CompiledRule:
 
     def _fits_otherwise(self, tool: Tool) -> bool:
         """True where nothing but the name and the call may stand against it."""
-        rule = self.rule
-        if rule.annotations is not None and not self._fits_annotations(tool, rule.annotations):
-            return False
-        if rule.sources is not None and tool.source not in rule.sources:
-            return False
-        return self._owners is None or _any(self._owners, self._as_compared(tool.owner))
-
-    def _as_compared(self, owner: str) -> str:
-        return owner if self.exact else owner.casefold()
-
-    def _fits_annotations(self, tool: Tool, wanted: Mapping[str, bool]) -> bool:
-        if self.rule.action == "allow":
-            return tool.annotations.matches(wanted)
-        said = {name: getattr(tool.annotations, name) for name in wanted}
-        unsaid = {**_UNSAID, "destructive": tool.annotations.read_only is not True}
-        return all((unsaid[name] if said[name] is None else said[name]) is value for name, value in wanted.items())
+        return all(fact.holds(tool) for fact in self._tool_facts)
 
     def unsaid(self, tool: Tool) -> str:
         """What the rule takes the tool for though it does not say so itself, in words; empty where it does."""
@@ -318,38 +283,17 @@ class CompiledRule:
     def why_not(self, event: BeforeToolCall | ToolCallStart) -> str:
         """Why the rule does not fit the call; empty when it does. An allow fits only what is sure, a deny and an ask whatever
         may be meant. Raises `Undecidable`, and `LookupError` where it is not known where values come from."""
-        problem = self._why_not_written(event.arguments, event.tool, event.workspace_dir)
+        # Each access makes a copy of the arguments, and most rules look at none.
+        arguments: Mapping[str, Any] = event.arguments if self._written else {}
+        tool, workspace = event.tool, event.workspace_dir
+        problem = next((why for fact in self._written if (why := fact.why_not(arguments, tool, workspace))), "")
         if problem or not self.reading or not isinstance(event, BeforeToolCall):
             return problem
         return self.reading.why_not(event)
 
-    def _why_not_written(self, arguments: Mapping[str, Any], tool: Tool, workspace: str | None) -> str:
-        if self.rule.arguments is not None:
-            problems = schema.check(self.rule.arguments, arguments, quote_values=False)
-            unsure = next((one for one in problems if one.constraint in {"schema", "limit", "json"}), None)
-            if unsure is not None:
-                raise Undecidable(unsure.message)
-            if problems:
-                return f"they do not fit its schema: {problems[0].message}"
-        if self.rule.action == "allow":
-            unsure_what = self._does.why_not_surely(arguments, tool) if self._does else ""
-            if problem := unsure_what or self._watch.problem(arguments):
-                return problem
-        elif self._does:
-            return (
-                "" if self._does.why(arguments, tool, workspace) else "nothing in the call does that, as far as it says"
-            )
-        for condition in self._conditions:
-            if self.rule.action == "allow":
-                if problem := condition.why_not(arguments, tool, workspace):
-                    return problem
-            elif not condition.why(arguments, workspace):
-                return f"nothing in the arguments fits {condition.key}"
-        return ""
-
     def unwatched_names(self, tool: Tool) -> list[tuple[str, str]]:
         """The arguments of a tool that no condition of an allow looks at, each with the condition that would."""
-        return self._watch.unwatched_names(tool) if self.rule.action == "allow" else []
+        return self._watch.unwatched_names(tool) if self._watch else []
 
     def why(self, event: BeforeToolCall) -> str:
         """What in the call a deny or an ask goes by; empty where it goes by nothing in it."""
@@ -357,20 +301,6 @@ class CompiledRule:
         if self._does:
             whys = [self._does.why(arguments, event.tool, workspace)]
         else:
-            whys = [condition.why(arguments, workspace) for condition in self._conditions]
+            conditions = [fact.condition for fact in self._written if isinstance(fact, MayMean)]
+            whys = [condition.why(arguments, workspace) for condition in conditions]
         return "; ".join(why for why in (*whys, self.reading.why(event)) if why)
-
-
-def _below_folder(text: str) -> re.Pattern[str]:
-    """Fits the folder and whatever lies below it; `*` and `?` stay within one name."""
-    pieces = re.split(r"(\*+|\?)", text.rstrip("/"))
-    names = ("[^/]*" if piece[:1] == "*" else "[^/]" if piece == "?" else re.escape(piece) for piece in pieces)
-    return re.compile("".join(names) + r"(/[\s\S]*)?")
-
-
-def _lies_in(workspace: str | None, folders: Iterable[re.Pattern[str]]) -> bool:
-    return workspace is not None and _any(folders, os.path.normpath(workspace).replace(os.sep, "/"))
-
-
-def _any(patterns: Iterable[re.Pattern[str]], text: str) -> bool:
-    return any(pattern.fullmatch(text) for pattern in patterns)

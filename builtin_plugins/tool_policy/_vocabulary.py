@@ -79,6 +79,11 @@ class Vocabulary:
     def __init__(self, said: Mapping[str, Sequence[Kind]] | None = None) -> None:
         self._said = [(ToolPattern(text), Use(frozenset(kinds))) for text, kinds in (said or {}).items()]
 
+    @property
+    def said(self) -> tuple[tuple[str, frozenset[Kind]], ...]:
+        """What the operator says, by pattern."""
+        return tuple((pattern.text, use.does) for pattern, use in self._said)
+
     def use_of(self, tool: Tool) -> Use | None:
         """What the tool does; None where nobody says so, so that it counts as everything."""
         for pattern, use in self._said:

@@ -1,0 +1,28 @@
+"""What a policy's rules say, in one form for matching calls and for proofs about all of them.
+
+A plugin describes its rules by a class method `describe_rules(config) -> Rules`, and may match calls by the same facts."""
+
+from __future__ import annotations
+
+from hooksdk.rules._facts import (
+    ByAgent,
+    CallFact,
+    Fact,
+    FromSource,
+    InWorkspace,
+    OwnedBy,
+    Requested,
+    RunFact,
+    Says,
+    ToolFact,
+    ToolNamed,
+    Triggered,
+    says_part_of_a_name,
+    wildcard,
+)
+from hooksdk.rules._rules import CLAIMS, Action, CallClass, Claim, DescribedRule, Rules
+
+__all__ = [
+    "CLAIMS", "Action", "ByAgent", "CallClass", "CallFact", "Claim", "DescribedRule", "Fact", "FromSource", "InWorkspace", "OwnedBy", "Requested", "Rules",
+    "RunFact", "Says", "ToolFact", "ToolNamed", "Triggered", "says_part_of_a_name", "wildcard",
+]  # fmt: skip

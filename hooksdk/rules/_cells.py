@@ -1,0 +1,206 @@
+"""All that patterns can tell apart: for each set of languages that some text is in, and no other one is, the shortest such text."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from hooksdk.patterns import char_kind, name_piece, readable
+from hooksdk.rules._languages import Languages
+
+S = TypeVar("S")
+Cells = Mapping[int, str]
+"""By the languages, as the bits of a number: a text that is in these and in no others."""
+
+
+class TooManySteps(Exception):
+    """There is more to look at than the budget allows."""
+
+
+class Budget:
+    """Steps that are left, so that an answer does not depend on how fast a machine is."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def spend(self, steps: int = 1) -> None:
+        """Raises `TooManySteps`."""
+        self.left -= steps
+        if self.left < 0:
+            raise TooManySteps
+
+
+def _explore(
+    start: S, moves: Callable[[S], Iterable[tuple[str, S]]], ends: Callable[[S], int | None], budget: Budget
+) -> dict[int, str]:
+    cells: dict[int, str] = {}
+    seen, waiting = {start}, deque([(start, "")])
+    while waiting:
+        state, text = waiting.popleft()
+        if (languages := ends(state)) is not None:
+            cells.setdefault(languages, text)
+        for char, following in moves(state):
+            budget.spend()
+            if following not in seen:
+                seen.add(following)
+                waiting.append((following, text + char))
+    return cells
+
+
+def _other_than(chars: Iterable[str], candidates: str) -> str:
+    return next(char for char in candidates if char not in chars)
+
+
+_SMALL, _CAPITAL = "xaeioubcdfghjklmnpqrstvwyzжшø", "XAEIOUBCDFGHJKLMNPQRSTVWYZЖШØ"
+_SAME_IN_SMALL = {"k": "\N{KELVIN SIGN}", "s": "\N{LATIN SMALL LETTER LONG S}"}
+"""More characters that are these ones without regard to case."""
+
+
+def text_cells(expressions: Sequence[Sequence[re.Pattern[str]]], budget: Budget, *, chars: str = _SMALL) -> Cells:
+    """For texts that are compared as they are, such as an agent's id."""
+    languages = Languages(expressions)
+
+    def moves(state: int) -> Iterator[tuple[str, int]]:
+        expected = languages.expected(state)
+        for char in [*sorted(expected), _other_than(expected, chars)]:
+            yield char, languages.step(state, char)
+
+    return _explore(languages.start, moves, languages.accepted, budget)
+
+
+def folder_cells(expressions: Sequence[Sequence[re.Pattern[str]]], budget: Budget) -> Cells:
+    """For folders: absolute ones as `os.path.normpath` writes them where there are any, else any texts."""
+    languages = Languages(expressions)
+    root = ("/", languages.step(languages.start, "/"))
+
+    def moves(state: tuple[str, int]) -> Iterator[tuple[str, tuple[str, int]]]:
+        name, inner = state  # the folder's name so far, of which only the dots count, or the slash before it
+        expected = languages.expected(inner)
+        slash = [] if name in ("/", ".") else ["/"]
+        for char in [*sorted({*expected} - {"/", "\0"}), _other_than([*expected, "."], _SMALL), *slash]:
+            dots = "." if char == "." and name in ("/", ".") else "x"
+            yield char, ("/" if char == "/" else dots, languages.step(inner, char))
+
+    def ends(state: tuple[str, int]) -> int | None:
+        return languages.accepted(state[1]) if state == root or state[0] == "x" else None
+
+    absolute = {key: f"/{text}" for key, text in _explore(root, moves, ends, budget).items()}
+    return {**text_cells(expressions, budget), **absolute}
+
+
+def owner_cells(
+    written: Sequence[Sequence[re.Pattern[str]]], folded: Sequence[Sequence[re.Pattern[str]]], budget: Budget
+) -> Cells:
+    """For owners: the languages of those `written` come first, then those for any case."""
+    exact, small = Languages(written), Languages(folded)
+
+    def moves(state: tuple[int, int]) -> Iterator[tuple[str, tuple[int, int]]]:
+        expected = exact.expected(state[0])
+        chars = dict.fromkeys(sorted(expected))
+        for char in sorted(small.expected(state[1])):
+            chars.update(dict.fromkeys((char, char.upper(), _SAME_IN_SMALL.get(char, char))))
+        for char in [*chars, _other_than(chars, _SMALL)]:
+            inner = state[1]
+            for one in char.casefold():
+                inner = small.step(inner, one)
+            yield char, (exact.step(state[0], char), inner)
+
+    def ends(state: tuple[int, int]) -> int:
+        return exact.accepted(state[0]) | (small.accepted(state[1]) << len(written))
+
+    return _explore((exact.start, small.start), moves, ends, budget)
+
+
+_Name = tuple[bool, str | None, str, int, int, int]
+"""Whether there is any character, the kind of the last that can be seen, which is given, too, where the next one decides how it is read;
+and the states: as it is written, by its words, and with `_` for every joint."""
+
+
+def name_cells(
+    written: Sequence[Sequence[re.Pattern[str]]],
+    words: Sequence[Sequence[re.Pattern[str]]],
+    budget: Budget,
+    may_be: Callable[[Callable[[int], bool]], bool] | None = None,
+) -> Cells:
+    """For names of tools: the languages as `written` come first, then those by their words. `may_be` is asked whether a name is worth
+    being looked at, with a function that says of each language whether the name may still become one of it."""
+    exact, by_words = Languages(written), Languages(words)
+
+    def read(state: _Name, char: str, before: str | None, after: str) -> tuple[int, int]:
+        joined, parted = state[4:]
+        for one in name_piece(char, before, char_kind(char, before or ""), after):
+            joined = by_words.step(joined, one)
+            parted = by_words.step(parted, "_" if one == "-" else one)
+        return joined, parted
+
+    def settled(state: _Name, after: str) -> _Name:
+        """With the last character read."""
+        _, kind, waiting, raw, *_ = state
+        return (True, kind, "", raw, *read(state, waiting, "upper", after)) if waiting else state
+
+    def after(state: _Name, text: str) -> _Name:
+        raw = state[3]
+        for char in text:
+            raw = exact.step(raw, char)
+        for char in readable(text):
+            kind = char_kind(char, state[1] or "")
+            state = settled(state, kind)
+            if state[1] == kind == "upper":
+                state = (True, kind, char, raw, *state[4:])
+            else:
+                state = (True, kind, "", raw, *read(state, char, state[1], ""))
+        _, kind, waiting, _, joined, parted = state
+        return (True, kind, waiting, raw, joined, parted)
+
+    def moves(state: _Name) -> Iterator[tuple[str, _Name]]:
+        inner = {one for kind in ("lower", "") for one in settled(state, kind)[4:]}
+        expected = dict.fromkeys(sorted({char for one in inner for char in by_words.expected(one)}))
+        raw, alive = sorted(exact.expected(state[3])), not exact.is_decided(state[3])
+        if state[0] and not alive and all(map(by_words.is_decided, inner)):
+            return
+        chars = dict.fromkeys(raw)
+        for char in expected:
+            if char.isalnum():
+                chars.update(dict.fromkeys((char, char.upper())))
+            if alive:
+                chars.update(dict.fromkeys(_WIDE.get(one, one) for one in (char, char.upper())))
+        small = _other_than(chars, _SMALL)
+        chars.update(dict.fromkeys((small, _other_than(chars, _CAPITAL), _other_than(chars, "1234567890٣"), "_")))
+        chars.setdefault(_other_than(chars, "中文"))
+        if alive:  # what looks otherwise than it is read
+            chars.update(
+                dict.fromkeys((_other_than(chars, " .~"), "\N{COMBINING ENCLOSING CIRCLE}", "\N{ZERO WIDTH SPACE}"))
+            )
+            chars.update(dict.fromkeys(one + mark for one in raw if (mark := _composing(one))))
+        for text in chars:
+            following = after(state, text)
+            if may_be is None or may_be(_open(following, settled(following, ""))):
+                yield text, following
+
+    def _open(*states: _Name) -> Callable[[int], bool]:
+        def is_open(language: int) -> bool:
+            if language < len(written):
+                return exact.is_open(states[0][3], language)
+            return any(by_words.is_open(one, language - len(written)) for state in states for one in state[4:])
+
+        return is_open
+
+    def ends(state: _Name) -> int | None:
+        if not state[0]:
+            return None
+        *_, raw, joined, parted = settled(state, "")
+        return exact.accepted(raw) | (by_words.accepted(joined) | by_words.accepted(parted)) << len(written)
+
+    return _explore((False, None, "", exact.start, by_words.start, by_words.start), moves, ends, budget)
+
+
+def _composing(char: str) -> str:
+    """A mark that becomes one character with this one; empty where there is none."""
+    return next((mark for mark in _MARKS if char.isalpha() and len(readable(char + mark)) == 1), "")
+
+
+_MARKS = "\N{COMBINING ACUTE ACCENT}\N{COMBINING DOT BELOW}\N{COMBINING DOT ABOVE}\N{COMBINING CIRCUMFLEX ACCENT}"
+_WIDE = {chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F)}
+"""Characters that look like these and are others."""

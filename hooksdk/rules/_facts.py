@@ -1,0 +1,217 @@
+"""What a rule can ask of a tool, a run or a call. Each fact is data, by which it is matched here and modelled in proofs."""
+
+from __future__ import annotations
+
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+from hooksdk.hooks import BeforeToolCall, Event
+from hooksdk.patterns import ToolPattern
+from hooksdk.tools import Tool
+
+UNSAID = {"read_only": False, "destructive": True, "idempotent": False, "open_world": True}
+"""What MCP says of a tool that says nothing; one that only reads destroys nothing."""
+
+
+class Fact(ABC):  # noqa: B024 - what there is to ask differs by kind
+    """One thing that a rule asks for. Facts that are equal hold for the same calls."""
+
+
+class ToolFact(Fact):
+    """Something about the tool alone."""
+
+    @abstractmethod
+    def holds(self, tool: Tool) -> bool:
+        """True for tools of which it is so."""
+
+
+class RunFact(Fact):
+    """Something about the run alone."""
+
+    @abstractmethod
+    def holds(self, event: Event) -> bool:
+        """True in runs of which it is so."""
+
+
+class CallFact(Fact):
+    """Something about the call itself, such as its arguments. A proof knows nothing of it but what it implies, so it may hold or not."""
+
+    @abstractmethod
+    def in_words(self) -> str:
+        """What it asks for, for people: `path_inside = "/etc"`."""
+
+    @abstractmethod
+    def holds(self, event: BeforeToolCall) -> bool:
+        """True for calls of which it is so."""
+
+    def examples(self) -> Iterable[Mapping[str, Any]]:
+        """Some arguments of calls for which it may hold, to show what a proof comes upon."""
+        return ()
+
+    def implies(self, other: CallFact) -> bool:
+        """True where the other one surely holds for every call for which this one does."""
+        return self == other
+
+    def excludes(self, other: CallFact) -> bool:  # noqa: ARG002 - the parameter of those that know any
+        """True where the other one surely holds for no call for which this one does."""
+        return False
+
+
+@dataclass(frozen=True)
+class ToolNamed(ToolFact):
+    """One of the patterns means the tool: as it is written (`exact`), or by its words."""
+
+    patterns: tuple[str, ...]
+    exact: bool
+
+    @cached_property
+    def compiled(self) -> list[ToolPattern]:
+        """The patterns, ready to be compared."""
+        return [ToolPattern(text) for text in self.patterns]
+
+    @cached_property
+    def _of_bridges(self) -> list[ToolPattern]:
+        # A bridge tool opens nothing by itself, so a pattern for all names of some source is not meant for it.
+        return [one for one in self.compiled if says_part_of_a_name(one.text)]
+
+    def holds(self, tool: Tool) -> bool:
+        """True where one of them means it. Of a bridge tool a pattern must say part of the name."""
+        means = ToolPattern.matches if self.exact else ToolPattern.may_mean
+        return any(means(pattern, tool) for pattern in (self._of_bridges if tool.bridge else self.compiled))
+
+
+@dataclass(frozen=True)
+class Says(ToolFact):
+    """What the tool says of itself: as it says it (`exact`), or with MCP's defaults for what it does not say."""
+
+    annotations: tuple[tuple[str, bool], ...]
+    exact: bool
+
+    def holds(self, tool: Tool) -> bool:
+        """True where all of it is so."""
+        said = {name: getattr(tool.annotations, name) for name, _ in self.annotations}
+        if not self.exact:
+            unsaid = {**UNSAID, "destructive": tool.annotations.read_only is not True}
+            said = {name: unsaid[name] if value is None else value for name, value in said.items()}
+        return all(said[name] is value for name, value in self.annotations)
+
+
+@dataclass(frozen=True)
+class FromSource(ToolFact):
+    """The tool comes from one of these sources."""
+
+    sources: tuple[str, ...]
+
+    def holds(self, tool: Tool) -> bool:
+        """True where it does."""
+        return tool.source in self.sources
+
+
+@dataclass(frozen=True)
+class OwnedBy(ToolFact):
+    """One of these patterns fits the tool's owner: as it is written (`exact`), or in any case."""
+
+    owners: tuple[str, ...]
+    exact: bool
+
+    @cached_property
+    def compiled(self) -> list[re.Pattern[str]]:
+        """The patterns, ready to be compared."""
+        return [wildcard(text if self.exact else text.casefold()) for text in self.owners]
+
+    def holds(self, tool: Tool) -> bool:
+        """True where one does."""
+        return _any(self.compiled, tool.owner if self.exact else tool.owner.casefold())
+
+
+@dataclass(frozen=True)
+class ByAgent(RunFact):
+    """One of these patterns fits the agent of the run, or of one around it."""
+
+    agents: tuple[str, ...]
+
+    @cached_property
+    def compiled(self) -> list[re.Pattern[str]]:
+        """The patterns, ready to be compared."""
+        return [wildcard(text) for text in self.agents]
+
+    def holds(self, event: Event) -> bool:
+        """True where one does."""
+        return any(_any(self.compiled, agent) for agent in event.agents)
+
+
+@dataclass(frozen=True)
+class Triggered(RunFact):
+    """One of these began the run, or one around it."""
+
+    triggers: tuple[str, ...]
+
+    def holds(self, event: Event) -> bool:
+        """True where one did."""
+        return not set(self.triggers).isdisjoint(event.triggers)
+
+
+@dataclass(frozen=True)
+class InWorkspace(RunFact):
+    """The run's workspace is one of these folders or lies below one; `*` and `?` stand for part of one folder's name."""
+
+    folders: tuple[str, ...]
+
+    @cached_property
+    def compiled(self) -> list[re.Pattern[str]]:
+        """The folders, ready to be compared."""
+        return [_folder(text) for text in self.folders]
+
+    def holds(self, event: Event) -> bool:
+        """True where it does; without a workspace it is false."""
+        place = event.workspace_dir
+        return place is not None and _any(self.compiled, os.path.normpath(place).replace(os.sep, "/"))
+
+
+@dataclass(frozen=True)
+class Requested(RunFact):
+    """Whoever asked for the run is the owner or not, has one of the roles and one of the ids. What is None is not asked for."""
+
+    is_owner: bool | None = None
+    roles: tuple[str, ...] | None = None
+    ids: tuple[str, ...] | None = None
+
+    def holds(self, event: Event) -> bool:
+        """True where all of it is so. Of a requester that nobody named only `is_owner=False` holds."""
+        requester: Mapping[str, Any] = event.requester or {}
+        if self.is_owner is not None and (requester.get("is_owner") is True) is not self.is_owner:
+            return False
+        own_id: object = requester.get("id")
+        if self.ids is not None and (own_id is None or str(own_id) not in self.ids):
+            return False
+        own_roles: object = requester.get("roles")
+        roles = {own_roles} if isinstance(own_roles, str) else set(map(str, cast("list[object]", own_roles or ())))
+        return self.roles is None or not roles.isdisjoint(self.roles)
+
+
+def says_part_of_a_name(pattern: str) -> bool:
+    """False for patterns for all names of some source (`*`, `plugin:*:*`)."""
+    return bool(pattern.rpartition(":")[2].strip("*?"))
+
+
+def wildcard(text: str) -> re.Pattern[str]:
+    """`*` stands for any text, `?` for one character."""
+    return re.compile(_pieces(text, ".*", "."), re.DOTALL)
+
+
+def _folder(text: str) -> re.Pattern[str]:
+    return re.compile(_pieces(text.rstrip("/"), "[^/]*", "[^/]") + "(/.*)?", re.DOTALL)
+
+
+def _pieces(text: str, star: str, mark: str) -> str:
+    pieces = re.split(r"(\*+|\?)", text)
+    return "".join(star if piece[:1] == "*" else mark if piece == "?" else re.escape(piece) for piece in pieces)
+
+
+def _any(patterns: Iterable[re.Pattern[str]], text: str) -> bool:
+    return any(pattern.fullmatch(text) for pattern in patterns)

@@ -1,0 +1,163 @@
+"""Which texts patterns mean, all at once: a pattern is a row of bits, one for each place in it, and a text moves them along.
+
+The way is Baeza-Yates' and Gonnet's shift-and (Communications of the ACM 35(10), 1992). It reads the expressions that hooksdk's own
+patterns are compiled to: characters, sets, `.`, `?`, `*`, and an optional group at the end."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+
+@dataclass(frozen=True)
+class _Place:
+    """One place in a pattern: these characters, or all but these."""
+
+    chars: frozenset[str]
+    others: bool
+    optional: bool = False
+    loops: bool = False
+    ends: bool = False
+    """The pattern may end before it."""
+
+
+_ELEMENT = re.compile(
+    r"(?P<skip>\(\?>|\)\??)|(?P<group>\()|(?P<set>\[\^?(?:\\.|[^\]])+\])|(?P<any>\.)|\\(?P<escaped>[\s\S])|(?P<char>[\s\S])"
+)
+_REPEAT = re.compile(r"\*\??|\?")
+
+
+def _places(expression: str) -> Iterator[_Place]:
+    at, ends = 0, False
+    while at < len(expression):
+        match = _ELEMENT.match(expression, at)
+        assert match is not None
+        at = match.end()
+        if match["skip"]:
+            continue
+        if match["group"]:
+            ends = True
+            continue
+        inner = (match["set"] or "[]")[1:-1]
+        others = bool(match["any"]) or inner.startswith("^")
+        listed = re.sub(r"\\(.)", r"\1", inner.removeprefix("^")) or match["escaped"] or match["char"] or ""
+        repeat = _REPEAT.match(expression, at)
+        at = repeat.end() if repeat else at
+        word = repeat[0] if repeat else ""
+        yield _Place(frozenset(listed), others, optional=word == "?", loops=word[:1] == "*", ends=ends)
+        ends = False
+
+
+@final
+class Languages:
+    """Some languages, each the texts that one of several expressions fits. A state is the number of a row of bits, which say where in
+    which of them a text may be."""
+
+    def __init__(self, languages: Sequence[Sequence[re.Pattern[str]]]) -> None:
+        self._positive: dict[str, int] = defaultdict(int)
+        self._negative: dict[str, int] = defaultdict(int)
+        self._places = self._others = self._loops = self._skips = self._ends = self._settled = 0
+        self._whole: list[int] = []
+        self._of_settled: dict[int, int] = {}
+        self._rows: list[int] = []
+        self._state_of: dict[int, int] = {}
+        self._steps: dict[tuple[int, str], int] = {}
+        self._expected: dict[int, list[str]] = {}
+        self._language_at: dict[int, int] = {}
+        self.start = 0
+        bit = 0
+        for patterns in languages:
+            first = bit
+            for pattern in dict.fromkeys(one.pattern for one in patterns):
+                bit = self._add(list(_places(pattern)), bit)
+            self._whole.append(((1 << bit) - 1) >> first << first)
+            self._language_at.update(dict.fromkeys(range(first, bit), len(self._whole) - 1))
+            settled = self._settled & self._whole[-1]
+            while settled:
+                lowest = settled & -settled
+                self._of_settled[lowest] = self._whole[-1]
+                settled ^= lowest
+        self.start = self._state(self.start)
+
+    def _state(self, row: int) -> int:
+        row = self._closed(row)
+        if (state := self._state_of.get(row)) is None:
+            state = self._state_of[row] = len(self._rows)
+            self._rows.append(row)
+        return state
+
+    def _add(self, places: Sequence[_Place], bit: int) -> int:
+        self.start |= 1 << bit
+        for number, place in enumerate(places):
+            here = 1 << (bit + number)
+            self._places |= here
+            for char in place.chars:
+                (self._negative if place.others else self._positive)[char] |= here
+            self._others |= here if place.others else 0
+            self._loops |= here if place.loops else 0
+            self._skips |= here if place.loops or place.optional else 0
+            self._ends |= here if place.ends else 0
+        end = bit + len(places)
+        self._ends |= 1 << end
+        for number in range(len(places) - 1, -1, -1):
+            place = places[number]
+            if not (place.loops or place.optional):
+                break
+            if place.loops and place.others and not place.chars:  # whatever comes now fits
+                self._settled |= 1 << (bit + number)
+        return end + 1
+
+    @cached_property
+    def _named(self) -> dict[str, int]:
+        chars = sorted({*self._positive, *self._negative})
+        return {char: self._positive.get(char, 0) | self._negative.get(char, 0) for char in chars}
+
+    def expected(self, state: int) -> list[str]:
+        """The characters that lead from here elsewhere than others do."""
+        if (known := self._expected.get(state)) is None:
+            row = self._rows[state]
+            known = [char for char, places in self._named.items() if row & places]
+            self._expected[state] = known
+        return known
+
+    def is_decided(self, state: int) -> bool:
+        """True where no more characters change which languages a text is in."""
+        return not self._rows[state] & self._places & ~self._settled
+
+    def step(self, state: int, char: str) -> int:
+        """The state after one more character."""
+        if (known := self._steps.get((state, char))) is not None:
+            return known
+        fits = (self._others & ~self._negative.get(char, 0)) | self._positive.get(char, 0)
+        fitting = self._rows[state] & fits
+        following = self._state(((fitting & ~self._loops) << 1) | (fitting & self._loops))
+        self._steps[state, char] = following
+        return following
+
+    def _closed(self, row: int) -> int:
+        while (more := row | ((row & self._skips) << 1)) != row:
+            row = more
+        settled = row & self._settled
+        while settled:  # the rest of such a language says nothing more
+            lowest = settled & -settled
+            whole = self._of_settled[lowest]
+            row = (row & ~whole) | lowest
+            settled &= ~whole
+        return row
+
+    def is_open(self, state: int, language: int) -> bool:
+        """True where a text may still be, or become, one of this language."""
+        return bool(self._rows[state] & self._whole[language])
+
+    def accepted(self, state: int) -> int:
+        """The languages that a text is in, as the bits of a number."""
+        ends, languages = self._rows[state] & (self._ends | self._settled), 0
+        while ends:
+            last = ends.bit_length() - 1
+            languages |= 1 << self._language_at[last]
+            ends ^= 1 << last
+        return languages

@@ -1,0 +1,246 @@
+"""Proofs over all calls: that none of a class gets through, or one that does; and which calls two policies judge differently.
+
+Needs `pip install 'hooksdk[prove]'`, which brings Z3. A proof covers every tool, every run and every call that facts can tell apart. What a fact asks of
+the call itself is not modelled, so it may hold or not: no proof says *never* of what could happen. Bridge tools are left out, since they
+run nothing by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import z3 as _untyped  # pyright: ignore[reportMissingTypeStubs]
+
+from hooksdk.errors import HookSDKError
+from hooksdk.rules._cells import Budget, TooManySteps
+from hooksdk.rules._facts import Fact, ToolNamed
+from hooksdk.rules._model import Example, Model
+from hooksdk.rules._rules import Action, CallClass, Claim, Rules
+
+__all__ = ["BUDGET", "Change", "Example", "RuleOf", "Search", "Unknown", "changes"]
+
+z3: Any = _untyped
+BUDGET = 20_000_000
+"""Steps of the solver for one question; texts that patterns tell apart count for a hundred. Some ten seconds."""
+_STEPS_OF_A_TEXT = 100
+_GRAVITY: Mapping[Action, int] = {"deny": 0, "ask": 1, "allow": 2}
+
+
+class Unknown(HookSDKError):
+    """The question was too much for the budget."""
+
+
+@dataclass(frozen=True)
+class RuleOf:
+    """One rule of one plugin."""
+
+    plugin: str
+    number: int
+    """0 for its default."""
+
+
+@final
+class _Policy:
+    """What one plugin says, as terms."""
+
+    def __init__(self, plugin: str, rules: Rules, model: Model, *, added: bool = False) -> None:
+        self.order: list[tuple[RuleOf, Action, Any]] = []
+        """The rules in the order in which they decide, each with whether it fits."""
+        numbered = sorted(rules.rules, key=lambda rule: _GRAVITY[rule.action])
+        for rule in numbered:
+            fits = z3.And([model.term(fact) for fact in rule.facts])
+            self.order.append((RuleOf(plugin, rule.number), rule.action, fits))
+        for number, action in enumerate(rules.added if added else ()):
+            self.order.append((RuleOf("", number), action, z3.FreshBool()))
+        self.order.append((RuleOf(plugin, 0), rules.default, z3.BoolVal(True)))
+        self.switches: dict[str, RuleOf] = {}
+        """For each term's name the rule that is there where it is true."""
+
+    def switched(self) -> _Policy:
+        """The same where each rule may be missing, in whose place nothing is said of a call."""
+        copy = object.__new__(_Policy)
+        copy.order, copy.switches = [], {}
+        for rule, action, fits in self.order:
+            switch = z3.FreshBool("rule")
+            copy.switches[str(switch)] = rule
+            copy.order.append((rule, action, z3.And(switch, fits)))
+        copy.order.append((RuleOf("", 0), "allow", z3.BoolVal(True)))
+        return copy
+
+    def says(self, action: Action) -> Any:
+        """True for calls of which the policy says this."""
+        fits: dict[Action, Any] = {
+            one: z3.Or([term for _, each, term in self.order[:-1] if each == one]) for one in _GRAVITY
+        }
+        default = z3.And([z3.Not(term) for term in fits.values()])
+        first = z3.And(fits[action], *[z3.Not(term) for one, term in fits.items() if _GRAVITY[one] < _GRAVITY[action]])
+        return z3.Or(first, default) if self.order[-1][1] == action else first
+
+    def decides(self, model: Any) -> RuleOf:
+        """The rule that decides the call of a solver's answer."""
+        return next(rule for rule, _, fits in self._by_gravity() if z3.is_true(model.eval(fits, model_completion=True)))
+
+    def decided_by(self, rule: RuleOf) -> Any:
+        """True for calls that this rule decides."""
+        order = self._by_gravity()
+        at = next(at for at, one in enumerate(order) if one[0] == rule)
+        return z3.And(order[at][2], *[z3.Not(fits) for _, _, fits in order[:at]])
+
+    def _by_gravity(self) -> list[tuple[RuleOf, Action, Any]]:
+        return [*sorted(self.order[:-1], key=lambda one: _GRAVITY[one[1]]), self.order[-1]]
+
+
+def _facts(policies: Mapping[str, Rules]) -> Iterator[Fact]:
+    for rules in policies.values():
+        for rule in rules.rules:
+            yield from rule.facts
+
+
+class _Question:
+    """A solver with the facts of a question in it."""
+
+    def __init__(self, facts: Sequence[Fact], budget: Budget, *, single_name: bool, calls: CallClass | None) -> None:
+        named = [fact for fact in calls.facts if isinstance(fact, ToolNamed)] if calls and single_name else ()
+        self.model = Model(facts, budget, single_name=single_name, names=named)
+        self.budget = budget
+        self.solver: Any = z3.Solver()
+        self._rules = 0
+
+    def ask(self, *assumptions: Any) -> Any:
+        """The solver's answer, or None where there is none. Raises `TooManySteps`."""
+        before = self._steps()
+        self.solver.add(*self.model.rules[self._rules :])
+        self._rules = len(self.model.rules)
+        self.solver.set("rlimit", max(1, self.budget.left * _STEPS_OF_A_TEXT))
+        answer = self.solver.check(*assumptions)
+        self.budget.spend((self._steps() - before) // _STEPS_OF_A_TEXT)
+        if answer == z3.unknown:
+            raise TooManySteps
+        return self.solver.model() if answer == z3.sat else None
+
+    def _steps(self) -> int:
+        statistics = self.solver.statistics()
+        return int(statistics.get_key_value("rlimit count")) if "rlimit count" in statistics.keys() else 0  # noqa: SIM118
+
+    def plain_example(self) -> Any:
+        """The plainest answer; None where there is none."""
+        answer: Any = self.ask()
+        if answer is None:
+            return None
+        wanted: list[Any] = []
+        for one in self.model.plain:
+            if z3.is_true(answer.eval(one, model_completion=True)):
+                wanted.append(one)
+            elif (plainer := self.ask(*wanted, one)) is not None:
+                wanted.append(one)
+                answer = plainer
+        return answer
+
+
+@final
+class Search:
+    """Looks for calls of a class for which a claim does not hold.
+
+    `policies` are the plugins that describe their rules, by id. With `untrusted_project` a project may add whatever it may add to them
+    while nobody trusts it. Raises `Unknown`."""
+
+    def __init__(
+        self, policies: Mapping[str, Rules], calls: CallClass, claim: Claim, *, untrusted_project: bool = False,
+        budget: int = BUDGET,
+    ) -> None:  # fmt: skip
+        self._policies = policies
+        self._calls = calls
+        self._claim: Claim = claim
+        self._added = untrusted_project
+        self._budget = Budget(budget // _STEPS_OF_A_TEXT)
+
+    def examples(self) -> Iterator[Example]:
+        """Calls of which the model says that the claim does not hold, the plainest first. Where the first does not come, there is none at
+        all. One that cannot be made is followed by others that meet other rules."""
+        try:
+            for single_name in (True, False):
+                yield from self._examples(single_name=single_name)
+        except TooManySteps:
+            raise Unknown("it takes more steps than the budget allows") from None
+
+    def _question(self, *, single_name: bool) -> tuple[_Question, list[_Policy]]:
+        facts = [*self._calls.facts, *_facts(self._policies)]
+        question = _Question(facts, self._budget, single_name=single_name, calls=self._calls)
+        policies = [_Policy(name, rules, question.model, added=self._added) for name, rules in self._policies.items()]
+        question.solver.add(*(question.model.term(fact) for fact in self._calls.facts))
+        return question, policies
+
+    def _broken(self, policies: Sequence[_Policy]) -> Any:
+        """True for calls for which the claim does not hold."""
+        denied = z3.Or([policy.says("deny") for policy in policies])
+        asked = z3.Or([policy.says("ask") for policy in policies])
+        return {
+            "never": z3.Not(denied),
+            "only_asked": z3.Not(z3.Or(denied, asked)),
+            "always_asked": z3.Or(denied, z3.Not(asked)),
+        }[self._claim]
+
+    def _examples(self, *, single_name: bool) -> Iterator[Example]:
+        question, policies = self._question(single_name=single_name)
+        question.solver.add(self._broken(policies))
+        free = [question.model.term(fact) for fact in question.model.call_facts if fact not in self._calls.facts]
+        while (answer := question.plain_example()) is not None:
+            yield question.model.example(answer)
+            fits = [term for policy in policies for _, _, term in policy.order[:-1]]
+            same = [term == answer.eval(term, model_completion=True) for term in (*fits, *free)]
+            question.solver.add(z3.Not(z3.And(same)))
+
+    def rests_on(self) -> list[RuleOf]:
+        """The rules without which there would be such a call, where there is none: as few as suffice. Empty where there can be no such
+        call whatever rules say."""
+        try:
+            question, policies = self._question(single_name=False)
+            switched = [policy.switched() for policy in policies]
+            question.solver.add(self._broken(switched))
+            question.solver.set("core.minimize", True)
+            switches = {name: rule for policy in switched for name, rule in policy.switches.items()}
+            if question.ask(*map(z3.Bool, switches)) is not None:
+                return []
+            return sorted(
+                {switches[str(one)] for one in question.solver.unsat_core()}, key=lambda one: (one.plugin, one.number)
+            )
+        except TooManySteps:
+            raise Unknown("it takes more steps than the budget allows") from None
+
+
+@dataclass(frozen=True)
+class Change:
+    """Calls of which two policies say something else."""
+
+    old: Action
+    new: Action
+    old_rule: RuleOf
+    new_rule: RuleOf
+    example: Example
+
+    @property
+    def is_loosened(self) -> bool:
+        """True where the new one is milder."""
+        return _GRAVITY[self.new] > _GRAVITY[self.old]
+
+
+def changes(old: Rules, new: Rules, *, plugin: str = "", budget: int = BUDGET) -> Iterator[Change]:
+    """Each pair of rules that decides calls which the old and the new rules judge differently, with an example; what is loosened comes
+    first. Raises `Unknown`."""
+    steps = Budget(budget // _STEPS_OF_A_TEXT)
+    try:
+        question = _Question([*_facts({"": old}), *_facts({"": new})], steps, single_name=True, calls=None)
+        before, after = (_Policy(plugin, rules, question.model) for rules in (old, new))
+        pairs: list[tuple[Action, Action]] = [("deny", "allow"), ("deny", "ask"), ("ask", "allow")]
+        tightened: list[tuple[Action, Action]] = [(becomes, was) for was, becomes in pairs]
+        for was, becomes in (*pairs, *tightened):
+            question.solver.push()
+            question.solver.add(before.says(was), after.says(becomes))
+            while (answer := question.plain_example()) is not None:
+                rules = before.decides(answer), after.decides(answer)
+                yield Change(was, becomes, *rules, question.model.example(answer))
+                question.solver.add(z3.Not(z3.And(before.decided_by(rules[0]), after.decided_by(rules[1]))))
+            question.solver.pop()
+    except TooManySteps:
+        raise Unknown("it takes more steps than the budget allows") from None
