@@ -242,6 +242,7 @@ class AgentLoop:
     began: bool = False
 
     async def begin(self, prompt: str | Message | None, system: str | None) -> None:
+        """Settle the catalog and record the prompt; without one make the calls that a pause left open."""
         await self.resolve_tools()
         if system:
             await self.run.record({"role": "system", "content": system})
@@ -251,9 +252,11 @@ class AgentLoop:
             await self.run.record(self.message_format.user(prompt) if isinstance(prompt, str) else prompt)
 
     async def resolve_tools(self) -> None:
+        """Settle the catalog of this attempt."""
         await self.run.resolve_tools(self.tools)
 
     async def go_on(self) -> None:
+        """Take turns until the run is done, is paused, or is at a limit."""
         while self.reason != "paused" and not self.is_at_limit():
             calls = await self.take_turn()
             if calls:
@@ -273,15 +276,15 @@ class AgentLoop:
 
     async def take_turn(self) -> list[ToolCall]:
         """Ask the model, record its reply, and answer the calls in it."""
-        reply = await self.ask_model()
-        messages = self.with_text_calls([reply.message, *reply.more])
+        reply = await self._ask_model()
+        messages = self._with_text_calls([reply.message, *reply.more])
         await self.run.record(messages, usage=reply.usage, stop_reason=reply.stop_reason)
         self.turns += 1
         return self.read_reply(messages)
 
     def read_reply(self, messages: Sequence[Message]) -> list[ToolCall]:
         """Take the reply's prose as the newest text, and answer its calls."""
-        self.text = self.text_of(messages)
+        self.text = self._text_of(messages)
         return [call for message in messages for call in self.message_format.calls(message)]
 
     async def is_done(self) -> bool:
@@ -293,19 +296,19 @@ class AgentLoop:
         await self.run.record(self.message_format.user(self.run.reminder))
         return False
 
-    def with_text_calls(self, messages: list[Message]) -> list[Message]:
+    def _with_text_calls(self, messages: list[Message]) -> list[Message]:
         """The reply, or the one that it was meant as, where it is calls written as text and these are to be run."""
         if self.limits.text_calls != "run" or any(map(self.message_format.calls, messages)):
             return messages
         return with_written_calls(messages, self.shown, Catalog(self.run.offered), self.message_format)
 
-    async def ask_model(self) -> ModelReply:
+    async def _ask_model(self) -> ModelReply:
         while True:
             messages = self.shown = await self.run.prepare_messages()
             self.definitions = self.run.definitions
             session = current_session.set(self.run.info.session_id)
             try:
-                reply = await self.ask(messages)
+                reply = await self._ask(messages)
             except DeferralRefused as error:
                 if self.refused:
                     raise
@@ -328,19 +331,19 @@ class AgentLoop:
             self.tokens += used
             return reply
 
-    async def ask(self, messages: Sequence[Message]) -> ModelReply:
+    async def _ask(self, messages: Sequence[Message]) -> ModelReply:
         if self.on_text is None:
             return await self.model.reply(messages, self.definitions)
         if isinstance(self.model, StreamingModel):
             return await self.model.stream_reply(messages, self.definitions, self.on_text)
         reply = await self.model.reply(messages, self.definitions)
-        if text := self.text_of([reply.message, *reply.more]):
+        if text := self._text_of([reply.message, *reply.more]):
             pending = self.on_text(text)
             if inspect.isawaitable(pending):
                 await pending
         return reply
 
-    def text_of(self, messages: Sequence[Message]) -> str:
+    def _text_of(self, messages: Sequence[Message]) -> str:
         return "\n".join(filter(None, map(self.message_format.text, messages)))
 
     async def run_calls(self, calls: Sequence[ToolCall]) -> None:
