@@ -184,6 +184,29 @@ async def test_a_call_that_waits_goes_on_in_the_worker_after_the_one_that_asked(
         assert (await handle.get_result(polling_interval_sec=0.05))["text"] == "Done."
 
 
+async def test_the_run_that_has_the_session_goes_first_also_where_the_next_one_has_its_place_in_the_queue(url: str):
+    agent = agent_of(calls("pay", to="ann"), "First.", "Second.")
+    policy: Any = {"plugins": [AskFirst], "approver": ApprovalDesk(wait=0)}
+    async with working(url, agent, **policy) as host:
+        await agent.start("s", "Pay Ann.", workflow_id="w", priority=5)
+        await question(ApprovalRecords(host.store))
+        second = await agent.start("s", "Hi", workflow_id="v", priority=1)
+        assert (await second.get_status()).status == "ENQUEUED"
+    async with working(url, agent, **policy) as host:
+        await ApprovalRecords(host.store).answer(1, Approval(True))
+        outcomes: list[Any] = [await (await DBOS.retrieve_workflow_async(one)).get_result() for one in ("w", "v")]
+        assert [one["text"] for one in outcomes] == ["First.", "Second."]
+        messages, _ = await host.store.read_session("s")
+        assert [message["role"] for message in messages] == [
+            "user",
+            "assistant",
+            "tool",
+            "assistant",
+            "user",
+            "assistant",
+        ]
+
+
 async def test_cancelling_the_workflow_cancels_the_run_and_its_call_is_in_doubt(url: str):
     entered = asyncio.Event()
     ends: list[str] = []
