@@ -158,10 +158,10 @@ class DurableAgent:
 class Worker:
     """DBOS in this process, and the runs of these agents with it.
 
-    `config` is DBOS's own; its `executor_id` gets `hooksdk~` before it, and is unique where none is given. The host's store is a `SqlStore`: with one
-    PostgreSQL in both URLs all records are in one database. By leases in the store each worker knows which ones have died,
-    and gives their workflows back to the queue: what DBOS needs its Conductor for. `look` is how often, in seconds.
-    Leaving the block takes no more runs, waits `drain` seconds for those at work, and leaves the others to the next worker.
+    `config` is DBOS's own; its `executor_id` gets `hooksdk~` before it, and is unique where none is given. The host's store
+    is a `SqlStore`: with one PostgreSQL in both URLs all records are in one database. By leases in the store each worker
+    knows which ones have died, and gives their workflows back to the queue: what DBOS needs its Conductor for. `look` is how
+    often, in seconds. Leaving the block takes no more runs, waits `drain` seconds for those at work, and leaves the others to the next worker.
     """
 
     def __init__(
