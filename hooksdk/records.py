@@ -151,8 +151,9 @@ class ToolsResolved(Record):
     notes: Sequence[str] = ()
     """Tools that were renamed or left out, one line each."""
     catalog: Fresh[Sequence[Mapping[str, Any]]] = Fresh()
-    """Each tool: `tool` (its id), `name`, `tokens` of its definition, and `place`: `offered`, `prefetched` (offered for what
-    was asked), `deferred` (granted, not shown), or `bridge` (shown beside the granted ones)."""
+    """Each tool: `tool` (its id), `name`, `tokens` of its definition, `place`: `offered`, `prefetched` (offered for what was
+    asked), `deferred` (granted, not shown), or `bridge` (shown beside the granted ones), and `annotations`, those of which it
+    says something."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,13 @@ from typing import Any
 import anyio
 import pytest
 
+from hooksdk import hooks
 from hooksdk.cli._configuration import load_config
 from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._proofs.properties import PolicyConfig, policy_problems, read_properties
 from hooksdk.cli._proofs.prove import Answer, prove_all
+from hooksdk.hooks import BeforeToolCall, Block
+from hooksdk.rules import DescribedRule, Rules, ToolNamed
 
 pytest.importorskip("z3", reason="needs the extra `prove`")
 
@@ -118,6 +121,41 @@ def test_a_plugin_in_shadow_mode_does_not_count(tmp_path: Path) -> None:
     shadow = load_config(config, folder=tmp_path, environment={})
     properties = PolicyConfig.model_validate(shadow.policy).properties
     assert [one.status for one in anyio.run(prove_all, properties, shadow, tmp_path)] == ["broken"]
+
+
+class NoPay:
+    plugin_id = "no_pay"
+
+    @hooks.before_tool_call
+    def judge(self, event: BeforeToolCall) -> Block | None:
+        return Block("no") if event.tool.own_name == "pay" else None
+
+
+class Described(NoPay):
+    plugin_id = "described"
+
+    @classmethod
+    def describe_rules(cls, config: object) -> Rules:
+        return Rules([DescribedRule("deny", [ToolNamed(("pay",), exact=True)], 1, "no pay")])
+
+
+def test_a_plugin_that_describes_its_rules_is_proved_with_and_another_may_only_stop_a_call(tmp_path: Path) -> None:
+    text = """
+    [plugins.tool_policy.config]
+    default = "allow"
+    [policy.properties]
+    closed = { never = { tools = "host:*:pay" } }
+    """
+    (closed,) = proved(tmp_path, text, plugins=[Described])
+    assert (closed.status, "".join(closed.rests_on)) == ("broken", ""), "by its words it means PAY as well"
+    assert closed.call is not None
+    assert closed.call["name"].casefold() == "pay" != closed.call["name"]
+    rule = 'rules = [{ action = "deny", tools = "PAY" }]'
+    (closed,) = proved(tmp_path, text.replace('default = "allow"', rule), plugins=[Described])
+    assert (closed.status, closed.rests_on) == ("holds", ['tool_policy rule 1: action = "deny", tools = "PAY"'])
+    (stopped,) = proved(tmp_path, text, plugins=[NoPay])
+    assert stopped.status == "open"
+    assert "one of no_pay stops it" in stopped.why
 
 
 @pytest.mark.parametrize(
