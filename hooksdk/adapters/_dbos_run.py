@@ -213,15 +213,22 @@ class DurableRun:
 
     async def _make_once(self, calls: Sequence[Call]) -> dict[int, int | None]:
         """Make these calls, a few at a time. By their places: the questions of those that wait, where the desk has them."""
-        steps = [(call, DBOS.reserve_step()) for call in calls]  # in their order, whichever begins first
+        steps = [(number, call, DBOS.reserve_step()) for number, call in enumerate(calls)]
+        begun = [asyncio.Event() for _ in calls]  # each begins after the one before it, which may have ended long ago
         places = asyncio.Semaphore(self.stay.agent.limits.parallel)
 
-        async def make(call: Call, step: Any) -> dict[str, Any]:
+        async def make(number: int, call: Call, step: Any) -> dict[str, Any]:
             async def work() -> dict[str, Any]:
+                if number:
+                    await begun[number - 1].wait()
+                begun[number].set()
                 return await self.stay.do(lambda session, loop: self._call(session, loop, call["place"]))
 
             async with places:
-                return await step.run_async({"name": f"tool {call['name']}", "preemptible": True}, _storable(work))
+                try:
+                    return await step.run_async({"name": f"tool {call['name']}", "preemptible": True}, _storable(work))
+                finally:
+                    begun[number].set()
 
         ends = await asyncio.gather(*(make(*step) for step in steps), return_exceptions=True)
         waiting: dict[int, int | None] = {}
