@@ -24,12 +24,41 @@ from hooksdk.calls import CallOrigin
 from hooksdk.values import as_list, as_object
 
 __all__ = [
-    "RECORDS", "AnswerJudged", "ApprovalAnswered", "ApprovalAsked", "AttemptStarted", "CallFinished", "CallInText",
-    "CallStarted", "CallStatus", "Content", "Decision", "EndReason", "HookFired", "ModelCalled", "ModelReplied", "Progress",
-    "Record", "RestoreQueued", "Revealed", "RunEnded", "RunStarted", "SessionEndReason", "SessionEnded", "SessionStarted",
-    "Settled", "ToolsResolved", "TrimDrained", "TrimQueued", "Unmatched", "Unwrapped", "Withheld", "searches_in", "ok",
-    "error", "blocked", "answered", "invalid", "unknown", "not_run",
+    "RECORDS",
+    "AnswerJudged",
+    "ApprovalAnswered",
+    "ApprovalAsked",
+    "AttemptStarted",
+    "CallFinished",
+    "CallInText",
+    "CallStarted",
+    "CallStatus",
+    "Content",
+    "Decision",
+    "EndReason",
+    "HookFired",
+    "ModelCalled",
+    "ModelReplied",
+    "Progress",
+    "Record",
+    "RestoreQueued",
+    "Revealed",
+    "RunEnded",
+    "RunStarted",
+    "SessionEndReason",
+    "SessionEnded",
+    "SessionStarted",
+    "Settled",
+    "ToolsResolved",
+    "TrimDrained",
+    "TrimQueued",
+    "Unmatched",
+    "Unwrapped",
+    "Withheld",
+    "searches_in",
 ]  # fmt: skip
+
+CallStatus = Literal["ok", "error", "blocked", "answered", "invalid", "unknown", "not_run"]
 """What became of a tool call. `not_run`: it was judged, and neither executed nor given a result before its run ended."""
 EndReason = Literal["completed", "paused", "blocked", "error", "cancelled"]
 """How a run ended."""

@@ -18,6 +18,7 @@ PAGE = ROOT / "docs" / "reference" / "adapters.md"
 sys.path.insert(0, str(ROOT))
 
 from hooksdk.testing import conformance_cases  # noqa: E402 - the path comes first
+from tests.hooksdk.dbos_driver import DBOSDriver  # noqa: E402 - the path comes first
 from tests.hooksdk.fastmcp_driver import FastMCPDriver  # noqa: E402 - the path comes first
 from tests.hooksdk.gateway_driver import GatewayDriver  # noqa: E402 - the path comes first
 from tests.hooksdk.langchain_driver import LangChainDriver  # noqa: E402 - the path comes first
@@ -56,6 +57,7 @@ FRAMEWORKS: dict[str, tuple[str, Mapping[str, str]]] = {
     "[Google ADK](../how-to/google-adk.md)": ("google-adk", cannot_of("google_adk")),
     "[Strands](../how-to/strands.md)": ("strands-agents", cannot_of("strands")),
     "[FastMCP](../how-to/fastmcp.md)": ("fastmcp", FastMCPDriver.cannot),
+    "[DBOS](../how-to/many-workers.md#on-dbos)": ("dbos", DBOSDriver.cannot),
     "[Claude Agent SDK](../how-to/claude-sdk.md)": ("claude-agent-sdk", cannot_of("claude_sdk")),
 }
 BEGIN = """# Adapters

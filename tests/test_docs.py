@@ -24,11 +24,11 @@ BLOCK = re.compile(
     r"(?P<skip><!-- skip: \S[^>]*-->\s*\n)?^(?P<indent> *)```python\n(?P<code>.*?)^ *```", re.MULTILINE | re.DOTALL
 )
 
-SERVER = re.compile(r"\b(McpServers|ScriptedServer|ThreadingHTTPServer|ToolServer)\b")
+SERVER = re.compile(r"\b(DurableAgent|McpServers|ScriptedServer|ThreadingHTTPServer|ToolServer)\b")
 
 
 def param(*values: object, code: str, name: str) -> object:
-    """One case; heavy when its code starts a server."""
+    """One case; heavy when its code starts a server, or an engine."""
     return pytest.param(*values, id=name, marks=[pytest.mark.heavy] if SERVER.search(code) else [])
 
 

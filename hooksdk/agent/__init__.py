@@ -10,17 +10,15 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from uuid import uuid4
 
 import anyio
 
 from hooksdk import schema
-from hooksdk.agent._text_calls import calls_written_in
+from hooksdk.agent._replies import check_model, tokens_of, with_written_calls
 from hooksdk.approvals import Approver
 from hooksdk.calls import ToolCall
 from hooksdk.catalog import Catalog
-from hooksdk.costs import usage_of
-from hooksdk.errors import ApprovalPending, RunBlocked, WrongArgument, check, check_function, check_text, refuse
+from hooksdk.errors import ApprovalPending, RunBlocked, WrongArgument, check, check_function, check_text
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, get_format
 from hooksdk.formats.intake import as_tools, messages_in
 from hooksdk.models import (
@@ -38,6 +36,7 @@ from hooksdk.session import Session
 from hooksdk.tools import Tool
 
 __all__ = [
+    "AgentLoop",
     "Limits",
     "Model",
     "ModelReply",
@@ -175,7 +174,7 @@ async def run_agent(
                 workspace_dir=workspace_dir, requester=requester, trigger=trigger, metadata=metadata, family=family, approver=approver,
                 on_text=on_text,
             )  # fmt: skip
-    _check_model(model)
+    check_model(model)
     message_format = get_format(model.format)
     if not isinstance(prompt, (str, type(None))):
         (prompt,) = messages_in([prompt], message_format, "run_agent(..., prompt)").messages
@@ -186,7 +185,7 @@ async def run_agent(
         deferral=getattr(model, "deferral", None), continues=limits.continues,
     )  # fmt: skip
     given = tools if callable(tools) else tuple(as_tools(tools, "run_agent(tools=...)"))
-    loop = _Loop(run, model, message_format, given, limits, on_text)
+    loop = AgentLoop(run, model, message_format, given, limits, on_text)
     blocked = ""
     try:
         async with run:
@@ -206,26 +205,34 @@ async def run_agent(
     )  # fmt: skip
 
 
-def _check_model(model: object) -> None:
-    wanted = "a model, or its name such as 'openai:gpt-5'"
-    if isinstance(model, type):
-        refuse("run_agent(..., model)", model, wanted, f"Give an instance: {model.__name__}(...)")
-    missing = [name for name in ("name", "format", "context_window", "reply") if not hasattr(model, name)]
-    if missing:
-        advice = (
-            "OpenAIModel(...), OpenAIResponsesModel(...) and AnthropicModel(...) in hooksdk.models make one over an SDK"
-        )
-        refuse("run_agent(..., model)", model, f"{wanted}; it has no {', '.join(missing)}", advice)
-
-
 @dataclass
-class _Loop:
+class AgentLoop:
+    """The steps of `run_agent` in a run that is open, for whoever makes them one by one: an engine that can go on after each.
+
+    ```python
+    import anyio
+
+    from hooksdk.agent import AgentLoop
+    from hooksdk.formats import get_format
+    from hooksdk.testing import ScriptedModel, open_session
+
+    async def main() -> None:
+        async with open_session() as session, session.run() as run:
+            loop = AgentLoop(run, ScriptedModel(["Four."]), get_format("openai-chat"))
+            await loop.begin("What is two and two?", system=None)
+            assert await loop.take_turn() == []
+            assert (loop.text, loop.turns) == ("Four.", 1)
+
+    anyio.run(main)
+    ```
+    """
+
     run: Run
     model: Model
     message_format: MessageFormat
-    tools: tuple[Tool, ...] | Callable[[], GivenTools]
-    limits: Limits
-    on_text: OnText | None
+    tools: tuple[Tool, ...] | Callable[[], GivenTools] = ()
+    limits: Limits = DEFAULT_LIMITS
+    on_text: OnText | None = None
     definitions: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     text: str = ""
     turns: int = 0
@@ -240,6 +247,7 @@ class _Loop:
     began: bool = False
 
     async def begin(self, prompt: str | Message | None, system: str | None) -> None:
+        """Settle the catalog and record the prompt; without one make the calls that a pause left open."""
         await self.resolve_tools()
         if system:
             await self.run.record({"role": "system", "content": system})
@@ -249,31 +257,51 @@ class _Loop:
             await self.run.record(self.message_format.user(prompt) if isinstance(prompt, str) else prompt)
 
     async def resolve_tools(self) -> None:
+        """Settle the catalog of this attempt."""
         await self.run.resolve_tools(self.tools)
 
     async def go_on(self) -> None:
+        """Take turns until the run is done, is paused, or is at a limit."""
         if self.run.waits_for_finish and await self.finish():
             return  # a process that died had the answer
-        while self.reason != "paused":
-            if self.turns >= self.limits.turns:
-                self.reason = "turn_limit"
-                return
-            if self.limits.tokens is not None and self.tokens >= self.limits.tokens:
-                self.reason = "token_limit"
-                return
-            reply = await self.ask_model()
-            messages = self.with_text_calls([reply.message, *reply.more])
-            await self.run.record(messages, usage=reply.usage, stop_reason=reply.stop_reason)
-            self.turns += 1
-            self.text = self.text_of(messages)
-            calls = [call for message in messages for call in self.message_format.calls(message)]
+        while self.reason != "paused" and not self.is_at_limit():
+            calls = await self.take_turn()
             if calls:
                 await self.run_calls(calls)
-            elif self.run.reminder and self.reminders < self.limits.reminders:
-                self.reminders += 1
-                await self.run.record(self.message_format.user(self.run.reminder))
-            elif await self.finish():
+            elif await self.is_done():
                 return
+
+    def is_at_limit(self) -> bool:
+        """True, with the reason set, when no other turn may begin."""
+        if self.turns >= self.limits.turns:
+            self.reason = "turn_limit"
+        elif self.limits.tokens is not None and self.tokens >= self.limits.tokens:
+            self.reason = "token_limit"
+        else:
+            return False
+        return True
+
+    async def take_turn(self) -> list[ToolCall]:
+        """Ask the model, record its reply, and answer the calls in it."""
+        reply = await self._ask_model()
+        messages = self._with_text_calls([reply.message, *reply.more])
+        await self.run.record(messages, usage=reply.usage, stop_reason=reply.stop_reason)
+        self.turns += 1
+        return self.read_reply(messages)
+
+    def read_reply(self, messages: Sequence[Message]) -> list[ToolCall]:
+        """Take the reply's prose as the newest text, and answer its calls."""
+        self.text = self._text_of(messages)
+        return [call for message in messages for call in self.message_format.calls(message)]
+
+    async def is_done(self) -> bool:
+        """Whether the run may end with the newest reply, which has no calls. One that wrote a call as text is told how to call,
+        unless it was told enough."""
+        if not self.run.reminder or self.reminders >= self.limits.reminders:
+            return await self.finish()
+        self.reminders += 1
+        await self.run.record(self.message_format.user(self.run.reminder))
+        return False
 
     async def finish(self) -> bool:
         """Whether the run is done, with the newest reply."""
@@ -282,29 +310,19 @@ class _Loop:
         self.text, self.overruled = finish.text, finish.overruled
         return not finish.refused
 
-    def with_text_calls(self, messages: list[Message]) -> list[Message]:
+    def _with_text_calls(self, messages: list[Message]) -> list[Message]:
         """The reply, or the one that it was meant as, where it is calls written as text and these are to be run."""
         if self.limits.text_calls != "run" or any(map(self.message_format.calls, messages)):
             return messages
-        offered = Catalog(self.run.offered)
+        return with_written_calls(messages, self.shown, Catalog(self.run.offered), self.message_format)
 
-        def name_of(written: str) -> str | None:
-            tool = offered.meant(written)
-            return tool.name if tool is not None else None
-
-        results = (found.text for message in self.shown for found in self.message_format.results(message))
-        text = "\n".join(filter(None, map(self.message_format.text, messages)))
-        lead_in, written = calls_written_in(text, name_of, results)
-        calls = [ToolCall(f"from_text_{uuid4().hex[:16]}", name, arguments) for name, arguments in written]
-        return self.message_format.reply_messages(lead_in, calls) if calls else messages
-
-    async def ask_model(self) -> ModelReply:
+    async def _ask_model(self) -> ModelReply:
         while True:
             messages = self.shown = await self.run.prepare_messages()
             self.definitions = self.run.definitions
             session = current_session.set(self.run.info.session_id)
             try:
-                reply = await self.ask(messages)
+                reply = await self._ask(messages)
             except DeferralRefused as error:
                 if self.refused:
                     raise
@@ -327,19 +345,19 @@ class _Loop:
             self.tokens += used
             return reply
 
-    async def ask(self, messages: Sequence[Message]) -> ModelReply:
+    async def _ask(self, messages: Sequence[Message]) -> ModelReply:
         if self.on_text is None:
             return await self.model.reply(messages, self.definitions)
         if isinstance(self.model, StreamingModel):
             return await self.model.stream_reply(messages, self.definitions, self.on_text)
         reply = await self.model.reply(messages, self.definitions)
-        if text := self.text_of([reply.message, *reply.more]):
+        if text := self._text_of([reply.message, *reply.more]):
             pending = self.on_text(text)
             if inspect.isawaitable(pending):
                 await pending
         return reply
 
-    def text_of(self, messages: Sequence[Message]) -> str:
+    def _text_of(self, messages: Sequence[Message]) -> str:
         return "\n".join(filter(None, map(self.message_format.text, messages)))
 
     async def run_calls(self, calls: Sequence[ToolCall]) -> None:
@@ -367,10 +385,3 @@ class _Loop:
         if pending:
             self.run.pause(WAITS)
             self.reason = "paused"
-
-
-def tokens_of(usage: Mapping[str, Any] | None) -> int | None:
-    """All tokens of one model call, under whichever names the provider counts them; None when it counts nothing."""
-    used = usage_of(usage)
-    total = (usage or {}).get("total_tokens")
-    return total if isinstance(total, int) else used.prompt + used.output if used else None

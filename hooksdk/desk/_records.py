@@ -105,6 +105,7 @@ class ApprovalRecords:
             raise StoreError(type(store).__name__, f"{problem}. Give them another: ApprovalRecords(JsonlStore())")
         self.store = store
         self._clock = clock
+        self._turn = anyio.Lock()
         self._before = None if isinstance(store, MemoryStore) else Path(before or state_folder() / FILE_NAME)
 
     async def list(self, *, waiting: bool = False) -> Sequence[ApprovalRecord]:
@@ -260,7 +261,12 @@ class ApprovalRecords:
             self._before = None
 
     async def _change(self, work: Callable[[Listed, float], Awaitable[T]]) -> T:
-        """Change the list alone: from the beginning again where somebody else has changed it meanwhile."""
+        """Change the list alone: from the beginning again where somebody else has changed it meanwhile. Here one does so after
+        the other: a hundred at once, such as the calls that a worker has left in doubt, would keep each other from it."""
+        async with self._turn:
+            return await self._change_alone(work)
+
+    async def _change_alone(self, work: Callable[[Listed, float], Awaitable[T]]) -> T:
         until = time.monotonic() + BUSY
         while True:
             stored = await self.store.get_value(SPACE, LIST)

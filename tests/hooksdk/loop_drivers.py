@@ -26,7 +26,7 @@ IN_SESSION = {
 PLAIN = "it is the async entry: plain code takes hooksdk.sync"
 
 
-def _texts(messages: Sequence[Message]) -> list[str]:
+def texts_of_results(messages: Sequence[Message]) -> list[str]:
     return [str(message["content"]) for message in messages if message["role"] == "tool"]
 
 
@@ -82,7 +82,7 @@ class RunAgentDriver(_InSession):
         return await self._play(None, conversation, approver=_by(granted))
 
     async def stored(self, conversation: str = "c") -> Sequence[str]:
-        return _texts((await self.host.hold(conversation)).messages)
+        return texts_of_results((await self.host.hold(conversation)).messages)
 
     async def adopt(self, messages: Sequence[Message], conversation: str = "c") -> None:
         session = await self.host.hold(conversation)
@@ -167,7 +167,7 @@ class JudgeDriver:
         raise NotImplementedError
 
     async def stored(self, conversation: str = "c") -> Sequence[str]:
-        return _texts(self.lists[conversation])
+        return texts_of_results(self.lists[conversation])
 
     async def adopt(self, messages: Sequence[Message], conversation: str = "c") -> None:
         self.lists[conversation] = [dict(one) for one in messages]
@@ -225,7 +225,7 @@ class SyncDriver(_InSession):
         return await anyio.to_thread.run_sync(self._play, None, conversation, {"approver": _by(granted)})
 
     async def stored(self, conversation: str = "c") -> Sequence[str]:
-        return _texts(await anyio.to_thread.run_sync(lambda: self._session(conversation).messages))
+        return texts_of_results(await anyio.to_thread.run_sync(lambda: self._session(conversation).messages))
 
     async def adopt(self, messages: Sequence[Message], conversation: str = "c") -> None:
         def record() -> None:

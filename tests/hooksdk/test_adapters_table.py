@@ -6,6 +6,7 @@ import importlib.util
 
 import pytest
 
+pytest.importorskip("dbos", reason="hooksdk[dbos] is not installed")
 pytest.importorskip("fastmcp", reason="hooksdk[fastmcp] is not installed")
 pytest.importorskip("langchain", reason="hooksdk[langchain] is not installed")
 pytest.importorskip("agents", reason="hooksdk[openai-agents] is not installed")

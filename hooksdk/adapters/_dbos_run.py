@@ -1,0 +1,316 @@
+"""One durable run as a DBOS workflow: what it does next follows from what its steps answered, so that another worker that
+replays it comes to the same place. Whatever touches the session is a step, and each can be made again after a crash:
+the session says what of it was done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypedDict, TypeVar, final
+
+from dbos import DBOS, error
+
+from hooksdk.adapters._dbos_stay import RunMovedOn, Stay
+from hooksdk.agent import AgentLoop, OutcomeReason
+from hooksdk.approvals import ApprovalRequest
+from hooksdk.calls import ToolCall
+from hooksdk.desk import ApprovalDesk
+from hooksdk.errors import ApprovalPending, HostError, RunBlocked, StoreError
+from hooksdk.formats.kit import replies_in
+from hooksdk.session import Session
+from hooksdk.tasks import describe
+
+T = TypeVar("T")
+
+TOPIC = "hooksdk.approvals"
+"""The topic of the message that wakes a run whose calls wait."""
+DAY = 86400.0
+HOUR = 3600.0
+ANSWERED = 0
+"""In the place of a question's number; the first one is 1."""
+WAITS = "calls wait for an approval"
+ELSEWHERE = "it goes on in another worker"
+
+
+@dataclass(eq=False)
+class RunFailed(HostError):
+    """A run failed by an error that DBOS cannot store; this is what it said."""
+
+    problem: str
+
+    def __str__(self) -> str:
+        return self.problem
+
+
+class Call(TypedDict):
+    """A call as the workflow knows it: its name, and which of the newest reply's calls it is."""
+
+    name: str
+    place: int
+
+
+class Turn(TypedDict):
+    """What the workflow knows of a reply."""
+
+    turns: int
+    """Of the run so far, this one among them; and so are its tokens and reminders."""
+    text: str
+    calls: list[Call]
+    tokens: int
+    reminders: int
+    is_last: bool
+    blocked: list[str]
+    """Who blocked the request, and why; else nothing."""
+
+
+class DurableOutcome(TypedDict):
+    """How a durable run ended: what its workflow returns, as JSON. `reason` and the others are those of `Outcome`."""
+
+    text: str
+    reason: OutcomeReason
+    turns: int
+    blocked: str
+
+
+class Bell(Protocol):
+    """Wakes runs that wait, by a message, once a person has answered."""
+
+    def add(self, workflow_id: str, questions: Sequence[int]) -> None:
+        """It waits for the answers to these questions of the desk."""
+        ...
+
+    def remove(self, workflow_id: str) -> None:
+        """It waits no more."""
+        ...
+
+
+@final
+@dataclass(eq=False)
+class DurableRun:
+    """One run, from its first step to its outcome."""
+
+    stay: Stay
+    system: str | None
+    bell: Bell
+    turns: int = 0
+    tokens: int = 0
+    reminders: int = 0
+    text: str = ""
+    _calls: list[ToolCall] = field(default_factory=list[ToolCall])
+    """Those of the newest reply, once this worker has read it."""
+    _caught_up: bool = False
+    """True once this worker knows that the session has no reply that the workflow does not know."""
+
+    async def go(self) -> DurableOutcome:
+        """Make all steps. Raises what `run_agent` raises."""
+        try:
+            return await self._go()
+        except error.DBOSWorkflowCancelledError:
+            await self.stay.leave(asyncio.CancelledError())
+            raise
+        except Exception as problem:
+            await self.stay.leave(problem)
+            raise
+        except BaseException:  # the worker stops, or another one has the workflow now
+            await self._leave_open()
+            raise
+
+    async def _leave_open(self) -> None:
+        self._caught_up, self._calls = False, []
+        await self.stay.leave(ELSEWHERE)
+
+    async def _go(self) -> DurableOutcome:
+        begun = await _step("begin", self._begin)
+        self.stay.start = begun["start"]
+        await self._make(begun["calls"])
+        reason: OutcomeReason | None = None
+        blocked: list[str] = []
+        while reason is None:
+            if (reason := self._limit()) is not None:
+                break
+            turn: Turn = await _step(f"model {self.stay.agent.model.name}", self._turn)
+            self.turns, self.text, self.tokens = turn["turns"], turn["text"], turn["tokens"]
+            self.reminders, blocked = turn["reminders"], turn["blocked"]
+            await self._make(turn["calls"])
+            if turn["is_last"]:
+                reason = "blocked" if blocked else "completed"
+        await _step("end", self._end_as(blocked))
+        return {"text": self.text, "reason": reason, "turns": self.turns,
+                "blocked": str(RunBlocked(*blocked)) if blocked else ""}  # fmt: skip
+
+    def _limit(self) -> OutcomeReason | None:
+        limits = self.stay.agent.limits
+        if self.turns >= limits.turns:
+            return "turn_limit"
+        return "token_limit" if limits.tokens is not None and self.tokens >= limits.tokens else None
+
+    # It begins
+
+    async def _begin(self) -> dict[str, Any]:
+        async def begin(_session: Session, loop: AgentLoop) -> list[Call]:
+            if self.stay.prompt is not None:
+                return []
+            waiting = {call.id for call in loop.run.pending}
+            return [call for call, written in self._read_calls(_session, loop) if written.id in waiting]
+
+        calls = await self.stay.do(begin)
+        return {"start": self.stay.start, "calls": calls}
+
+    # The model is asked
+
+    async def _turn(self) -> Turn:
+        return await self.stay.do(self._take_turn)
+
+    async def _take_turn(self, session: Session, loop: AgentLoop) -> Turn:
+        loop.turns, loop.tokens, loop.reminders = self.turns, self.tokens, self.reminders
+        known = None if self._caught_up else await self._catch_up(session, loop)
+        loop.text = self.text if known is None else loop.text
+        calls, blocked, is_last, turns = list[ToolCall](), list[str](), True, self.turns
+        try:
+            calls = await loop.take_turn() if known is None else known
+            turns += 1
+            is_last = not calls and await loop.is_done()
+        except RunBlocked as problem:
+            blocked = [problem.who, problem.reason]
+        self._calls = calls
+        return {
+            "turns": turns, "text": loop.text, "calls": [{"name": call.name, "place": place} for place, call in enumerate(calls)],
+            "tokens": loop.tokens, "reminders": loop.reminders, "is_last": is_last, "blocked": blocked,
+        }  # fmt: skip
+
+    async def _catch_up(self, session: Session, loop: AgentLoop) -> list[ToolCall] | None:
+        """The calls of the reply that this turn is to bring, where a worker recorded it and died before the workflow knew."""
+        start = self.stay.start
+        assert start is not None
+        messages = session.messages[start:]
+        replies = replies_in(messages, loop.message_format)
+        if len(replies) < self.turns:
+            problem = f"{self.turns} replies of workflow '{self.stay.workflow_id}' were recorded, and {len(replies)} are there"
+            raise StoreError(f"session '{self.stay.session_id}'", problem)
+        if len(replies) > self.turns:
+            return loop.read_reply(replies[self.turns])
+        self._caught_up = True
+        if not messages and self.stay.prompt is not None:
+            prompt = (
+                loop.message_format.user(self.stay.prompt) if isinstance(self.stay.prompt, str) else self.stay.prompt
+            )
+            system = [{"role": "system", "content": self.system}] if self.system and not start else []
+            await loop.run.record([*system, prompt])
+        return None
+
+    # Its calls are made
+
+    async def _make(self, calls: Sequence[Call]) -> None:
+        """Make the calls, and those that wait once more after each answer, until none waits."""
+        while calls:
+            waiting = await self._make_once(calls)
+            if waiting:
+                await self._wait(list(waiting.values()))
+            calls = [call for call in calls if call["place"] in waiting]
+
+    async def _make_once(self, calls: Sequence[Call]) -> dict[int, int | None]:
+        """Make these calls, a few at a time. By their places: the questions of those that wait, where the desk has them."""
+        steps = [(number, call, DBOS.reserve_step()) for number, call in enumerate(calls)]
+        begun = [asyncio.Event() for _ in calls]  # each begins after the one before it, which may have ended long ago
+        places = asyncio.Semaphore(self.stay.agent.limits.parallel)
+
+        async def make(number: int, call: Call, step: Any) -> dict[str, Any]:
+            async def work() -> dict[str, Any]:
+                if number:
+                    await begun[number - 1].wait()
+                begun[number].set()
+                return await self.stay.do(lambda session, loop: self._call(session, loop, call["place"]))
+
+            async with places:
+                try:
+                    return await step.run_async({"name": f"tool {call['name']}", "preemptible": True}, _storable(work))
+                finally:
+                    begun[number].set()
+
+        ends = await asyncio.gather(*(make(*step) for step in steps), return_exceptions=True)
+        waiting: dict[int, int | None] = {}
+        for call, end in zip(calls, ends, strict=True):
+            if isinstance(end, BaseException):
+                raise end
+            if end["waits"]:
+                waiting[call["place"]] = end["question"]
+        return waiting
+
+    async def _call(self, session: Session, loop: AgentLoop, place: int) -> dict[str, Any]:
+        if not self._calls:
+            self._read_calls(session, loop)
+        try:
+            result = await loop.run.call_tool(self._calls[place])
+        except ApprovalPending as pending:
+            return {"waits": True, "question": await self._question(pending.request)}
+        return {"waits": False, "is_error": result.is_error}
+
+    def _read_calls(self, session: Session, loop: AgentLoop) -> list[tuple[Call, ToolCall]]:
+        replies = replies_in(session.messages, loop.message_format)
+        self._calls = loop.read_reply(replies[-1]) if replies else []
+        return [({"name": call.name, "place": place}, call) for place, call in enumerate(self._calls)]
+
+    async def _question(self, request: object) -> int | None:
+        """The number of the desk's record of this question, `ANSWERED` where it waits no more, since somebody was quick; None
+        where another approver has it, or the tool itself waits."""
+        desk = self.stay.host.approver
+        if not isinstance(desk, ApprovalDesk) or not isinstance(request, ApprovalRequest):
+            return None
+        record = await desk.records_in(self.stay.host.store).find(request)
+        return record.number if record is not None else ANSWERED
+
+    async def _wait(self, questions: Sequence[int | None]) -> None:
+        """Let the session go, and wait for the message that an answer has come. Where no desk could say so, the calls are made
+        again each hour."""
+        if ANSWERED in questions:
+            return
+        self._caught_up, self._calls = False, []
+        await self.stay.leave(WAITS)
+        at_desk = [number for number in questions if number is not None]
+        self.bell.add(self.stay.workflow_id, at_desk)
+        try:
+            await DBOS.recv_async(TOPIC, timeout_seconds=DAY if len(at_desk) == len(questions) else HOUR)
+        finally:
+            self.bell.remove(self.stay.workflow_id)
+
+    # It ends
+
+    def _end_as(self, blocked: Sequence[str]) -> Callable[[], Coroutine[Any, Any, Mapping[str, Any]]]:
+        async def end() -> Mapping[str, Any]:
+            if not self.stay.is_open:
+                try:
+                    await self.stay.do(_nothing)
+                except RunMovedOn:
+                    return {}  # it has ended, and its worker died, or was taken for dead, before the workflow knew
+            await self.stay.leave(RunBlocked(*blocked) if blocked else None)
+            await self.stay.give_up_claim()
+            return {}
+
+        return end
+
+
+async def _nothing(_session: Session, _loop: AgentLoop) -> None:
+    """The run is open: that is all."""
+
+
+async def _step(name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    return await DBOS.run_step_async({"name": name, "preemptible": True}, _storable(work))
+
+
+def _storable(work: Callable[[], Coroutine[Any, Any, T]]) -> Callable[[], Coroutine[Any, Any, T]]:
+    """The same step, whose errors DBOS can store: those of a provider's SDK are often no pickles."""
+
+    async def make() -> T:
+        try:
+            return await work()
+        except Exception as problem:
+            try:
+                pickle.loads(pickle.dumps(problem))  # noqa: S301 - made here
+            except Exception:
+                raise RunFailed(describe(problem)) from problem
+            raise
+
+    return make
