@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -172,25 +173,37 @@ class FitsReading(CallFact):
 
     text: str
     reading: Reading = field(compare=False)
+    labels: str = ""
+    """What the configuration says of results, by which it is judged."""
 
     def in_words(self) -> str:
         """The conditions as they are written."""
-        return self.text
+        return f"{self.text}, by results = {self.labels}" if self.labels else self.text
 
 
 @dataclass(frozen=True)
 class LimitReached(CallFact):
     """So much was used that a limit leaves nothing."""
 
-    limit: Limit
+    amounts: tuple[tuple[str, float], ...]
+    whose: tuple[object, ...]
+    """For whom it is counted, in which time, and which calls count."""
+    limit: Limit = field(compare=False)
+
+    def implies(self, other: CallFact) -> bool:
+        """Who has used more has used less, where the same is counted."""
+        if not isinstance(other, LimitReached) or self.whose != other.whose:
+            return False
+        theirs = dict(other.amounts)
+        return all(theirs.get(unit, math.inf) <= amount for unit, amount in self.amounts)
 
     def in_words(self) -> str:
         """What is limited."""
         return f"the limit of {' or '.join(map(self.limit.words, self.limit.amounts))} is reached"
 
 
-def facts_of(rule: Rule, vocabulary: Vocabulary) -> list[Fact]:
-    """All that the rule asks for."""
+def facts_of(rule: Rule, vocabulary: Vocabulary, labels: str = "") -> list[Fact]:
+    """All that the rule asks for. `labels` is what the configuration says of results."""
     exact = rule.action == "allow"
     facts: list[Fact] = [] if rule.tools == ["*"] else [ToolNamed(tuple(rule.tools), exact)]
     if rule.annotations is not None:
@@ -209,8 +222,13 @@ def facts_of(rule: Rule, vocabulary: Vocabulary) -> list[Fact]:
         facts.append(rule.requester.fact)
     facts += _written_facts(rule, vocabulary, exact=exact)
     if reading := Reading(rule.after_reading, rule.values_from, rule.values_from_elsewhere):
-        facts.append(FitsReading(json.dumps(reading.as_written(), sort_keys=True), reading))
-    return facts if rule.limit is None else [*facts, LimitReached(rule.limit)]
+        facts.append(FitsReading(json.dumps(reading.as_written(), sort_keys=True), reading, labels))
+    return facts if rule.limit is None else [*facts, _limit_fact(rule.limit, facts)]
+
+
+def _limit_fact(limit: Limit, facts: Sequence[Fact]) -> LimitReached:
+    whose = (tuple(sorted(limit.per)), limit.seconds, tuple(facts))
+    return LimitReached(tuple(limit.amounts.items()), whose, limit)
 
 
 def _written_facts(rule: Rule, vocabulary: Vocabulary, *, exact: bool) -> list[WrittenFact]:
