@@ -53,8 +53,8 @@ class FitsSchema(WrittenFact):
         return f"they do not fit its schema: {problems[0].message}" if problems else ""
 
     def in_words(self) -> str:
-        """The key."""
-        return "arguments"
+        """The key with the schema."""
+        return f"arguments = {self.text}"
 
 
 @dataclass(frozen=True)
