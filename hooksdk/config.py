@@ -154,6 +154,8 @@ class Config(_Strict):
     """What clients of `hooksdk gateway` are shown, and who may do what: `hooksdk.gateway.GatewayConfig.of(config)` reads it."""
     guard: dict[str, Any] = Field(default_factory=dict[str, Any])
     """How long `hooksdk guard` keeps sessions: `hooksdk.guard.GuardConfig.of(config)` reads it. Only the user's own counts."""
+    policy: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """Properties that `hooksdk policy prove` and `hooksdk doctor` prove."""
     prices: Annotated[dict[str, Any], pydantic.AfterValidator(check_prices)] = Field(default_factory=dict[str, Any])
     """Dollars for a million tokens of a model, by `PROVIDER:NAME`: `hooksdk.costs.PriceList(config.prices)` reads it."""
     plugins: Annotated[dict[str, PluginConfig], pydantic.AfterValidator(_Sections)] = Field(default_factory=dict)

@@ -95,7 +95,7 @@ class ToolPolicy:
     @classmethod
     def describe_rules(cls, config: Config) -> Rules:
         """The rules as facts, for proofs and comparisons. What a project may add that nobody trusts is no milder than the default."""
-        added = [action for action in GRAVITY if STRICTNESS[action] >= STRICTNESS[config.default]]
+        added: list[Action] = [action for action in GRAVITY if STRICTNESS[action] >= STRICTNESS[config.default]]
         words = Vocabulary(config.vocabulary)
         labels = json.dumps([one.model_dump() for one in config.results]) if config.results else ""
         described = [

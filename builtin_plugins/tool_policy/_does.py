@@ -32,7 +32,7 @@ class Does:
     @property
     def allowed(self) -> frozenset[Kind]:
         """All that a call may do which an allow fits. Who may write may read what is changed."""
-        return self._wanted | ({"read"} if "write" in self._wanted else frozenset[Kind]())
+        return self._wanted | (frozenset[Kind]({"read"}) if "write" in self._wanted else frozenset[Kind]())
 
     def why_not_surely(self, arguments: Mapping[str, Any], tool: Tool) -> str:
         """Why an allow does not fit the call: it may do more."""

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from itertools import product
+from typing import TYPE_CHECKING, Any, cast
 
-from builtin_plugins.tool_policy._conditions import Condition
+from builtin_plugins.tool_policy._conditions import EVERY, Condition
 from builtin_plugins.tool_policy._does import Does
 from builtin_plugins.tool_policy._limits import Limit
 from builtin_plugins.tool_policy._names import NameReader, OutsideReader
 from builtin_plugins.tool_policy._origins import Reading
-from builtin_plugins.tool_policy._vocabulary import EVERYTHING, Vocabulary
+from builtin_plugins.tool_policy._vocabulary import Vocabulary
 from builtin_plugins.tool_policy._watch import READERS, Watch
 from hooksdk import Tool, schema
+from hooksdk.hooks import BeforeToolCall
 from hooksdk.rules import ByAgent, CallFact, Fact, FromSource, InWorkspace, OwnedBy, Says, ToolNamed, Triggered
 
 if TYPE_CHECKING:
@@ -35,6 +37,13 @@ class WrittenFact(CallFact):
     @abstractmethod
     def why_not(self, arguments: Mapping[str, Any], tool: Tool, workspace: str | None) -> str:
         """Why it is not so; empty where it is. Raises `Undecidable`."""
+
+    def holds(self, event: BeforeToolCall) -> bool:
+        """True where it is so, and certain."""
+        try:
+            return not self.why_not(event.arguments, event.tool, event.workspace_dir)
+        except Undecidable:
+            return False
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,11 @@ class FitsSchema(WrittenFact):
     def in_words(self) -> str:
         """The key with the schema."""
         return f"arguments = {self.text}"
+
+    def examples(self) -> Iterator[Mapping[str, Any]]:
+        """What the schema asks for, with all that it names and with no more than it requires."""
+        for required in (False, True):
+            yield cast("Mapping[str, Any]", _sample({"type": "object", **self.schema}, only_required=required))
 
 
 @dataclass(frozen=True)
@@ -84,7 +98,15 @@ class _Means(WrittenFact):
         """The key with what it lists."""
         return f"{self.key} = {json.dumps(sorted({text for _, texts in self.targets for text in texts}))}"
 
-    def _lists_less(self, other: _Means) -> bool:
+    def examples(self) -> Iterator[Mapping[str, Any]]:
+        """Each text that is listed, as a value of its argument."""
+        argument, text = _ARGUMENTS[self.key]
+        for name, wanted in self.targets:
+            for one in wanted:
+                plain = one.replace("*", "x").replace("?", "x").rstrip("/")
+                yield {argument if name == EVERY else name: text.format(plain) if plain != "." else "x"}
+
+    def lists_less(self, other: _Means) -> bool:
         """True where the other one lists the same for the same arguments, or more."""
         theirs = dict(other.targets)
         return (self.key, theirs.keys()) == (other.key, dict(self.targets).keys()) and all(
@@ -102,8 +124,9 @@ class MayMean(_Means):
 
     def implies(self, other: CallFact) -> bool:
         """Whoever lists more is met by more; but for folders that paths lie outside of."""
-        more = self._lists_less if self.key != "path_outside" else lambda one: one._lists_less(self)
-        return self == other or (isinstance(other, MayMean) and more(other))
+        if not isinstance(other, MayMean):
+            return False
+        return other.lists_less(self) if self.key == "path_outside" else self.lists_less(other)
 
 
 @dataclass(frozen=True)
@@ -116,7 +139,7 @@ class SurelyMeans(_Means):
 
     def implies(self, other: CallFact) -> bool:
         """Whoever lists more is met by more."""
-        return self == other or (isinstance(other, SurelyMeans) and self._lists_less(other))
+        return isinstance(other, SurelyMeans) and self.lists_less(other)
 
 
 @dataclass(frozen=True)
@@ -129,6 +152,13 @@ class _DoesFact(WrittenFact):
     def in_words(self) -> str:
         """The key with its words."""
         return f"does = {json.dumps(sorted(self.kinds))}"
+
+    def examples(self) -> Iterator[Mapping[str, Any]]:
+        """Those of its conditions; else a line that nobody can read for sure, where there is a line."""
+        if not self.conditions:
+            yield from ({}, {"command": "x"}, {"command": "ls"}, {"path": "x"}, {"url": "https://x/"})
+        for some in product(*(list(one.examples()) for one in self.conditions)):
+            yield {name: value for one in some for name, value in one.items()}
 
     def _in_same_words(self, other: _DoesFact) -> bool:
         return self.vocabulary == other.vocabulary
@@ -176,6 +206,17 @@ class FitsReading(CallFact):
     labels: str = ""
     """What the configuration says of results, by which it is judged."""
 
+    def holds(self, event: BeforeToolCall) -> bool:
+        """True where they hold, and where it is known."""
+        try:
+            return not self.reading.why_not(event)
+        except LookupError:
+            return False
+
+    def examples(self) -> Iterator[Mapping[str, Any]]:
+        """A value that nobody has written, at each path."""
+        yield {path.lstrip("*").partition(".")[0]: "somebody@elsewhere.example" for path in self.reading.paths}
+
     def in_words(self) -> str:
         """The conditions as they are written."""
         return f"{self.text}, by results = {self.labels}" if self.labels else self.text
@@ -197,9 +238,35 @@ class LimitReached(CallFact):
         theirs = dict(other.amounts)
         return all(theirs.get(unit, math.inf) <= amount for unit, amount in self.amounts)
 
+    def holds(self, event: BeforeToolCall) -> bool:  # noqa: ARG002
+        """Never: the call alone does not say it."""
+        return False
+
     def in_words(self) -> str:
         """What is limited."""
         return f"the limit of {' or '.join(map(self.limit.words, self.limit.amounts))} is reached"
+
+
+_ARGUMENTS: Mapping[str, tuple[str, str]] = {
+    "path_inside": ("path", "{}/x"), "path_outside": ("path", "/outside{}/x"), "path_name": ("path", "/{}"),
+    "url_host": ("url", "https://{}/"), "command": ("command", "{}"),
+}  # fmt: skip
+"""By key, the argument of an example and what it holds."""
+_SAMPLES: Mapping[str, object] = {"string": "x", "integer": 1, "number": 1, "boolean": True, "array": [], "null": None}
+
+
+def _sample(schema: Mapping[str, Any], *, only_required: bool) -> object:
+    """Something that is likely to fit a JSON Schema."""
+    for key in ("const", "default"):
+        if key in schema:
+            return schema[key]
+    if choices := [*schema.get("enum", ()), *schema.get("examples", ())]:
+        return choices[0]
+    if schema.get("type") != "object":
+        return schema.get("minimum", _SAMPLES.get(str(schema.get("type")), "x"))
+    properties: Mapping[str, Mapping[str, Any]] = schema.get("properties") or {}
+    names = schema.get("required", ()) if only_required else {**properties, **dict.fromkeys(schema.get("required", ()))}
+    return {name: _sample(properties.get(name, {}), only_required=only_required) for name in names}
 
 
 def facts_of(rule: Rule, vocabulary: Vocabulary, labels: str = "") -> list[Fact]:

@@ -61,6 +61,11 @@ class Reading:
     def __bool__(self) -> bool:
         return bool(self._labels or self._surely or self._elsewhere)
 
+    @property
+    def paths(self) -> list[str]:
+        """Those that the conditions are about."""
+        return list({**self._surely, **self._elsewhere})
+
     def as_written(self) -> dict[str, Any]:
         """The conditions by the keys of a rule."""
         return {

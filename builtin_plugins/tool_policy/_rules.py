@@ -283,7 +283,9 @@ class CompiledRule:
     def why_not(self, event: BeforeToolCall | ToolCallStart) -> str:
         """Why the rule does not fit the call; empty when it does. An allow fits only what is sure, a deny and an ask whatever
         may be meant. Raises `Undecidable`, and `LookupError` where it is not known where values come from."""
-        arguments, tool, workspace = event.arguments if self._written else {}, event.tool, event.workspace_dir
+        # Each access makes a copy of the arguments, and most rules look at none.
+        arguments: Mapping[str, Any] = event.arguments if self._written else {}
+        tool, workspace = event.tool, event.workspace_dir
         problem = next((why for fact in self._written if (why := fact.why_not(arguments, tool, workspace))), "")
         if problem or not self.reading or not isinstance(event, BeforeToolCall):
             return problem

@@ -169,6 +169,13 @@ def _prices(setting: Setting) -> Any:
     return {**own, **setting.project} if setting.may_widen(why) else own
 
 
+def _policy(setting: Setting) -> Any:
+    # Each file has properties of its own; of two with one name the user's holds.
+    tables: list[dict[str, Any]] = [setting.project, setting.own or {}]
+    properties = {name: one for table in tables for name, one in table.get("properties", {}).items()}
+    return {**tables[0], **tables[1], "properties": properties}
+
+
 def _guard(setting: Setting) -> Any:
     return setting.overrule("it is about all projects, so it stands in the user's file")
 
@@ -194,6 +201,7 @@ SETTINGS: dict[str, tuple[Effect, Rule]] = {
     "timeouts": ("widens", _timeouts),
     "gateway": ("widens", _gateway),
     "guard": ("neutral", _guard),
+    "policy": ("neutral", _policy),
     "prices": ("widens", _prices),
 }
 """How a project's settings meet the user's. What neither stands here nor is a plugin's section widens."""

@@ -14,7 +14,13 @@ def _guard_problems(table: object) -> list[str]:
     return guard_problems(table)
 
 
-_TABLES = {"gateway": config_problems, "guard": _guard_problems}
+def _policy_problems(table: object) -> list[str]:
+    from hooksdk.cli._proofs.properties import policy_problems
+
+    return policy_problems(table)
+
+
+_TABLES = {"gateway": config_problems, "guard": _guard_problems, "policy": _policy_problems}
 ConfigWatch = partial(config.ConfigWatch, tables=_TABLES)
 load_config = partial(config.load_config, tables=_TABLES)
 read_config = partial(config.read_config, tables=_TABLES)

@@ -5,7 +5,6 @@ A plugin describes its rules by a class method `describe_rules(config) -> Rules`
 from __future__ import annotations
 
 from hooksdk.rules._facts import (
-    AboutCall,
     ByAgent,
     CallFact,
     Fact,
@@ -21,9 +20,9 @@ from hooksdk.rules._facts import (
     says_part_of_a_name,
     wildcard,
 )
-from hooksdk.rules._rules import Action, CallClass, DescribedRule, Rules
+from hooksdk.rules._rules import CLAIMS, Action, CallClass, Claim, DescribedRule, Rules
 
 __all__ = [
-    "AboutCall", "Action", "ByAgent", "CallClass", "CallFact", "DescribedRule", "Fact", "FromSource", "InWorkspace", "OwnedBy", "Requested", "Rules",
+    "CLAIMS", "Action", "ByAgent", "CallClass", "CallFact", "Claim", "DescribedRule", "Fact", "FromSource", "InWorkspace", "OwnedBy", "Requested", "Rules",
     "RunFact", "Says", "ToolFact", "ToolNamed", "Triggered", "says_part_of_a_name", "wildcard",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
-from hooksdk.hooks import Event
+from hooksdk.hooks import BeforeToolCall, Event
 from hooksdk.patterns import ToolPattern
 from hooksdk.tools import Tool
 
@@ -18,7 +18,7 @@ UNSAID = {"read_only": False, "destructive": True, "idempotent": False, "open_wo
 """What MCP says of a tool that says nothing; one that only reads destroys nothing."""
 
 
-class Fact(ABC):
+class Fact(ABC):  # noqa: B024 - what there is to ask differs by kind
     """One thing that a rule asks for. Facts that are equal hold for the same calls."""
 
 
@@ -45,6 +45,14 @@ class CallFact(Fact):
     def in_words(self) -> str:
         """What it asks for, for people: `path_inside = "/etc"`."""
 
+    @abstractmethod
+    def holds(self, event: BeforeToolCall) -> bool:
+        """True for calls of which it is so."""
+
+    def examples(self) -> Iterable[Mapping[str, Any]]:
+        """Some arguments of calls for which it may hold, to show what a proof comes upon."""
+        return ()
+
     def implies(self, other: CallFact) -> bool:
         """True where the other one surely holds for every call for which this one does."""
         return self == other
@@ -52,17 +60,6 @@ class CallFact(Fact):
     def excludes(self, other: CallFact) -> bool:  # noqa: ARG002 - the parameter of those that know any
         """True where the other one surely holds for no call for which this one does."""
         return False
-
-
-@dataclass(frozen=True)
-class AboutCall(CallFact):
-    """Something about the call that its text alone tells from other facts."""
-
-    text: str
-
-    def in_words(self) -> str:
-        """The text."""
-        return self.text
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, final
 
-import z3
+import z3 as _untyped  # pyright: ignore[reportMissingTypeStubs]
 
 from hooksdk.patterns import SOURCES, ToolPattern
 from hooksdk.rules._cells import Budget, Cells, folder_cells, name_cells, owner_cells, text_cells
@@ -25,6 +25,7 @@ from hooksdk.rules._facts import (
     Triggered,
 )
 
+z3: Any = _untyped
 TRIGGERS = ("user", "schedule", "subagent", "other")
 _ANNOTATIONS = ("read_only", "destructive", "idempotent", "open_world")
 
@@ -59,7 +60,8 @@ class _Text:
 
     def text(self, model: Any) -> str:
         """The text that stands for the cell."""
-        return self.cells[model.eval(self.cell, model_completion=True).as_long()][1]
+        at: int = model.eval(self.cell, model_completion=True).as_long()
+        return self.cells[at][1]
 
 
 @final
@@ -88,12 +90,12 @@ class Model:
         match fact:
             case ToolNamed():
                 return z3.Or([self._named(pattern, fact) for pattern in self._joined(fact)])
-            case Says():
-                return z3.And([self._says(name, value, exact=fact.exact) for name, value in fact.annotations])
+            case Says(annotations, exact):
+                return z3.And([self._says(name, value, exact=exact) for name, value in annotations])
             case FromSource():
                 return self._source_in(fact.sources)
-            case OwnedBy():
-                return self._owner.is_in(self._owner_languages[self._key(fact.compiled, fact.exact)])
+            case OwnedBy(_, exact):
+                return self._owner.is_in(self._owner_languages[self._key(fact.compiled, exact)])
             case ByAgent():
                 return self._some(self._agents, self._agent_languages[self._key(fact.compiled, True)])
             case Triggered():
@@ -117,11 +119,15 @@ class Model:
         return list(groups.items())
 
     @cached_property
+    def _naming(self) -> list[ToolNamed]:
+        return [fact for fact in self.facts if isinstance(fact, ToolNamed)]
+
+    @cached_property
     def _name_languages(self) -> tuple[dict[tuple[str, ...], int], dict[tuple[str, ...], int]]:
         written: dict[tuple[str, ...], int] = {}
         words: dict[tuple[str, ...], int] = {}
-        for fact in self.facts:
-            for _, patterns in self._joined(fact) if isinstance(fact, ToolNamed) else ():
+        for fact in self._naming:
+            for _, patterns in self._joined(fact):
                 written.setdefault(_texts(one.parts[-1] for one in patterns), len(written))
                 if not fact.exact:
                     words.setdefault(_texts(one.words for one in patterns), len(words))
@@ -134,7 +140,10 @@ class Model:
             [language for _, patterns in self._joined(fact) for language in self._languages_of(patterns, fact.exact)]
             for fact in self._wanted
         ]
-        may_be = (lambda is_open: all(any(map(is_open, one)) for one in wanted)) if wanted else None
+
+        def may_be(is_open: Callable[[int], bool]) -> bool:
+            return all(any(map(is_open, one)) for one in wanted)
+
         cells = name_cells(list(map(_compiled, written)), list(map(_compiled, words)), self._budget, may_be)
         return sorted(cells.items(), key=lambda one: (len(one[1]), one[1]))
 
@@ -193,10 +202,10 @@ class Model:
         for fact in self.facts:
             if isinstance(fact, OwnedBy):
                 keys.add(self._key(fact.compiled, fact.exact))
-            for owner, patterns in self._joined(fact) if isinstance(fact, ToolNamed) else ():
-                if owner:
-                    keys.add(self._key([patterns[0].parts[1]], True))
-                if owner and not fact.exact:
+        for fact in self._naming:
+            for patterns in [patterns for owner, patterns in self._joined(fact) if owner]:
+                keys.add(self._key([patterns[0].parts[1]], True))
+                if not fact.exact:
                     keys.add(self._key([patterns[0].owners[1]], False))
         return {key: at for at, key in enumerate(sorted(keys))}  # those written first
 
@@ -228,7 +237,10 @@ class Model:
     @cached_property
     def _agents(self) -> list[tuple[Any, int, str]]:
         """For each cell whether one of the agents is in it."""
-        cells = _sorted(text_cells([_compiled(texts) for _, texts in self._agent_languages], self._budget))
+        languages = [_compiled(texts) for _, texts in self._agent_languages]
+        main = sum(any(one.fullmatch("main") for one in patterns) << at for at, patterns in enumerate(languages))
+        others = [one for one in _sorted(text_cells(languages, self._budget)) if one[0] != main]
+        cells = [(main, "main"), *others]
         agents = [(z3.Bool(f"agent {at}"), key, text) for at, (key, text) in enumerate(cells)]
         self.rules.append(z3.Or([agent for agent, _, _ in agents]))
         return agents
@@ -319,6 +331,7 @@ class Model:
         texts = (self._own_name, self._name, self._owner)
         return [
             *[z3.Not(self._frees[fact]) for fact in self.call_facts],
+            z3.Or([self._owner.cell == at for at, (key, _) in enumerate(self._owner.cells) if not key]),
             *[_cells_of(text, lambda one: one.isascii() and one == one.lower()) for text in texts],
             *[z3.Not(said) for said, _ in self._annotations.values()],
             *[z3.Not(one) for one, _, _ in chains],
@@ -335,16 +348,17 @@ class Model:
             return z3.is_true(model.eval(term, model_completion=True))
 
         annotations = {name: holds(value) for name, (said, value) in self._annotations.items() if holds(said)}
-        agents = [text or "main" for agent, _, text in self._agents if holds(agent)] or ["main"]
+        agents = [text for agent, _, text in self._agents if holds(agent)]
         triggers = [name for name, trigger in self._trigger.items() if holds(trigger)] or ["user"]
         at = model.eval(self._id, model_completion=True).as_long()
+        source: int = model.eval(self._source, model_completion=True).as_long()
         roles = [name for name, role in self._role.items() if holds(role)]
         requester: dict[str, Any] = {"is_owner": True} if holds(z3.Bool("is the owner")) else {}
         requester |= {"id": self._ids[at]} if at < len(self._ids) else {}
         requester |= {"roles": roles} if roles else {}
         return Example(
             name=self._name.text(model), own_name=self._own_name.text(model),
-            source=SOURCES[model.eval(self._source, model_completion=True).as_long()], owner=self._owner.text(model),
+            source=SOURCES[source], owner=self._owner.text(model),
             annotations=annotations, agents=agents, triggers=triggers,
             workspace_dir=self._workspace.text(model) if holds(self._has_workspace) else None,
             requester=requester or None,

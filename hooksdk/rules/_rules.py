@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
-from hooksdk.rules._facts import CallFact, Fact, ToolFact
+from hooksdk.rules._facts import Fact
 
 Action = Literal["allow", "ask", "deny"]
+Claim = Literal["never", "only_asked", "always_asked"]
+"""Of a class of calls: that none runs, that none runs unless a person was asked, that a person is asked about each."""
+CLAIMS: tuple[Claim, ...] = get_args(Claim)
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,3 @@ class CallClass:
     """The calls of which all facts hold."""
 
     facts: Sequence[Fact]
-
-    @property
-    def tool_facts(self) -> list[ToolFact]:
-        """Those about the tool alone."""
-        return [fact for fact in self.facts if isinstance(fact, ToolFact)]
-
-    @property
-    def call_facts(self) -> list[CallFact]:
-        """Those about the call itself."""
-        return [fact for fact in self.facts if isinstance(fact, CallFact)]

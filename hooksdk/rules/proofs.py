@@ -8,24 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, final
+from typing import Any, final
 
-import z3
+import z3 as _untyped  # pyright: ignore[reportMissingTypeStubs]
 
 from hooksdk.errors import HookSDKError
 from hooksdk.rules._cells import Budget, TooManySteps
 from hooksdk.rules._facts import CallFact, Fact, ToolNamed
 from hooksdk.rules._model import Example, Model
-from hooksdk.rules._rules import Action, CallClass, Rules
+from hooksdk.rules._rules import Action, CallClass, Claim, Rules
 
-__all__ = ["BUDGET", "Change", "Claim", "Example", "RuleOf", "Search", "Unknown", "changes"]
+__all__ = ["BUDGET", "Change", "Example", "RuleOf", "Search", "Unknown", "changes"]
 
-Claim = Literal["never", "only_asked", "always_asked"]
-"""That no call runs, that none runs unless a person was asked, that a person is asked about each."""
+z3: Any = _untyped
 BUDGET = 20_000_000
 """Steps of the solver for one question; texts that patterns tell apart count for a hundred. Some ten seconds."""
 _STEPS_OF_A_TEXT = 100
-_GRAVITY: dict[Action, int] = {"deny": 0, "ask": 1, "allow": 2}
+_GRAVITY: Mapping[Action, int] = {"deny": 0, "ask": 1, "allow": 2}
 
 
 class Unknown(HookSDKError):
@@ -71,7 +70,9 @@ class _Policy:
 
     def says(self, action: Action) -> Any:
         """True for calls of which the policy says this."""
-        fits = {one: z3.Or([term for _, each, term in self.order[:-1] if each == one]) for one in _GRAVITY}
+        fits: dict[Action, Any] = {
+            one: z3.Or([term for _, each, term in self.order[:-1] if each == one]) for one in _GRAVITY
+        }
         default = z3.And([z3.Not(term) for term in fits.values()])
         first = z3.And(fits[action], *[z3.Not(term) for one, term in fits.items() if _GRAVITY[one] < _GRAVITY[action]])
         return z3.Or(first, default) if self.order[-1][1] == action else first
@@ -113,18 +114,27 @@ class _Question:
 
     def ask(self, *assumptions: Any) -> Any:
         """The solver's answer, or None where there is none. Raises `TooManySteps`."""
+        before = self._steps()
         self.solver.add(*self.model.rules[self._rules :])
         self._rules = len(self.model.rules)
         self.solver.set("rlimit", max(1, self.budget.left * _STEPS_OF_A_TEXT))
         answer = self.solver.check(*assumptions)
+        self.budget.spend((self._steps() - before) // _STEPS_OF_A_TEXT)
         if answer == z3.unknown:
             raise TooManySteps
         return self.solver.model() if answer == z3.sat else None
 
+    def _steps(self) -> int:
+        statistics = self.solver.statistics()
+        return int(statistics.get_key_value("rlimit count")) if "rlimit count" in statistics.keys() else 0  # noqa: SIM118
+
     def plain_example(self) -> Any:
         """The plainest answer; None where there is none."""
-        answer, wanted = self.ask(), []
-        for one in self.model.plain if answer is not None else ():
+        answer: Any = self.ask()
+        if answer is None:
+            return None
+        wanted: list[Any] = []
+        for one in self.model.plain:
             if z3.is_true(answer.eval(one, model_completion=True)):
                 wanted.append(one)
             elif (plainer := self.ask(*wanted, one)) is not None:

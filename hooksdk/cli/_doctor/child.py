@@ -21,6 +21,8 @@ from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._doctor.examination import Symptom
 from hooksdk.cli._doctor.store import examine_store
 from hooksdk.cli._project import ThrowawayStore, project_config
+from hooksdk.cli._proofs.properties import PolicyConfig
+from hooksdk.cli._proofs.prove import CLAIM_WORDS, prove_all
 from hooksdk.config import PLUGINS_FILE, Notice, fold
 from hooksdk.errors import ConfigError, HookSDKError, PluginRefused, did_you_mean
 from hooksdk.gateway import GatewayConfig
@@ -128,7 +130,25 @@ async def _examine(order: dict[str, Any], report: Report) -> None:
         _tell_near_misses(report, plugin, tools or ())
         report.step("its diagnose(...)", load_seconds, plugin.id)
         examine_config(report, plugin, tools)
+    await _prove(report, _only_loaded(reduced, plugins), project, named)
     report.step("coming to an end", SESSION_SECONDS)
+
+
+async def _prove(report: Report, config: Config, project: Path, holders: Sequence[Any]) -> None:
+    """The properties of the configuration."""
+    properties = PolicyConfig.model_validate(config.policy).properties
+    if not properties:
+        return
+    report.step("proving the properties of [policy]", SESSION_SECONDS)
+    try:
+        answers = await prove_all(properties, config, project, holders)
+    except CommandProblem as error:
+        report.problem("policy", str(error))
+        return
+    for one in answers:
+        if one.status != "holds":
+            what = f"property '{one.name}' {'does not hold' if one.status == 'broken' else f'is {one.status}'}: {CLAIM_WORDS[one.claim]}"
+            report.problem("policy", what, "`hooksdk policy prove` shows the call, or what is in the way.")
 
 
 def _examine_guard(report: Report) -> None:

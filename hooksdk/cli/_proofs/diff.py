@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +20,15 @@ from hooksdk.cli._console import (
     warnings_shown,
 )
 from hooksdk.cli._options import Json, Project
-from hooksdk.cli._policy_versions import Version, read_version
+from hooksdk.cli._proofs.prove import JUDGING, call_lines, has_method, shown
+from hooksdk.cli._proofs.versions import Version, read_version
 from hooksdk.errors import PluginRefused
 from hooksdk.host import Plugin
 from hooksdk.rules import Action, CallFact, Rules
 
 if TYPE_CHECKING:
-    from hooksdk.rules.proofs import Change, Example, RuleOf
+    from hooksdk.rules.proofs import Change, RuleOf
 
-_JUDGING = {"narrow_tools", "before_tool_call", "tool_call_start"}
 _NO_RULES = Rules(())
 _WORDS: dict[Action, str] = {"deny": "denied", "ask": "asked about", "allow": "allowed"}
 
@@ -106,7 +105,7 @@ def compare(before: Version, after: Version) -> tuple[list[Remark], list[PluginC
         old, new = (version.plugins.get(folded) for version in (before, after))
         holder, plugin_id = next((one.holder, one.id) for one in (old, new) if one is not None)
         states = [_state(version, folded) for version in (before, after)]
-        if hasattr(holder, "describe_rules"):
+        if has_method(holder, "describe_rules"):
             if states[0] != states[1]:
                 remarks.append(Remark(plugin_id, f"{states[0]} before, {states[1]} now", compared=True))
             said = [
@@ -114,7 +113,7 @@ def compare(before: Version, after: Version) -> tuple[list[Remark], list[PluginC
                 for one, state in zip((old, new), states, strict=True)
             ]
             changes += _changes(plugin_id, *said)
-        elif any(_JUDGING.intersection(one.hooks) for one in (old, new) if one):
+        elif any(not JUDGING.isdisjoint(one.hooks) for one in (old, new) if one):
             if states[0] != states[1]:
                 remarks.append(Remark(plugin_id, f"{states[0]} before, {states[1]} now. {_SILENT}", compared=False))
             elif old and new and (old.config, old.grants) != (new.config, new.grants):
@@ -179,23 +178,18 @@ def _conditions(one: PluginChange) -> Iterator[tuple[CallFact, bool, str]]:
 
 
 def _as_json(one: PluginChange) -> dict[str, Any]:
-    change, example = one.change, one.change.example
+    change = one.change
+    example = shown(change.example)
+    del example["facts"]
     return {
         "plugin": change.old_rule.plugin, "loosened": change.is_loosened,
         **{
             name: {"action": action, "rule": rule.number, "text": _words(rule, rules)}
             for name, action, rule, rules in (("old", change.old, change.old_rule, one.old), ("new", change.new, change.new_rule, one.new))
         },
-        "example": {
-            "tool": _tool_id(example), "name": example.name, "annotations": dict(example.annotations), "agents": list(example.agents),
-            "triggers": list(example.triggers), "workspace_dir": example.workspace_dir, "requester": example.requester,
-        },
+        "example": example,
         "depends_on": [{"fact": fact.in_words(), "holds": holds, "of": whose or None} for fact, holds, whose in _conditions(one)],
     }  # fmt: skip
-
-
-def _tool_id(example: Example) -> str:
-    return f"{example.source}:{example.owner}:{example.own_name}"
 
 
 def _print(remarks: Sequence[Remark], changes: Sequence[PluginChange]) -> None:
@@ -211,20 +205,8 @@ def _print(remarks: Sequence[Remark], changes: Sequence[PluginChange]) -> None:
         for label, rule, rules in (("  before", change.old_rule, one.old), ("  now", change.new_rule, one.new)):
             number = f"rule {rule.number}: " if rule.number else ""
             print_line(console, label, f"{number}{safe(_words(rule, rules))}")
-        print_line(console, "  example", safe(_example(change.example)))
+        for label, text in call_lines({**shown(change.example), "facts": ()}):
+            print_line(console, f"  {label}", safe(text))
         for fact, holds, whose in _conditions(one):
             of = f" (as the {whose} rules take it)" if whose else ""
             print_line(console, "  where", f"{safe(fact.in_words())} {'holds' if holds else 'does not hold'}{of}")
-
-
-def _example(example: Example) -> str:
-    """The call in one line: the tool with what it says of itself, and the run where it is no plain one."""
-    said = [f"{name} = {json.dumps(value)}" for name, value in example.annotations.items()]
-    parts = [_tool_id(example)]
-    parts += [f"offered as {example.name}"] if example.name != example.own_name else []
-    parts += [", ".join(said)] if said else []
-    parts += [f"agent {' > '.join(example.agents)}"] if list(example.agents) != ["main"] else []
-    parts += [f"trigger {' > '.join(example.triggers)}"] if list(example.triggers) != ["user"] else []
-    parts += [f"workspace {example.workspace_dir}"] if example.workspace_dir else []
-    parts += [f"requester {json.dumps(example.requester)}"] if example.requester else []
-    return "; ".join(parts)

@@ -1,0 +1,250 @@
+"""`hooksdk policy prove`: whether properties hold of all calls, by the rules of the plugins that describe them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import anyio
+import typer
+
+from hooksdk import Config, Host
+from hooksdk.cli._console import CommandProblem, print_json, safe, stderr_console, stdout_console, warnings_shown
+from hooksdk.cli._options import Json, Plugins, Project, import_plugins
+from hooksdk.cli._project import project_config
+from hooksdk.cli._proofs.properties import PolicyConfig, Property, read_properties
+from hooksdk.rules import CallClass, CallFact, Claim, Rules
+
+if TYPE_CHECKING:
+    from hooksdk.cli._proofs.real import Reality, Stage
+    from hooksdk.rules.proofs import Example, RuleOf
+
+MOST_EXAMPLES = 20
+"""Of calls that the rules seem to let through, as many are tried in the real plugins."""
+JUDGING = frozenset({"before_tool_call", "narrow_tools", "tool_call_start", "rewrite_tool_call"})
+"""The hooks of plugins that have a say in whether a call runs, and with what."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What was found out of one property."""
+
+    name: str
+    claim: Claim
+    status: Literal["holds", "broken", "open", "unknown"]
+    """`open`: the rules alone do not prove it, and no call could be made that breaks it. `unknown`: it took too many steps."""
+    rests_on: Sequence[str] = ()
+    """The rules without which it would not hold."""
+    call: Mapping[str, Any] | None = None
+    """The call that breaks it, or that may."""
+    outcome: str = ""
+    """What became of that call."""
+    why: str = ""
+    """What stands in the way of an answer."""
+    free: Sequence[str] = ()
+    """What the rules ask of calls that a proof knows nothing of, so that it may hold or not."""
+
+
+@dataclass
+class Policies:
+    """The plugins of a project that judge calls."""
+
+    described: dict[str, Rules] = field(default_factory=dict[str, Rules])
+    words: dict[str, dict[int, str]] = field(default_factory=dict[str, dict[int, str]])
+    """The rules as they are written, by plugin and number."""
+    others: list[str] = field(default_factory=list[str])
+    """Plugins that do not describe their rules: any of them may ask, or block."""
+    readers: list[tuple[Any, Any]] = field(default_factory=list[tuple[Any, Any]])
+    """The plugins that read a class of calls, each with its settings."""
+    silent: list[str] = field(default_factory=list[str])
+    """Plugins that have no say in a call."""
+
+    @classmethod
+    def of(cls, host: Host, config: Config) -> Policies:
+        """Those that are loaded. A plugin in shadow mode has no say."""
+        policies = cls()
+        for plugin in host.plugins:
+            section = config.plugin(plugin.id)
+            if not plugin.loaded:
+                continue
+            if (section is not None and section.mode == "shadow") or JUDGING.isdisjoint(plugin.hooks):
+                policies.silent.append(plugin.id)
+            elif has_method(plugin.holder, "describe_rules"):
+                rules: Rules = plugin.holder.describe_rules(plugin.config)
+                policies.described[plugin.id] = rules
+                default = {0: f'default = "{rules.default}"'}
+                policies.words[plugin.id] = default | {rule.number: rule.words for rule in rules.rules}
+            else:
+                policies.others.append(plugin.id)
+            if plugin.loaded and has_method(plugin.holder, "describe_calls"):
+                policies.readers.append((plugin.holder, plugin.config))
+        return policies
+
+    def rule(self, rule: RuleOf) -> str:
+        """One of their rules for people."""
+        number = f"rule {rule.number}: " if rule.number else ""
+        return f"{rule.plugin} {number}{self.words[rule.plugin][rule.number]}"
+
+    def read(self, name: str, calls: Mapping[str, Any]) -> CallClass:
+        """A class of calls in facts. Raises `CommandProblem`."""
+        if not self.readers:
+            raise CommandProblem(
+                "no plugin here describes rules, so there is nothing to prove; switch tool_policy on: "
+                "`hooksdk plugins enable tool_policy`, or [plugins.tool_policy.config] in hooksdk.toml"
+            )
+        holder, config = self.readers[0]
+        try:
+            return holder.describe_calls(config, calls)
+        except ValueError as error:
+            raise CommandProblem(f"property '{name}': {str(error).removeprefix('rule 1: ')}") from None
+
+
+def has_method(holder: Any, method: str) -> bool:
+    """True for a plugin with a class method of this name."""
+    return isinstance(inspect.getattr_static(holder, method, None), classmethod)
+
+
+async def prove_all(
+    properties: Mapping[str, Property], config: Config, project: Path, plugins: Sequence[Any] = ()
+) -> list[Answer]:
+    """Each property's answer. Raises `CommandProblem` for a class that cannot be read, and without Z3."""
+    policies = Policies.of(Host(plugins, config=config, folder=project), config)
+    classes = {name: policies.read(name, one.calls) for name, one in properties.items()}
+    try:
+        from hooksdk.cli._proofs.real import Stage
+        from hooksdk.rules.proofs import Search, Unknown
+    except ModuleNotFoundError as error:
+        raise CommandProblem(f"proofs need {error.name}: pip install 'hooksdk[prove]'") from None
+    # Only who has a say is there when calls are made real: whoever writes something down would write it of calls that nobody made.
+    judging = config.model_copy(update={"deny": [*config.deny, *policies.silent]})
+    async with AsyncExitStack() as stack:
+        stage: Stage | None = None
+
+        async def real(example: Example, calls: CallClass, claim: Claim) -> Reality | None:
+            nonlocal stage
+            stage = stage or await stack.enter_async_context(Stage.opened(judging, project, plugins))
+            return await stage.play(example, calls, claim)
+
+        async def answer(name: str, claim: Claim, *, untrusted_project: bool) -> Answer:
+            calls = classes[name]
+            search = Search(policies.described, calls, claim, untrusted_project=untrusted_project)
+            unknown = Answer(name=name, claim=claim, status="unknown", free=_free(policies.described, calls))
+            first: Example | None = None
+            try:
+                for example in islice(search.examples(), MOST_EXAMPLES):
+                    first = first or example
+                    if (reality := await real(example, calls, claim)) is not None:
+                        made = {"tool": reality.tool, "name": reality.name, "arguments": dict(reality.arguments)}
+                        outcome = f"{reality.outcome}: {reality.reason}" if reality.reason else reality.outcome
+                        return replace(unknown, status="broken", call={**shown(example), **made}, outcome=outcome)
+                if first is None:
+                    return replace(unknown, status="holds", rests_on=[policies.rule(one) for one in search.rests_on()])
+            except Unknown as error:
+                return replace(unknown, why=str(error), call=None if first is None else shown(first))
+            return replace(unknown, status="open", call=shown(first), why=_why_open(policies.others))
+
+        return [
+            await answer(name, one.claim, untrusted_project=one.untrusted_project) for name, one in properties.items()
+        ]
+
+
+def _why_open(others: Sequence[str]) -> str:
+    stops = f", or one of {', '.join(others)} stops it" if others else ""
+    return f"by the rules such a call may get through, and none could be made that does: more counts than the rules say{stops}"
+
+
+def _free(described: Mapping[str, Rules], calls: CallClass) -> list[str]:
+    facts = [fact for rules in described.values() for rule in rules.rules for fact in rule.facts]
+    return sorted({fact.in_words() for fact in (*facts, *calls.facts) if isinstance(fact, CallFact)})
+
+
+def shown(example: Example) -> dict[str, Any]:
+    """The call as a document, without what is as usual."""
+    return {
+        "tool": f"{example.source}:{example.owner}:{example.own_name}", "name": example.name, "annotations": dict(example.annotations),
+        "agents": list(example.agents), "triggers": list(example.triggers), "workspace_dir": example.workspace_dir,
+        "requester": example.requester, "facts": sorted(fact.in_words() for fact, holds in example.facts.items() if holds),
+    }  # fmt: skip
+
+
+def prove(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE]", help="A TOML file with [policy.properties]; without it the configuration's count."
+        ),
+    ] = None,
+    plugin: Plugins = None,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Prove of all calls that none of some kind runs, or that none does unasked, by the rules that count here; or show one that does.
+
+    Properties stand in [policy.properties.NAME] of hooksdk.toml, each with never, only_asked or always_asked, and a class of calls
+    written as a rule is. The code is 0 where all hold, 1 where one does not, is open or unknown, 2 for a file that cannot be read.
+    """
+    plugins = import_plugins(plugin)
+    with warnings_shown(stderr_console()):
+        config = project_config(project)
+        properties = read_properties(file) if file else PolicyConfig.model_validate(config.policy).properties
+        if not properties:
+            raise CommandProblem(
+                "there is nothing to prove: write [policy.properties.NAME] in hooksdk.toml, "
+                "with never = { tools = 'delete_*', triggers = 'schedule' }"
+            )
+        answers = anyio.run(prove_all, properties, config, project, plugins)
+    if as_json:
+        print_json({"schema": 1, "properties": [asdict(one) for one in answers]})
+    else:
+        for one in answers:
+            _print(one)
+    raise typer.Exit(0 if all(one.status == "holds" for one in answers) else 1)
+
+
+CLAIM_WORDS: Mapping[Claim, str] = {
+    "never": "no such call runs", "only_asked": "no such call runs unless a person was asked",
+    "always_asked": "a person is asked about each such call",
+}  # fmt: skip
+_COLOURS = {"holds": "green", "broken": "red"}
+
+
+def _print(answer: Answer) -> None:
+    console = stdout_console()
+
+    def say(label: str, text: object) -> None:
+        console.print(f"{label:<13}{safe(str(text))}", soft_wrap=True)
+
+    console.print(f"[{_COLOURS.get(answer.status, 'yellow')}]{answer.status:<13}[/]{safe(answer.name)}", soft_wrap=True)
+    say("", CLAIM_WORDS[answer.claim])
+    for rule in answer.rests_on:
+        say("rests on", rule)
+    if answer.call is not None:
+        for line in call_lines(answer.call):
+            say(*line)
+        if answer.outcome:
+            say("then", {"ran": "it ran, and nobody was asked"}.get(answer.outcome, answer.outcome))
+    if answer.why:
+        say("because", answer.why)
+    if answer.free and answer.status != "broken":
+        say("left free", "; ".join(answer.free))
+
+
+def call_lines(call: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """A call for people, each line with its label."""
+    said = [f"{name} = {str(value).lower()}" for name, value in call["annotations"].items()]
+    named = f", seen as {call['name']}" if not call["tool"].endswith(f":{call['name']}") else ""
+    lines = [("the call", f"{call['tool']}{named}" + (f", which says {', '.join(said)}" if said else ""))]
+    run = [
+        *([f"agents {' > '.join(call['agents'])}"] if call["agents"] != ["main"] else []),
+        *([f"begun by {' and '.join(call['triggers'])}"] if call["triggers"] != ["user"] else []),
+        *([f"in {call['workspace_dir']}"] if call["workspace_dir"] else []),
+        *([f"for {call['requester']}"] if call["requester"] else []),
+    ]
+    lines += [("in a run", ", ".join(run))] if run else []
+    lines += [("with", str(call["arguments"]))] if call.get("arguments") else []
+    return lines + [("where", fact) for fact in call["facts"]]
