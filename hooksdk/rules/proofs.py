@@ -130,11 +130,10 @@ class _Question:
 
     def plain_example(self) -> Any:
         """The plainest answer; None where there is none."""
+        plain = self.model.plain  # with it come rules about every call, which the first answer must keep, too
         answer: Any = self.ask()
-        if answer is None:
-            return None
         wanted: list[Any] = []
-        for one in self.model.plain:
+        for one in plain if answer is not None else ():
             if z3.is_true(answer.eval(one, model_completion=True)):
                 wanted.append(one)
             elif (plainer := self.ask(*wanted, one)) is not None:
@@ -244,10 +243,15 @@ def changes(old: Rules, new: Rules, *, plugin: str = "", budget: int = BUDGET) -
             known += _Difference(plugin, old, new, steps, single_name=False).changes(known)
     except TooManySteps:
         raise Unknown("it takes more steps than the budget allows") from None
-    yield from sorted(known, key=lambda one: _LOOSENED.get((one.old, one.new), len(_LOOSENED)))
+    order = [*_LOOSENED, *((becomes, was) for was, becomes in _LOOSENED)]
+    yield from sorted(
+        known, key=lambda one: (order.index((one.old, one.new)), one.old_rule.number, one.new_rule.number)
+    )
 
 
-_LOOSENED: dict[tuple[Action, Action], int] = {("deny", "allow"): 0, ("deny", "ask"): 1, ("ask", "allow"): 2}
+_LOOSENED: list[tuple[Action, Action]] = [("deny", "allow"), ("deny", "ask"), ("ask", "allow")]
+_TIGHTENED: list[tuple[Action, Action]] = [(becomes, was) for was, becomes in _LOOSENED]
+_ALL = [*_LOOSENED, *_TIGHTENED]
 
 
 @final
@@ -261,10 +265,9 @@ class _Difference:
 
     def changes(self, known: Sequence[Change]) -> Iterator[Change]:
         """Each pair of rules that says two things, but for the rules of which that is `known` already."""
-        for was, becomes in [*_LOOSENED, *[(becomes, was) for was, becomes in _LOOSENED]]:
-            yield from self._between(
-                was, becomes, [one for one in known if one.is_loosened is ((was, becomes) in _LOOSENED)]
-            )
+        for was, becomes in _ALL:
+            alike = [one for one in known if one.is_loosened is ((was, becomes) in _LOOSENED)]
+            yield from self._between(was, becomes, alike)
 
     def _between(self, was: Action, becomes: Action, known: Sequence[Change]) -> Iterator[Change]:
         question, before, after = self._question, self._before, self._after
@@ -273,10 +276,10 @@ class _Difference:
         question.solver.add(differs)
         for change in known:
             self._leave_out(change.old_rule, change.new_rule)
-        question.solver.add(
-            *(z3.Not(before.decided_by(one)) for one in {each.old_rule for each in known} if one.number)
-        )
-        question.solver.add(*(z3.Not(after.decided_by(one)) for one in {each.new_rule for each in known} if one.number))
+        for rule in dict.fromkeys(one.old_rule for one in known if one.old_rule.number):
+            question.solver.add(z3.Not(before.decided_by(rule)))
+        for rule in dict.fromkeys(one.new_rule for one in known if one.new_rule.number):
+            question.solver.add(z3.Not(after.decided_by(rule)))
         while (answer := question.plain_example()) is not None:
             rules = before.decides(answer), after.decides(answer)
             example = question.model.example(answer)
@@ -292,13 +295,13 @@ class _Difference:
         model = self._question.model
         others = [model.term(fact) for fact in model.facts if not isinstance(fact, CallFact)]
         solver: Any = z3.Solver()
-        solver.set("core.minimize", True)
         solver.add(
             z3.Not(differs), *model.rules, *(term == answer.eval(term, model_completion=True) for term in others)
         )
         wanted = {
             fact: model.term(fact) if holds else z3.Not(model.term(fact)) for fact, holds in example.facts.items()
         }
-        solver.check(*wanted.values())
-        core = {one.get_id() for one in solver.unsat_core()}
-        return {fact: example.facts[fact] for fact, term in wanted.items() if term.get_id() in core}
+        for fact in example.facts:
+            if solver.check(*(term for one, term in wanted.items() if one != fact)) == z3.unsat:
+                del wanted[fact]
+        return {fact: example.facts[fact] for fact in wanted}
