@@ -132,8 +132,10 @@ class _Question:
         """The plainest answer; None where there is none."""
         plain = self.model.plain  # with it come rules about every call, which the first answer must keep, too
         answer: Any = self.ask()
+        if answer is None:
+            return None
         wanted: list[Any] = []
-        for one in plain if answer is not None else ():
+        for one in plain:
             if z3.is_true(answer.eval(one, model_completion=True)):
                 wanted.append(one)
             elif (plainer := self.ask(*wanted, one)) is not None:
