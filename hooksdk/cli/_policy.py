@@ -17,6 +17,7 @@ from hooksdk.cli._options import Json, Plugins, Project, import_plugins
 from hooksdk.cli._policy_calls import CALL, CallFile, wanted_call
 from hooksdk.cli._policy_start import start
 from hooksdk.cli._project import open_host, open_servers, project_config
+from hooksdk.cli._proofs.cedar import import_cedar
 from hooksdk.cli._proofs.diff import diff
 from hooksdk.cli._proofs.prove import prove
 from hooksdk.errors import did_you_mean
@@ -27,6 +28,7 @@ from hooksdk.patterns import near_misses
 policy_app = typer.Typer(help="See what the policies say.", no_args_is_help=True)
 policy_app.command("start")(start)
 policy_app.command("diff")(diff)
+policy_app.command("import")(import_cedar)
 policy_app.command("prove")(prove)
 POLICY = "tool_policy"
 

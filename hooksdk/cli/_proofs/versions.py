@@ -31,7 +31,11 @@ class Version:
 def read_version(text: str | None, project: Path) -> Version:
     """The version that a file or a revision has, over the user's own settings and as where the folder is trusted; without a text that of
     the folder. Raises `ConfigError` for what is wrong in it, and `CommandProblem` where there is no such version."""
-    source = read_project(project) if text is None else _source(text, project)
+    return load_version(read_project(project) if text is None else _source(text, project), project)
+
+
+def load_version(source: Source, project: Path) -> Version:
+    """The version that has these settings. Raises `ConfigError`."""
     config, _ = read_config(folder=project, project=source)
     trusting = config.model_copy(update={"plugins_file": False})
     try:
