@@ -74,20 +74,23 @@ def text_cells(expressions: Sequence[Sequence[re.Pattern[str]]], budget: Budget,
 
 
 def folder_cells(expressions: Sequence[Sequence[re.Pattern[str]]], budget: Budget) -> Cells:
-    """For folders as `os.path.normpath` writes them."""
+    """For folders: absolute ones as `os.path.normpath` writes them where there are any, else any texts."""
     languages = Languages(expressions)
     root = ("/", languages.step(languages.start, "/"))
 
     def moves(state: tuple[str, int]) -> Iterator[tuple[str, tuple[str, int]]]:
-        last, inner = state
-        expected = [char for char in languages.expected(inner) if not (char == "/" == last or char in ".\0")]
-        for char in [*sorted({*expected, *("/" if last != "/" else "")}), _other_than(expected, _SMALL)]:
-            yield char, (char, languages.step(inner, char))
+        name, inner = state  # the folder's name so far, of which only the dots count, or the slash before it
+        expected = languages.expected(inner)
+        slash = [] if name in ("/", ".") else ["/"]
+        for char in [*sorted({*expected} - {"/", "\0"}), _other_than([*expected, "."], _SMALL), *slash]:
+            dots = "." if char == "." and name in ("/", ".") else "x"
+            yield char, ("/" if char == "/" else dots, languages.step(inner, char))
 
     def ends(state: tuple[str, int]) -> int | None:
-        return languages.accepted(state[1]) if state[0] != "/" or state == root else None
+        return languages.accepted(state[1]) if state == root or state[0] == "x" else None
 
-    return {key: f"/{text}" for key, text in _explore(root, moves, ends, budget).items()}
+    absolute = {key: f"/{text}" for key, text in _explore(root, moves, ends, budget).items()}
+    return {**text_cells(expressions, budget), **absolute}
 
 
 def owner_cells(
@@ -173,7 +176,7 @@ def name_cells(
             chars.update(
                 dict.fromkeys((_other_than(chars, " .~"), "\N{COMBINING ENCLOSING CIRCLE}", "\N{ZERO WIDTH SPACE}"))
             )
-            chars.update(dict.fromkeys(f"{one}\N{COMBINING ACUTE ACCENT}" for one in raw if one.isalpha()))
+            chars.update(dict.fromkeys(one + mark for one in raw if (mark := _composing(one))))
         for text in chars:
             following = after(state, text)
             if may_be is None or may_be(_open(following, settled(following, ""))):
@@ -196,5 +199,11 @@ def name_cells(
     return _explore((False, None, "", exact.start, by_words.start, by_words.start), moves, ends, budget)
 
 
+def _composing(char: str) -> str:
+    """A mark that becomes one character with this one; empty where there is none."""
+    return next((mark for mark in _MARKS if char.isalpha() and len(readable(char + mark)) == 1), "")
+
+
+_MARKS = "\N{COMBINING ACUTE ACCENT}\N{COMBINING DOT BELOW}\N{COMBINING DOT ABOVE}\N{COMBINING CIRCUMFLEX ACCENT}"
 _WIDE = {chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F)}
 """Characters that look like these and are others."""

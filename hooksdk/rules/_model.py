@@ -335,7 +335,7 @@ class Model:
             *[_cells_of(text, lambda one: one.isascii() and one == one.lower()) for text in texts],
             *[z3.Not(said) for said, _ in self._annotations.values()],
             *[z3.Not(one) for one, _, _ in chains],
-            z3.Not(self._has_workspace), z3.Not(z3.Bool("is the owner")), self._id == len(self._ids),
+            z3.Not(self._has_workspace), _cells_of(self._workspace, lambda one: one[:1] == "/"), z3.Not(z3.Bool("is the owner")), self._id == len(self._ids),
             *[z3.Not(role) for role in self._role.values()],
             *[self._source == SOURCES.index(source) for source in ("host", "mcp")],
             *[_cells_of(text, lambda one: one[-1:].isalnum()) for text in texts],

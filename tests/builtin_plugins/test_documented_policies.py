@@ -114,3 +114,36 @@ def good_and_bad(rule: dict[str, Any]) -> dict[str, tuple[Any, list[Any]]]:
         attacks = [one for one in ATTACKS_ON_PATHS if folder == "." or one != "{w}/within/../../../etc/passwd"]
         cases["path"] = (f"{folder}/a", attacks)
     return cases
+
+
+@pytest.mark.parametrize("config", policies())
+def test_what_a_documented_policy_denies_or_asks_is_proved_of_all_calls(config: dict[str, Any]) -> None:
+    proofs = pytest.importorskip("hooksdk.rules.proofs", reason="needs the extra `prove`")
+    settings = ToolPolicy.Config.model_validate(config)
+    rules = {"tool_policy": ToolPolicy.describe_rules(settings)}
+    for rule in config.get("rules", []):
+        if rule["action"] == "allow" or "limit" in rule:
+            continue
+        said = {key: value for key, value in rule.items() if key not in {"action", "reason", "title", "severity"}}
+        calls = ToolPolicy.describe_calls(settings, said)
+        claim = "never" if rule["action"] == "deny" else "only_asked"
+        # A project that nobody trusts changes nothing of it.
+        search = proofs.Search(rules, calls, claim, untrusted_project=True)
+        assert next(search.examples(), None) is None, rule
+
+
+def test_the_policy_of_the_reference_lets_no_tool_of_a_server_run_that_it_does_not_name() -> None:
+    proofs = pytest.importorskip("hooksdk.rules.proofs", reason="needs the extra `prove`")
+    (config,) = [one.values[0] for one in policies() if one.id == "docs/reference/tool_policy.md-1"]
+    settings = ToolPolicy.Config.model_validate(config)
+
+    def runs(**calls: Any) -> bool:
+        rules = {"tool_policy": ToolPolicy.describe_rules(settings)}
+        return (
+            next(proofs.Search(rules, ToolPolicy.describe_calls(settings, calls), "never").examples(), None) is not None
+        )
+
+    assert not runs(tools="mcp:github:delete_*")
+    assert not runs(tools="mcp:shop:*")
+    assert runs(tools="mcp:github:*")
+    assert runs(tools="mcp:files:read_file")

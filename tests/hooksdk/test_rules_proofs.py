@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from builtin_plugins.tool_policy import ToolPolicy
 from hooksdk import Annotations, Tool
 from hooksdk.hooks import Ask, BeforeToolCall, Block, RunInfo
 from hooksdk.patterns import SOURCES, ToolPattern, _read
-from hooksdk.rules import Claim
+from hooksdk.rules import CallFact, Claim
 from hooksdk.rules._cells import Budget, name_cells
 from hooksdk.rules._model import Model
 from hooksdk.rules.proofs import Example, Search, Unknown, _Policy
@@ -291,7 +292,11 @@ def check_agreement(config: ToolPolicy.Config, calls: list[tuple[Example, dict[s
     assert list(modelled(config, events)) == [verdict(config, event) for event in events]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
 @given(policies(), st.lists(st.tuples(CONCRETE, ARGUMENTS), min_size=10, max_size=10))
 def test_the_model_says_of_each_call_what_the_plugin_says(
     config: ToolPolicy.Config, calls: list[tuple[Example, dict[str, Any]]]
@@ -300,12 +305,82 @@ def test_the_model_says_of_each_call_what_the_plugin_says(
 
 
 @pytest.mark.slow
-@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.timeout(3_000)
+@settings(
+    max_examples=1000,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
 @given(policies(), st.lists(st.tuples(CONCRETE, ARGUMENTS), min_size=10, max_size=10))
 def test_the_model_says_of_ten_thousand_calls_what_the_plugin_says(
     config: ToolPolicy.Config, calls: list[tuple[Example, dict[str, Any]]]
 ) -> None:
     check_agreement(config, calls)
+
+
+LINES = [
+    "ls -la",
+    "cat /etc/passwd",
+    "rm -rf x",
+    "git push",
+    "curl https://b.example/x",
+    "echo a > b.txt",
+    "x",
+    "'",
+    "sh -c 'rm x'",
+    "head a | wc",
+]
+LISTED = {
+    "path_inside": ["/etc", "/srv", "."], "path_outside": ["/etc", "/srv", "."], "path_name": [".env", "*.pem", "x"],
+    "url_host": ["a.example", "*.example", "b.example"], "command": ["rm", "git push", "git", "curl"], "does": ["read", "write", "run", "reach"],
+}  # fmt: skip
+VALUES = [
+    *LINES,
+    "/etc/passwd",
+    "/srv/.env",
+    "a/b.pem",
+    "../x",
+    "https://a.example/",
+    "$HOME/x",
+    5,
+    None,
+    ["/etc/x", "/srv/y"],
+]
+
+
+@st.composite
+def call_facts(draw: st.DrawFn) -> CallFact:
+    key = draw(st.sampled_from(list(LISTED)))
+    wanted = draw(st.lists(st.sampled_from(LISTED[key]), min_size=1, max_size=3, unique=True))
+    action = draw(st.sampled_from(["deny", "allow"] if key not in {"path_outside", "path_name"} else ["deny"]))
+    more = draw(st.sampled_from([{}, {"path_inside": "/etc"}])) if key == "does" and action == "deny" else {}
+    facts = ToolPolicy.describe_rules(policy([{"action": action, key: wanted, **more}])).rules[0].facts
+    return next(fact for fact in facts if isinstance(fact, CallFact) and type(fact).__name__ != "Watched")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(call_facts(), min_size=8, max_size=8),
+    st.lists(st.dictionaries(st.sampled_from(["path", "command", "url", "content", "cmd"]), st.sampled_from(VALUES), max_size=2), min_size=10, max_size=10),
+    st.sampled_from([("Bash", "host"), ("Read", "host"), ("Write", "host"), ("apply_patch", "host"), ("x", "mcp")]), st.booleans(),
+)  # fmt: skip
+def test_what_one_condition_says_of_another_is_so_for_every_call(
+    facts: list[CallFact],
+    calls: list[dict[str, Any]],
+    tool: tuple[str, str],
+    reads: bool,  # noqa: FBT001
+) -> None:
+    plain = Example(
+        *tool[:1], tool[0], tool[1], "", {"read_only": True} if reads else {}, ["main"], ["user"], "/srv/app", None
+    )
+    for arguments in calls:
+        event = event_of(plain, arguments)
+        holds = {fact: fact.holds(event) for fact in facts}
+        for one, other in product(facts, facts):
+            if holds[one] and one.implies(other):
+                assert holds[other], f"{one.in_words()} implies {other.in_words()}"
+            if holds[one] and one.excludes(other):
+                assert not holds[other], f"{one.in_words()} excludes {other.in_words()}"
 
 
 NAME_PIECES = ["delete", "get", "Issue", "_", "-", "a", "B", "2", "é", "É", "x", ".", "中", "DELETE"]
