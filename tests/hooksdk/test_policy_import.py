@@ -18,10 +18,10 @@ from commands import hooksdk
 from builtin_plugins.tool_policy import ToolPolicy
 from hooksdk import Annotations, Tool, ToolCall
 from hooksdk.cli._proofs.cedar import read_cedar, rules_text
-from hooksdk.hooks import BeforeToolCall
+from hooksdk.hooks import BeforeToolCall, Block
 from hooksdk.testing import event
 
-TOOLS = ["mcp:github:merge", "mcp:github:read_file", "mcp:files:read_file", "host::merge"]
+TOOLS = ["mcp:github:merge", "mcp:github:read_file", "mcp:files:read_file", "host:github:merge"]
 OTHER_SPELLINGS = ["mcp:github:Merge", "mcp:GitHub:merge"]
 ROLES = ["ops", "dev"]
 PRINCIPALS = [
@@ -42,13 +42,15 @@ CONDITIONS = [
 UNLESS = [
     one for one in CONDITIONS if "Role" not in one and "Tool" not in one and "requester" not in one and "||" not in one
 ]
+
+
+def written(effect: str, principal: str, resource: str, whens: list[str], unless: list[str]) -> str:
+    conditions = [*(f"when {{ {one} }}" for one in whens), *(f"unless {{ {one} }}" for one in unless)]
+    return f"{effect}({principal}, action, {resource}) {' '.join(conditions)};"
+
+
 POLICIES = st.builds(
-    lambda effect, principal, resource, whens, unless: (
-        f"{effect}({principal}, action, {resource})"
-        + "".join(f" when {{ {one} }}" for one in whens)
-        + "".join(f" unless {{ {one} }}" for one in unless)
-        + ";"
-    ),
+    written,
     st.sampled_from(["permit", "permit", "forbid"]), st.sampled_from(PRINCIPALS), st.sampled_from(RESOURCES),
     st.lists(st.sampled_from(CONDITIONS), max_size=2), st.lists(st.sampled_from(UNLESS), max_size=1),
 )  # fmt: skip
@@ -81,7 +83,9 @@ def rules_allow(policy: ToolPolicy, request: dict[str, Any]) -> bool:
         BeforeToolCall, call=ToolCall("c", name), tool=tool, arguments={}, agent_id=request["agent"], trigger=request["trigger"],
         requester=requester,
     )  # fmt: skip
-    return policy.judge(call) is None
+    answer = policy.judge(call)
+    assert answer is None or isinstance(answer, Block)  # nobody is asked
+    return answer is None
 
 
 def imported(policies: str) -> dict[str, Any]:

@@ -87,11 +87,9 @@ def rules_text(policies: Sequence[Imported], name: str) -> str:
     for one in policies:
         lines = [f"# {one.effect} in line {one.line}", "[[plugins.tool_policy.config.rules]]"]
         for key, value in (one.rule or {}).items():
-            item: Any = tomlkit.item(value)
-            if isinstance(value, dict):
-                item = tomlkit.inline_table()
-                item.update(value)
-            lines.append(f"{key} = {item.as_string()}")
+            table: Any = tomlkit.inline_table()
+            table.update({key: value})
+            lines.append(table.as_string().removeprefix("{").removesuffix("}"))
         blocks.append("\n".join([*lines, ""]))
     return "\n".join(blocks)
 
@@ -125,7 +123,8 @@ def _imported(policy: Mapping[str, Any] | None, line: int) -> Imported:
                 rule |= _once(rule, {key: value})
     except _NotMapped as problem:
         return Imported(line, effect, None, str(problem))
-    reason = (policy.get("annotations") or {}).get("reason")
+    said: Mapping[str, str] = policy.get("annotations") or {}
+    reason = said.get("reason")
     return Imported(line, effect, {**rule, "reason": reason} if reason and effect == "forbid" else rule)
 
 
