@@ -146,6 +146,8 @@ class Config(_Strict):
     """These plugins are never loaded; beats everything else."""
     on_missing_grant: Literal["refuse", "disable"] = "refuse"
     """What happens when an installed plugin lacks a grant: the host does not start, or what needs it is left out."""
+    record_first: pydantic.StrictBool = False
+    """Run no tool, one that only reads neither, before a plugin that handles `record_decision` has written down that it may run."""
     drain: Literal["agent_end", "next_model_call"] = "agent_end"
     """When queued trims are applied."""
     timeouts: Timeouts = Field(default_factory=dict)

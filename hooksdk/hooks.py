@@ -26,11 +26,11 @@ from hooksdk.transcript import Results, TranscriptEditor
 __all__ = [
     "GRANTS", "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved", "AgentEnd",
     "AgentStart", "Answer", "Around", "AroundRun", "AroundToolCall", "Ask", "AssembleTools", "BeforeCompaction", "BeforeModelCall",
-    "BeforeToolCall", "Block", "CallStatus", "Checked", "EndReason", "Event", "Label", "LabelResult", "NarrowTools", "Offer", "Origin", "Origins", "Replace", "ReplaceMessages",
+    "BeforeToolCall", "Block", "CallStatus", "Checked", "EndReason", "Event", "Label", "LabelResult", "NarrowTools", "Offer", "Origin", "Origins", "RecordDecision", "Replace", "ReplaceMessages",
     "ResolveSecrets", "Reveal", "Rewrite", "RewriteToolCall", "RunInfo", "Search", "Secrets", "SessionEnd", "SessionEndReason", "SessionStart",
     "ToolCallStart", "Trace", "TransformToolResult", "Trim", "UnwrapToolCall", "Withhold", "after_compaction", "after_model_call", "after_tool_call",
     "after_tools_resolved", "agent_end", "agent_start", "around_run", "around_tool_call", "assemble_tools", "before_compaction",
-    "before_model_call", "before_tool_call", "label_result", "narrow_tools", "resolve_secrets", "rewrite_tool_call", "session_end", "session_start",
+    "before_model_call", "before_tool_call", "label_result", "narrow_tools", "record_decision", "resolve_secrets", "rewrite_tool_call", "session_end", "session_start",
     "tool_call_start", "trace", "transform_tool_result", "unwrap_tool_call",
 ]  # fmt: skip
 
@@ -324,6 +324,31 @@ def tool_call_start(event: ToolCallStart) -> Block | None:
     """The call is let through to its tool: once for each call, after every policy and every answer of a person, and with the
     values of its secrets at hand. For what counts calls: one that was blocked or waits is none. `run.judge` fires it as it hands
     out a call that may run. `Block`, and a handler that fails, still hold the call back, though handlers before it have counted it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordDecision(_ToolEvent):
+    """A call that may run, with what decided it. Its arguments are as they may be stored: placeholders stand for values of secrets."""
+
+    judged_by: tuple[str, ...] = ()
+    """The plugins that were asked about the call and let it pass, in firing order; those in shadow mode are not among them."""
+    granted: tuple[Question, ...] = ()
+    """What a person was asked about it, now or when it waited, and approved."""
+    approved_by: str | None = None
+    """Who approved the last of it, as the approver says; None where nobody had to."""
+    labels: Labels = frozenset()
+    """What is worth all that the agent has read up to now, as in `BeforeToolCall`."""
+    effect_id: str = ""
+    """Stands for what the call does: the same whenever it is made again."""
+    required: bool = False
+    """True with `Host(record_first=True)`: the call runs only once it is durably written."""
+
+
+@define(kind="notify", timeout=15)
+def record_decision(event: RecordDecision) -> None:
+    """The last step before a call's tool, after `tool_call_start`: write down what was decided. Awaited; all handlers run. A failing
+    one is logged; with `Host(record_first=True)` it holds the call back, also one that only reads. Fired anew where a call that has
+    waited is judged again."""
 
 
 @dataclass(frozen=True, kw_only=True)

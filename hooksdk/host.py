@@ -33,6 +33,7 @@ from hooksdk.catalog import Storage
 from hooksdk.config import Config, load_config, project_folder
 from hooksdk.errors import (
     AsyncOnly,
+    ConfigError,
     PluginRefused,
     SessionClosed,
     check,
@@ -69,6 +70,8 @@ class Host(AsyncOnly):
     - `folder`: the project folder whose configuration counts; by default the current one, or the nearest above it with a
       `hooksdk.toml`, within the same repository.
     - `restart`: how the program is restarted, `async def (reason)`, for plugins that ask for it; without one they cannot.
+    - `record_first`: no tool runs, one that only reads neither, before a plugin such as `audit` has durably written that it may;
+      by default what the configuration says, which is no. Needs a plugin that handles `record_decision`.
 
     Raises `ConfigError`, `PluginError` or `MissingGrant` at once for what cannot be loaded, and `WrongArgument`.
 
@@ -100,6 +103,7 @@ class Host(AsyncOnly):
         approver: Approver | None = None,
         folder: Path | str | None = None,
         restart: Callable[[str], Awaitable[None]] | None = None,
+        record_first: bool | None = None,
     ) -> None:
         if isinstance(plugins, (type, ModuleType)):
             refuse("Host(plugins=...)", plugins, "a list of modules and classes", f"Write plugins=[{plugins.__name__}]")
@@ -108,11 +112,18 @@ class Host(AsyncOnly):
         check_function("Host(approver=...)", approver, "async def (request) -> Approval")
         check_path("Host(folder=...)", folder)
         check_function("Host(restart=...)", restart, "async def (reason)")
+        check("Host(record_first=...)", record_first, (bool, type(None)), "True or False", "")
         where = project_folder(Path.cwd()) if folder is None else Path(folder)
         self.config = config if isinstance(config, Config) else load_config(config, folder=where)
+        if record_first is not None:
+            self.config = self.config.model_copy(update={"record_first": record_first})
         self._approver = approver
         self._registry = Registry(self.config)
         find_plugins(self._registry, plugins, self.config, folder=where)
+        if self.config.record_first and "record_decision" not in self._registry.plan:
+            raise ConfigError(
+                "record_first", ("no plugin here writes decisions down, so nothing could run. Enable `audit`",)
+            )
         self._own_store = store is None or isinstance(store, (str, PathLike))
         self._store: Store = _store(self.config.store if store is None else store)
         self._background: Background | None = None

@@ -47,6 +47,7 @@ __all__ = [
     "SessionEndReason",
     "SessionEnded",
     "SessionStarted",
+    "Settled",
     "ToolsResolved",
     "TrimDrained",
     "TrimQueued",
@@ -151,8 +152,9 @@ class ToolsResolved(Record):
     notes: Sequence[str] = ()
     """Tools that were renamed or left out, one line each."""
     catalog: Fresh[Sequence[Mapping[str, Any]]] = Fresh()
-    """Each tool: `tool` (its id), `name`, `tokens` of its definition, and `place`: `offered`, `prefetched` (offered for what
-    was asked), `deferred` (granted, not shown), or `bridge` (shown beside the granted ones)."""
+    """Each tool: `tool` (its id), `name`, `tokens` of its definition, `place`: `offered`, `prefetched` (offered for what was
+    asked), `deferred` (granted, not shown), or `bridge` (shown beside the granted ones), and `annotations`, those of which it
+    says something."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,6 +306,17 @@ class CallFinished(_CallRecord):
     """The length of the result's text."""
     labels: tuple[str, ...] = ()
     """What the result's text is worth, sorted; empty where nobody vouches for it and no outsider wrote it, as for a refusal."""
+    in_doubt: bool = False
+    """True where the call began and its result does not tell how it ended: it may have taken effect."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled(Record):
+    """Somebody said what came of a call that was in doubt (`session.settle`)."""
+
+    call_id: str
+    name: str
+    effect_id: str
 
 
 @dataclass(frozen=True, kw_only=True)

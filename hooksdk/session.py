@@ -36,7 +36,7 @@ from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
 from hooksdk.formats.intake import messages_in
 from hooksdk.hooks import RunInfo, SessionEndReason
 from hooksdk.patterns import ToolPattern
-from hooksdk.records import SessionEnded, SessionStarted
+from hooksdk.records import SessionEnded, SessionStarted, Settled
 from hooksdk.run import Run
 from hooksdk.tools import Deferral, Expose, Tool
 from hooksdk.transcript import DrainReport, Results, SessionLog, Transcript
@@ -157,7 +157,12 @@ class Session(AsyncOnly):
         call; raises `WrongArgument` where no call, or more than one, has this id."""
         running = self._open_run.run.at_work if self._open_run.run else ()
         whole = self._secrets.result(ToolResult(result) if isinstance(result, str) else result)
-        return await self._need_transcript().settle(reference, whole, running)
+        call = await self._need_transcript().settle(reference, whole, running)
+        if self._dispatcher is not None:
+            await self._dispatcher.trace(
+                self._info, Settled(call_id=call.call_id, name=call.name, effect_id=call.effect_id)
+            )
+        return call
 
     async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
         """Shorten a tool result for the model, by its handle or call id, as `results.trim` does. Raises `UnknownResult`."""
@@ -343,7 +348,7 @@ class Session(AsyncOnly):
             dispatcher=dispatcher, transcript=own_transcript, store=self._parts.store, format=get_format(format),
             tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states, family=kept, reading=reading,
             secrets=self._secrets, open_run=self._open_run, prices=PriceList(self._parts.config.prices),
-            allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call",
+            allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call", record_first=self._parts.config.record_first,
             contracts=registry.contracts, expose=expose, deferral=deferral, unmatched=self._unmatched,
             missing_grants=registry.missing_conversation(), transcript_kept=transcript, withhold=withhold, in_doubt=in_doubt,
             for_others=family is not None and parent_run is None,

@@ -34,6 +34,18 @@ class Does:
         """All that a call may do which an allow fits. Who may write may read what is changed."""
         return self._wanted | (frozenset[Kind]({"read"}) if "write" in self._wanted else frozenset[Kind]())
 
+    def may_settled_by(self, tool: Tool) -> bool | None:
+        """What `why` says of all calls of the tool: True where there is always one, False where never."""
+        use = self._vocabulary.use_of(tool)
+        if use is None or (use.does & self._wanted and not use.patches):
+            return None if self._conditions else True
+        return None if use.lines or use.patches else False
+
+    def surely_settled_by(self, tool: Tool) -> bool | None:
+        """What `why_not_surely` says of all calls of the tool: True where there is never one, False where always."""
+        use = self._vocabulary.use_of(tool)
+        return None if use is not None and use.lines else not self.why_not_surely({}, tool)
+
     def why_not_surely(self, arguments: Mapping[str, Any], tool: Tool) -> str:
         """Why an allow does not fit the call: it may do more."""
         kinds = self._surely(arguments, self._vocabulary.use_of(tool))
@@ -42,8 +54,10 @@ class Does:
         return f"it may do more than {self._said}, or something else" if kinds else "it does nothing of that"
 
     def _surely(self, arguments: Mapping[str, Any], use: Use | None) -> frozenset[Kind]:
-        if use is None or not use.lines:
-            return EVERYTHING if use is None else use.does
+        if use is None or any(parts is None for _, parts in self._parts(arguments, use) if use.patches):
+            return EVERYTHING
+        if not use.lines:
+            return use.does
         lines = [line for _, line in _lines(arguments, use)]
         return frozenset({"read"}) if lines and all(map(surely_reads, lines)) else EVERYTHING
 

@@ -150,8 +150,8 @@ class _DoesFact(WrittenFact):
     does: Does = field(compare=False)
 
     def in_words(self) -> str:
-        """The key with its words."""
-        return f"does = {json.dumps(sorted(self.kinds))}"
+        """The key with its words, and what that must meet."""
+        return " with ".join([f"does = {json.dumps(sorted(self.kinds))}", *(one.in_words() for one in self.conditions)])
 
     def examples(self) -> Iterator[Mapping[str, Any]]:
         """Those of its conditions; else a line that nobody can read for sure, where there is a line."""
@@ -173,6 +173,10 @@ class MayDo(_DoesFact):
         done = self.does.why(arguments, tool, workspace)
         return "" if done else "nothing in the call does that, as far as it says"
 
+    def settled_by(self, tool: Tool) -> bool | None:
+        """What is said of the tool, where it runs no lines."""
+        return self.does.may_settled_by(tool)
+
     def implies(self, other: CallFact) -> bool:
         """Whoever lists more is met by more."""
         if not isinstance(other, MayDo) or not self._in_same_words(other):
@@ -188,13 +192,13 @@ class SurelyDoes(_DoesFact):
         """It may do something else."""
         return self.does.why_not_surely(arguments, tool)
 
+    def settled_by(self, tool: Tool) -> bool | None:
+        """What is said of the tool, where it runs no lines."""
+        return self.does.surely_settled_by(tool)
+
     def implies(self, other: CallFact) -> bool:
         """Whoever lists more is met by more."""
         return isinstance(other, SurelyDoes) and self._in_same_words(other) and self.kinds <= other.kinds
-
-    def excludes(self, other: CallFact) -> bool:
-        """What surely does the one does not the other."""
-        return isinstance(other, MayDo) and self._in_same_words(other) and not other.kinds & self.does.allowed
 
 
 @dataclass(frozen=True)

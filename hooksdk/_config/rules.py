@@ -131,6 +131,11 @@ def _on_missing_grant(setting: Setting) -> Any:
     return setting.project if strict or setting.may_widen(why) else setting.own
 
 
+def _record_first(setting: Setting) -> Any:
+    why = "calls would run that nobody has written down"
+    return setting.project if setting.project or not setting.own or setting.may_widen(why) else setting.own
+
+
 def _timeouts(setting: Setting) -> Any:
     trusted = setting.may_widen("a handler that has too little time is left out, and one without a limit may hang")
     own: dict[str, Any] = setting.own or {}
@@ -197,6 +202,7 @@ SETTINGS: dict[str, tuple[Effect, Rule]] = {
     "allow": ("widens", _allow),  # but narrows where the user has no list and configured nothing that it leaves out
     "deny": ("adds up", _deny),  # but widens for plugins that the operator configured
     "on_missing_grant": ("widens", _on_missing_grant),  # "refuse" narrows
+    "record_first": ("widens", _record_first),  # but true narrows
     "drain": ("neutral", _project),
     "timeouts": ("widens", _timeouts),
     "gateway": ("widens", _gateway),

@@ -179,7 +179,7 @@ async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
 async def judge_again(state: RunState, work: CallInProgress) -> CallEnd | None:
     """The steps of a call that was judged and has waited: by the policies of now, with the arguments that were judged. Where a
     plugin that was not asked then rewrites them, no answer counts any more: each was about the others."""
-    work.again = True
+    work.again, work.recorded = True, False
     end, judged = check_way(work), work.arguments
     if "rewrite_tool_call" in state.hooks.plans:
         end = end or await rewrite_tool_call(state, work)
@@ -195,7 +195,7 @@ async def execute(state: RunState, work: CallInProgress) -> CallEnd:
     if state.waiting.calls:
         await state.waiting.forget(work.written)  # a crash from here on has it judged anew: its tool may have run
     end = await resolve_secrets(state, work) if "resolve_secrets" in state.hooks.plans else None
-    end = end or check_still_granted(state, work) or await tool_call_start(state, work)
+    end = end or check_still_granted(state, work) or await let_through(state, work)
     end = end or check_still_granted(state, work)
     if end is None and await effects.begin(state, work):
         end = check_still_granted(state, work)
@@ -477,6 +477,36 @@ def values_of(answers: Mapping[str, Any], names: Iterable[str]) -> dict[str, str
     return {name: str.__str__(value) for name in names if isinstance(value := answers.get(name), str)}
 
 
+async def let_through(state: RunState, work: CallInProgress) -> CallEnd | None:
+    """The last words before its tool: of whoever counts calls, then of whoever writes down what was decided."""
+    return await tool_call_start(state, work) or await record_decision(state, work)
+
+
+async def record_decision(state: RunState, work: CallInProgress) -> CallEnd | None:
+    """With `record_first` a call is held back that nobody wrote down, or that somebody could not."""
+    first, written = state.parts.record_first, "record_decision" in state.hooks.plans
+    if work.recorded or not (first or written):
+        return None
+    work.recorded = True
+    if written:
+        async for outcome in state.hooks.fire("record_decision", _decision_event(state, work)):
+            outcome.log(", so the call is blocked" if first else "")
+            written = False
+    return _refused("blocked", refusals.not_recorded(work.call.name)) if first and not written else None
+
+
+def _decision_event(state: RunState, work: CallInProgress) -> hooks.RecordDecision:
+    tool = work.tool
+    assert tool is not None
+    judges = [one for one in state.hooks.plans.get("before_tool_call", ()) if not one.shadow and one.concerns(tool)]
+    return hooks.RecordDecision(
+        info=state.info, call=with_arguments(work.call, arguments := effects.storable_arguments(state, work)), tool=tool,
+        arguments=arguments, judged_by=tuple(dict.fromkeys(one.plugin for one in judges)), labels=state.labels,
+        granted=work.granted, approved_by=work.answered_by, effect_id=effects.effect_id(state, work),
+        required=state.parts.record_first,
+    )  # fmt: skip
+
+
 async def tool_call_start(state: RunState, work: CallInProgress) -> CallEnd | None:
     """The last word, for whoever counts what begins. A call whose tool has paused has begun already."""
     tool, before = work.tool, work.let_through
@@ -732,7 +762,8 @@ async def after_tool_call(state: RunState, work: CallInProgress, end: CallEnd) -
         await state.trace(
             CallFinished(call_id=call.id, parent_id=call.parent_id, origin=call.origin, tool=tool.id if tool else None,
                          name=call.name, status=end.status, seconds=round(seconds, 6), characters=len(end.result.text),
-                         labels=tuple(sorted(UNLABELLED if end.result.labels is None else end.result.labels))),
+                         labels=tuple(sorted(UNLABELLED if end.result.labels is None else end.result.labels)),
+                         in_doubt=work.in_doubt),
             lambda: Content(text=end.result.text, arguments=work.arguments),
         )  # fmt: skip
 

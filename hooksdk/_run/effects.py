@@ -53,13 +53,13 @@ def equal_in_doubt(state: RunState, work: CallInProgress) -> list[CallInDoubt]:
     return sorted(equal, key=lambda one: (one.effect_id not in own, one.call_id != work.written.id))
 
 
-def _arguments(state: RunState, work: CallInProgress) -> dict[str, Any]:
+def storable_arguments(state: RunState, work: CallInProgress) -> dict[str, Any]:
     """What may be stored of its arguments: a placeholder stands for a secret's value, and means the same call."""
     return state.secrets.value(work.arguments) if state.secrets.active else work.arguments
 
 
 def _digest(state: RunState, work: CallInProgress) -> str:
-    return digest_of(_arguments(state, work))
+    return digest_of(storable_arguments(state, work))
 
 
 def _began_as(state: RunState, work: CallInProgress) -> set[str]:
@@ -150,7 +150,7 @@ async def _write(state: RunState, work: CallInProgress) -> None:
     assert tool is not None
     entry = {
         "effect": effect_id(state, work), "call": [work.call.id, work.call.name], "tool": tool.id,
-        "digest": _digest(state, work), "arguments": clip(encode(_arguments(state, work)).decode(), MOST_ARGUMENTS),
+        "digest": _digest(state, work), "arguments": clip(encode(storable_arguments(state, work)).decode(), MOST_ARGUMENTS),
     }  # fmt: skip
     if work.parent is not None:
         entry["parent"] = work.parent.call.id

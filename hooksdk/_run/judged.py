@@ -14,8 +14,8 @@ from hooksdk._run.call import (
     has_result,
     judge,
     judge_again,
+    let_through,
     take_result,
-    tool_call_start,
     wait_until_at_rest,
 )
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
@@ -230,7 +230,7 @@ async def _judge(state: RunState, work: CallInProgress) -> CallEnd | None:
 
 async def _let_through(state: RunState, work: CallInProgress, end: CallEnd | None) -> CallEnd | None:
     """Whoever has the call may run it anywhere from now on."""
-    return end if end is not None or work.pending is not None else await tool_call_start(state, work)
+    return end if end is not None or work.pending is not None else await let_through(state, work)
 
 
 async def _after_pause(

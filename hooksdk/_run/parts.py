@@ -109,6 +109,8 @@ class RunParts:
     deferral: Deferral | None = None
     """What the host said of its requests."""
     unmatched: UnmatchedNames = field(default_factory=UnmatchedNames)
+    record_first: bool = False
+    """Run nothing whose decision is not durably written."""
     drain_early: bool = False
     """Drain queued trims before each model call already."""
     transcript_kept: bool = True

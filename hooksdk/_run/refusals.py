@@ -57,6 +57,11 @@ def blocked(plugin: str, reason: str) -> str:
     return f"Blocked by {plugin}: {reason}"
 
 
+def not_recorded(name: str) -> str:
+    """The host runs nothing whose decision is not written, and it could not be."""
+    return f"'{name}' was not run: this host records each call before it runs, and this one could not be recorded. Nothing was done."
+
+
 def policy_failed(plugin: str) -> str:
     """A policy that cannot judge lets nothing through. The model learns whose it is; the log has the details."""
     return f"Blocked: plugin '{plugin}' failed while it judged this call, so it was not run."

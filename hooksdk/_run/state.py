@@ -86,6 +86,8 @@ class CallInProgress:
     """Its tool has paused."""
     let_through: bool = False
     """It was let through to its tool."""
+    recorded: bool = False
+    """What was decided about it is written down, as far as anybody writes it."""
     pending: ApprovalRequest | None = None
     """What it waits for."""
     runs_at_once: bool = False

@@ -16,7 +16,7 @@ from hooksdk.errors import PolicyFailed, check_list
 from hooksdk.formats import Message
 from hooksdk.patterns import ToolPattern, near_tools
 from hooksdk.records import Revealed, ToolsResolved, Withheld
-from hooksdk.tools import Tool
+from hooksdk.tools import Annotations, Tool
 
 _CORE_ADVICE = 'Write such as core=["read_file"]'
 
@@ -162,7 +162,16 @@ def _listing(catalog: Catalog, offered: Sequence[Tool], prefetched: Sequence[str
     granted = {tool.name for tool in catalog}
     places = [(tool, shown.get(tool.name, "deferred")) for tool in catalog]
     places += [(tool, "bridge") for tool in offered if tool.name not in granted]
-    return [{"tool": tool.id, "name": tool.name, "tokens": tool.tokens, "place": place} for tool, place in places]
+    return [
+        {"tool": tool.id, "name": tool.name, "tokens": tool.tokens, "place": place, **_said(tool.annotations)}
+        for tool, place in places
+    ]
+
+
+def _said(annotations: Annotations) -> dict[str, Any]:
+    """What a tool says of itself, where it says anything."""
+    said = {name: value for name in Annotations.names() if (value := getattr(annotations, name)) is not None}
+    return {"annotations": said} if said else {}
 
 
 def _names_in(given: Sequence[str], answer: str) -> list[str]:

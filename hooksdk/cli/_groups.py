@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 GROUPS = {
     "tools": "_tools.commands", "plugins": "_plugins.commands", "approvals": "_approvals.commands",
     "sessions": "_sessions.commands", "policy": "_policy", "mcp": "_mcp.commands", "gateway": "_gateway.commands",
-    "guard": "_guard.commands",
+    "guard": "_guard.commands", "audit": "_audit.commands",
 }  # fmt: skip
 """Each with the module that has it, as `NAME_app`."""
 

@@ -16,6 +16,7 @@ from hooksdk.cli._console import print_json, safe, stderr_console, stdout_consol
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
 from hooksdk.cli._policy_calls import CALL, CallFile, wanted_call
 from hooksdk.cli._policy_start import start
+from hooksdk.cli._policy_table import table
 from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.cli._proofs.cedar import import_cedar
 from hooksdk.cli._proofs.diff import diff
@@ -27,6 +28,7 @@ from hooksdk.patterns import near_misses
 
 policy_app = typer.Typer(help="See what the policies say.", no_args_is_help=True)
 policy_app.command("start")(start)
+policy_app.command("table")(table)
 policy_app.command("diff")(diff)
 policy_app.command("import")(import_cedar)
 policy_app.command("prove")(prove)

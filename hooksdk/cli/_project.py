@@ -34,10 +34,23 @@ def store_spec(store: str | Path) -> str:
     return str(store) if "://" in str(store) else f"jsonl:{store}"
 
 
+AUDIT = "audit"
+"""The plugin that writes a chain of records, and its space in a store."""
+
+
+def without_records(config: Config) -> Config:
+    """The same configuration for calls that are made up: they are not written into the audit's chain, and nothing is held back for
+    that."""
+    return config.model_copy(update={"deny": [*config.deny, AUDIT], "record_first": False})
+
+
 async def open_host(
-    stack: AsyncExitStack, config: Config, project: Path, plugins: Sequence[Any], approver: Approver | None = None
-) -> Host:
-    """A host of the project, until `stack` closes. What it changes in the store ends with the command."""
+    stack: AsyncExitStack, config: Config, project: Path, plugins: Sequence[Any], approver: Approver | None = None,
+    *, records: bool = False,
+) -> Host:  # fmt: skip
+    """A host of the project, until `stack` closes. What it changes in the store ends with the command, but for the audit's chain,
+    which it writes with `records` alone: where tools really run."""
+    config = config if records else without_records(config)
     store = ThrowawayStore(open_store(config.store))
     stack.push_async_callback(store.aclose)
     host = Host(plugins, store=store, config=config, folder=project, approver=approver)
@@ -84,8 +97,10 @@ class ThrowawayStore:
         self._spaces: set[str] = set()
         """Those that are copied into memory already."""
 
-    async def _space(self, space: str) -> MemoryStore:
-        """A plugin's space as it was at the first look."""
+    async def _space(self, space: str) -> Store:
+        """A plugin's space as it was at the first look; a chain of records is never one of its own."""
+        if space == AUDIT:
+            return self._store
         if space not in self._spaces:
             self._spaces.add(space)
             for key in await self._store.list_keys(space):

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hooksdk.cli._console import CommandProblem, complain, counted, print_json, printable
+from hooksdk import Config
+from hooksdk.cli._console import (
+    CommandProblem,
+    complain,
+    counted,
+    print_json,
+    printable,
+    stderr_console,
+    warnings_shown,
+)
+from hooksdk.cli._policy_rules import judges_of
 from hooksdk.cli._project import project_config
 from hooksdk.cli._sessions.history import read_as_sent
 from hooksdk.cli._sessions.ids import place_of
@@ -21,7 +31,9 @@ from hooksdk.cli._traces import configured_files, session_records
 from hooksdk.costs import PriceList
 from hooksdk.errors import HookSDKError, StoreError, did_you_mean
 from hooksdk.histories import HistoryError
+from hooksdk.host import Plugin, load_plugins
 from hooksdk.report import NoTrace, Report, StoredSession, build, is_page, read_trace, render
+from hooksdk.rules import Rules
 from hooksdk.stores import Store
 from hooksdk.trimming import list_results
 
@@ -66,9 +78,11 @@ def report(options: ReportOptions) -> int:
         records = _of_session(records, sessions[0].session_id)
     if options.run_id is not None:
         _check_run(records, options.run_id)
+    config = project_config(options.project)
+    policies = _policies(config, options.project) if records else None
     try:
         made = build(records, sessions, title=found.name if not sessions and records is None else "", sources=found.sources,
-                     run_id=options.run_id, prices=PriceList(project_config(options.project).prices))  # fmt: skip
+                     run_id=options.run_id, prices=PriceList(config.prices), policies=policies)  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, HookSDKError) or not sessions:
             raise
@@ -80,6 +94,21 @@ def report(options: ReportOptions) -> int:
         print_json({"schema": 1, **dataclasses.asdict(made)})
         return 0
     return _write(made, options, found.name, traced=records is not None)
+
+
+def _policies(config: Config, project: Path) -> dict[str, Rules]:
+    """The rules of the project as they are now. What cannot be loaded has none, and the page comes without it."""
+
+    def refused(plugin: Plugin, error: HookSDKError) -> None:
+        complain(f"plugin '{plugin.id}' cannot be loaded, so the page says nothing of its rules: {error}")
+
+    with warnings_shown(stderr_console()):
+        try:
+            plugins, _ = load_plugins((), config, folder=project, on_refusal=refused)
+        except HookSDKError as error:
+            complain(f"the plugins here cannot be loaded, so the page says nothing of their rules: {error}")
+            return {}
+        return judges_of(plugins, config).described
 
 
 def _read_source(options: ReportOptions) -> _Input:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hooksdk.gateway._settings import GatewayConfig, Profile, Token, config_problems, profile_of
+from hooksdk.gateway._settings import GatewayConfig, Profile, Token, config_problems, narrowing, profile_of
 
 if TYPE_CHECKING:
     from hooksdk.gateway._gateway import Gateway, ToolSource, current_request, own_streams
 
 __all__ = [
-    "Gateway", "GatewayConfig", "Profile", "Token", "ToolSource", "config_problems", "current_request", "own_streams",
-    "profile_of",
+    "Gateway", "GatewayConfig", "Profile", "Token", "ToolSource", "config_problems", "current_request", "narrowing",
+    "own_streams", "profile_of",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:

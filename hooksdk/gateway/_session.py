@@ -43,11 +43,10 @@ from hooksdk.gateway._open_calls import PREFIX, OpenCalls
 from hooksdk.gateway._pages import SessionPages
 from hooksdk.gateway._places import Place, leave
 from hooksdk.gateway._results import as_contents, as_error, as_mcp, as_prompt, error, error_code, pages_in
-from hooksdk.gateway._settings import Expose, GatewayConfig, Profile
+from hooksdk.gateway._settings import MCP_SOURCES, Expose, GatewayConfig, Profile, narrowing
 from hooksdk.gateway._sources import Sources
 from hooksdk.host import Host
 from hooksdk.mcp import Feature, ServerOffer, current_client
-from hooksdk.patterns import ToolPattern
 from hooksdk.run import JudgedCall, Run
 from hooksdk.session import Session
 from hooksdk.tools import Tool
@@ -121,8 +120,6 @@ CHANGES: dict[Any, Any] = {
     ResourcesListChanged: types.ResourceListChangedNotification,
 }
 """How a client is told in both protocols what is another list now."""
-MCP_SOURCES = {"mcp", "prompt", "resource"}
-"""What servers bring."""
 FOR_CLIENTS = {types.URL_ELICITATION_REQUIRED, types.MISSING_REQUIRED_CLIENT_CAPABILITY}
 """Errors about which a client can do something, and a model cannot: they are passed on as errors."""
 RESOURCE_NOT_FOUND = -32002
@@ -201,7 +198,7 @@ class GatewaySession:
         self._open_calls = OpenCalls(parts.start_soon, self.call_of, handover)
         self._expose: Expose = identity.profile.expose or parts.config.expose
         self._trust = HintTrust(frozenset(parts.config.trusted_hints))
-        self._not_granted = _narrowing(identity)
+        self._not_granted = narrowing(identity.profile_name, identity.profile, own=is_recall)
         most = parts.config.kept_result_bytes
         kept = ResultsInStore(shared.store, self.id, most) if shared else ResultsInMemory(most)
         self.results = LongResults(parts.config.max_result_chars, most, kept)
@@ -775,21 +772,3 @@ def _client_of(context: Request) -> dict[str, str]:
     """What the client says that it is."""
     said = context.session.client_params
     return {"name": said.client_info.name, "version": said.client_info.version} if said else {}
-
-
-def _narrowing(identity: Identity) -> Callable[[Tool], str | None]:
-    profile = identity.profile
-    allow = None if profile.allow is None else [ToolPattern(text) for text in profile.allow]
-    deny = [ToolPattern(text) for text in profile.deny]
-    reason = f"the profile '{identity.profile_name}' does not have it"
-
-    def why_not(tool: Tool) -> str | None:
-        if profile.servers is not None and tool.source in MCP_SOURCES and tool.owner not in profile.servers:
-            return reason
-        if any(pattern.may_mean(tool) for pattern in deny):
-            return reason
-        if is_recall(tool):
-            return None
-        return None if allow is None or any(pattern.matches(tool) for pattern in allow) else reason
-
-    return why_not

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,8 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 from hooksdk.config import Config
 from hooksdk.errors import ConfigError, did_you_mean, table_problems
 from hooksdk.gateway._http_settings import MetricsSettings, OidcSettings, Rate, TlsSettings, WebAddress
-from hooksdk.patterns import check_patterns
-from hooksdk.tools import Expose
+from hooksdk.patterns import ToolPattern, check_patterns
+from hooksdk.tools import Expose, Tool
+
+MCP_SOURCES = {"mcp", "prompt", "resource"}
+"""What servers bring."""
 
 Asked = Literal["elicitation", "sampling", "roots"]
 LEAST_RESULT_CHARS = 1_000
@@ -183,6 +186,27 @@ def profile_of(config: GatewayConfig, name: str | None) -> tuple[str | None, Pro
         hint = did_you_mean(name, config.profiles) or f" Known: {known}."
         raise ConfigError("gateway", (f"there is no profile '{name}'.{hint}",))
     return name, config.profiles[name]
+
+
+def narrowing(
+    name: str | None, profile: Profile, *, own: Callable[[Tool], bool] = lambda _: False
+) -> Callable[[Tool], str | None]:
+    """Why a client with this profile does not have a tool, for each tool; None where it has it. What is `own` of the gateway need not
+    be among those that are allowed."""
+    allow = None if profile.allow is None else [ToolPattern(text) for text in profile.allow]
+    deny = [ToolPattern(text) for text in profile.deny]
+    reason = f"the profile '{name}' does not have it"
+
+    def why_not(tool: Tool) -> str | None:
+        if profile.servers is not None and tool.source in MCP_SOURCES and tool.owner not in profile.servers:
+            return reason
+        if any(pattern.may_mean(tool) for pattern in deny):
+            return reason
+        if own(tool):
+            return None
+        return None if allow is None or any(pattern.matches(tool) for pattern in allow) else reason
+
+    return why_not
 
 
 def config_problems(table: object) -> list[str]:

@@ -13,9 +13,11 @@ from hooksdk.errors import HookSDKError
 from hooksdk.formats import get_format
 from hooksdk.report._join import explain_trims, join
 from hooksdk.report._model import Report, Run, Session, Step
+from hooksdk.report._policy import policy_lines
 from hooksdk.report._stored import StoredSession, read_stored
 from hooksdk.report._texts import Room
 from hooksdk.report._trace import read_runs
+from hooksdk.rules import Rules
 from hooksdk.stores import summarize
 from hooksdk.transcript import SessionBeginning
 from hooksdk.values import clip, is_object
@@ -60,11 +62,12 @@ def build(
     sources: Sequence[str] = (),
     run_id: str | None = None,
     prices: PriceList | None = None,
+    policies: Mapping[str, Rules] | None = None,
 ) -> Report:
     """The content of a page. `trace` is the records of [trace_file](trace_file.md), as `json.loads` reads its lines; with
     `run_id` only that run is shown. `sources` are sentences that say what it is made from. `prices` say what was paid; by default those of
-    the package `genai-prices`, where it is installed. Raises what `StoredSession.ledger`
-    raises."""
+    the package `genai-prices`, where it is installed. With `policies`, the rules of plugins by id, it says what these come to for each
+    tool of the runs. Raises what `StoredSession.ledger` raises."""
     prices = PriceList() if prices is None else prices
     runs = [] if trace is None else read_runs(trace, prices)
     if run_id is not None:
@@ -83,7 +86,7 @@ def build(
     return Report(
         title=title or asked or (", ".join(names[:3]) + (" …" if len(names) > 3 else "")) or "nothing", sources=list(sources),
         missing=_missing(shown, read, with_trace=trace is not None), runs=_shortened(shown),
-        runs_left_out=len(runs) - len(shown), sessions=read,
+        runs_left_out=len(runs) - len(shown), sessions=read, policy=policy_lines(shown, policies or {}),
     )  # fmt: skip
 
 

@@ -100,6 +100,8 @@ class CatalogTool:
     owner: str
     tokens: int
     place: str
+    annotations: dict[str, bool] = field(default_factory=dict[str, bool])
+    """What it says of itself, where it says anything."""
 
 
 @dataclass(kw_only=True)
@@ -338,6 +340,18 @@ class Session:
 
 
 @dataclass(kw_only=True)
+class PolicyLine:
+    """What the rules of the project say of one tool of the runs."""
+
+    tool: str
+    verdict: str
+    """`allow`, `ask`, `deny`, or those that are possible: `allow or deny`."""
+    says: list[str]
+    """What it says of itself, as `policy table` shows it."""
+    decided_by: str
+
+
+@dataclass(kw_only=True)
 class Report:
     """A page's content."""
 
@@ -349,3 +363,5 @@ class Report:
     runs: list[Run]
     runs_left_out: int
     sessions: list[Session]
+    policy: list[PolicyLine] = field(default_factory=list[PolicyLine])
+    """The riskiest tool first; empty where the project has no rules, or the trace tells of no tools."""

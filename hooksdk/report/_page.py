@@ -115,6 +115,7 @@ def _parts(report: Report) -> list[Html | None]:
     parts: list[Html | None] = [_contents(report) if several else None]
     known = {session.session_id for session in report.sessions}
     parts += [_run(run, several=several, with_messages=run.session_id in known) for run in report.runs]
+    parts.append(sections.policy(report.policy))
     for session in report.sessions:
         told = sum(len(run.trims) for run in report.runs if run.session_id == session.session_id)
         parts.append(_session(session, with_trims=len(session.trims) > told))

@@ -12,6 +12,7 @@ from hooksdk.report._model import (
     CatalogTool,
     HookLine,
     Message,
+    PolicyLine,
     Result,
     Run,
     Search,
@@ -153,6 +154,28 @@ def _tool_tables(tools: Sequence[CatalogTool]) -> list[Html]:
 
 def _weight(tokens: int, most: int) -> Html:
     return tag("span", class_="weight", style=f"--w:{100 * tokens / most:.1f}%", aria_hidden="true")
+
+
+def policy(lines: Sequence[PolicyLine]) -> Html | None:
+    """What the rules of the project say of the tools, the riskiest first."""
+    if not lines:
+        return None
+    rows = [
+        (badge(line.verdict, _VERDICT_TONES.get(line.verdict, "warn")), code(line.tool), ", ".join(line.says), line.decided_by)
+        for line in lines[:TOOLS]
+    ]  # fmt: skip
+    note = "By the project's rules as they are now, for the tools that the runs above were granted; the riskiest come first. "
+    note += "A ? marks what a tool does not say, and MCP takes for granted."
+    return section(
+        2,
+        "What the rules say of these tools",
+        _folded(("Verdict", "Tool", "It says", "Decided by"), rows),
+        _left_out(len(lines), TOOLS),
+        note=note,
+    )
+
+
+_VERDICT_TONES = {"allow": "good", "deny": "bad"}
 
 
 # Searches

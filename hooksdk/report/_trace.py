@@ -344,7 +344,9 @@ def _tool_of(entry: Mapping[str, Any]) -> CatalogTool:
     source, _, rest = tool.partition(":")
     owner = f"{source}:{rest.partition(':')[0]}" if rest else ""
     return CatalogTool(name=as_text(entry.get("name")), tool=tool, owner=owner, tokens=as_count(entry.get("tokens")),
-                       place=as_text(entry.get("place")))  # fmt: skip
+                       place=as_text(entry.get("place")), annotations={
+                           name: value for name, value in as_object(entry.get("annotations")).items() if isinstance(value, bool)
+                       })  # fmt: skip
 
 
 def _shares(steps: list[Step], seconds: float) -> Shares:

@@ -37,6 +37,10 @@ class RunFact(Fact):
     def holds(self, event: Event) -> bool:
         """True in runs of which it is so."""
 
+    @abstractmethod
+    def in_words(self) -> str:
+        """For whom that is, for people: `the agent helper`."""
+
 
 class CallFact(Fact):
     """Something about the call itself, such as its arguments. A proof knows nothing of it but what it implies, so it may hold or not."""
@@ -53,13 +57,13 @@ class CallFact(Fact):
         """Some arguments of calls for which it may hold, to show what a proof comes upon."""
         return ()
 
+    def settled_by(self, tool: Tool) -> bool | None:  # noqa: ARG002 - the parameter of those that know more
+        """True where it holds for every call of this tool, False where for none; None where the call decides."""
+        return None
+
     def implies(self, other: CallFact) -> bool:
         """True where the other one surely holds for every call for which this one does."""
         return self == other
-
-    def excludes(self, other: CallFact) -> bool:  # noqa: ARG002 - the parameter of those that know any
-        """True where the other one surely holds for no call for which this one does."""
-        return False
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,10 @@ class ByAgent(RunFact):
         """True where one does."""
         return any(_any(self.compiled, agent) for agent in event.agents)
 
+    def in_words(self) -> str:
+        """The agents."""
+        return f"the agent {' or '.join(self.agents)}"
+
 
 @dataclass(frozen=True)
 class Triggered(RunFact):
@@ -154,6 +162,10 @@ class Triggered(RunFact):
     def holds(self, event: Event) -> bool:
         """True where one did."""
         return not set(self.triggers).isdisjoint(event.triggers)
+
+    def in_words(self) -> str:
+        """The triggers."""
+        return f"runs begun by {' or '.join(self.triggers)}"
 
 
 @dataclass(frozen=True)
@@ -172,6 +184,10 @@ class InWorkspace(RunFact):
         place = event.workspace_dir
         return place is not None and _any(self.compiled, os.path.normpath(place).replace(os.sep, "/"))
 
+    def in_words(self) -> str:
+        """The folders."""
+        return f"the workspace {' or '.join(self.folders)}"
+
 
 @dataclass(frozen=True)
 class Requested(RunFact):
@@ -183,7 +199,10 @@ class Requested(RunFact):
 
     def holds(self, event: Event) -> bool:
         """True where all of it is so. Of a requester that nobody named only `is_owner=False` holds."""
-        requester: Mapping[str, Any] = event.requester or {}
+        return self.means(event.requester or {})
+
+    def means(self, requester: Mapping[str, Any]) -> bool:
+        """True where all of it is so of this requester."""
         if self.is_owner is not None and (requester.get("is_owner") is True) is not self.is_owner:
             return False
         own_id: object = requester.get("id")
@@ -192,6 +211,13 @@ class Requested(RunFact):
         own_roles: object = requester.get("roles")
         roles = {own_roles} if isinstance(own_roles, str) else set(map(str, cast("list[object]", own_roles or ())))
         return self.roles is None or not roles.isdisjoint(self.roles)
+
+    def in_words(self) -> str:
+        """Whoever it is."""
+        words = [] if self.is_owner is None else ["the owner" if self.is_owner else "everybody but the owner"]
+        words += [f"the role {' or '.join(self.roles)}"] if self.roles is not None else []
+        words += [f"the requester {' or '.join(self.ids)}"] if self.ids is not None else []
+        return " with ".join(words)
 
 
 def says_part_of_a_name(pattern: str) -> bool:

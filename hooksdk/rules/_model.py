@@ -305,8 +305,6 @@ class Model:
             for other in self.call_facts:
                 if one != other and one.implies(other):
                     self.rules.append(z3.Implies(frees[one], frees[other]))
-                if one.excludes(other):
-                    self.rules.append(z3.Not(z3.And(frees[one], frees[other])))
         return frees
 
     def _free(self, fact: Fact) -> Any:

@@ -36,10 +36,11 @@ class OpenedHost(Opened[async_side.Host]):
         approver: Approver | None = None,
         folder: Path | str | None = None,
         restart: Restart | None = None,
+        record_first: bool | None = None,
     ) -> None:
         twin = async_side.Host(
             plugins, store=store, config=config, folder=folder, approver=None if approver is None else as_async(approver),
-            restart=None if restart is None else as_async(restart),
+            restart=None if restart is None else as_async(restart), record_first=record_first,
         )  # fmt: skip
         super().__init__(twin, Portal())
 

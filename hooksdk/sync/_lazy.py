@@ -60,10 +60,12 @@ class LazyHost:
         approver: Approver | None = None,
         folder: str | PathLike[str] | None = None,
         restart: Restart | None = None,
+        record_first: bool | None = None,
     ) -> None:
         given = plugins if isinstance(plugins, type) else list(plugins)
         options: dict[str, Any] = {"store": store, "config": config, "approver": approver, "folder": folder}
-        self._new = partial(Host, given, **options, restart=restart)
+        options |= {"restart": restart, "record_first": record_first}
+        self._new = partial(Host, given, **options)
         self._host, self._is_fresh = self._new(), True
         self._loop: Loop | None = None
         self._lock, self._process = threading.Lock(), os.getpid()

@@ -229,6 +229,8 @@ class Host(OpenedHost):
     - `folder`: the project folder whose configuration counts; by default the current one, or the nearest above it with a
       `hooksdk.toml`, within the same repository.
     - `restart`: how the program is restarted, `def (reason)`, for plugins that ask for it; without one they cannot.
+    - `record_first`: no tool runs, one that only reads neither, before a plugin such as `audit` has durably written that it may;
+      by default what the configuration says, which is no. Needs a plugin that handles `record_decision`.
 
     Raises `ConfigError`, `PluginError` or `MissingGrant` at once for what cannot be loaded, and `WrongArgument`.
 

@@ -89,6 +89,7 @@ async def _replay(
     if not isinstance(config, Config):
         overrides = {**(config or {}), "allow": [*ids, *(config or {}).get("allow", ())]}
         config = load_config(overrides, folder=folder, environment={"XDG_CONFIG_HOME": os.devnull})
+    config = config.model_copy(update={"record_first": False})  # nothing runs, so nothing is to be written
     theatre = Theatre()
     host = Host(
         [theatre.plugin(), *holders], store=MemoryStore(), config=config, approver=theatre.answer, folder=folder

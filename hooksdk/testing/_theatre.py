@@ -117,7 +117,13 @@ class Theatre:
         if result is not None:
             recorded = "blocked" if is_refusal(result) else "error" if result.is_error else "ok"
         return CallVerdict(
-            number=len(self._verdicts) + 1, run=run, tool=tool, arguments=arguments, recorded=recorded, outcome="allow"
+            number=len(self._verdicts) + 1,
+            run=run,
+            tool=tool,
+            arguments=arguments,
+            recorded=recorded,
+            outcome="allow",
+            call_id=call.id,
         )
 
     def _keep(self, verdict: CallVerdict, *, judged: bool) -> None:

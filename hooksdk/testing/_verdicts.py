@@ -45,6 +45,8 @@ class CallVerdict:
     """The reason of a block, the title of a question, the text of an answer."""
     becomes: Mapping[str, Any] | None = field(default=None, repr=False)
     """The arguments after the plugins' rewriting, where they differ."""
+    call_id: str = field(default="", repr=False)
+    """The call's own id in the session."""
 
     @property
     def changed(self) -> list[str]:

@@ -25,6 +25,7 @@ def test_plugins_list_names_every_built_in_with_its_status(tmp_path: Path) -> No
     listed = {plugin["id"]: plugin["status"] for plugin in done.json()["plugins"]}
     assert done.code == 0
     assert listed == {
+        "audit": "off",
         "catalog_audit": "off",
         "clear_tool_results": "off",
         "no_repeats": "off",

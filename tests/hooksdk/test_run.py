@@ -61,7 +61,7 @@ async def test_a_run_fires_its_hooks_in_the_order_of_the_picture() -> None:
         "narrow_tools", "assemble_tools",
         "before_model_call",
         "rewrite_tool_call", "before_tool_call", "resolve_secrets", "transform_tool_result",
-        "rewrite_tool_call", "before_tool_call", "tool_call_start", "around_tool_call", "the tool", "label_result", "transform_tool_result",
+        "rewrite_tool_call", "before_tool_call", "tool_call_start", "record_decision", "around_tool_call", "the tool", "label_result", "transform_tool_result",
         "unwrap_tool_call", "transform_tool_result",
         "before_compaction", "after_compaction",
         "agent_end",

@@ -20,10 +20,8 @@ from hooksdk.cli._console import (
     warnings_shown,
 )
 from hooksdk.cli._options import Json, Project
-from hooksdk.cli._proofs.prove import JUDGING, call_lines, has_method, shown
+from hooksdk.cli._proofs.prove import JUDGING, call_lines, shown
 from hooksdk.cli._proofs.versions import Version, read_version
-from hooksdk.errors import PluginRefused
-from hooksdk.host import Plugin
 from hooksdk.rules import Action, CallFact, Rules
 
 if TYPE_CHECKING:
@@ -103,17 +101,15 @@ def compare(before: Version, after: Version) -> tuple[list[Remark], list[PluginC
     changes: list[PluginChange] = []
     for folded in sorted({*before.plugins, *after.plugins}):
         old, new = (version.plugins.get(folded) for version in (before, after))
-        holder, plugin_id = next((one.holder, one.id) for one in (old, new) if one is not None)
+        plugin_id, hooks = next((one.id, one.hooks) for one in (new, old) if one is not None)
         states = [_state(version, folded) for version in (before, after)]
-        if has_method(holder, "describe_rules"):
+        said = [version.judges.described.get(plugin_id) for version in (before, after)]
+        silent = any(state == _HERE and rules is None for state, rules in zip(states, said, strict=True))
+        if any(rules is not None for rules in said) and not silent:
             if states[0] != states[1]:
                 remarks.append(Remark(plugin_id, f"{states[0]} before, {states[1]} now", compared=True))
-            said = [
-                _rules(one) if one and state == _HERE else _NO_RULES
-                for one, state in zip((old, new), states, strict=True)
-            ]
-            changes += _changes(plugin_id, *said)
-        elif any(not JUDGING.isdisjoint(one.hooks) for one in (old, new) if one):
+            changes += _changes(plugin_id, *(_NO_RULES if rules is None else rules for rules in said))
+        elif not JUDGING.isdisjoint(hooks):
             if states[0] != states[1]:
                 remarks.append(Remark(plugin_id, f"{states[0]} before, {states[1]} now. {_SILENT}", compared=False))
             elif old and new and (old.config, old.grants) != (new.config, new.grants):
@@ -133,18 +129,10 @@ _SILENT = "Not compared, since it does not describe its rules"
 
 
 def _state(version: Version, folded: str) -> str:
-    if folded not in version.plugins:
+    plugin = version.plugins.get(folded)
+    if plugin is None:
         return "not loaded"
-    return "in shadow mode" if folded in version.shadows else _HERE
-
-
-def _rules(plugin: Plugin) -> Rules:
-    rules: object = plugin.holder.describe_rules(plugin.config)
-    if not isinstance(rules, Rules):
-        raise PluginRefused(
-            plugin.id, f"its describe_rules(config) answered {rules!r:.60}", "Answer hooksdk.rules.Rules"
-        )
-    return rules
+    return "in shadow mode" if plugin.id in version.judges.shadowed else _HERE
 
 
 def _changes(plugin: str, old: Rules, new: Rules) -> list[PluginChange]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,8 +15,10 @@ import typer
 from hooksdk import Config, Host
 from hooksdk.cli._console import CommandProblem, print_json, safe, stderr_console, stdout_console, warnings_shown
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
+from hooksdk.cli._policy_rules import Judges, judges_of
 from hooksdk.cli._project import project_config
 from hooksdk.cli._proofs.properties import PolicyConfig, Property, read_properties
+from hooksdk.host import Plugin
 from hooksdk.rules import CallClass, CallFact, Claim, Rules
 
 if TYPE_CHECKING:
@@ -50,45 +51,33 @@ class Answer:
     """What the rules ask of calls that a proof knows nothing of, so that it may hold or not."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Policies:
     """The plugins of a project that judge calls."""
 
-    described: dict[str, Rules] = field(default_factory=dict[str, Rules])
-    words: dict[str, dict[int, str]] = field(default_factory=dict[str, dict[int, str]])
-    """The rules as they are written, by plugin and number."""
-    others: list[str] = field(default_factory=list[str])
-    """Plugins that do not describe their rules: any of them may ask, or block."""
-    readers: list[tuple[Any, Any]] = field(default_factory=list[tuple[Any, Any]])
-    """The plugins that read a class of calls, each with its settings."""
-    silent: list[str] = field(default_factory=list[str])
-    """Plugins that have no say in a call."""
+    judges: Judges
+    readers: Sequence[Plugin]
+    """The plugins that read a class of calls."""
+    silent: Sequence[str]
+    """Plugins that have no say in a call, as all in shadow mode."""
 
     @classmethod
     def of(cls, host: Host, config: Config) -> Policies:
-        """Those that are loaded. A plugin in shadow mode has no say."""
-        policies = cls()
-        for plugin in host.plugins:
-            section = config.plugin(plugin.id)
-            if not plugin.loaded:
-                continue
-            if (section is not None and section.mode == "shadow") or JUDGING.isdisjoint(plugin.hooks):
-                policies.silent.append(plugin.id)
-            elif has_method(plugin.holder, "describe_rules"):
-                rules: Rules = plugin.holder.describe_rules(plugin.config)
-                policies.described[plugin.id] = rules
-                default = {0: f'default = "{rules.default}"'}
-                policies.words[plugin.id] = default | {rule.number: rule.words for rule in rules.rules}
-            else:
-                policies.others.append(plugin.id)
-            if plugin.loaded and has_method(plugin.holder, "describe_calls"):
-                policies.readers.append((plugin.holder, plugin.config))
-        return policies
+        """Those that are loaded."""
+        loaded = [plugin for plugin in host.plugins if plugin.loaded]
+        judges = judges_of(loaded, config)
+        silent = [plugin.id for plugin in loaded if JUDGING.isdisjoint(plugin.hooks)]
+        readers = [plugin for plugin in loaded if hasattr(plugin.holder, "describe_calls")]
+        return cls(judges, readers, [*silent, *judges.shadowed])
 
-    def rule(self, rule: RuleOf) -> str:
+    def words(self, rule: RuleOf) -> str:
         """One of their rules for people."""
-        number = f"rule {rule.number}: " if rule.number else ""
-        return f"{rule.plugin} {number}{self.words[rule.plugin][rule.number]}"
+        rules = self.judges.described[rule.plugin]
+        if not rule.number:
+            return f'{rule.plugin} default = "{rules.default}"'
+        return (
+            f"{rule.plugin} rule {rule.number}: {next(one.words for one in rules.rules if one.number == rule.number)}"
+        )
 
     def read(self, name: str, calls: Mapping[str, Any]) -> CallClass:
         """A class of calls in facts. Raises `CommandProblem`."""
@@ -97,16 +86,11 @@ class Policies:
                 "no plugin here describes rules, so there is nothing to prove; switch tool_policy on: "
                 "`hooksdk plugins enable tool_policy`, or [plugins.tool_policy.config] in hooksdk.toml"
             )
-        holder, config = self.readers[0]
+        reader = self.readers[0]
         try:
-            return holder.describe_calls(config, calls)
+            return reader.holder.describe_calls(reader.config, calls)
         except ValueError as error:
             raise CommandProblem(f"property '{name}': {str(error).removeprefix('rule 1: ')}") from None
-
-
-def has_method(holder: Any, method: str) -> bool:
-    """True for a plugin with a class method of this name."""
-    return isinstance(inspect.getattr_static(holder, method, None), classmethod)
 
 
 async def prove_all(
@@ -132,8 +116,8 @@ async def prove_all(
 
         async def answer(name: str, claim: Claim, *, untrusted_project: bool) -> Answer:
             calls = classes[name]
-            search = Search(policies.described, calls, claim, untrusted_project=untrusted_project)
-            unknown = Answer(name=name, claim=claim, status="unknown", free=_free(policies.described, calls))
+            search = Search(policies.judges.described, calls, claim, untrusted_project=untrusted_project)
+            unknown = Answer(name=name, claim=claim, status="unknown", free=_free(policies.judges.described, calls))
             first: Example | None = None
             try:
                 for example in islice(search.examples(), MOST_EXAMPLES):
@@ -143,10 +127,15 @@ async def prove_all(
                         outcome = f"{reality.outcome}: {reality.reason}" if reality.reason else reality.outcome
                         return replace(unknown, status="broken", call={**shown(example), **made}, outcome=outcome)
                 if first is None:
-                    return replace(unknown, status="holds", rests_on=[policies.rule(one) for one in search.rests_on()])
+                    return replace(unknown, status="holds", rests_on=[policies.words(one) for one in search.rests_on()])
             except Unknown as error:
                 return replace(unknown, why=str(error), call=None if first is None else shown(first))
-            return replace(unknown, status="open", call=shown(first), why=_why_open(policies.others))
+            return replace(
+                unknown,
+                status="open",
+                call=shown(first),
+                why=_why_open([judge.plugin for judge in policies.judges.others]),
+            )
 
         return [
             await answer(name, one.claim, untrusted_project=one.untrusted_project) for name, one in properties.items()

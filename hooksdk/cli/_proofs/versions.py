@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hooksdk.cli._configuration import read_config
 from hooksdk.cli._console import CommandProblem
+from hooksdk.cli._policy_rules import Judges, judges_of
 from hooksdk.config import PROJECT_FILES, PluginConfig, Source, fold, project_settings, read_project
 from hooksdk.errors import ConfigError, HookSDKError, did_you_mean
 from hooksdk.host import Plugin, load_plugins
@@ -21,8 +22,7 @@ class Version:
     where: str
     plugins: Mapping[str, Plugin]
     """By folded id."""
-    shadows: frozenset[str]
-    """Those in shadow mode, whose answers have no effect."""
+    judges: Judges
     elsewhere: Mapping[str, PluginConfig]
     """By name, the sections of plugins that are not installed here, such as those of the project's own plugins file."""
     plugins_file: bool | str
@@ -48,8 +48,7 @@ def load_version(source: Source, project: Path) -> Version:
     except ConfigError as error:
         raise ConfigError(f"{source.where}: {error.where}", error.problems) from None
     loaded = {fold(plugin.id): plugin for plugin in plugins if plugin.loaded}
-    shadows = frozenset(fold(name) for name, one in config.plugins.items() if one.mode == "shadow")
-    return Version(source.where, loaded, shadows, elsewhere, config.plugins_file)
+    return Version(source.where, loaded, judges_of(plugins, config), elsewhere, config.plugins_file)
 
 
 def _raise(plugin: Plugin, error: HookSDKError) -> None:  # noqa: ARG001 - as `load_plugins` calls it

@@ -12,7 +12,10 @@ from hooksdk.cli._options import Json, Project
 
 def replay(
     source: Annotated[
-        str, typer.Argument(metavar="SESSION|FILE", help="A stored session's id, or a file of any history.")
+        str,
+        typer.Argument(
+            metavar="SESSION|FILE", help="A stored session's id, a file of any history, or a chain of the plugin audit."
+        ),
     ],
     plugin: Annotated[
         list[str] | None,
@@ -63,6 +66,10 @@ def replay(
     whole: Annotated[
         bool, typer.Option("--whole", help="With --as-test: what was said and answered stays in the data.")
     ] = False,
+    session: Annotated[
+        str | None,
+        typer.Option("--session", metavar="ID", help="With a chain: which of its sessions, where it tells of several."),
+    ] = None,
     store: Annotated[
         str | None,
         typer.Option(metavar="FOLDER|URL", help="Where the session is; by default the configuration's store."),
@@ -72,7 +79,7 @@ def replay(
 ) -> None:
     """Show what plugins would have done with the calls of a recorded session. Nothing is executed.
 
-    The code is 1 where --check finds a difference.
+    The code is 1 where --check finds a difference, and where a chain and the session beside it do not tell the same.
     """
     from hooksdk.cli._replay.session import ReplayOptions, replay_session
 
@@ -81,6 +88,6 @@ def replay(
     options = ReplayOptions(
         source=source, plugins=tuple(plugin or ()), everything=everything, history_format=history_format, mcp=tuple(mcp or ()),
         tools=tools, workspace=workspace, only_differing=only_differing, write=write, check=check, values=values,
-        test=as_test, whole=whole, store=store, as_json=as_json, project=project,
+        test=as_test, whole=whole, session=session, store=store, as_json=as_json, project=project,
     )  # fmt: skip
     raise typer.Exit(replay_session(options))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,8 @@ from hooksdk.cli._console import (
     stdout_console,
     warnings_shown,
 )
-from hooksdk.cli._project import open_servers, project_config
+from hooksdk.cli._project import open_servers, project_config, without_records
+from hooksdk.cli._replay.chain import ChainSession, Comparison, compare, is_chain, session_of_chain
 from hooksdk.cli._replay.recorded_test import RecordedTest, write_test
 from hooksdk.cli._sessions.look import look_at, with_session
 from hooksdk.config import fold
@@ -59,6 +60,8 @@ class ReplayOptions:
     values: bool = False
     test: Path | None = None
     whole: bool = False
+    session: str | None = None
+    """Of a chain."""
     store: str | None = None
     as_json: bool = False
     project: Path = Path()
@@ -66,7 +69,11 @@ class ReplayOptions:
 
 def replay_session(options: ReplayOptions) -> int:
     """Replay, print, write and compare; 1 where a snapshot says otherwise."""
-    history = _history(options)
+    path = Path(options.source)
+    chain = session_of_chain(path, options.session) if path.is_file() and is_chain(path) else None
+    if chain is None and options.session is not None:
+        raise CommandProblem("--session is for a chain of the plugin audit")
+    history = _history(options, chain)
     check = DecisionSnapshot(options.check) if options.check else None
     with warnings_shown(stderr_console()):
         ids = [one for one in options.plugins if ":" not in one and not names_file(one)]
@@ -94,22 +101,24 @@ def replay_session(options: ReplayOptions) -> int:
     if options.write:
         DecisionSnapshot(options.write, values=options.values).write(played)
     problems = check.differences(played) if check is not None else []
+    beside = compare(played.calls, chain) if chain is not None else Comparison((), ())
     if options.as_json:
-        print_json(_document(played, options, problems, notes))
+        print_json(_document(played, options, problems, notes, beside))
     else:
-        _print(played, options, problems, notes)
-    return 1 if problems else 0
+        _print(played, options, problems, notes, beside)
+    return 1 if problems or beside.problems else 0
 
 
-def _history(options: ReplayOptions) -> History:
+def _history(options: ReplayOptions, chain: ChainSession | None) -> History:
     path = Path(options.source)
-    if path.is_file():
+    if chain is None and path.is_file():
         return read_history(path, options.history_format)
-    if options.source.endswith((".json", ".jsonl", ".db")) and not options.store:
+    if chain is None and options.source.endswith((".json", ".jsonl", ".db")) and not options.store:
         raise CommandProblem(f"there is no file {printable(options.source)}")
-    _, look = with_session(options.project, options.store, options.source, look_at)
+    typed = options.source if chain is None else chain.session_id
+    _, look = with_session(options.project, options.store, typed, look_at)
     if look.format_name is None or not look.messages:
-        raise CommandProblem(f"session '{options.source}' has no messages")
+        raise CommandProblem(f"session '{typed}' has no messages")
     return History(list(look.messages), look.format_name, "hooksdk", ())
 
 
@@ -118,7 +127,7 @@ def _config(options: ReplayOptions, ids: Sequence[str], holders: Sequence[Any]) 
     configuration."""
     config = project_config(options.project)
     if options.everything:
-        return config
+        return without_records(config)
     named = {fold(one) for one in (*ids, *(Plugin.of(one).id for one in holders))}
     sections = {
         name: section.model_copy(update={"mode": "enforce", "enabled": True})
@@ -144,30 +153,42 @@ def _entry(verdict: CallVerdict) -> dict[str, Any]:
 
 
 def _document(
-    played: Replay, options: ReplayOptions, problems: Sequence[str], notes: Sequence[str]
+    played: Replay, options: ReplayOptions, problems: Sequence[str], notes: Sequence[str], beside: Comparison
 ) -> dict[str, Any]:  # fmt: skip
-    shown = [one for one in played.calls if one.differs or not options.only_differing]
+    calls = [_entry(one) for one in played.calls]
+    for entry, call in zip(calls, beside.calls, strict=False):
+        entry["chain"] = asdict(call) if call is not None else None
+    shown = [entry for entry in calls if entry["differs"] or not options.only_differing]
+    chain = {"chain": beside.problems} if beside.calls or beside.problems else {}
     return {
-        "schema": 1, "source": options.source, "calls": [_entry(one) for one in shown], "counts": played.counts,
+        "schema": 1, "source": options.source, "calls": shown, "counts": played.counts, **chain,
         "differ": sum(one.differs for one in played.calls), "check": problems if options.check else None,
         "notes": [*played.notes, *notes],
     }  # fmt: skip
 
 
-def _print(played: Replay, options: ReplayOptions, problems: Sequence[str], notes: Sequence[str]) -> None:
+def _print(
+    played: Replay, options: ReplayOptions, problems: Sequence[str], notes: Sequence[str], beside: Comparison
+) -> None:
     console = stdout_console()
+    then = {one.number: call.words for one, call in zip(played.calls, beside.calls, strict=False) if call is not None}
     shown = [one for one in played.calls if one.differs or not options.only_differing]
     if shown:
         room = ARGUMENTS_CHARS
         if console.is_terminal:
             longest = max(len(one.tool) for one in shown)
             room = min(room, max(console.width - longest - _OTHER_COLUMNS, len("arguments")))
-        print_columns(("call", "tool", "arguments", "then", "now", "why"), [_row(one, room) for one in shown])
+        print_columns(
+            ("call", "tool", "arguments", "then", "now", "why"),
+            [_row(one, room, then.get(one.number, one.recorded)) for one in shown],
+        )
         console.print()
     counts = ", ".join(f"{number:,} {_WORDS[outcome]}" for outcome, number in played.counts.items())
     console.print(f"{counted(len(played.calls), 'call')}{': ' if counts else ''}{counts}", soft_wrap=True)
     differ = sum(one.differs for one in played.calls)
     console.print(f"{differ:,} would go otherwise than recorded", soft_wrap=True)
+    for problem in beside.problems:
+        console.print(f"[red]chain[/]    {one_line(problem)}", soft_wrap=True)
     for problem in problems:
         console.print(f"[red]differs[/]  {one_line(problem)}", soft_wrap=True)
     if options.check and not problems:
@@ -178,7 +199,7 @@ def _print(played: Replay, options: ReplayOptions, problems: Sequence[str], note
         console.print(f"note     {one_line(note)}", soft_wrap=True)
 
 
-def _row(verdict: CallVerdict, room: int) -> Sequence[str]:
+def _row(verdict: CallVerdict, room: int, then: str) -> Sequence[str]:
     now: str = verdict.outcome
     why = ": ".join(filter(None, [verdict.by, " ".join(verdict.reason.split())]))
     if verdict.becomes is not None:
@@ -190,7 +211,7 @@ def _row(verdict: CallVerdict, room: int) -> Sequence[str]:
         str(verdict.number),
         clip(verdict.tool, 60),
         clip(arguments, room),
-        verdict.recorded,
+        then,
         now,
         why,
     )

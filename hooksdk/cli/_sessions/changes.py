@@ -95,10 +95,14 @@ def settle(
     project: Path, place: str | None, typed: str, reference: str, text: str, *, failed: bool, as_json: bool
 ) -> int:
     """End the doubt about a call."""
+    from hooksdk.cli._audit.noting import note  # with the plugin, which no other command about sessions needs
 
     async def work(store: Store, session_id: str) -> CallInDoubt:
         async with _opened(store, session_id) as transcript:
-            return await transcript.settle(reference, ToolResult(text, is_error=failed))
+            call = await transcript.settle(reference, ToolResult(text, is_error=failed))
+        fields = {"session_id": session_id, "call_id": call.call_id, "name": call.name, "effect_id": call.effect_id}
+        await note(project, store, {"kind": "settled", **fields, "by": "hooksdk sessions settle"})
+        return call
 
     session_id, call = with_session(project, place, typed, work)
     if as_json:

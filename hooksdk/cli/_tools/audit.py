@@ -20,7 +20,7 @@ from hooksdk.cli._console import (
     stdout_console,
     warnings_shown,
 )
-from hooksdk.cli._project import ThrowawayStore, open_servers, project_config
+from hooksdk.cli._project import ThrowawayStore, open_servers, project_config, without_records
 from hooksdk.config import PluginConfig, fold
 from hooksdk.errors import did_you_mean
 from hooksdk.stores import Store, open_store
@@ -83,7 +83,7 @@ async def _tools(
     """The tools of the servers and of the plugins, and the servers that could not be started. The audit itself is off, so
     that nothing is recorded on the way."""
     others = {name: one for name, one in config.plugins.items() if fold(name) != AUDIT}
-    without = config.model_copy(update={"plugins": others, "deny": [*config.deny, AUDIT]})
+    without = without_records(config.model_copy(update={"plugins": others, "deny": [*config.deny, AUDIT]}))
     host = await stack.enter_async_context(Host(options.plugins, store=store, config=without, folder=options.project))
     groups = await open_servers(host, options.mcp, stderr_console(), project=options.project)
     session = await stack.enter_async_context(host.session())

@@ -66,7 +66,7 @@ async def _call(wish: Wish) -> tuple[str, str, ToolResult]:
     """The call's status, the tool's id (empty for an unknown one) and the result."""
     config = project_config(wish.project)
     async with AsyncExitStack() as stack:
-        host = await open_host(stack, config, wish.project, wish.plugins, approver_of(wish.approve))
+        host = await open_host(stack, config, wish.project, wish.plugins, approver_of(wish.approve), records=True)
         # An id names its server, so no other one is waited for.
         source, _, owner = wish.name.rpartition(":")[0].partition(":")
         only = owner if source == "mcp" else ""

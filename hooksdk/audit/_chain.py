@@ -1,0 +1,155 @@
+"""The form of a chain: records as lines of JSON, each with the SHA-256 of the line before, and signed.
+
+A line is one object in ASCII whose last key is `signature`: Ed25519, in base64, over everything before it and a closing brace.
+The hash of a record is that of its whole line without the line's end, so its signature is under the hash, too. Nothing here
+needs a configuration, and reading needs no package.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from hooksdk.errors import ConfigError
+from hooksdk.values import clip, is_object
+
+SCHEMA = 1
+"""The version of the records' shape: it stands in the records that begin a chain or a file."""
+NO_HASH = "0" * 64
+"""What stands for the hash before the first record."""
+CHAIN_BEGUN = "chain_begun"
+"""The kind of the first record of a chain."""
+FILE_BEGUN = "file_begun"
+"""The kind of the first record of each further file."""
+FILES_REMOVED = "files_removed"
+"""The kind of the record that says which files `keep` removes, before it does."""
+LINE_TORN = "line_torn"
+"""The kind of the record after a line that a writer left unfinished."""
+_MARK = b',"signature":"'
+_SIGNATURE = 88
+"""Characters of 64 bytes in base64."""
+_END = len(_MARK) + _SIGNATURE + 2
+
+
+class Signer(Protocol):
+    """What signs: a private key of `cryptography`."""
+
+    def sign(self, data: bytes, /) -> bytes:
+        """64 bytes of Ed25519."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How far a chain goes: the number and the hash of a record, up to which everything is fixed. Its text is `NUMBER:HASH`."""
+
+    number: int
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.number}:{self.hash}"
+
+    @classmethod
+    def of(cls, text: str) -> Head:
+        """The head that a text says. Raises `ConfigError`."""
+        match = re.fullmatch(r"\s*([1-9]\d{0,17}):([0-9a-fA-F]{64})\s*", text)
+        if match is None:
+            problem = f"{clip(repr(text), 120)} is no head: expected NUMBER:HASH with 64 hex digits, as `hooksdk audit head` prints"
+            raise ConfigError("head", (problem,))
+        return cls(int(match[1]), match[2].lower())
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRecord:
+    """One record as it was read. Whether it is genuine is not known before it is verified."""
+
+    number: int
+    """Its place in the chain, from 1."""
+    previous: str
+    """The hash of the record before."""
+    kind: str
+    fields: Mapping[str, Any]
+    """All of it but the signature."""
+    signed: bytes
+    """What the signature is about."""
+    signature: bytes
+    hash: str
+    line: bytes
+
+    @property
+    def head(self) -> Head:
+        """The chain up to this record."""
+        return Head(self.number, self.hash)
+
+    @property
+    def written(self) -> float:
+        """When it was written, in seconds since the epoch; 0 where it does not say that."""
+        return _seconds(self.fields.get("time"))
+
+    @property
+    def happened(self) -> float:
+        """When what it tells of happened, which is a little before."""
+        return _seconds(self.fields.get("happened")) or self.written
+
+
+def _seconds(value: object) -> float:
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e11 else 0.0
+
+
+def hash_of(line: bytes) -> str:
+    """The SHA-256 of a line without its end, in hex."""
+    return hashlib.sha256(line).hexdigest()
+
+
+def seal(fields: Mapping[str, Any], signer: Signer) -> bytes:
+    """A record as a signed line, without the line's end. Raises `ValueError` and `TypeError` for what is not JSON."""
+    signed = json.dumps(fields, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return signed[:-1] + _MARK + base64.b64encode(signer.sign(signed)) + b'"}'
+
+
+def parse_line(line: bytes) -> ChainRecord | None:
+    """The record that a line without its end holds, or None where it holds none."""
+    signed, end = line[:-_END] + b"}", line[-_END:]
+    try:
+        signature = base64.b64decode(end[len(_MARK) : -2], validate=True)
+        fields: object = json.loads(signed)
+    except (binascii.Error, ValueError, RecursionError):
+        return None
+    # Other texts in base64 may mean the same bytes; only the one that is written counts.
+    if end != _MARK + base64.b64encode(signature) + b'"}' or not is_object(fields):
+        return None
+    number, previous, kind = fields.get("n"), fields.get("prev"), fields.get("kind")
+    if type(number) is not int or number < 1 or not isinstance(previous, str) or not isinstance(kind, str):
+        return None
+    return ChainRecord(number, previous, kind, fields, signed, signature, hash_of(line), line)
+
+
+def written_lines(path: Path) -> Iterator[tuple[bytes, bool]]:
+    """Each line of a file without its end, and whether it has one. Raises `OSError`."""
+    with path.open("rb") as file:
+        for line in file:
+            yield line.removesuffix(b"\n"), line.endswith(b"\n")
+
+
+def read_records(path: Path) -> Iterator[ChainRecord]:
+    """The records of a file as they are, unverified; lines that are none are left out. Raises `OSError`."""
+    for line, _ in written_lines(path):
+        if (record := parse_line(line)) is not None:
+            yield record
+
+
+def numbered_files(path: Path) -> list[Path]:
+    """The files that were put aside of the one at `path`, the oldest first: `audit.00001.jsonl` beside `audit.jsonl`."""
+    form = re.compile(rf"{re.escape(path.stem)}\.(\d{{5,}}){re.escape(path.suffix)}")
+    try:
+        names = [(int(match[1]), one) for one in path.parent.iterdir() if (match := form.fullmatch(one.name))]
+    except FileNotFoundError:
+        return []
+    return [one for _, one in sorted(names)]

@@ -1,0 +1,300 @@
+"""Verifying a chain: is it whole, in order, and signed by one key; and where not, which record is the first that is wrong.
+
+A signature is about the record's hash of the one before, which is about that one's, and so on: the last signature of an unbroken
+row vouches for all of it. So one signature is checked for some thousand records, and more only to find the first wrong one: in an
+unbroken row every record before a genuine one is genuine, so it is found by halving.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, final
+
+from hooksdk.audit._chain import (
+    CHAIN_BEGUN,
+    FILE_BEGUN,
+    FILES_REMOVED,
+    LINE_TORN,
+    NO_HASH,
+    ChainRecord,
+    Head,
+    hash_of,
+    parse_line,
+    written_lines,
+)
+from hooksdk.audit._keys import is_genuine
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+ROW = 10_000
+"""Records of which one signature is checked; so many are in memory at a time."""
+
+DamageKind = Literal["changed", "left_out", "added", "cut", "anew", "empty"]
+"""What is wrong: a record is not as it was signed, or not signed with this key; one is missing; one stands where it was not written;
+the chain ends before a head; it is another one than the head's; there is no record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Damage:
+    """The first thing that is wrong with a chain."""
+
+    kind: DamageKind
+    text: str
+    """What is wrong, in a sentence."""
+    record: int | None = None
+    """The number of the first record that was changed, left out or added, where it is known."""
+    source: str = ""
+    line: int | None = None
+    """Where it shows: the file, and the line from 1."""
+
+
+@dataclass(kw_only=True)
+class Report:
+    """What came of verifying a chain."""
+
+    records: int = 0
+    """How many were read, up to the damage."""
+    first: int | None = None
+    """The number of the first one."""
+    head: Head | None = None
+    """The last record that is vouched for."""
+    damage: Damage | None = None
+    """None where the chain is whole."""
+    notes: list[str] = field(default_factory=list[str])
+    """What is no damage, and worth knowing."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file, or a space of a store, with a part of the chain."""
+
+    name: str
+    lines: Callable[[], Iterable[tuple[bytes, bool]]]
+    """Its lines without their ends, and whether each has one."""
+
+
+def file_source(path: Path) -> Source:
+    """A file of the chain."""
+    return Source(str(path), lambda: written_lines(path))
+
+
+def verify(sources: Sequence[Source], key: Ed25519PublicKey, heads: Iterable[Head] = ()) -> Report:
+    """Verify the chain that these sources hold together, in whatever order they are given, against a public key and against heads
+    that were kept elsewhere. Raises `OSError`."""
+    check = _Check(key, list(heads))
+    try:
+        check.read(_in_order(sources))
+        check.compare_heads()
+    except _Found as found:
+        check.report.damage = found.damage
+    return check.report
+
+
+def _in_order(sources: Sequence[Source]) -> list[Source]:
+    """By the number of their first record. One without a record goes last, where it is told."""
+    firsts: list[tuple[float, int, Source]] = []
+    for place, source in enumerate(sources):
+        records = (record for line, _ in source.lines() if (record := parse_line(line)) is not None)
+        first = next(records, None)
+        firsts.append((float("inf") if first is None else first.number, place, source))
+    return [source for _, _, source in sorted(firsts, key=lambda one: one[:2])]
+
+
+class _Found(Exception):
+    def __init__(self, damage: Damage) -> None:
+        self.damage = damage
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A record, or a line that is none, and where it stands."""
+
+    source: str
+    line: int
+    record: ChainRecord | None
+    raw: bytes
+    ended: bool
+    is_first: bool
+    """It begins its file."""
+
+
+@final
+class _Check:
+    def __init__(self, key: Ed25519PublicKey, heads: Sequence[Head]) -> None:
+        self.report = Report()
+        self._key = key
+        self._heads = heads
+        self._asked = {head.number for head in heads}
+        self._seen: dict[int, str] = {}
+        """The hashes of the records that heads are about."""
+        self._last: ChainRecord | None = None
+        self._row: list[_Placed] = []
+        """Records whose hashes fit, and whose signatures are still to be checked."""
+        self._torn: _Placed | None = None
+        self._removed: dict[int, str] = {}
+        """What was removed on purpose: up to which record, and its hash."""
+        self._before = Head(0, NO_HASH)
+
+    def read(self, sources: Sequence[Source]) -> None:
+        """Go through everything. Raises `_Found`."""
+        for placed in _placed(sources):
+            self._take(placed)
+        self._check_row()
+        if self._torn is not None:
+            if self._torn.ended or self._torn.source != sources[-1].name:
+                self._say("changed", self._torn, "is no record", number=self._next)
+            where = f"{self._torn.source}, line {self._torn.line}"
+            self.report.notes.append(
+                f"{where}: {len(self._torn.raw)} bytes without an end, which a writer did not finish, or which are left of a cut"
+            )
+        if self._last is None:
+            raise _Found(Damage(kind="empty", text="there is no record"))
+        self._check_beginning()
+
+    @property
+    def _next(self) -> int:
+        return self._last.number + 1 if self._last is not None else 1
+
+    def _take(self, placed: _Placed) -> None:
+        record = placed.record
+        if record is None:
+            if self._torn is not None:
+                self._say("changed", self._torn, "is no record", number=self._next)
+            self._torn = placed
+            return
+        if self._torn is not None:
+            self._check_torn(self._torn, placed, record)
+        elif record.kind == LINE_TORN:
+            self._check_signature(placed)
+            self._say(
+                "left_out", placed, "tells of an unfinished line, which should stand before it", number=record.number
+            )
+        if self._last is None:
+            self._begin(placed, record)
+        elif record.number != self._next or record.previous != self._last.hash:
+            self._tell_break(placed, record)
+        elif (record.kind in {CHAIN_BEGUN, FILE_BEGUN}) is not placed.is_first:
+            self._check_signature(placed)
+            text = (
+                "begins a file, and stands within one"
+                if not placed.is_first
+                else "does not begin a file, and stands first in one"
+            )
+            self._say("added", placed, text, number=record.number)
+        self._last = record
+        self._row.append(placed)
+        self.report.records += 1
+        if record.number in self._asked:
+            self._seen[record.number] = record.hash
+        if record.kind == FILES_REMOVED:
+            through, last_hash = record.fields.get("through"), record.fields.get("hash")
+            if isinstance(through, int) and isinstance(last_hash, str):
+                self._removed[through] = last_hash
+        if len(self._row) >= ROW:
+            self._check_row()
+
+    def _begin(self, placed: _Placed, record: ChainRecord) -> None:
+        expected = CHAIN_BEGUN if record.number == 1 else FILE_BEGUN
+        wrong_hash = record.number == 1 and record.previous != NO_HASH
+        if record.kind != expected or wrong_hash:
+            self._check_signature(placed)
+            self._say(
+                "left_out",
+                placed,
+                "does not begin a file: what stood before it is missing",
+                number=max(record.number - 1, 1),
+            )
+        self.report.first = record.number
+        self._before = Head(record.number - 1, record.previous)
+
+    def _check_torn(self, torn: _Placed, placed: _Placed, record: ChainRecord) -> None:
+        """A line that is no record counts as torn where the record after it says so."""
+        fields = record.fields
+        if record.kind != LINE_TORN or fields.get("sha256") != hash_of(torn.raw) or torn.source != placed.source:
+            self._say("changed", torn, "is no record", number=self._next)
+        self.report.notes.append(f"{torn.source}, line {torn.line}: {len(torn.raw)} bytes that a writer did not finish")
+        self._torn = None
+
+    def _tell_break(self, placed: _Placed, record: ChainRecord) -> None:
+        """A record that does not follow the one before: what is before it is checked first, so that the first wrong one is told."""
+        self._check_row()
+        self._check_signature(placed)
+        number, expected = record.number, self._next
+        if number > expected:
+            missing = f"record {expected}" if number == expected + 1 else f"records {expected} to {number - 1}"
+            self._say("left_out", placed, f"is record {number}, and {missing} should stand before it", number=expected)
+        if number < expected:
+            self._say("added", placed, f"is record {number}, which should stand before, or once", number=number)
+        self._say("added", placed, f"is a record {number} that was not written after the one before", number=number)
+
+    def _is_genuine(self, placed: _Placed) -> bool:
+        return placed.record is not None and is_genuine(self._key, placed.record)
+
+    def _check_signature(self, placed: _Placed) -> None:
+        if not self._is_genuine(placed):
+            assert placed.record is not None
+            expected = self._next if self._last is not None else placed.record.number
+            self._say("changed", placed, "is not as it was signed, or not signed with this key", number=expected)
+
+    def _check_row(self) -> None:
+        row, self._row = self._row, []
+        if not row or self._is_genuine(row[-1]):
+            self.report.head = row[-1].record.head if row and row[-1].record else self.report.head
+            return
+        first = bisect_left(row, True, key=lambda one: not self._is_genuine(one))
+        self.report.records -= len(row) - first
+        if first and (before := row[first - 1].record) is not None:
+            self.report.head = before.head
+        wrong = row[first].record
+        assert wrong is not None
+        self._say("changed", row[first], "is not as it was signed, or not signed with this key", number=wrong.number)
+
+    def _check_beginning(self) -> None:
+        """A chain whose first files are not here: its own records must say that they were removed, or a head know its beginning."""
+        before = self._before
+        if before.number == 0:
+            return
+        missing = f"records 1 to {before.number} are not here"
+        if self._removed.get(before.number) == before.hash:
+            self.report.notes.append(f"{missing}: a record of the chain says that `keep` removed them")
+        elif before in self._heads:
+            self.report.notes.append(f"{missing}: a head that was given is of the last of them")
+        else:
+            text = f"{missing}, and no record says that they were removed. Give their files, too, or the head before the first file"
+            raise _Found(Damage(kind="left_out", text=text, record=1))
+
+    def compare_heads(self) -> None:
+        """Compare with what was kept elsewhere. Raises `_Found`."""
+        last = self._last
+        assert last is not None
+        for head in sorted(self._heads, key=lambda one: one.number):
+            if head.number > last.number:
+                first = last.number + 1
+                text = f"the chain ends with record {last.number}, and the head is of record {head.number}: its end was cut"
+                raise _Found(Damage(kind="cut", text=text, record=first))
+            known = self._before.hash if head.number == self._before.number else self._seen.get(head.number)
+            if known is None:
+                text = f"the head is of record {head.number}, which is not here, so nothing can be said by it. Keep newer heads"
+                raise _Found(Damage(kind="left_out", text=text, record=head.number))
+            if known != head.hash:
+                text = f"record {head.number} is another one than the head's: the chain was made anew, up to there at least"
+                raise _Found(Damage(kind="anew", text=text, record=head.number))
+
+    def _say(self, kind: DamageKind, placed: _Placed, text: str, *, number: int | None = None) -> None:
+        if self._row:
+            self._check_row()
+        where = f"{placed.source}, line {placed.line}"
+        raise _Found(Damage(kind=kind, text=f"{where} {text}", record=number, source=placed.source, line=placed.line))
+
+
+def _placed(sources: Iterable[Source]) -> Iterator[_Placed]:
+    for source in sources:
+        is_first = True
+        for number, (raw, ended) in enumerate(source.lines(), 1):
+            record = parse_line(raw)
+            yield _Placed(source.name, number, record, raw, ended, is_first)
+            is_first = is_first and record is None

@@ -1,0 +1,1 @@
+"""`hooksdk audit`."""

@@ -1,0 +1,265 @@
+"""`hooksdk policy table`: what the rules say of every tool here, the riskiest first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import typer
+
+from hooksdk import Config, Tool, hooks
+from hooksdk.cli._console import (
+    CommandProblem,
+    counted,
+    one_line,
+    print_columns,
+    print_json,
+    printable,
+    stderr_console,
+    stdout_console,
+    warnings_shown,
+)
+from hooksdk.cli._options import Json, Mcp, Plugins, Project, import_plugins
+from hooksdk.cli._policy_rules import Judges, judges_of
+from hooksdk.cli._project import open_host, open_servers, project_config
+from hooksdk.errors import ConfigError
+from hooksdk.gateway import GatewayConfig, Profile, narrowing, profile_of
+from hooksdk.hooks import NarrowTools, Trace
+from hooksdk.records import Withheld
+from hooksdk.rules import DescribedRule, Fact, Requested
+from hooksdk.rules.verdicts import Known, ToolVerdict, case_words, hint_words, riskiest_first, verdict_of
+
+
+def table(
+    mcp: Mcp = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="As a gateway's clients with this profile of the configuration have them."),
+    ] = None,
+    plugin: Plugins = None,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Show what the rules here say of every tool: allowed, asked about, denied, or on what it depends. The riskiest come first.
+
+    hooksdk policy table --mcp mcp.json
+
+    Nothing runs, and nobody is asked. What one call would come to says `hooksdk policy check`.
+    """
+    config, plugins = project_config(project), import_plugins(plugin)
+    gateway_profile = None if profile is None else _profile(config, profile)
+    with warnings_shown(stderr_console()):
+        catalog = anyio.run(_collect, config, project.resolve(), tuple(mcp or ()), plugins)
+    lines = lines_of(catalog, profile, gateway_profile)
+    if as_json:
+        print_json(_document(catalog, lines, profile))
+    else:
+        _print(catalog, lines)
+
+
+def _profile(config: Config, name: str) -> Profile:
+    try:
+        return profile_of(GatewayConfig.of(config), name)[1]
+    except ConfigError as error:
+        raise CommandProblem(f"--profile: {error.problems[0]}") from None
+
+
+class _Watch:
+    """Sees all tools before anybody takes one away, and who does."""
+
+    plugin_id = "hooksdk_table"
+
+    def __init__(self) -> None:
+        self.tools: dict[str, Tool] = {}
+        self.withheld: list[Withheld] = []
+
+    @hooks.narrow_tools.first
+    def look(self, event: NarrowTools) -> None:
+        """Look on."""
+        self.tools |= {tool.id: tool for tool in event.tools if not tool.bridge}
+
+    @hooks.trace
+    def keep(self, event: Trace) -> None:
+        """Keep who took tools away."""
+        if isinstance(event.record, Withheld):
+            self.withheld.append(event.record)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Catalog:
+    """The tools here, and who judges their calls."""
+
+    tools: Sequence[Tool]
+    judges: Judges
+    withheld: Mapping[str, tuple[str, str]]
+    """By name or id, the plugin that takes the tool away from every run of this command, and why."""
+    servers_down: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One tool of the table."""
+
+    verdict: ToolVerdict
+    others: Sequence[str] = ()
+    """Plugins that may ask about its calls or block them."""
+    withheld: tuple[str, str] | None = None
+    """Who takes it away, and why."""
+
+    @property
+    def action(self) -> str:
+        """What comes of a call, in a word or several."""
+        return "withheld" if self.withheld else self.verdict.words
+
+
+async def _collect(config: Config, project: Path, mcp: Sequence[Path], plugins: Sequence[Any]) -> Catalog:
+    async with AsyncExitStack() as stack:
+        host = await open_host(stack, config, project, [_Watch, *plugins])
+        groups = await open_servers(host, mcp, stderr_console(), project=project)
+        judges = judges_of(host.plugins, config)
+        async with host.session() as session:
+            watch: _Watch = session.plugin(_Watch.plugin_id)
+            async with session.run(workspace_dir=str(project)) as run:
+                await run.resolve_tools([tool for servers in groups for tool in servers.tools()])
+        withheld = {
+            name: (record.plugin, record.reason)
+            for record in watch.withheld
+            if record.plugin not in judges.described
+            for name in record.names
+        }
+        down = [name for servers in groups for name, one in servers.status.items() if one.failed]
+        return Catalog(tools=list(watch.tools.values()), judges=judges, withheld=withheld, servers_down=down)
+
+
+def lines_of(catalog: Catalog, profile_name: str | None = None, profile: Profile | None = None) -> list[Line]:
+    """The lines of the table in their order: what is withheld comes last."""
+    known = _known(profile_name, profile)
+    why_not = narrowing(profile_name, profile or Profile())
+    lines: list[Line] = []
+    for verdict in riskiest_first(verdict_of(tool, catalog.judges.described, known) for tool in catalog.tools):
+        tool = verdict.tool
+        reason = why_not(tool)
+        withheld = ("gateway", reason) if reason else None
+        withheld = withheld or next(
+            (catalog.withheld[name] for name in (tool.name, tool.own_name, tool.id) if name in catalog.withheld), None
+        )
+        others = [one.plugin for one in catalog.judges.others if one.may_judge(tool)]
+        lines.append(Line(verdict=verdict, others=others, withheld=withheld))
+    return sorted(lines, key=lambda line: line.withheld is not None)
+
+
+def _known(name: str | None, profile: Profile | None) -> Known:
+    """What is settled of a client with the profile: its roles and whether it is the owner; who it is, its token says."""
+    requester = {} if profile is None else {"roles": [name], **profile.requester}
+
+    def known(fact: Fact) -> bool | None:
+        if profile is None or not isinstance(fact, Requested):
+            return None
+        if fact.ids is None or "id" in requester:
+            return fact.means(requester)
+        return None if replace(fact, ids=None).means(requester) else False
+
+    return known
+
+
+def _words(line: Line, judges: Judges) -> str:
+    """What decides about the tool, in one line."""
+    if line.withheld:
+        who, why = line.withheld
+        return f"{who}: {why}"
+    for_some = [one.plugin for one in judges.others if one.patterns and one.plugin in line.others]
+    more = f"; {', '.join(for_some)} may ask or block" if for_some else ""
+    return case_words(line.verdict) + more
+
+
+def _rules_of(lines: Sequence[Line]) -> list[tuple[str, DescribedRule, int]]:
+    """The rules that decide about some tool, each with its plugin and how many those are."""
+    rules: dict[tuple[str, int], DescribedRule] = {}
+    counts: Counter[tuple[str, int]] = Counter()
+    for line in lines:
+        for case in (case for cases in line.verdict.cases.values() for case in cases):
+            if case.rule and not line.withheld:
+                rules[case.plugin, case.number] = case.rule
+                counts[case.plugin, case.number] += 1
+    return [(plugin, rules[plugin, number], counts[plugin, number]) for plugin, number in sorted(rules)]
+
+
+def _document(catalog: Catalog, lines: Sequence[Line], profile: str | None) -> dict[str, Any]:
+    return {
+        "schema": 1, "profile": profile,
+        "tools": [
+            {
+                "id": line.verdict.tool.id, "name": line.verdict.tool.name, "verdict": "depends" if line.verdict.depends else line.verdict.mildest,
+                "actions": list(line.verdict.actions),
+                "withheld": {"by": line.withheld[0], "reason": line.withheld[1]} if line.withheld else None,
+                "annotations": asdict(line.verdict.tool.annotations),
+                "cases": [
+                    {"plugin": case.plugin, "rule": case.number, "action": case.action, "for": case.whom, "if": case.conditions}
+                    for cases in line.verdict.cases.values() for case in cases
+                ],
+                "may_ask_or_block": list(line.others),
+            }
+            for line in lines
+        ],
+        "rules": [
+            {"plugin": plugin, "number": rule.number, "action": rule.action, "text": rule.words, "tools": count}
+            for plugin, rule, count in _rules_of(lines)
+        ],
+        "described": list(catalog.judges.described),
+        "may_ask_or_block": [one.plugin for one in catalog.judges.others],
+        "shadow": list(catalog.judges.shadowed), "servers_down": list(catalog.servers_down),
+    }  # fmt: skip
+
+
+def _print(catalog: Catalog, lines: Sequence[Line]) -> None:
+    judges = catalog.judges
+    if lines:
+        rows = [
+            [line.action, printable(line.verdict.tool.id), ", ".join(hint_words(line.verdict.tool.annotations)),
+             " ".join(printable(_words(line, judges)).split())]
+            for line in lines
+        ]  # fmt: skip
+        print_columns(("verdict", "tool", "it says", "decided by"), rows)
+        print()
+    several = len(judges.described) > 1
+    for plugin, rule, count in _rules_of(lines):
+        name = f"{plugin} rule {rule.number}" if several else f"rule {rule.number}"
+        _say(name, f"{rule.words} ({counted(count, 'tool')})")
+    for text in _remarks(judges):
+        _say("note", text)
+    _say("in all", f"{counted(len(lines), 'tool')}{_counts(lines)}")
+    if not lines:
+        _say("", "MCP servers are read from mcp.json here, or given with --mcp FILE")
+
+
+def _say(label: str, text: str) -> None:
+    stdout_console().print(f"{label:<12} {one_line(text)}", soft_wrap=True)
+
+
+def _remarks(judges: Judges) -> Iterator[str]:
+    if not judges.described:
+        yield "no plugin here describes its rules, so none asks or denies by rules: tool_policy is off unless configured"
+    if everywhere := [one.plugin for one in judges.others if not one.patterns]:
+        yield f"{', '.join(everywhere)} may ask about any call or block it, and {'says' if len(everywhere) == 1 else 'say'} not which"
+    for plugin in judges.shadowed:
+        yield f"{plugin} is in shadow mode, so what it says has no effect and is not in the table"
+
+
+def _counts(lines: Sequence[Line]) -> str:
+    kinds = Counter(
+        "withheld" if line.withheld
+        else "depends" if line.verdict.depends and line.verdict.mildest == "allow"
+        else line.verdict.mildest
+        for line in lines
+    )  # fmt: skip
+    words = {
+        "allow": "unasked", "depends": "sometimes unasked", "ask": "asked about", "deny": "denied",
+        "withheld": "withheld",
+    }  # fmt: skip
+    told = [f"{kinds[kind]:,} {text}" for kind, text in words.items() if kinds[kind]]
+    return f": {', '.join(told)}" if told else ""
