@@ -7,6 +7,7 @@ the call is made. Every call is judged in full, so a tool that came round the na
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, cast
 
@@ -96,8 +97,9 @@ class ToolPolicy:
         """The rules as facts, for proofs and comparisons. What a project may add that nobody trusts is no milder than the default."""
         added: list[Action] = [action for action in GRAVITY if STRICTNESS[action] >= STRICTNESS[config.default]]
         words = Vocabulary(config.vocabulary)
+        labels = json.dumps([one.model_dump() for one in config.results]) if config.results else ""
         described = [
-            DescribedRule(rule.action, tuple(facts_of(rule, words)), number, text_of(rule))
+            DescribedRule(rule.action, tuple(facts_of(rule, words, labels)), number, text_of(rule))
             for number, rule in enumerate(config.rules, 1)
         ]
         return Rules(tuple(described), config.default, tuple(added))

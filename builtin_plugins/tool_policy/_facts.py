@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any, cast
@@ -61,8 +62,8 @@ class FitsSchema(WrittenFact):
         return f"they do not fit its schema: {problems[0].message}" if problems else ""
 
     def in_words(self) -> str:
-        """The key."""
-        return "arguments"
+        """The key with the schema."""
+        return f"arguments = {self.text}"
 
     def examples(self) -> Iterator[Mapping[str, Any]]:
         """What the schema asks for, with all that it names and with no more than it requires."""
@@ -206,6 +207,8 @@ class FitsReading(CallFact):
 
     text: str
     reading: Reading = field(compare=False)
+    labels: str = ""
+    """What the configuration says of results, by which it is judged."""
 
     def holds(self, event: BeforeToolCall) -> bool:
         """True where they hold, and where it is known."""
@@ -220,16 +223,24 @@ class FitsReading(CallFact):
 
     def in_words(self) -> str:
         """The conditions as they are written."""
-        return self.text
+        return f"{self.text}, by results = {self.labels}" if self.labels else self.text
 
 
 @dataclass(frozen=True)
 class LimitReached(CallFact):
     """So much was used that a limit leaves nothing."""
 
-    rule: str
-    """A count is the rule's own, so only the same rule has it."""
+    amounts: tuple[tuple[str, float], ...]
+    whose: tuple[object, ...]
+    """For whom it is counted, in which time, and which calls count."""
     limit: Limit = field(compare=False)
+
+    def implies(self, other: CallFact) -> bool:
+        """Who has used more has used less, where the same is counted."""
+        if not isinstance(other, LimitReached) or self.whose != other.whose:
+            return False
+        theirs = dict(other.amounts)
+        return all(theirs.get(unit, math.inf) <= amount for unit, amount in self.amounts)
 
     def holds(self, event: BeforeToolCall) -> bool:  # noqa: ARG002
         """Never: the call alone does not say it."""
@@ -262,8 +273,8 @@ def _sample(schema: Mapping[str, Any], *, only_required: bool) -> object:
     return {name: _sample(properties.get(name, {}), only_required=only_required) for name in names}
 
 
-def facts_of(rule: Rule, vocabulary: Vocabulary) -> list[Fact]:
-    """All that the rule asks for."""
+def facts_of(rule: Rule, vocabulary: Vocabulary, labels: str = "") -> list[Fact]:
+    """All that the rule asks for. `labels` is what the configuration says of results."""
     exact = rule.action == "allow"
     facts: list[Fact] = [] if rule.tools == ["*"] else [ToolNamed(tuple(rule.tools), exact)]
     if rule.annotations is not None:
@@ -282,8 +293,13 @@ def facts_of(rule: Rule, vocabulary: Vocabulary) -> list[Fact]:
         facts.append(rule.requester.fact)
     facts += _written_facts(rule, vocabulary, exact=exact)
     if reading := Reading(rule.after_reading, rule.values_from, rule.values_from_elsewhere):
-        facts.append(FitsReading(json.dumps(reading.as_written(), sort_keys=True), reading))
-    return facts if rule.limit is None else [*facts, LimitReached(rule.model_dump_json(), rule.limit)]
+        facts.append(FitsReading(json.dumps(reading.as_written(), sort_keys=True), reading, labels))
+    return facts if rule.limit is None else [*facts, _limit_fact(rule.limit, facts)]
+
+
+def _limit_fact(limit: Limit, facts: Sequence[Fact]) -> LimitReached:
+    whose = (tuple(sorted(limit.per)), limit.seconds, tuple(facts))
+    return LimitReached(tuple(limit.amounts.items()), whose, limit)
 
 
 def _written_facts(rule: Rule, vocabulary: Vocabulary, *, exact: bool) -> list[WrittenFact]:

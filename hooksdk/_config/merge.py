@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -84,6 +84,7 @@ def merge(sources: Sources, folder: Path) -> Merged:
     problems = [*sources.problems]
     user, project, environment, code = (_tidy(source, problems) for source in sources)
     trust = look_up(folder, project.data, user.data.get("plugins_file"), sources.trusted)
+    trust = replace(trust, recorded=trust.digest) if sources.as_trusted else trust
     named = _named(user.data, environment.data, code.data)
     merged = Merged(trust, project.where, named=named, problems=problems)
     if trust.trusted:

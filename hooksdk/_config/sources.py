@@ -16,6 +16,8 @@ from pydantic import BaseModel
 from hooksdk.errors import ConfigError, did_you_mean, unknown_key
 
 FILE_NAME = "hooksdk.toml"
+PROJECT_FILES = (FILE_NAME, "pyproject.toml")
+"""Where a project has its settings: the first of these that has any."""
 TRUST_TABLE = "trust"
 """The table of the user's file in which `trusted_digests` are."""
 SIMPLE_VARIABLES = {"store", "on_missing_grant", "drain", "plugins_file"}
@@ -55,17 +57,22 @@ class Sources:
     """Digests by folder, from the user's file."""
     problems: Sequence[str] = ()
     """What is odd about the files, in words for a warning."""
+    as_trusted: bool = False
+    """Whether the project's settings count as they do in a folder that the operator trusts."""
 
     def __iter__(self) -> Any:
         return iter((self.user, self.project, self.environment, self.code))
 
 
-def read_sources(folder: Path, env: Mapping[str, str], overrides: Mapping[str, Any] | None) -> Sources:
-    """All sources of a project folder. Raises `ConfigError` for what cannot be read."""
+def read_sources(
+    folder: Path, env: Mapping[str, str], overrides: Mapping[str, Any] | None, project: Source | None = None
+) -> Sources:
+    """All sources of a project folder, with `project` in the place of its own file. Raises `ConfigError` for what cannot be read."""
     user, trusted = _read_user(env)
     return Sources(
-        user=user, project=_read_project(folder), environment=Source("environment", _from_environment(env)),
+        user=user, project=project or read_project(folder), environment=Source("environment", _from_environment(env)),
         code=Source("Host(config=...)", overrides or {}), trusted=trusted, problems=_open_to_others(user_file(env)),
+        as_trusted=project is not None,
     )  # fmt: skip
 
 
@@ -150,33 +157,52 @@ def _has_settings(folder: Path) -> bool:
     return (folder / FILE_NAME).is_file() or (isinstance(tools, dict) and "hooksdk" in tools)
 
 
-def _read_project(folder: Path) -> Source:
-    """The project's settings: `hooksdk.toml`, or where there is none `[tool.hooksdk]` of pyproject.toml."""
-    own, pyproject = folder / FILE_NAME, folder / "pyproject.toml"
-    data = _read_toml(own)
-    if data is not None:
+def read_project(folder: Path) -> Source:
+    """The project's settings: `hooksdk.toml`, or where there is none `[tool.hooksdk]` of pyproject.toml. Raises `ConfigError`."""
+    for name in PROJECT_FILES:
+        text = _text(folder / name)
+        if text is not None and (source := project_settings(text, str(folder / name))) is not None:
+            return source
+    return Source(str(folder / FILE_NAME), {})
+
+
+def project_settings(text: str, where: str) -> Source | None:
+    """The settings in the text of a project's file: a whole one, or the table `[tool.hooksdk]` of a pyproject.toml; None where
+    that has no such table. `where` is told in errors. Raises `ConfigError` for what is no TOML."""
+    data = _parsed(text, where)
+    if not where.endswith("pyproject.toml"):
         if TRUST_TABLE in data:
-            raise ConfigError(str(own), (f"'{TRUST_TABLE}' counts in the user's file alone; take it out",))
-        return Source(str(own), data)
-    tools = (_read_toml(pyproject) or {}).get("tool")
+            raise ConfigError(where, (f"'{TRUST_TABLE}' counts in the user's file alone; take it out",))
+        return Source(where, data)
+    tools: Any = data.get("tool")
     table: Any = cast("dict[str, Any]", tools).get("hooksdk") if isinstance(tools, dict) else None
-    return Source(str(own), {}) if table is None else Source(f"{pyproject} [tool.hooksdk]", table)
+    return None if table is None else Source(f"{where} [tool.hooksdk]", table)
 
 
 def _read_toml(path: Path) -> dict[str, Any] | None:
     """The file's tables; None where there is no such file."""
+    text = _text(path)
+    return None if text is None else _parsed(text, str(path))
+
+
+def _text(path: Path) -> str | None:
     try:
-        if not path.is_file():
-            return None
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8") if path.is_file() else None
     except OSError as error:
         raise ConfigError(str(path), (f"cannot be read: {error.strerror}",)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ConfigError(str(path), (f"is not TOML: {error}",)) from None
+
+
+def _parsed(text: str, where: str) -> dict[str, Any]:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(where, (f"is not TOML: {error}",)) from None
     except RecursionError:
         data = None
     if data is None or is_too_deep(data):
-        raise ConfigError(str(path), (f"is nested too deep: at most {MAX_DEPTH} levels",))
+        raise ConfigError(where, (f"is nested too deep: at most {MAX_DEPTH} levels",))
     return data
 
 

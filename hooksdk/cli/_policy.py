@@ -18,6 +18,8 @@ from hooksdk.cli._policy_calls import CALL, CallFile, wanted_call
 from hooksdk.cli._policy_start import start
 from hooksdk.cli._policy_table import table
 from hooksdk.cli._project import open_host, open_servers, project_config
+from hooksdk.cli._proofs.cedar import import_cedar
+from hooksdk.cli._proofs.diff import diff
 from hooksdk.cli._proofs.prove import prove
 from hooksdk.errors import did_you_mean
 from hooksdk.formats import get_format
@@ -27,6 +29,8 @@ from hooksdk.patterns import near_misses
 policy_app = typer.Typer(help="See what the policies say.", no_args_is_help=True)
 policy_app.command("start")(start)
 policy_app.command("table")(table)
+policy_app.command("diff")(diff)
+policy_app.command("import")(import_cedar)
 policy_app.command("prove")(prove)
 POLICY = "tool_policy"
 

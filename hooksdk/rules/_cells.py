@@ -59,15 +59,18 @@ _SAME_IN_SMALL = {"k": "\N{KELVIN SIGN}", "s": "\N{LATIN SMALL LETTER LONG S}"}
 
 
 def text_cells(expressions: Sequence[Sequence[re.Pattern[str]]], budget: Budget, *, chars: str = _SMALL) -> Cells:
-    """For texts that are compared as they are, such as an agent's id."""
+    """For texts that are compared as they are, such as an agent's id. None is empty."""
     languages = Languages(expressions)
 
-    def moves(state: int) -> Iterator[tuple[str, int]]:
-        expected = languages.expected(state)
+    def moves(state: tuple[bool, int]) -> Iterator[tuple[str, tuple[bool, int]]]:
+        expected = languages.expected(state[1])
         for char in [*sorted(expected), _other_than(expected, chars)]:
-            yield char, languages.step(state, char)
+            yield char, (True, languages.step(state[1], char))
 
-    return _explore(languages.start, moves, languages.accepted, budget)
+    def ends(state: tuple[bool, int]) -> int | None:
+        return languages.accepted(state[1]) if state[0] else None
+
+    return _explore((False, languages.start), moves, ends, budget)
 
 
 def folder_cells(expressions: Sequence[Sequence[re.Pattern[str]]], budget: Budget) -> Cells:

@@ -237,7 +237,10 @@ class Model:
     @cached_property
     def _agents(self) -> list[tuple[Any, int, str]]:
         """For each cell whether one of the agents is in it."""
-        cells = _sorted(text_cells([_compiled(texts) for _, texts in self._agent_languages], self._budget))
+        languages = [_compiled(texts) for _, texts in self._agent_languages]
+        main = sum(any(one.fullmatch("main") for one in patterns) << at for at, patterns in enumerate(languages))
+        others = [one for one in _sorted(text_cells(languages, self._budget)) if one[0] != main]
+        cells = [(main, "main"), *others]
         agents = [(z3.Bool(f"agent {at}"), key, text) for at, (key, text) in enumerate(cells)]
         self.rules.append(z3.Or([agent for agent, _, _ in agents]))
         return agents
@@ -343,7 +346,7 @@ class Model:
             return z3.is_true(model.eval(term, model_completion=True))
 
         annotations = {name: holds(value) for name, (said, value) in self._annotations.items() if holds(said)}
-        agents = [text or "main" for agent, _, text in self._agents if holds(agent)] or ["main"]
+        agents = [text for agent, _, text in self._agents if holds(agent)]
         triggers = [name for name, trigger in self._trigger.items() if holds(trigger)] or ["user"]
         at = model.eval(self._id, model_completion=True).as_long()
         source: int = model.eval(self._source, model_completion=True).as_long()

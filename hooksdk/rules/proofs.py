@@ -7,14 +7,14 @@ run nothing by themselves."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import z3 as _untyped  # pyright: ignore[reportMissingTypeStubs]
 
 from hooksdk.errors import HookSDKError
 from hooksdk.rules._cells import Budget, TooManySteps
-from hooksdk.rules._facts import Fact, ToolNamed
+from hooksdk.rules._facts import CallFact, Fact, ToolNamed
 from hooksdk.rules._model import Example, Model
 from hooksdk.rules._rules import Action, CallClass, Claim, Rules
 
@@ -104,8 +104,13 @@ class _Question:
         named = [fact for fact in calls.facts if isinstance(fact, ToolNamed)] if calls and single_name else ()
         self.model = Model(facts, budget, single_name=single_name, names=named)
         self.budget = budget
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Forget all that was asked for."""
         self.solver: Any = z3.Solver()
         self._rules = 0
+        """Of the model, that the solver has."""
 
     def ask(self, *assumptions: Any) -> Any:
         """The solver's answer, or None where there is none. Raises `TooManySteps`."""
@@ -125,11 +130,12 @@ class _Question:
 
     def plain_example(self) -> Any:
         """The plainest answer; None where there is none."""
+        plain = self.model.plain  # with it come rules about every call, which the first answer must keep, too
         answer: Any = self.ask()
         if answer is None:
             return None
         wanted: list[Any] = []
-        for one in self.model.plain:
+        for one in plain:
             if z3.is_true(answer.eval(one, model_completion=True)):
                 wanted.append(one)
             elif (plainer := self.ask(*wanted, one)) is not None:
@@ -218,29 +224,86 @@ class Change:
     old_rule: RuleOf
     new_rule: RuleOf
     example: Example
+    depends_on: Mapping[CallFact, bool] = field(default_factory=dict[CallFact, bool])
+    """What must hold of the call itself, or not, for the example to be one."""
 
     @property
     def is_loosened(self) -> bool:
         """True where the new one is milder."""
-        return _GRAVITY[self.new] > _GRAVITY[self.old]
+        return (self.old, self.new) in _LOOSENED
 
 
 def changes(old: Rules, new: Rules, *, plugin: str = "", budget: int = BUDGET) -> Iterator[Change]:
     """Each pair of rules that decides calls which the old and the new rules judge differently, with an example; what is loosened comes
-    first. Raises `Unknown`."""
+    first. Where there is none, both say the same of every call. Raises `Unknown`."""
     steps = Budget(budget // _STEPS_OF_A_TEXT)
     try:
-        question = _Question([*_facts({"": old}), *_facts({"": new})], steps, single_name=True, calls=None)
-        before, after = (_Policy(plugin, rules, question.model) for rules in (old, new))
-        pairs: list[tuple[Action, Action]] = [("deny", "allow"), ("deny", "ask"), ("ask", "allow")]
-        tightened: list[tuple[Action, Action]] = [(becomes, was) for was, becomes in pairs]
-        for was, becomes in (*pairs, *tightened):
-            question.solver.push()
-            question.solver.add(before.says(was), after.says(becomes))
-            while (answer := question.plain_example()) is not None:
-                rules = before.decides(answer), after.decides(answer)
-                yield Change(was, becomes, *rules, question.model.example(answer))
-                question.solver.add(z3.Not(z3.And(before.decided_by(rules[0]), after.decided_by(rules[1]))))
-            question.solver.pop()
+        known = list(_Difference(plugin, old, new, steps, single_name=True).changes(()))
+        # Only a pattern that says nothing of whose a tool is takes either of two names.
+        named = [fact for fact in _facts({"old": old, "new": new}) if isinstance(fact, ToolNamed)]
+        if any(":" not in text for fact in named for text in fact.patterns):
+            known += _Difference(plugin, old, new, steps, single_name=False).changes(known)
     except TooManySteps:
         raise Unknown("it takes more steps than the budget allows") from None
+    order = [*_LOOSENED, *((becomes, was) for was, becomes in _LOOSENED)]
+    yield from sorted(
+        known, key=lambda one: (order.index((one.old, one.new)), one.old_rule.number, one.new_rule.number)
+    )
+
+
+_LOOSENED: list[tuple[Action, Action]] = [("deny", "allow"), ("deny", "ask"), ("ask", "allow")]
+_TIGHTENED: list[tuple[Action, Action]] = [(becomes, was) for was, becomes in _LOOSENED]
+_ALL = [*_LOOSENED, *_TIGHTENED]
+
+
+@final
+class _Difference:
+    """The old and the new rules of a plugin over the same calls."""
+
+    def __init__(self, plugin: str, old: Rules, new: Rules, steps: Budget, *, single_name: bool) -> None:
+        facts = list(_facts({"old": old, "new": new}))
+        self._question = _Question(facts, steps, single_name=single_name, calls=None)
+        self._before, self._after = (_Policy(plugin, rules, self._question.model) for rules in (old, new))
+
+    def changes(self, known: Sequence[Change]) -> Iterator[Change]:
+        """Each pair of rules that says two things, but for the rules of which that is `known` already."""
+        for was, becomes in _ALL:
+            alike = [one for one in known if one.is_loosened is ((was, becomes) in _LOOSENED)]
+            yield from self._between(was, becomes, alike)
+
+    def _between(self, was: Action, becomes: Action, known: Sequence[Change]) -> Iterator[Change]:
+        question, before, after = self._question, self._before, self._after
+        differs = z3.And(before.says(was), after.says(becomes))
+        question.begin_anew()
+        question.solver.add(differs)
+        for change in known:
+            self._leave_out(change.old_rule, change.new_rule)
+        for rule in dict.fromkeys(one.old_rule for one in known if one.old_rule.number):
+            question.solver.add(z3.Not(before.decided_by(rule)))
+        for rule in dict.fromkeys(one.new_rule for one in known if one.new_rule.number):
+            question.solver.add(z3.Not(after.decided_by(rule)))
+        while (answer := question.plain_example()) is not None:
+            rules = before.decides(answer), after.decides(answer)
+            example = question.model.example(answer)
+            yield Change(was, becomes, *rules, example, self._depends_on(answer, differs, example))
+            self._leave_out(*rules)
+
+    def _leave_out(self, old_rule: RuleOf, new_rule: RuleOf) -> None:
+        both = z3.And(self._before.decided_by(old_rule), self._after.decided_by(new_rule))
+        self._question.solver.add(z3.Not(both))
+
+    def _depends_on(self, answer: Any, differs: Any, example: Example) -> dict[CallFact, bool]:
+        """The facts about the call that make the difference, where all else is as it is."""
+        model = self._question.model
+        others = [model.term(fact) for fact in model.facts if not isinstance(fact, CallFact)]
+        solver: Any = z3.Solver()
+        solver.add(
+            z3.Not(differs), *model.rules, *(term == answer.eval(term, model_completion=True) for term in others)
+        )
+        wanted = {
+            fact: model.term(fact) if holds else z3.Not(model.term(fact)) for fact, holds in example.facts.items()
+        }
+        for fact in example.facts:
+            if solver.check(*(term for one, term in wanted.items() if one != fact)) == z3.unsat:
+                del wanted[fact]
+        return {fact: example.facts[fact] for fact in wanted}

@@ -125,15 +125,15 @@ async def prove_all(
                     if (reality := await real(example, calls, claim)) is not None:
                         made = {"tool": reality.tool, "name": reality.name, "arguments": dict(reality.arguments)}
                         outcome = f"{reality.outcome}: {reality.reason}" if reality.reason else reality.outcome
-                        return replace(unknown, status="broken", call={**_shown(example), **made}, outcome=outcome)
+                        return replace(unknown, status="broken", call={**shown(example), **made}, outcome=outcome)
                 if first is None:
                     return replace(unknown, status="holds", rests_on=[policies.words(one) for one in search.rests_on()])
             except Unknown as error:
-                return replace(unknown, why=str(error), call=None if first is None else _shown(first))
+                return replace(unknown, why=str(error), call=None if first is None else shown(first))
             return replace(
                 unknown,
                 status="open",
-                call=_shown(first),
+                call=shown(first),
                 why=_why_open([judge.plugin for judge in policies.judges.others]),
             )
 
@@ -152,7 +152,7 @@ def _free(described: Mapping[str, Rules], calls: CallClass) -> list[str]:
     return sorted({fact.in_words() for fact in (*facts, *calls.facts) if isinstance(fact, CallFact)})
 
 
-def _shown(example: Example) -> dict[str, Any]:
+def shown(example: Example) -> dict[str, Any]:
     """The call as a document, without what is as usual."""
     return {
         "tool": f"{example.source}:{example.owner}:{example.own_name}", "name": example.name, "annotations": dict(example.annotations),

@@ -1,0 +1,200 @@
+"""`hooksdk policy diff`: the calls that two versions of a configuration judge differently. Nothing runs."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hooksdk.cli._console import (
+    CommandProblem,
+    print_json,
+    print_line,
+    safe,
+    stderr_console,
+    stdout_console,
+    warnings_shown,
+)
+from hooksdk.cli._options import Json, Project
+from hooksdk.cli._proofs.prove import JUDGING, call_lines, shown
+from hooksdk.cli._proofs.versions import Version, read_version
+from hooksdk.rules import Action, CallFact, Rules
+
+if TYPE_CHECKING:
+    from hooksdk.rules.proofs import Change, RuleOf
+
+_NO_RULES = Rules(())
+_WORDS: dict[Action, str] = {"deny": "denied", "ask": "asked about", "allow": "allowed"}
+
+
+class FailOn(enum.StrEnum):
+    """What ends the command with 1."""
+
+    loosened = "loosened"
+    any = "any"
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What is to be known of a plugin beside its changes."""
+
+    plugin: str
+    text: str
+    compared: bool
+    """False where the change may be one that loosens."""
+
+
+@dataclass(frozen=True)
+class PluginChange:
+    """One change, with the rules of which it speaks."""
+
+    change: Change
+    old: Rules
+    new: Rules
+
+
+def diff(
+    old: Annotated[
+        str,
+        typer.Argument(metavar="OLD", help="A TOML file, or a revision of git: HEAD~1, main, main:path/hooksdk.toml."),
+    ],
+    new: Annotated[
+        str | None, typer.Argument(metavar="[NEW]", help="The same; by default what stands here now.")
+    ] = None,
+    fail_on: Annotated[
+        FailOn | None,
+        typer.Option("--fail-on", help="Exit with 1 where something is loosened, or where anything changes."),
+    ] = None,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Say which calls are judged differently by two versions of the project's configuration, each class with an example.
+
+    What is loosened comes first, and where nothing changes nothing is printed. For a review:
+
+    hooksdk policy diff main --fail-on loosened
+
+    Each version counts as it does in a trusted folder, over your own settings. Nothing of the project is run.
+    """
+    with warnings_shown(stderr_console()):
+        before, after = (read_version(one, project) for one in (old, new))
+        remarks, changes = compare(before, after)
+    if as_json:
+        print_json({
+            "schema": 1, "old": before.where, "new": after.where, "changes": [_as_json(one) for one in changes],
+            "remarks": [{"plugin": one.plugin, "text": one.text, "compared": one.compared} for one in remarks],
+        })  # fmt: skip
+    else:
+        _print(remarks, changes)
+    loosened = any(one.change.is_loosened for one in changes) or not all(one.compared for one in remarks)
+    if loosened if fail_on == FailOn.loosened else fail_on and (changes or remarks):
+        raise typer.Exit(1)
+
+
+def compare(before: Version, after: Version) -> tuple[list[Remark], list[PluginChange]]:
+    """What changes from one version to the other, what is loosened first. Raises `CommandProblem` without the solver."""
+    remarks: list[Remark] = []
+    changes: list[PluginChange] = []
+    for folded in sorted({*before.plugins, *after.plugins}):
+        old, new = (version.plugins.get(folded) for version in (before, after))
+        plugin_id, hooks = next((one.id, one.hooks) for one in (new, old) if one is not None)
+        states = [_state(version, folded) for version in (before, after)]
+        said = [version.judges.described.get(plugin_id) for version in (before, after)]
+        silent = any(state == _HERE and rules is None for state, rules in zip(states, said, strict=True))
+        if any(rules is not None for rules in said) and not silent:
+            if states[0] != states[1]:
+                remarks.append(Remark(plugin_id, f"{states[0]} before, {states[1]} now", compared=True))
+            changes += _changes(plugin_id, *(_NO_RULES if rules is None else rules for rules in said))
+        elif not JUDGING.isdisjoint(hooks):
+            if states[0] != states[1]:
+                remarks.append(Remark(plugin_id, f"{states[0]} before, {states[1]} now. {_SILENT}", compared=False))
+            elif old and new and (old.config, old.grants) != (new.config, new.grants):
+                remarks.append(Remark(plugin_id, f"its settings differ. {_SILENT}", compared=False))
+    for name in sorted({*before.elsewhere, *after.elsewhere}):
+        if before.elsewhere.get(name) != after.elsewhere.get(name):
+            text = "its section differs. Not compared, since the plugin is not installed here"
+            remarks.append(Remark(name, text, compared=False))
+    if before.plugins_file != after.plugins_file:
+        text = "the setting differs. Not compared, since nothing of the project is run"
+        remarks.append(Remark("plugins_file", text, compared=False))
+    return remarks, sorted(changes, key=lambda one: not one.change.is_loosened)
+
+
+_HERE = "in force"
+_SILENT = "Not compared, since it does not describe its rules"
+
+
+def _state(version: Version, folded: str) -> str:
+    plugin = version.plugins.get(folded)
+    if plugin is None:
+        return "not loaded"
+    return "in shadow mode" if plugin.id in version.judges.shadowed else _HERE
+
+
+def _changes(plugin: str, old: Rules, new: Rules) -> list[PluginChange]:
+    if (old.rules, old.default) == (new.rules, new.default):
+        return []
+    try:
+        from hooksdk.rules.proofs import Unknown, changes
+    except ModuleNotFoundError:
+        raise CommandProblem("comparing rules needs the package 'z3-solver': pip install 'hooksdk[prove]'") from None
+    try:
+        return [PluginChange(one, old, new) for one in changes(old, new, plugin=plugin)]
+    except Unknown as error:
+        raise CommandProblem(f"the rules of {plugin} cannot be compared: {error}") from None
+
+
+def _words(rule: RuleOf, rules: Rules) -> str:
+    """The rule as it is written."""
+    if not rule.number:
+        return f'default = "{rules.default}"' if rules != _NO_RULES else "the plugin judges nothing"
+    return next(one.words for one in rules.rules if one.number == rule.number)
+
+
+def _conditions(one: PluginChange) -> Iterator[tuple[CallFact, bool, str]]:
+    """What the example depends on, each with whether it holds, and whose it is where both versions have one in the same words."""
+    facts = one.change.depends_on
+    words = [fact.in_words() for fact in facts]
+    for fact, holds in facts.items():
+        is_old, is_new = (any(fact in rule.facts for rule in rules.rules) for rules in (one.old, one.new))
+        alike = words.count(fact.in_words()) > 1 and is_old != is_new
+        yield fact, holds, ("old" if is_old else "new") if alike else ""
+
+
+def _as_json(one: PluginChange) -> dict[str, Any]:
+    change = one.change
+    example = shown(change.example)
+    del example["facts"]
+    return {
+        "plugin": change.old_rule.plugin, "loosened": change.is_loosened,
+        **{
+            name: {"action": action, "rule": rule.number, "text": _words(rule, rules)}
+            for name, action, rule, rules in (("old", change.old, change.old_rule, one.old), ("new", change.new, change.new_rule, one.new))
+        },
+        "example": example,
+        "depends_on": [{"fact": fact.in_words(), "holds": holds, "of": whose or None} for fact, holds, whose in _conditions(one)],
+    }  # fmt: skip
+
+
+def _print(remarks: Sequence[Remark], changes: Sequence[PluginChange]) -> None:
+    console = stdout_console()
+    for remark in remarks:
+        print_line(console, "[yellow]plugin[/]", f"{safe(remark.plugin)}: {safe(remark.text)}")
+    for one in changes:
+        change = one.change
+        head = "[red]loosened[/]" if change.is_loosened else "[green]tightened[/]"
+        print_line(
+            console, head, f"{safe(change.old_rule.plugin)}: {_WORDS[change.old]} before, {_WORDS[change.new]} now"
+        )
+        for label, rule, rules in (("  before", change.old_rule, one.old), ("  now", change.new_rule, one.new)):
+            number = f"rule {rule.number}: " if rule.number else ""
+            print_line(console, label, f"{number}{safe(_words(rule, rules))}")
+        for label, text in call_lines({**shown(change.example), "facts": ()}):
+            print_line(console, f"  {label}", safe(text))
+        for fact, holds, whose in _conditions(one):
+            of = f" (as the {whose} rules take it)" if whose else ""
+            print_line(console, "  where", f"{safe(fact.in_words())} {'holds' if holds else 'does not hold'}{of}")
