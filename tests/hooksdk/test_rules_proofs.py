@@ -299,7 +299,7 @@ def check_agreement(config: ToolPolicy.Config, calls: list[tuple[Example, dict[s
 
 
 @settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
@@ -364,7 +364,7 @@ def call_facts(draw: st.DrawFn) -> CallFact:
     return next(fact for fact in facts if isinstance(fact, CallFact) and type(fact).__name__ != "Watched")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(call_facts(), min_size=8, max_size=8),
     st.lists(st.dictionaries(st.sampled_from(["path", "command", "url", "content", "cmd"]), st.sampled_from(VALUES), max_size=2), min_size=10, max_size=10),
@@ -396,7 +396,7 @@ ODD = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from([*NAME_PIECES, "*", "?"]), min_size=1, max_size=5).map("".join), min_size=1, max_size=4, unique=True),
     st.one_of(st.lists(st.sampled_from([*NAME_PIECES, *ODD]), min_size=1, max_size=6).map("".join), st.text(min_size=1, max_size=8)),
