@@ -42,7 +42,7 @@ from hooksdk.hooks import (
     Withhold,
 )
 from hooksdk.patterns import near_miss
-from hooksdk.rules import CallClass, DescribedRule, Rules
+from hooksdk.rules import CallClass, DescribedRule, Fact, Rules
 
 __all__ = ["Explanation", "RuleFit", "ToolPolicy"]
 
@@ -96,10 +96,8 @@ class ToolPolicy:
     def describe_rules(cls, config: Config) -> Rules:
         """The rules as facts, for proofs and comparisons. What a project may add that nobody trusts is no milder than the default."""
         added: list[Action] = [action for action in GRAVITY if STRICTNESS[action] >= STRICTNESS[config.default]]
-        words = Vocabulary(config.vocabulary)
-        labels = json.dumps([one.model_dump() for one in config.results]) if config.results else ""
         described = [
-            DescribedRule(rule.action, tuple(facts_of(rule, words, labels)), number, text_of(rule))
+            DescribedRule(rule.action, cls._facts(config, rule), number, text_of(rule))
             for number, rule in enumerate(config.rules, 1)
         ]
         return Rules(tuple(described), config.default, tuple(added))
@@ -112,7 +110,12 @@ class ToolPolicy:
             if key in calls:
                 raise ValueError(f"'{key}' says nothing of which calls are meant; leave it out")
         (rule,) = cast("list[Rule]", read_rules([{**calls, "action": "deny"}]))
-        return CallClass(tuple(facts_of(rule, Vocabulary(config.vocabulary))))
+        return CallClass(cls._facts(config, rule))
+
+    @classmethod
+    def _facts(cls, config: Config, rule: Rule) -> Sequence[Fact]:
+        labels = json.dumps([one.model_dump() for one in config.results]) if config.results else ""
+        return tuple(facts_of(rule, Vocabulary(config.vocabulary), labels))
 
     @classmethod
     def handlers_for(cls, config: Config) -> Collection[str]:
