@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import stat
 import threading
+import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -301,6 +302,26 @@ def test_what_keep_removes_is_removed_on_purpose_by_the_chains_own_word(
     damage = verify(sources[1:], KEY.public_key()).damage
     assert damage is not None
     assert damage.kind == "left_out"
+
+
+def test_a_writer_that_died_while_it_removed_files_leaves_a_whole_chain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = write(tmp_path, 4, max_bytes=400)
+    later = time.time() + 5 * 86_400
+    monkeypatch.setattr("builtin_plugins.audit._writer.time.time", lambda: later)
+    aside = {one: one.read_bytes() for one in written.files[:-1]}
+    chain = FileChain(written.path, KEY, keep_days=3)
+    chain.start()
+    chain.close()
+    assert not any(one.exists() for one in aside)
+    *_, newest = aside
+    newest.write_bytes(aside[newest])
+    assert written.check().damage is None
+    newest.write_bytes(aside[newest].replace(b'"call_id":"c2"', b'"call_id":"c9"'))
+    damage = written.check().damage
+    assert damage is not None
+    assert damage.kind == "changed"
 
 
 # What goes wrong
