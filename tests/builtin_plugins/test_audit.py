@@ -14,9 +14,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from builtin_plugins.audit import Audit
+from builtin_plugins.audit._recorder import Recorder
 from builtin_plugins.audit._stored import StoreChain
 from builtin_plugins.audit._writer import FileChain
 from hooksdk import Approval, ApprovalRequest, Host, MemoryStore, ToolCall, hooks
@@ -369,6 +371,22 @@ async def test_a_disk_that_fails_holds_calls_back_where_the_host_records_first(
     assert checked(home).damage is None
     assert records(home / "audit" / "audit.jsonl", "records_lost")
     assert "No space left" in caplog.text
+
+
+@pytest.mark.both_loops
+async def test_records_that_are_lost_are_told_once_however_many_write_at_once(tmp_path: Path) -> None:
+    path, values = tmp_path / "audit.jsonl", StoredValues(MemoryStore())
+    recorder = Recorder(FileChain(path, KEY))
+    path.mkdir()
+    for _ in range(3):
+        with pytest.raises(OSError, match="audit cannot write"):
+            await recorder.append(values, {"kind": "decision"})
+    path.rmdir()
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(recorder.append, values, {"kind": "decision"})
+    assert [record.fields["records"] for record in read_records(path) if record.kind == "records_lost"] == [3]
+    assert kinds(path).count("decision") == 5
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,12 @@ def test_an_export_is_in_the_form_of_cloud_events_and_holds_the_chain_itself(wri
     assert verify(*files) == 0
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_an_export_to_a_full_disk_is_one_clear_line(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["audit", "export", str(written.path), "-o", "/dev/full"]) == 1
+    assert "the output cannot be read or written: No space left" in capsys.readouterr().err
+
+
 def test_one_batch_is_one_document(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["audit", "export", str(written.path), "--json"]) == 0
     assert [one["id"] for one in json.loads(capsys.readouterr().out)] == ["1", "2", "3", "4", "5", "6"]
