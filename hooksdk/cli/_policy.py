@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import anyio
 import typer
 
-from hooksdk import Annotations, Approval, ApprovalRequest, Host, Run, Session, Tool, ToolCall, ToolResult, hooks
+from hooksdk import Annotations, Approval, ApprovalRequest, Host, Run, Session, Tool, ToolCall, ToolResult
 from hooksdk.cli._console import print_json, safe, stderr_console, stdout_console, warnings_shown
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
-from hooksdk.cli._policy_calls import CALL, CallFile, wanted_call
+from hooksdk.cli._policy_calls import CALL, CallFile, SeenCall, wanted_call
 from hooksdk.cli._policy_start import start
 from hooksdk.cli._policy_table import table
 from hooksdk.cli._project import open_host, open_servers, project_config
@@ -126,26 +126,12 @@ class _Nobody:
         return Approval(False, "nobody is asked by this command")
 
 
-class _Seen:
-    """Keeps the call as the policies get it: it knows where its values come from."""
-
-    plugin_id = "hooksdk_check"
-
-    def __init__(self) -> None:
-        self.event: BeforeToolCall | None = None
-
-    @hooks.before_tool_call.first
-    def judge(self, event: BeforeToolCall) -> None:
-        """Look on."""
-        self.event = event
-
-
 async def judge(document: CallFile, project: Path, mcp: Sequence[Path], plugins: Sequence[Any] = ()) -> dict[str, Any]:
     """The gate's verdict on the call, and what `tool_policy` goes by; `plugins` are modules and classes beside the project's."""
     config = project_config(project)
     person = _Nobody([])
     async with AsyncExitStack() as stack:
-        host = await open_host(stack, config, project, [*plugins, _Seen], person)
+        host = await open_host(stack, config, project, [*plugins, SeenCall], person)
         groups = await open_servers(host, mcp, stderr_console())
         session = await stack.enter_async_context(host.session())
         run = await stack.enter_async_context(
@@ -198,7 +184,7 @@ async def _judge(
              "evidence": [str(origin) for origin in one.evidence]}
             for one in person.requests
         ],
-        "judges": [plugin.id for plugin in host.plugins if plugin.loaded and "before_tool_call" in plugin.hooks and plugin.id != _Seen.plugin_id],
+        "judges": [plugin.id for plugin in host.plugins if plugin.loaded and "before_tool_call" in plugin.hooks and plugin.id != SeenCall.plugin_id],
         "near_misses": [
             {"plugin": plugin.id, "why": line}
             for plugin in host.plugins
@@ -238,7 +224,9 @@ def _explanation(session: Session, run: Run, tool: Tool, call: ToolCall, argumen
         policy = session.plugin(POLICY)
     except KeyError:
         return None
-    event = session.plugin(_Seen.plugin_id).event  # none for a call that nobody judged, such as one of a withheld tool
+    event = session.plugin(
+        SeenCall.plugin_id
+    ).event  # none for a call that nobody judged, such as one of a withheld tool
     event = event or BeforeToolCall(info=run.info, call=call, tool=tool, arguments=dict(arguments))
     return asdict(policy.explain(event))
 

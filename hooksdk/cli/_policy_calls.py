@@ -11,10 +11,11 @@ from typing import Any, Literal
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from hooksdk import Annotations
+from hooksdk import Annotations, hooks
 from hooksdk.cli._options import key_values
 from hooksdk.errors import WrongArgument, problem_text, unknown_key
 from hooksdk.formats.intake import call_in
+from hooksdk.hooks import BeforeToolCall
 from hooksdk.patterns import Source
 from hooksdk.values import as_object
 
@@ -41,6 +42,20 @@ class CallFile(BaseModel):
     workspace_dir: str | None = None
     prompt: str = ""
     """What the user wrote, for rules about where values come from."""
+
+
+class SeenCall:
+    """Keeps the call as the policies get it: it knows where its values come from."""
+
+    plugin_id = "hooksdk_check"
+
+    def __init__(self) -> None:
+        self.event: BeforeToolCall | None = None
+
+    @hooks.before_tool_call.first
+    def judge(self, event: BeforeToolCall) -> None:
+        """Look on."""
+        self.event = event
 
 
 def wanted_call(call: str, words: Sequence[str], project: Path, *, has_schema: bool = False) -> CallFile:

@@ -58,13 +58,17 @@ class _Policy:
         """For each term's name the rule that is there where it is true."""
 
     def switched(self) -> _Policy:
-        """The same where each rule may be missing, in whose place nothing is said of a call."""
+        """The same where each rule that stops calls may be missing, and the default, in whose place nothing is said of a call. What allows
+        stays: nothing rests on it."""
         copy = object.__new__(_Policy)
         copy.order, copy.switches = [], {}
+        unsaid = z3.Not(z3.Or([fits for _, _, fits in self.order[:-1]]))
         for rule, action, fits in self.order:
-            switch = z3.FreshBool("rule")
-            copy.switches[str(switch)] = rule
-            copy.order.append((rule, action, z3.And(switch, fits)))
+            is_there = z3.BoolVal(True)
+            if action != "allow" and rule.plugin:
+                is_there = z3.FreshBool("rule")
+                copy.switches[str(is_there)] = rule
+            copy.order.append((rule, action, z3.And(is_there, fits if rule.number or not rule.plugin else unsaid)))
         copy.order.append((RuleOf("", 0), "allow", z3.BoolVal(True)))
         return copy
 

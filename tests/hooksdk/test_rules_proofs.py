@@ -138,6 +138,12 @@ def test_the_answer_names_the_rules_without_which_it_would_be_another() -> None:
     assert [rule.number for rule in search(config, {"tools": "delete_issue"}).rests_on()] == [2]
 
 
+def test_a_default_is_not_enough_where_another_rule_allows() -> None:
+    rules = [{"action": "allow", "tools": "host:*:get_*"}, {"action": "deny", "tools": "host:*:*get_mail"}]
+    rested = search(policy(rules, default="deny"), {"tools": ["host:*:get_mail", "host:*:send_mail"]}).rests_on()
+    assert [rule.number for rule in rested] == [0, 2]
+
+
 def test_a_project_that_nobody_trusts_loosens_nothing_and_may_tighten() -> None:
     config = policy([{"action": "ask", "tools": "pay"}])
     calls: dict[str, Any] = {"tools": "host:*:pay"}

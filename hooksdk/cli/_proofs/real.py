@@ -9,7 +9,8 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from hooksdk import Annotations, Approval, ApprovalRequest, Config, Host, Run, Tool, ToolCall, hooks
+from hooksdk import Annotations, Approval, ApprovalRequest, Config, Host, Run, Tool, ToolCall
+from hooksdk.cli._policy_calls import SeenCall
 from hooksdk.cli._project import ThrowawayStore, open_host
 from hooksdk.formats import get_format
 from hooksdk.hooks import BeforeToolCall
@@ -56,20 +57,6 @@ class _Person:
         return Approval(True)
 
 
-class _Seen:
-    """Keeps the call as the policies get it."""
-
-    plugin_id = "hooksdk_prove"
-
-    def __init__(self) -> None:
-        self.event: BeforeToolCall | None = None
-
-    @hooks.before_tool_call.first
-    def judge(self, event: BeforeToolCall) -> None:
-        """Look on."""
-        self.event = event
-
-
 class Stage:
     """A host of the project, with a person who says yes. Nothing of what runs there is a project's tool."""
 
@@ -83,7 +70,7 @@ class Stage:
         """A stage for a project, until it is left."""
         person = _Person()
         async with AsyncExitStack() as stack:
-            yield cls(await open_host(stack, config, project, [*plugins, _Seen], person), person)
+            yield cls(await open_host(stack, config, project, [*plugins, SeenCall], person), person)
 
     async def play(self, example: Example, calls: CallClass, claim: Claim) -> Reality | None:
         """The first call of the example's kind for which the claim does not hold; None where none comes of it."""
@@ -125,7 +112,7 @@ class Stage:
             outcome = "ran after a yes" if self._person.requests else "ran"
         return Reality(outcome, withheld or reason, tool.id, granted.name, arguments), seen.event
 
-    async def _innermost_run(self, stack: AsyncExitStack, example: Example) -> tuple[Run, _Seen]:
+    async def _innermost_run(self, stack: AsyncExitStack, example: Example) -> tuple[Run, SeenCall]:
         """A run in a chain of sub-agents."""
         session = await stack.enter_async_context(self._host.session())
         # A sub-agent is begun by another run, so what begins runs otherwise comes before.
@@ -140,7 +127,7 @@ class Stage:
                 requester=example.requester,
             )
             runs.append(await stack.enter_async_context(run))
-        return runs[-1], session.plugin(_Seen.plugin_id)
+        return runs[-1], session.plugin(SeenCall.plugin_id)
 
 
 def _holds(calls: CallClass, event: BeforeToolCall) -> bool:
