@@ -49,18 +49,20 @@ class Recorder:
 
     async def append(self, values: Values, fields: Mapping[str, Any], *, durable: bool = False) -> None:
         """Write one record; `values` is where a chain in the store is. Raises `OSError` and `StoreError` where it cannot be."""
+        lost, self._lost = self._lost, 0  # others write meanwhile: one of them tells it
         try:
-            if self._lost:
-                lost = self._lost
+            if lost:
                 await self._write(values, {"kind": "records_lost", "records": lost})
-                self._lost -= lost
                 logger.warning("%s can be written again; %d records are lost", self.where, lost)
+                lost = 0
             await self._write(values, fields, durable=durable)
         except (OSError, StoreError) as error:
             self._lost += 1
             if isinstance(error, StoreError):
                 raise
             raise OSError(error.errno, f"audit cannot write {self.where}: {error.strerror or error}") from error
+        finally:
+            self._lost += lost
 
     async def _write(self, values: Values, fields: Mapping[str, Any], *, durable: bool = False) -> None:
         if isinstance(self.chain, FileChain):

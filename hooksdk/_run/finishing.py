@@ -86,9 +86,9 @@ async def judge_answer(state: RunState, text: str, *, can_go_on: bool) -> Finish
     if reasons and continued < limit:
         message = "\n\n".join(dict.fromkeys(reason for _, reason in reasons))
         await parts.reading.note_reason(message)
-        await _settle(state, "continued", plugins, message, continued=continued + 1)
-        if parts.transcript_kept:
+        if parts.transcript_kept:  # first: else a crash in between leaves a reply that was judged, without the reason
             await parts.transcript.append([parts.format.user(message)])
+        await _settle(state, "continued", plugins, message, continued=continued + 1)
         return Finish(text=given, refused=message)
     for plugin, reason in reasons:
         logger.warning(

@@ -93,7 +93,8 @@ def public_text(key: Ed25519PublicKey) -> str:
 
 
 def read_public_key(text: str) -> Ed25519PublicKey:
-    """The public key that a text says, or the file of this name. Raises `ConfigError` and `NoCryptography`."""
+    """The public key that a text says, or the file of this name. Raises `ConfigError`, which quotes no private key, and
+    `NoCryptography`."""
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     except ModuleNotFoundError as missing:
@@ -102,9 +103,12 @@ def read_public_key(text: str) -> Ed25519PublicKey:
     if not word.startswith(_PREFIX):
         try:
             word = Path(word).expanduser().read_text("utf-8").strip()
-        except (OSError, ValueError):
+        except (OSError, ValueError, RuntimeError):  # the last: `~name` of nobody
             problem = f"{clip(repr(text), 120)} is neither a key (`{_PREFIX}...`, as `hooksdk audit key` prints it) nor a file with one"
             raise ConfigError("key", (problem,)) from None
+    if "PRIVATE KEY-----" in word:
+        problem = "this is a private key: expected the public one, which is beside it as NAME.pub"
+        raise ConfigError("key", (problem,))
     try:
         return Ed25519PublicKey.from_public_bytes(base64.b64decode(word.removeprefix(_PREFIX), validate=True))
     except (ValueError, binascii.Error):

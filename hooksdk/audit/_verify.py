@@ -259,7 +259,12 @@ class _Check:
         if before.number == 0:
             return
         missing = f"records 1 to {before.number} are not here"
-        if self._removed.get(before.number) == before.hash:
+        # A writer that died while it removed the files has left the newer ones of them; they are linked to the record.
+        was_removed = any(
+            before.number < through or (before.number == through and before.hash == last_hash)
+            for through, last_hash in self._removed.items()
+        )
+        if was_removed:
             self.report.notes.append(f"{missing}: a record of the chain says that `keep` removed them")
         elif before in self._heads:
             self.report.notes.append(f"{missing}: a head that was given is of the last of them")

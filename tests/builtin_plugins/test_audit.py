@@ -8,14 +8,17 @@ import multiprocessing
 import os
 import stat
 import threading
+import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from builtin_plugins.audit import Audit
+from builtin_plugins.audit._recorder import Recorder
 from builtin_plugins.audit._stored import StoreChain
 from builtin_plugins.audit._writer import FileChain
 from hooksdk import Approval, ApprovalRequest, Host, MemoryStore, ToolCall, hooks
@@ -303,6 +306,26 @@ def test_what_keep_removes_is_removed_on_purpose_by_the_chains_own_word(
     assert damage.kind == "left_out"
 
 
+def test_a_writer_that_died_while_it_removed_files_leaves_a_whole_chain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = write(tmp_path, 4, max_bytes=400)
+    later = time.time() + 5 * 86_400
+    monkeypatch.setattr("builtin_plugins.audit._writer.time.time", lambda: later)
+    aside = {one: one.read_bytes() for one in written.files[:-1]}
+    chain = FileChain(written.path, KEY, keep_days=3)
+    chain.start()
+    chain.close()
+    assert not any(one.exists() for one in aside)
+    *_, newest = aside
+    newest.write_bytes(aside[newest])
+    assert written.check().damage is None
+    newest.write_bytes(aside[newest].replace(b'"call_id":"c2"', b'"call_id":"c9"'))
+    damage = written.check().damage
+    assert damage is not None
+    assert damage.kind == "changed"
+
+
 # What goes wrong
 
 
@@ -348,6 +371,22 @@ async def test_a_disk_that_fails_holds_calls_back_where_the_host_records_first(
     assert checked(home).damage is None
     assert records(home / "audit" / "audit.jsonl", "records_lost")
     assert "No space left" in caplog.text
+
+
+@pytest.mark.both_loops
+async def test_records_that_are_lost_are_told_once_however_many_write_at_once(tmp_path: Path) -> None:
+    path, values = tmp_path / "audit.jsonl", StoredValues(MemoryStore())
+    recorder = Recorder(FileChain(path, KEY))
+    path.mkdir()
+    for _ in range(3):
+        with pytest.raises(OSError, match="audit cannot write"):
+            await recorder.append(values, {"kind": "decision"})
+    path.rmdir()
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(recorder.append, values, {"kind": "decision"})
+    assert [record.fields["records"] for record in read_records(path) if record.kind == "records_lost"] == [3]
+    assert kinds(path).count("decision") == 5
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from hooksdk import Approval, ApprovalRequest, Host, ToolCall, hooks
-from hooksdk.audit import public_text, read_records
+from hooksdk.audit import load_key, public_text, read_records
 from hooksdk.cli._app import run
 from hooksdk.hooks import Ask, BeforeToolCall
 from hooksdk.stores import JsonlStore
@@ -64,7 +64,9 @@ def test_a_cut_end_is_seen_against_a_head(written: Written, capsys: pytest.Captu
     ("arguments", "words"),
     [
         (["nowhere.jsonl", "--key", PUB], "there is no file nowhere.jsonl"),
+        (["~nobody-here/audit.jsonl", "--key", PUB], "there is no file ~nobody-here/audit.jsonl"),
         (["FILE", "--key", "mine"], "is neither a key"),
+        (["FILE", "--key", "~nobody-here/key.pub"], "is neither a key"),
         (["FILE", "--key", "ed25519:AAAA"], "is no public key"),
         (["FILE", "--key", PUB, "--head", "7"], "is no head: expected NUMBER:HASH"),
     ],
@@ -75,6 +77,17 @@ def test_what_cannot_be_used_is_one_clear_line(
     code = run(["audit", "verify", *(str(written.path) if one == "FILE" else one for one in arguments)])
     assert code in {1, 3}
     assert words in capsys.readouterr().err
+
+
+def test_a_private_key_that_is_given_for_the_public_one_is_not_printed(
+    written: Written, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    private = tmp_path / "key.pem"
+    load_key(private)
+    assert verify(written.path, key=str(private)) == 3
+    said = capsys.readouterr().err
+    assert "this is a private key" in said
+    assert not any(line in said for line in private.read_text().splitlines())
 
 
 def test_the_head_of_a_chain_and_the_key_of_the_configuration(
@@ -115,6 +128,12 @@ def test_an_export_is_in_the_form_of_cloud_events_and_holds_the_chain_itself(wri
         files.append(tmp_path / f"again-{start}.jsonl")
         files[-1].write_text("".join(f"{line}\n" for line in lines[start:stop]))
     assert verify(*files) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_an_export_to_a_full_disk_is_one_clear_line(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["audit", "export", str(written.path), "-o", "/dev/full"]) == 1
+    assert "the output cannot be read or written: No space left" in capsys.readouterr().err
 
 
 def test_one_batch_is_one_document(written: Written, capsys: pytest.CaptureFixture[str]) -> None:

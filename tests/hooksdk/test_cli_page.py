@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import typer
+from rich import markup
 
 from tests.pages import table
 
@@ -24,6 +25,24 @@ def commands(group: Any, name: str) -> Iterator[tuple[str, bool]]:
             yield f"{name} {word}", inner
         if inner:
             yield from commands(command, f"{name} {word}")
+
+
+def helps(command: Any, name: str) -> Iterator[tuple[str, str]]:
+    """What the help says of a command, of its options and of all below it."""
+    yield name, command.help or ""
+    for option in command.params:
+        yield f"{name} {option.name}", getattr(option, "help", None) or ""
+    context = typer.Context(command)
+    for word in command.list_commands(context) if hasattr(command, "list_commands") else ():
+        yield from helps(command.get_command(context, word), f"{name} {word}")
+
+
+def test_no_help_loses_words_in_brackets_which_rich_takes_for_markup() -> None:
+    from hooksdk.cli._app import app
+
+    texts = dict(helps(typer.main.get_command(app), "hooksdk"))
+    assert "hooksdk policy prove file" in texts
+    assert [name for name, text in texts.items() if markup.render(text).plain != text] == []
 
 
 def test_the_table_has_each_command_once() -> None:

@@ -28,6 +28,7 @@ from hooksdk.hooks import (
 )
 from hooksdk.report import page
 from hooksdk.stores import JsonlStore
+from hooksdk.stores._append_file import AppendFile
 from hooksdk.testing import ScriptedModel, Turn, call, open_session, recorder
 
 pytestmark = pytest.mark.anyio
@@ -385,6 +386,34 @@ async def test_an_answer_that_a_crash_has_left_unjudged_is_judged_first(tmp_path
         assert (outcome.text, outcome.turns) == ("a proof", 1)
         assert [text for role, text in said(session) if role == "user"] == ["Prove it.", "Show the proof."]
         assert (await answer(session, "more proof", prompt=None)).turns == 1  # what was let through is not judged again
+
+
+@pytest.mark.parametrize("writes", range(5))
+async def test_wherever_a_crash_cuts_the_writing_the_model_reads_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
+):
+    append, left = AppendFile.append, [10_000]
+
+    class Judges(NeedsProof):
+        @hooks.before_answer.first
+        def begin(self, event: BeforeAnswer) -> None:
+            left[0] = min(left[0], writes)
+
+    def dying(self: AppendFile, *given: Any, **named: Any) -> Any:
+        if not left[0]:
+            raise Dies
+        left[0] -= 1
+        return append(self, *given, **named)
+
+    store = JsonlStore(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(AppendFile, "append", dying)
+        with pytest.raises(Dies):
+            async with open_session(Judges, store=store, session_id="s") as session:
+                await answer(session, "one", "two", "three")
+    async with open_session(NeedsProof, store=store, session_id="s") as session:
+        await answer(session, "a proof", prompt=None)
+        assert said(session)[-2:] == [("user", "Show the proof."), ("assistant", "a proof")]
 
 
 async def test_a_cancelled_run_records_the_reply_and_asks_nobody_any_more():

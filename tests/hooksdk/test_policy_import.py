@@ -186,3 +186,7 @@ async def test_a_forbid_is_never_left_out(tmp_path: Path) -> None:
     (tmp_path / "x.cedar").write_text("permit(")
     done = await hooksdk("policy", "import", "x.cedar", folder=tmp_path)
     assert (done.code, done.err) == (1, "hooksdk: x.cedar is not Cedar: unexpected end of input\n")
+    (tmp_path / "x.cedar").write_bytes(b"\xff\xfe")
+    done = await hooksdk("policy", "import", "x.cedar", folder=tmp_path)
+    assert done.code == 1
+    assert done.err.startswith("hooksdk: x.cedar cannot be read as UTF-8: ")

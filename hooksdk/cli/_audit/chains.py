@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def typed_sources(files: Sequence[str]) -> list[Source]:
         if "://" in text or text.startswith("jsonl:"):
             sources.append(_stored(text, text))
             continue
-        path = Path(text).expanduser()
+        path = Path(os.path.expanduser(text))  # noqa: PTH111 - a `~name` of nobody is a file that is not there
         if not path.is_file():
             raise CommandProblem(f"there is no file {printable(text)}")
         resolved = {one.resolve() for one in paths}

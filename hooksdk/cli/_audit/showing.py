@@ -52,8 +52,10 @@ class Wanted:
 def _readable() -> Generator[None]:
     try:
         yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise CommandProblem(f"{error.filename} cannot be read or written: {error.strerror}") from None
+        raise CommandProblem(f"{error.filename or 'the output'} cannot be read or written: {error.strerror}") from None
 
 
 def show_key(project: Path, *, as_json: bool) -> int:

@@ -45,7 +45,7 @@ OfToken = Annotated[
     typer.Option(
         "--token",
         metavar="NAME",
-        help="For the clients of this token of [gateway.tokens]; each has sign-ins of its own.",
+        help="For the clients of this token of `gateway.tokens`; each has sign-ins of its own.",
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it unasked.")]

@@ -65,7 +65,10 @@ def import_cedar(
 
     Where something does not map nothing is printed and the code is 1, unless all of it are permits and --partial is given.
     """
-    policies = read_cedar(file.read_text("utf-8"), file.name)
+    try:
+        policies = read_cedar(file.read_text("utf-8"), file.name)
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandProblem(f"{file} cannot be read as UTF-8: {error}") from None
     unmapped = [one for one in policies if one.rule is None]
     for one in unmapped:
         complain(f"{file.name}, line {one.line}: this {one.effect} does not map: {one.problem}")

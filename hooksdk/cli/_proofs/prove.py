@@ -165,7 +165,7 @@ def prove(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[FILE]", help="A TOML file with [policy.properties]; without it the configuration's count."
+            metavar="[FILE]", help="A TOML file with `policy.properties`; without it the configuration's count."
         ),
     ] = None,
     plugin: Plugins = None,
@@ -174,7 +174,7 @@ def prove(
 ) -> None:
     """Prove of all calls that none of some kind runs, or that none does unasked, by the rules that count here; or show one that does.
 
-    Properties stand in [policy.properties.NAME] of hooksdk.toml, each with never, only_asked or always_asked, and a class of calls
+    Properties stand in `policy.properties.NAME` of hooksdk.toml, each with never, only_asked or always_asked, and a class of calls
     written as a rule is. The code is 0 where all hold, 1 where one does not, is open or unknown, 2 for a file that cannot be read.
     """
     plugins = import_plugins(plugin)
