@@ -111,8 +111,10 @@ def pytest_pycollect_makemodule(module_path: Path) -> None:
 
 @functools.cache
 def _take_any_time() -> None:
-    from hypothesis import HealthCheck, settings
-
+    try:
+        from hypothesis import HealthCheck, settings
+    except ModuleNotFoundError:  # an environment of a framework, whose tests need none
+        return
     settings.register_profile("any time", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("any time")
 
