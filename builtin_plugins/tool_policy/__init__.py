@@ -97,9 +97,8 @@ class ToolPolicy:
         """The rules as facts, for proofs and comparisons. What a project may add that nobody trusts is no milder than the default."""
         added: list[Action] = [action for action in GRAVITY if STRICTNESS[action] >= STRICTNESS[config.default]]
         words = Vocabulary(config.vocabulary)
-        labels = json.dumps([one.model_dump() for one in config.results]) if config.results else ""
         described = [
-            DescribedRule(rule.action, tuple(facts_of(rule, words, labels)), number, text_of(rule))
+            DescribedRule(rule.action, tuple(facts_of(rule, words, _labels_of(config))), number, text_of(rule))
             for number, rule in enumerate(config.rules, 1)
         ]
         return Rules(tuple(described), config.default, tuple(added))
@@ -112,7 +111,7 @@ class ToolPolicy:
             if key in calls:
                 raise ValueError(f"'{key}' says nothing of which calls are meant; leave it out")
         (rule,) = cast("list[Rule]", read_rules([{**calls, "action": "deny"}]))
-        return CallClass(tuple(facts_of(rule, Vocabulary(config.vocabulary))))
+        return CallClass(tuple(facts_of(rule, Vocabulary(config.vocabulary), _labels_of(config))))
 
     @classmethod
     def handlers_for(cls, config: Config) -> Collection[str]:
@@ -270,6 +269,11 @@ class ToolPolicy:
         yield from (rule for rule in rules if rule.fits_tool(tool))
         if not tool.bridge:
             yield self._default
+
+
+def _labels_of(config: ToolPolicy.Config) -> str:
+    """What the configuration says of results, in one text."""
+    return json.dumps([one.model_dump() for one in config.results]) if config.results else ""
 
 
 _NO_RULE: dict[Action, str] = {"allow": "", "deny": "no rule of the tool policy allows it", "ask": ""}

@@ -172,6 +172,13 @@ def test_a_condition_on_calls_is_free_so_that_nothing_is_proved_of_what_it_lets_
     assert any("path_inside" in fact.in_words() for fact, holds in found.facts.items() if holds)
 
 
+def test_a_rule_about_what_was_read_is_known_in_a_class_whatever_is_said_of_results() -> None:
+    rule: dict[str, Any] = {"tools": "send_*", "after_reading": "untrusted"}
+    results = [{"tools": "mcp:contacts:find_colleague", "label": "trusted"}]
+    config = policy([{"action": "ask", **rule}], results=results)
+    assert example(config, rule, "only_asked") is None
+
+
 def test_a_limit_may_be_reached_or_not() -> None:
     config = policy([{"action": "ask", "tools": "pay", "limit": {"calls": 3}}])
     assert example(config, {"tools": "pay"}, "only_asked") is not None
