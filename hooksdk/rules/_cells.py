@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import deque
+import unicodedata
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -58,19 +59,34 @@ _SAME_IN_SMALL = {"k": "\N{KELVIN SIGN}", "s": "\N{LATIN SMALL LETTER LONG S}"}
 """More characters that are these ones without regard to case."""
 
 
-def text_cells(expressions: Sequence[Sequence[re.Pattern[str]]], budget: Budget, *, chars: str = _SMALL) -> Cells:
-    """For texts that are compared as they are, such as an agent's id. None is empty."""
+def _by_first_of_several() -> Mapping[str, str]:
+    several: dict[str, str] = defaultdict(str)
+    for char in map(chr, range(0x80, 0x10000)):
+        if len(char.casefold()) > 1:
+            several[char.casefold()[0]] += char
+    return several
+
+
+_FOLDED = _by_first_of_several()
+"""Characters that are several without regard to case, by the first of these: `ß` by `s`."""
+
+
+def text_cells(expressions: Sequence[Sequence[re.Pattern[str]]], budget: Budget, *, empty: bool = True) -> Cells:
+    """For texts that are compared as they are, such as an agent's id; with the `empty` one, if that may be."""
     languages = Languages(expressions)
 
     def moves(state: tuple[bool, int]) -> Iterator[tuple[str, tuple[bool, int]]]:
         expected = languages.expected(state[1])
-        for char in [*sorted(expected), _other_than(expected, chars)]:
+        for char in [*sorted(expected), _other_than(expected, _SMALL)]:
             yield char, (True, languages.step(state[1], char))
 
     def ends(state: tuple[bool, int]) -> int | None:
         return languages.accepted(state[1]) if state[0] else None
 
-    return _explore((False, languages.start), moves, ends, budget)
+    cells = _explore((False, languages.start), moves, ends, budget)
+    if empty:  # named where no other text is in the same languages, since people would not see it
+        cells.setdefault(languages.accepted(languages.start), "")
+    return cells
 
 
 def folder_cells(expressions: Sequence[Sequence[re.Pattern[str]]], budget: Budget) -> Cells:
@@ -90,7 +106,7 @@ def folder_cells(expressions: Sequence[Sequence[re.Pattern[str]]], budget: Budge
         return languages.accepted(state[1]) if state == root or state[0] == "x" else None
 
     absolute = {key: f"/{text}" for key, text in _explore(root, moves, ends, budget).items()}
-    return {**text_cells(expressions, budget), **absolute}
+    return {**text_cells(expressions, budget, empty=False), **absolute}
 
 
 def owner_cells(
@@ -103,7 +119,8 @@ def owner_cells(
         expected = exact.expected(state[0])
         chars = dict.fromkeys(sorted(expected))
         for char in sorted(small.expected(state[1])):
-            chars.update(dict.fromkeys((char, char.upper(), _SAME_IN_SMALL.get(char, char))))
+            several = _FOLDED.get(char, "")
+            chars.update(dict.fromkeys((char, char.upper(), _SAME_IN_SMALL.get(char, char), *several)))
         for char in [*chars, _other_than(chars, _SMALL)]:
             inner = state[1]
             for one in char.casefold():
@@ -130,6 +147,7 @@ def name_cells(
     """For names of tools: the languages as `written` come first, then those by their words. `may_be` is asked whether a name is worth
     being looked at, with a function that says of each language whether the name may still become one of it."""
     exact, by_words = Languages(written), Languages(words)
+    marks = [char for char in exact.named if unicodedata.category(char)[0] == "M"]
 
     def read(state: _Name, char: str, before: str | None, after: str) -> tuple[int, int]:
         joined, parted = state[4:]
@@ -165,7 +183,7 @@ def name_cells(
             return
         chars = dict.fromkeys(raw)
         for char in expected:
-            if char.isalnum():
+            if char_kind(char, "lower"):
                 chars.update(dict.fromkeys((char, char.upper())))
             if alive:
                 chars.update(dict.fromkeys(_WIDE.get(one, one) for one in (char, char.upper())))
@@ -177,6 +195,9 @@ def name_cells(
                 dict.fromkeys((_other_than(chars, " .~"), "\N{COMBINING ENCLOSING CIRCLE}", "\N{ZERO WIDTH SPACE}"))
             )
             chars.update(dict.fromkeys(one + mark for one in raw if (mark := _composing(one))))
+            chars.update(dict.fromkeys(text for char in expected for text in (*_parted(char), *_parted(char.upper()))))
+            bases = [one for one in chars if len(one) == 1]
+            chars.update(dict.fromkeys(one + mark for one in bases for mark in marks))
         for text in chars:
             following = after(state, text)
             if may_be is None or may_be(_open(following, settled(following, ""))):
@@ -200,10 +221,20 @@ def name_cells(
 
 
 def _composing(char: str) -> str:
-    """A mark that becomes one character with this one; empty where there is none."""
-    return next((mark for mark in _MARKS if char.isalpha() and len(readable(char + mark)) == 1), "")
+    """What makes another character of this one where it comes after it, such as a mark; empty where there is none."""
+    return next((mark for mark in _MARKS if not readable(char + mark).startswith(readable(char))), "")
 
 
-_MARKS = "\N{COMBINING ACUTE ACCENT}\N{COMBINING DOT BELOW}\N{COMBINING DOT ABOVE}\N{COMBINING CIRCUMFLEX ACCENT}"
+def _parted(char: str) -> Iterator[str]:
+    """How else the same character may be written: in several, of which the last ones are marks."""
+    parts = unicodedata.normalize("NFD", char)
+    for at in range(1, len(parts)):
+        yield unicodedata.normalize("NFC", parts[:at]) + parts[at:]
+
+
+_MARKS = (
+    "\N{COMBINING ACUTE ACCENT}\N{COMBINING DOT BELOW}\N{COMBINING DOT ABOVE}\N{COMBINING CIRCUMFLEX ACCENT}"
+    "\N{HANGUL JUNGSEONG A}\N{HANGUL JONGSEONG KIYEOK}"
+)
 _WIDE = {chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F)}
 """Characters that look like these and are others."""

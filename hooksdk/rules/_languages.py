@@ -112,7 +112,8 @@ class Languages:
         return end + 1
 
     @cached_property
-    def _named(self) -> dict[str, int]:
+    def named(self) -> dict[str, int]:
+        """The characters that patterns name, each with its places."""
         chars = sorted({*self._positive, *self._negative})
         return {char: self._positive.get(char, 0) | self._negative.get(char, 0) for char in chars}
 
@@ -120,13 +121,13 @@ class Languages:
         """The characters that lead from here elsewhere than others do."""
         if (known := self._expected.get(state)) is None:
             row = self._rows[state]
-            known = [char for char, places in self._named.items() if row & places]
+            known = [char for char, places in self.named.items() if row & places]
             self._expected[state] = known
         return known
 
     def is_decided(self, state: int) -> bool:
         """True where no more characters change which languages a text is in."""
-        return not self._rows[state] & self._places & ~self._settled
+        return not self._rows[state] & (self._places | self._ends) & ~self._settled  # what has ended ends no later
 
     def step(self, state: int, char: str) -> int:
         """The state after one more character."""

@@ -28,6 +28,7 @@ class DBOSDriver:
     cannot: Mapping[str, str] = {
         **IN_SESSION,
         "streaming_passes_the_same_hooks": "a workflow answers when it has ended",
+        "streaming_goes_on_as_well": "a workflow answers when it has ended",
         "plain_code_passes_the_same_hooks": "its workers run on an event loop; plain code queues runs by DBOS's own client",
         "a_second_run_while_one_is_open_is_refused": "the second run waits in the queue until the first is over",
     }

@@ -131,6 +131,25 @@ def test_a_tool_of_two_names_is_looked_at_as_well() -> None:
     assert verdict(config, event_of(found)) == "allow"
 
 
+@pytest.mark.parametrize(
+    ("rules", "calls"),
+    [
+        ([{"action": "allow", "tools": "get_*"}, {"action": "deny", "tools": "get"}], {"tools": "get_*"}),
+        ([{"action": "allow", "tools": "mcp:*:e*"}], {"tools": "mcp:*:\N{LATIN SMALL LETTER E WITH DOT ABOVE}"}),
+        ([{"action": "allow", "owners": "?"}], {"owners": "ss"}),
+        ([{"action": "allow", "agents": "*"}, {"action": "deny", "agents": "?*"}], {}),
+    ],
+    ids=["a name of one pattern begins one of another", "a letter and its mark", "an owner of two letters", "an agent without a name"],
+)  # fmt: skip
+def test_what_gets_through_is_seen_where_texts_differ_by_little(
+    rules: list[dict[str, Any]], calls: dict[str, Any]
+) -> None:
+    config = policy(rules, default="deny")
+    hole = example(config, calls)
+    assert hole is not None
+    assert verdict(config, event_of(hole)) == "allow"
+
+
 def test_the_answer_names_the_rules_without_which_it_would_be_another() -> None:
     config = policy(
         [{"action": "deny", "tools": "get_*"}, {"action": "deny", "tools": "delete_*"}, {"action": "ask", "tools": "x"}]
@@ -157,6 +176,13 @@ def test_a_condition_on_calls_is_free_so_that_nothing_is_proved_of_what_it_lets_
     found = example(config, {"tools": "host:*:read_file", "path_inside": "/etc"})
     assert found is not None
     assert any("path_inside" in fact.in_words() for fact, holds in found.facts.items() if holds)
+
+
+def test_a_rule_about_what_was_read_is_known_in_a_class_whatever_is_said_of_results() -> None:
+    rule: dict[str, Any] = {"tools": "send_*", "after_reading": "untrusted"}
+    results = [{"tools": "mcp:contacts:find_colleague", "label": "trusted"}]
+    config = policy([{"action": "ask", **rule}], results=results)
+    assert example(config, rule, "only_asked") is None
 
 
 def test_a_limit_may_be_reached_or_not() -> None:
@@ -387,10 +413,11 @@ def test_what_one_condition_says_of_another_is_so_for_every_call(
                 assert holds[other], f"{one.in_words()} implies {other.in_words()}"
 
 
-NAME_PIECES = ["delete", "get", "Issue", "_", "-", "a", "B", "2", "é", "É", "x", ".", "中", "DELETE"]
+NAME_PIECES = ["delete", "get", "Issue", "_", "-", "a", "B", "2", "é", "É", "ė", "x", ".", "中", "DELETE"]
 ODD = [
     "\N{FULLWIDTH LATIN SMALL LETTER D}",
     "\N{COMBINING ACUTE ACCENT}",
+    "\N{COMBINING DOT ABOVE}",
     "\N{ZERO WIDTH SPACE}",
     "\N{COMBINING ENCLOSING CIRCLE}",
 ]
