@@ -287,13 +287,13 @@ async def test_a_search_that_cannot_be_made_is_one_line(
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 async def test_a_store_to_look_into_shows_what_is_kept_and_keeps_nothing() -> None:
     kept = MemoryStore()
-    await kept.set_value("audit", "a", 1)
+    await kept.set_value("notes", "a", 1)
     look = ThrowawayStore(kept)
-    await look.set_value("audit", "b", 2)
-    await look.delete_value("audit", "a")
-    assert await look.list_keys("audit") == ["b"]
-    assert (await look.get_value("audit", "b"), await look.get_value("audit", "a")) == (2, None)
-    assert await kept.list_keys("audit") == ["a"]
+    await look.set_value("notes", "b", 2)
+    await look.delete_value("notes", "a")
+    assert await look.list_keys("notes") == ["b"]
+    assert (await look.get_value("notes", "b"), await look.get_value("notes", "a")) == (2, None)
+    assert await kept.list_keys("notes") == ["a"]
     await (await look.open_session("s1")).close()
     assert (await look.list_sessions(), await look.session_exists("s1")) == (["s1"], True)
     assert await kept.list_sessions() == []

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("mcp", reason="needs the extra `mcp`")
 cedarpy: Any = pytest.importorskip("cedarpy", reason="needs the extra `cedar`")
 
 from commands import hooksdk
