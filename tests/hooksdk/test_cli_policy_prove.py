@@ -108,6 +108,18 @@ def test_what_the_rules_alone_do_not_prove_is_open(tmp_path: Path) -> None:
     assert "none could be made" in ssh.why
 
 
+def test_a_tool_that_is_withheld_is_not_always_asked_about(tmp_path: Path) -> None:
+    text = """
+    [[plugins.tool_policy.config.rules]]
+    action = "deny"
+    tools = "pay"
+    [policy.properties]
+    asked = { always_asked = { tools = "pay" } }
+    """
+    (asked,) = proved(tmp_path, text)
+    assert (asked.status, asked.outcome.partition(":")[0]) == ("broken", "withheld")
+
+
 def test_a_plugin_in_shadow_mode_does_not_count(tmp_path: Path) -> None:
     text = """
     [plugins.tool_policy]

@@ -77,11 +77,11 @@ class Stage:
         wanted = [fact for fact, holds in example.facts.items() if holds]
         for arguments in islice(_arguments(wanted), _MOST):
             reality, event = await self._run(example, arguments)
-            if reality.breaks(claim) and event is not None and _holds(calls, event):
+            if reality.breaks(claim) and _holds(calls, event):
                 return reality
         return None
 
-    async def _run(self, example: Example, arguments: Mapping[str, Any]) -> tuple[Reality, BeforeToolCall | None]:
+    async def _run(self, example: Example, arguments: Mapping[str, Any]) -> tuple[Reality, BeforeToolCall]:
         ran: list[Mapping[str, Any]] = []
 
         def execute(arguments: dict[str, Any]) -> str:
@@ -110,7 +110,9 @@ class Stage:
         outcome: Outcome = "withheld" if withheld else "refused"
         if ran:
             outcome = "ran after a yes" if self._person.requests else "ran"
-        return Reality(outcome, withheld or reason, tool.id, granted.name, arguments), seen.event
+        # A call of a withheld tool is refused before any policy gets it.
+        event = seen.event or BeforeToolCall(info=run.info, call=call, tool=granted, arguments=dict(arguments))
+        return Reality(outcome, withheld or reason, tool.id, granted.name, arguments), event
 
     async def _innermost_run(self, stack: AsyncExitStack, example: Example) -> tuple[Run, SeenCall]:
         """A run in a chain of sub-agents."""
