@@ -8,7 +8,7 @@ the call is made. Every call is judged in full, so a tool that came round the na
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -96,8 +96,9 @@ class ToolPolicy:
     def describe_rules(cls, config: Config) -> Rules:
         """The rules as facts, for proofs and comparisons. What a project may add that nobody trusts is no milder than the default."""
         added: list[Action] = [action for action in GRAVITY if STRICTNESS[action] >= STRICTNESS[config.default]]
+        facts = cls._facts_of(config)
         described = [
-            DescribedRule(rule.action, cls._facts(config, rule), number, text_of(rule))
+            DescribedRule(rule.action, facts(rule), number, text_of(rule))
             for number, rule in enumerate(config.rules, 1)
         ]
         return Rules(tuple(described), config.default, tuple(added))
@@ -110,12 +111,13 @@ class ToolPolicy:
             if key in calls:
                 raise ValueError(f"'{key}' says nothing of which calls are meant; leave it out")
         (rule,) = cast("list[Rule]", read_rules([{**calls, "action": "deny"}]))
-        return CallClass(cls._facts(config, rule))
+        return CallClass(cls._facts_of(config)(rule))
 
     @classmethod
-    def _facts(cls, config: Config, rule: Rule) -> Sequence[Fact]:
+    def _facts_of(cls, config: Config) -> Callable[[Rule], Sequence[Fact]]:
+        words = Vocabulary(config.vocabulary)
         labels = json.dumps([one.model_dump() for one in config.results]) if config.results else ""
-        return tuple(facts_of(rule, Vocabulary(config.vocabulary), labels))
+        return lambda rule: tuple(facts_of(rule, words, labels))
 
     @classmethod
     def handlers_for(cls, config: Config) -> Collection[str]:

@@ -16,7 +16,7 @@ from pydantic import (
 
 from builtin_plugins.tool_policy._commands import check_command
 from builtin_plugins.tool_policy._conditions import EVERY, Targets
-from builtin_plugins.tool_policy._facts import MayDo, MayMean, SurelyDoes, Watched, WrittenFact, facts_of
+from builtin_plugins.tool_policy._facts import FitsReading, MayDo, MayMean, SurelyDoes, Watched, WrittenFact, facts_of
 from builtin_plugins.tool_policy._hosts import check_host
 from builtin_plugins.tool_policy._keywords import check_keywords
 from builtin_plugins.tool_policy._limits import Limit
@@ -220,7 +220,8 @@ class CompiledRule:
         self._written = [fact for fact in self.facts if isinstance(fact, WrittenFact)]
         self._watch = next((fact.watch for fact in self._written if isinstance(fact, Watched)), None)
         self._does = next((fact.does for fact in self._written if isinstance(fact, (MayDo, SurelyDoes))), None)
-        self.reading = Reading(rule.after_reading, rule.values_from, rule.values_from_elsewhere)
+        readings = (fact.reading for fact in self.facts if isinstance(fact, FitsReading))
+        self.reading = next(readings, Reading(None, None, None))
 
     @property
     def conditional(self) -> bool:

@@ -20,9 +20,9 @@ from hooksdk.rules._facts import (
     says_part_of_a_name,
     wildcard,
 )
-from hooksdk.rules._rules import CLAIMS, Action, CallClass, Claim, DescribedRule, Rules
+from hooksdk.rules._rules import ACTIONS, CLAIMS, Action, CallClass, Claim, DescribedRule, Rules
 
 __all__ = [
-    "CLAIMS", "Action", "ByAgent", "CallClass", "CallFact", "Claim", "DescribedRule", "Fact", "FromSource", "InWorkspace", "OwnedBy", "Requested", "Rules",
+    "ACTIONS", "CLAIMS", "Action", "ByAgent", "CallClass", "CallFact", "Claim", "DescribedRule", "Fact", "FromSource", "InWorkspace", "OwnedBy", "Requested", "Rules",
     "RunFact", "Says", "ToolFact", "ToolNamed", "Triggered", "says_part_of_a_name", "wildcard",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ import z3 as _untyped  # pyright: ignore[reportMissingTypeStubs]
 from hooksdk.patterns import SOURCES, ToolPattern
 from hooksdk.rules._cells import Budget, Cells, folder_cells, name_cells, owner_cells, text_cells
 from hooksdk.rules._facts import (
+    UNSAID,
     ByAgent,
     CallFact,
     Fact,
@@ -24,10 +25,10 @@ from hooksdk.rules._facts import (
     ToolNamed,
     Triggered,
 )
+from hooksdk.tools import Annotations
 
 z3: Any = _untyped
 TRIGGERS = ("user", "schedule", "subagent", "other")
-_ANNOTATIONS = ("read_only", "destructive", "idempotent", "open_world")
 
 
 @dataclass(frozen=True)
@@ -219,13 +220,13 @@ class Model:
         said, true = self._annotations[name]
         if exact:
             return z3.And(said, true == value)
-        unsaid = {"read_only": False, "idempotent": False, "open_world": True}.get(name, True)
-        default = z3.Not(z3.And(*self._annotations["read_only"])) if name == "destructive" else z3.BoolVal(unsaid)
+        reads = z3.And(*self._annotations["read_only"])
+        default = z3.Not(reads) if name == "destructive" else z3.BoolVal(UNSAID[name])
         return z3.If(said, true, default) == value
 
     @cached_property
     def _annotations(self) -> dict[str, tuple[Any, Any]]:
-        return {name: (z3.Bool(f"says {name}"), z3.Bool(name)) for name in _ANNOTATIONS}
+        return {name: (z3.Bool(f"says {name}"), z3.Bool(name)) for name in Annotations.names()}
 
     # Runs
 

@@ -9,6 +9,8 @@ from typing import Literal, get_args
 from hooksdk.rules._facts import Fact
 
 Action = Literal["allow", "ask", "deny"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
+"""The mildest first; the gravest that fits a call counts."""
 Claim = Literal["never", "only_asked", "always_asked"]
 """Of a class of calls: that none runs, that none runs unless a person was asked, that a person is asked about each."""
 CLAIMS: tuple[Claim, ...] = get_args(Claim)

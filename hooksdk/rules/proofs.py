@@ -16,7 +16,7 @@ from hooksdk.errors import HookSDKError
 from hooksdk.rules._cells import Budget, TooManySteps
 from hooksdk.rules._facts import CallFact, Fact, ToolNamed
 from hooksdk.rules._model import Example, Model
-from hooksdk.rules._rules import Action, CallClass, Claim, Rules
+from hooksdk.rules._rules import ACTIONS, Action, CallClass, Claim, Rules
 
 __all__ = ["BUDGET", "Change", "Example", "RuleOf", "Search", "Unknown", "changes"]
 
@@ -24,7 +24,7 @@ z3: Any = _untyped
 BUDGET = 200_000_000
 """Steps of the solver for one question; texts that patterns tell apart count for a hundred. Some ten seconds."""
 _STEPS_OF_A_TEXT = 100
-_GRAVITY: Mapping[Action, int] = {"deny": 0, "ask": 1, "allow": 2}
+_GRAVEST_FIRST = ACTIONS[::-1]
 
 
 class Unknown(HookSDKError):
@@ -44,55 +44,56 @@ class RuleOf:
 class _Policy:
     """What one plugin says, as terms."""
 
-    def __init__(self, plugin: str, rules: Rules, model: Model, *, added: bool = False) -> None:
-        self.order: list[tuple[RuleOf, Action, Any]] = []
-        """The rules in the order in which they decide, each with whether it fits."""
-        numbered = sorted(rules.rules, key=lambda rule: _GRAVITY[rule.action])
-        for rule in numbered:
-            fits = z3.And([model.term(fact) for fact in rule.facts])
-            self.order.append((RuleOf(plugin, rule.number), rule.action, fits))
-        for number, action in enumerate(rules.added if added else ()):
-            self.order.append((RuleOf("", number), action, z3.FreshBool()))
-        self.order.append((RuleOf(plugin, 0), rules.default, z3.BoolVal(True)))
-        self.switches: dict[str, RuleOf] = {}
-        """For each term's name the rule that is there where it is true."""
+    def __init__(self, order: Sequence[tuple[RuleOf, Action, Any]]) -> None:
+        self.order = order
+        """The rules in the order in which they decide, each with whether it fits; the last one is the default."""
 
-    def switched(self) -> _Policy:
-        """The same where each rule that stops calls may be missing, and the default, in whose place nothing is said of a call. What allows
-        stays: nothing rests on it."""
-        copy = object.__new__(_Policy)
-        copy.order, copy.switches = [], {}
+    @classmethod
+    def of(cls, plugin: str, rules: Rules, model: Model, *, added: bool = False) -> _Policy:
+        """What its rules say; with `added` whatever a project may add that nobody trusts, too."""
+        said: list[tuple[RuleOf, Action, Any]] = [
+            (RuleOf(plugin, rule.number), rule.action, z3.And([model.term(fact) for fact in rule.facts]))
+            for rule in rules.rules
+        ]
+        said += [
+            (RuleOf("", number), action, z3.FreshBool()) for number, action in enumerate(rules.added if added else ())
+        ]
+        gravest_first = sorted(said, key=lambda one: _GRAVEST_FIRST.index(one[1]))
+        return cls([*gravest_first, (RuleOf(plugin, 0), rules.default, z3.BoolVal(True))])
+
+    def switched(self) -> tuple[_Policy, dict[str, RuleOf]]:
+        """The same where each rule that stops calls may be missing, and the default, in whose place nothing is said of a call; and for
+        each term's name the rule that is there where it is true. What allows stays: nothing rests on it."""
+        order: list[tuple[RuleOf, Action, Any]] = []
+        switches: dict[str, RuleOf] = {}
         unsaid = z3.Not(z3.Or([fits for _, _, fits in self.order[:-1]]))
         for rule, action, fits in self.order:
             is_there = z3.BoolVal(True)
             if action != "allow" and rule.plugin:
                 is_there = z3.FreshBool("rule")
-                copy.switches[str(is_there)] = rule
-            copy.order.append((rule, action, z3.And(is_there, fits if rule.number or not rule.plugin else unsaid)))
-        copy.order.append((RuleOf("", 0), "allow", z3.BoolVal(True)))
-        return copy
+                switches[str(is_there)] = rule
+            order.append((rule, action, z3.And(is_there, fits if rule.number or not rule.plugin else unsaid)))
+        order.append((RuleOf("", 0), "allow", z3.BoolVal(True)))
+        return _Policy(order), switches
 
     def says(self, action: Action) -> Any:
         """True for calls of which the policy says this."""
         fits: dict[Action, Any] = {
-            one: z3.Or([term for _, each, term in self.order[:-1] if each == one]) for one in _GRAVITY
+            one: z3.Or([term for _, each, term in self.order[:-1] if each == one]) for one in _GRAVEST_FIRST
         }
-        default = z3.And([z3.Not(term) for term in fits.values()])
-        first = z3.And(fits[action], *[z3.Not(term) for one, term in fits.items() if _GRAVITY[one] < _GRAVITY[action]])
-        return z3.Or(first, default) if self.order[-1][1] == action else first
+        graver = _GRAVEST_FIRST[: _GRAVEST_FIRST.index(action)]
+        first = z3.And(fits[action], *[z3.Not(fits[one]) for one in graver])
+        unsaid = z3.And([z3.Not(term) for term in fits.values()])
+        return z3.Or(first, unsaid) if self.order[-1][1] == action else first
 
     def decides(self, model: Any) -> RuleOf:
         """The rule that decides the call of a solver's answer."""
-        return next(rule for rule, _, fits in self._by_gravity() if z3.is_true(model.eval(fits, model_completion=True)))
+        return next(rule for rule, _, fits in self.order if z3.is_true(model.eval(fits, model_completion=True)))
 
     def decided_by(self, rule: RuleOf) -> Any:
         """True for calls that this rule decides."""
-        order = self._by_gravity()
-        at = next(at for at, one in enumerate(order) if one[0] == rule)
-        return z3.And(order[at][2], *[z3.Not(fits) for _, _, fits in order[:at]])
-
-    def _by_gravity(self) -> list[tuple[RuleOf, Action, Any]]:
-        return [*sorted(self.order[:-1], key=lambda one: _GRAVITY[one[1]]), self.order[-1]]
+        at = next(at for at, one in enumerate(self.order) if one[0] == rule)
+        return z3.And(self.order[at][2], *[z3.Not(fits) for _, _, fits in self.order[:at]])
 
 
 def _facts(policies: Mapping[str, Rules]) -> Iterator[Fact]:
@@ -104,9 +105,8 @@ def _facts(policies: Mapping[str, Rules]) -> Iterator[Fact]:
 class _Question:
     """A solver with the facts of a question in it."""
 
-    def __init__(self, facts: Sequence[Fact], budget: Budget, *, single_name: bool, calls: CallClass | None) -> None:
-        named = [fact for fact in calls.facts if isinstance(fact, ToolNamed)] if calls and single_name else ()
-        self.model = Model(facts, budget, single_name=single_name, names=named)
+    def __init__(self, model: Model, budget: Budget) -> None:
+        self.model = model
         self.budget = budget
         self.begin_anew()
 
@@ -164,6 +164,7 @@ class Search:
         self._claim: Claim = claim
         self._added = untrusted_project
         self._budget = Budget(budget // _STEPS_OF_A_TEXT)
+        self._models: dict[bool, tuple[Model, list[_Policy]]] = {}
 
     def examples(self) -> Iterator[Example]:
         """Calls of which the model says that the claim does not hold, the plainest first. Where the first does not come, there is none at
@@ -174,12 +175,21 @@ class Search:
         except TooManySteps:
             raise Unknown("it takes more steps than the budget allows") from None
 
-    def _question(self, *, single_name: bool) -> tuple[_Question, list[_Policy]]:
-        facts = [*self._calls.facts, *_facts(self._policies)]
-        question = _Question(facts, self._budget, single_name=single_name, calls=self._calls)
-        policies = [_Policy(name, rules, question.model, added=self._added) for name, rules in self._policies.items()]
-        question.solver.add(*(question.model.term(fact) for fact in self._calls.facts))
-        return question, policies
+    def _modelled(self, *, single_name: bool) -> tuple[Model, list[_Policy]]:
+        """The model, in which most of the time goes, is made once for both questions."""
+        if single_name not in self._models:
+            named = [fact for fact in self._calls.facts if isinstance(fact, ToolNamed)] if single_name else ()
+            facts = [*self._calls.facts, *_facts(self._policies)]
+            model = Model(facts, self._budget, single_name=single_name, names=named)
+            policies = [_Policy.of(name, one, model, added=self._added) for name, one in self._policies.items()]
+            self._models[single_name] = model, policies
+        return self._models[single_name]
+
+    def _question(self, model: Model, policies: Sequence[_Policy]) -> _Question:
+        """For which calls of the class the claim does not hold."""
+        question = _Question(model, self._budget)
+        question.solver.add(*map(model.term, self._calls.facts), self._broken(policies))
+        return question
 
     def _broken(self, policies: Sequence[_Policy]) -> Any:
         """True for calls for which the claim does not hold."""
@@ -192,11 +202,11 @@ class Search:
         }[self._claim]
 
     def _examples(self, *, single_name: bool) -> Iterator[Example]:
-        question, policies = self._question(single_name=single_name)
-        question.solver.add(self._broken(policies))
-        free = [question.model.term(fact) for fact in question.model.call_facts if fact not in self._calls.facts]
+        model, policies = self._modelled(single_name=single_name)
+        question = self._question(model, policies)
+        free = [model.term(fact) for fact in model.call_facts if fact not in self._calls.facts]
         while (answer := question.plain_example()) is not None:
-            yield question.model.example(answer)
+            yield model.example(answer)
             fits = [term for policy in policies for _, _, term in policy.order[:-1]]
             same = [term == answer.eval(term, model_completion=True) for term in (*fits, *free)]
             question.solver.add(z3.Not(z3.And(same)))
@@ -205,11 +215,11 @@ class Search:
         """The rules without which there would be such a call, where there is none: as few as suffice. Empty where there can be no such
         call whatever rules say."""
         try:
-            question, policies = self._question(single_name=False)
+            model, policies = self._modelled(single_name=False)
             switched = [policy.switched() for policy in policies]
-            question.solver.add(self._broken(switched))
+            question = self._question(model, [policy for policy, _ in switched])
             question.solver.set("core.minimize", True)
-            switches = {name: rule for policy in switched for name, rule in policy.switches.items()}
+            switches = {name: rule for _, own in switched for name, rule in own.items()}
             if question.ask(*map(z3.Bool, switches)) is not None:
                 return []
             return sorted(
@@ -249,10 +259,7 @@ def changes(old: Rules, new: Rules, *, plugin: str = "", budget: int = BUDGET) -
             known += _Difference(plugin, old, new, steps, single_name=False).changes(known)
     except TooManySteps:
         raise Unknown("it takes more steps than the budget allows") from None
-    order = [*_LOOSENED, *((becomes, was) for was, becomes in _LOOSENED)]
-    yield from sorted(
-        known, key=lambda one: (order.index((one.old, one.new)), one.old_rule.number, one.new_rule.number)
-    )
+    yield from sorted(known, key=lambda one: (_ALL.index((one.old, one.new)), one.old_rule.number, one.new_rule.number))
 
 
 _LOOSENED: list[tuple[Action, Action]] = [("deny", "allow"), ("deny", "ask"), ("ask", "allow")]
@@ -266,8 +273,8 @@ class _Difference:
 
     def __init__(self, plugin: str, old: Rules, new: Rules, steps: Budget, *, single_name: bool) -> None:
         facts = list(_facts({"old": old, "new": new}))
-        self._question = _Question(facts, steps, single_name=single_name, calls=None)
-        self._before, self._after = (_Policy(plugin, rules, self._question.model) for rules in (old, new))
+        self._question = _Question(Model(facts, steps, single_name=single_name), steps)
+        self._before, self._after = (_Policy.of(plugin, rules, self._question.model) for rules in (old, new))
 
     def changes(self, known: Sequence[Change]) -> Iterator[Change]:
         """Each pair of rules that says two things, but for the rules of which that is `known` already."""

@@ -8,15 +8,13 @@ from functools import cached_property
 from itertools import chain
 
 from hooksdk.rules._facts import CallFact, Fact, RunFact, ToolFact
-from hooksdk.rules._rules import Action, DescribedRule, Rules
+from hooksdk.rules._rules import ACTIONS, Action, DescribedRule, Rules
 from hooksdk.tools import Annotations, Tool
 
-__all__ = ["ACTIONS", "Case", "Known", "ToolVerdict", "case_words", "hint_words", "riskiest_first", "verdict_of"]
+__all__ = ["Case", "Known", "ToolVerdict", "case_words", "hint_words", "riskiest_first", "verdict_of"]
 
 Known = Callable[[Fact], bool | None]
 """Whether a fact about the run holds, as far as somebody knows it; None: it may or may not."""
-ACTIONS: tuple[Action, ...] = ("allow", "ask", "deny")
-"""The mildest first."""
 
 
 @dataclass(frozen=True, kw_only=True)

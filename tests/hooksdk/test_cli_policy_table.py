@@ -119,7 +119,7 @@ RULES = st.fixed_dictionaries(
         "sources": st.sampled_from(["mcp", "host"]),
         "agents": st.sampled_from(["main", "help*"]),
         "requester": st.sampled_from([{"is_owner": True}, {"roles": "reader"}, {"id": "ann"}]),
-        "path_inside": st.sampled_from(["/etc", "/work"]),
+        "path_inside": st.sampled_from(["/etc", "/srv"]),
         "command": st.just("ls"),
         "does": st.sampled_from(["read", "write"]),
     },
@@ -138,7 +138,7 @@ TOOLS = st.one_of(
 @given(
     st.lists(RULES, max_size=5), st.sampled_from(["allow", "ask", "deny"]), TOOLS,
     st.sampled_from(["main", "helper"]), st.sampled_from([None, {"id": "ann"}, {"is_owner": True, "roles": ["reader"]}]),
-    st.sampled_from([{}, {"path": "/etc/passwd"}, {"path": "/work/a"}, {"command": "ls"}, {"command": "rm -r /etc"}]),
+    st.sampled_from([{}, {"path": "/etc/passwd"}, {"path": "/srv/a"}, {"command": "ls"}, {"command": "rm -r /etc"}]),
 )  # fmt: skip
 def test_what_the_plugin_says_of_a_call_is_always_among_what_the_table_says(
     rules: list[dict[str, Any]], default: str, one: Tool, agent: str, requester: Any, arguments: dict[str, Any]

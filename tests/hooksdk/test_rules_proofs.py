@@ -308,7 +308,7 @@ def modelled(config: ToolPolicy.Config, events: Iterable[BeforeToolCall]) -> Ite
     """What the solver's model says of each call."""
     rules = ToolPolicy.describe_rules(config)
     model = Model([fact for rule in rules.rules for fact in rule.facts], Budget(10**6), single_name=False)
-    policy = _Policy("", rules, model)
+    policy = _Policy.of("", rules, model)
     said = {action: policy.says(action) for action in ("allow", "ask", "deny")}
     for event in events:
         solver = z3.Solver()
