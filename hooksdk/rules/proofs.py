@@ -55,9 +55,8 @@ class _Policy:
             (RuleOf(plugin, rule.number), rule.action, z3.And([model.term(fact) for fact in rule.facts]))
             for rule in rules.rules
         ]
-        said += [
-            (RuleOf("", number), action, z3.FreshBool()) for number, action in enumerate(rules.added if added else ())
-        ]
+        if added:
+            said.extend((RuleOf("", number), action, z3.FreshBool()) for number, action in enumerate(rules.added))
         gravest_first = sorted(said, key=lambda one: _GRAVEST_FIRST.index(one[1]))
         return cls([*gravest_first, (RuleOf(plugin, 0), rules.default, z3.BoolVal(True))])
 
