@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, cast
 
 import typer.main
 from typer.core import TyperGroup
@@ -50,6 +50,28 @@ class LaterGroups(TyperGroup):
                 group = typer.main.get_group(getattr(module, f"{name}_app"))
                 group.name = name
                 self.commands[name] = group
+
+
+class GroupWithOptions(TyperGroup):
+    """Commands whose group takes options, too. Those before a subcommand count for it: `approvals --store B grant 1` is
+    `approvals grant --store B 1`. An option that the subcommand does not have, or has with another meaning, is refused."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The subcommand, and its arguments with the group's options in front."""
+        name, command, rest = super().resolve_command(ctx, args)
+        own = {option.name: option.opts for option in getattr(command, "params", ())}
+        options, group_options = list[str](), cast("list[Any]", self.params)
+        for option in group_options:
+            source = ctx.get_parameter_source(option.name)
+            if source is None or source.name != "COMMANDLINE":
+                continue
+            spelling = option.opts[0]
+            if own.get(option.name) != option.opts:
+                ctx.fail(f"{spelling} is an option of `{ctx.command_path}` alone: leave it out before `{name}`")
+            value = ctx.params[option.name]
+            for one in value if option.multiple else [value]:
+                options += [spelling] if option.is_flag else [spelling, str(one)]
+        return name, command, [*options, *rest]
 
 
 def _hide_flag_types(command: Any, context: Any) -> None:

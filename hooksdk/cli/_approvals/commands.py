@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from click import UsageError
-from typer.core import TyperGroup
 
 from hooksdk.cli._approvals.waiting import Folder, Json
+from hooksdk.cli._groups import GroupWithOptions
 from hooksdk.cli._options import Project
 
 if TYPE_CHECKING:
@@ -25,14 +24,15 @@ MEANT = {"accept": "grant", "allow": "grant", "approve": "grant", "refuse": "den
 """Other words for the commands: the question at a client says `allow`."""
 
 
-class ApprovalGroup(TyperGroup):
+class ApprovalGroup(GroupWithOptions):
     """The commands; of a word that means one of them it says which."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that was typed."""
         if args and args[0] not in self.commands and (meant := MEANT.get(args[0])) is not None:
-            typed = shlex.join(["hooksdk", "approvals", meant, *args[1:]])
-            raise UsageError(f"no such command '{args[0]}'; did you mean: {typed}", ctx)
+            _, _, rest = super().resolve_command(ctx, [meant, *args[1:]])
+            typed = shlex.join(["hooksdk", "approvals", meant, *rest])
+            ctx.fail(f"no such command '{args[0]}'; did you mean: {typed}")
         return super().resolve_command(ctx, args)
 
 

@@ -10,9 +10,11 @@ from typing import Annotated
 import typer
 
 from hooksdk.cli._gateway import client_commands
+from hooksdk.cli._groups import GroupWithOptions
 from hooksdk.cli._options import Plugins, Project, Store, import_plugins, need_mcp
 
 gateway_app = typer.Typer(
+    cls=GroupWithOptions,
     help="Run one MCP server in front of yours, with policies and tool search.",
     invoke_without_command=True,
 )
