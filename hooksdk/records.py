@@ -250,13 +250,15 @@ class ApprovalAnswered(Record):
     call_id: str
     granted: bool
     by: str
-    """Who answered, as the approver says; empty when it does not say, and when nobody answered."""
+    """Who answered, as the approver says; empty when it does not say, and when nobody answered: `unanswered` tells which."""
     scope: str
     """`once`, `session` or `always`."""
     remembered: bool
     """True when an earlier answer was remembered, so that nobody was asked."""
     digest: str
     """64 hex digits that stand for the arguments that run, if they do: `ApprovalAsked` has the same."""
+    unanswered: str = ""
+    """Why a refusal is nobody's, such as `end_of_input` or `timeout` (`Approval.unanswered`); empty where somebody answered."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,7 +29,7 @@ DECIDING = frozenset(
     {"agent_start", "narrow_tools", "rewrite_tool_call", "before_tool_call", "resolve_secrets", "tool_call_start"}
 )
 """Hooks in which a handler that fails is a no."""
-ONLY_TRUE = ("shadow", "in_doubt")
+ONLY_TRUE = ("shadow", "in_doubt", "unanswered")
 THREADS = 40
 """Threads that write, or wait for a disk that hangs."""
 LEFT_OUT = frozenset({"stats", "dropped", "seconds", *ONLY_TRUE})
@@ -107,7 +107,7 @@ def describe_record(event: Trace) -> dict[str, Any] | None:
     if record.kind not in KINDS and not failed:
         return None
     own = {name: value for name, value in record.as_dict().items() if name not in LEFT_OUT and value is not None}
-    own |= {name: True for name in ONLY_TRUE if getattr(record, name, False)}
+    own |= {name: value for name in ONLY_TRUE if (value := getattr(record, name, False))}
     if isinstance(record, (RunEnded, SessionEnded)):
         own = {"reason": record.reason}
     return {

@@ -7,7 +7,7 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from hooksdk import schema
 from hooksdk._firing.event import Checked
@@ -36,6 +36,20 @@ MAX_BY = 200
 Severity = Literal["info", "warning", "critical"]
 Scope = Literal["once", "session", "always"]
 Agree = Literal["", "values"]
+Unanswered = Literal[
+    "", "not_asked", "end_of_input", "not_an_answer", "timeout", "connection_lost", "not_told", "cannot_wait", "failed"
+]
+"""Why a refusal is nobody's; empty for one that somebody gave.
+
+- `not_asked`: nobody is there to ask, or the client shows no questions
+- `end_of_input`: the input has ended, as in a job without a terminal
+- `not_an_answer`: what was typed or sent is none of the answers, or the question was dismissed
+- `timeout`: nobody answered in time
+- `connection_lost`: the terminal or the client went away
+- `not_told`: another program asked, went on without running the call, and does not say what it was told
+- `cannot_wait`: the answer comes later, and this call cannot wait
+- `failed`: the approver raised, or answered what is no `Approval`
+"""
 
 
 def digest_of(arguments: object) -> str:
@@ -222,6 +236,8 @@ class Approval:
     agree: Agree = field(default="", kw_only=True)
     """With `values` a yes is one to the values of the request's evidence, too: each clears itself, as a whole, for the rest of the
     session. The result of the call is not trusted for that."""
+    unanswered: Unanswered = field(default="", kw_only=True)
+    """Why this refusal is nobody's. With it `by` is empty, and the refusal counts once."""
 
 
 YES = Approval(True)
@@ -245,23 +261,24 @@ class Later:
 Approver = Callable[[ApprovalRequest], Awaitable[Approval | Later]]
 """How the host asks a person: `async def (request) -> Approval`, or `Later`."""
 
-NO_ANSWER = "the approval could not be asked for"
+NOBODY_TO_ASK = "it needs a person's approval, and nobody can be asked here"
+_FAILED = Approval(False, "the approval could not be asked for", unanswered="failed")
 
 
 async def ask_approver(approver: Approver | None, request: ApprovalRequest) -> Approval | Later:
     """Ask, within the request's time limit. Nobody to ask, no answer in time, an answer of the wrong type and an
     approver that raises all mean no."""
     if approver is None:
-        return Approval(False, "it needs a person's approval, and nobody can be asked here")
+        return Approval(False, NOBODY_TO_ASK, unanswered="not_asked")
     answer: object = None
     seconds = min(request.timeout, MAX_TIMEOUT) if request.timeout > 0 else 0.0  # NaN is no time at all
     async with Attempt(seconds) as attempt:
         answer = await approver(request)
     if attempt.late:
-        return Approval(False, f"nobody approved it within {seconds:g} s")
+        return Approval(False, f"nobody approved it within {seconds:g} s", unanswered="timeout")
     if attempt.error is not None:
         logger.warning("the approver failed, so the call is refused: %s", describe(attempt.error))
-        return Approval(False, NO_ANSWER)
+        return _FAILED
     return read_answer(answer, request)
 
 
@@ -273,7 +290,7 @@ def read_answer(answer: object, request: ApprovalRequest) -> Approval | Later:
         if is_uncatchable(error):
             raise
         logger.warning("the approver's answer is none, so the call is refused: %s", describe(error))
-        return Approval(False, NO_ANSWER)
+        return _FAILED
 
 
 def plain_answer(answer: object, request: ApprovalRequest) -> Approval:
@@ -282,6 +299,7 @@ def plain_answer(answer: object, request: ApprovalRequest) -> Approval:
         raise TypeError(f"an approver must answer an Approval or Later(), got {type(answer).__name__}")
     # Copied first: what is checked is what counts.
     granted, reason, scope, by = map(schema.clone, (answer.granted, answer.reason, answer.scope, answer.by))
+    unanswered: Any = schema.clone(answer.unanswered)
     agree = schema.clone(answer.agree)
     equal, expires = answer.arguments, schema.clone(answer.expires)
     if type(granted) is not bool:
@@ -292,6 +310,10 @@ def plain_answer(answer: object, request: ApprovalRequest) -> Approval:
         raise ValueError("Approval(scope=...) must be once, session or always")
     if agree not in ("", "values"):
         raise ValueError('Approval(agree=...) must be "values", or left out')
+    if unanswered not in get_args(Unanswered):
+        raise ValueError(f"Approval(unanswered=...) must be one of {', '.join(filter(None, get_args(Unanswered)))}")
+    if unanswered and (granted or by or scope != "once"):
+        raise ValueError("Approval(unanswered=...) is a refusal of nobody's: leave granted, by and scope out")
     if expires is not None and (isinstance(expires, bool) or not 0 < expires < math.inf):
         raise ValueError("Approval(expires=...) must be a number of seconds above 0")
     if equal is not None:
@@ -299,7 +321,16 @@ def plain_answer(answer: object, request: ApprovalRequest) -> Approval:
         if not covers_arguments(equal, peek(request, "arguments")):
             raise ValueError("Approval(arguments=...) does not fit the arguments of the call that it answers")
     seconds = None if expires is None else min(float(expires), MAX_EXPIRY)
-    return Approval(granted, reason, scope, by=clip(by, MAX_BY), arguments=equal, expires=seconds, agree=agree)
+    return Approval(
+        granted,
+        reason,
+        scope,
+        by=clip(by, MAX_BY),
+        arguments=equal,
+        expires=seconds,
+        agree=agree,
+        unanswered=unanswered,
+    )
 
 
 def covers_arguments(equal: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:

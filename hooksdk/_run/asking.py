@@ -77,9 +77,9 @@ async def _ask_person(state: RunState, work: CallInProgress, questions: Sequence
     if isinstance(answer, Approval):
         return await _settle(state, work, request, answer)
     if work.depth:  # the tool that makes this call runs now: it cannot wait for days
-        return await _settle(state, work, request, Approval(False, refusals.CANNOT_WAIT))
+        return await _settle(state, work, request, Approval(False, refusals.CANNOT_WAIT, unanswered="cannot_wait"))
     if not await keep_call(state, work, None):
-        return await _settle(state, work, request, Approval(False, refusals.NOT_JSON))
+        return await _settle(state, work, request, Approval(False, refusals.NOT_JSON, unanswered="cannot_wait"))
     work.pending = request
     return None
 
@@ -91,12 +91,12 @@ async def take_answer(state: RunState, work: CallInProgress, answer: object) -> 
     return None if isinstance(approval, Later) else await _settle(state, work, work.pending, approval)
 
 
-async def take_refusal(state: RunState, work: CallInProgress, reason: str, by: str, text: str | None) -> CallEnd:
+async def take_refusal(state: RunState, work: CallInProgress, approval: Approval, text: str | None) -> CallEnd:
     """A no from whoever judged the call, asked for or not."""
     title = work.pending.title if work.pending else work.call.name
     work.pending = None
-    await _trace_answer(state, work, Approval(False, reason, by=by), remembered=False)
-    return _blocked(refusals.approval_refused(title, reason) if text is None else text)
+    await _trace_answer(state, work, approval, remembered=False)
+    return _blocked(refusals.approval_refused(title, approval.reason) if text is None else text)
 
 
 def _request(state: RunState, work: CallInProgress) -> ApprovalRequest:
@@ -161,7 +161,7 @@ async def _remember(state: RunState, request: ApprovalRequest, approval: Approva
 async def _trace_answer(state: RunState, work: CallInProgress, approval: Approval, *, remembered: bool) -> None:
     await state.trace(
         ApprovalAnswered(call_id=work.call.id, granted=approval.granted, by=approval.by, scope=approval.scope,
-                         remembered=remembered, digest=digest_of(work.own_arguments))
+                         remembered=remembered, digest=digest_of(work.own_arguments), unanswered=approval.unanswered)
     )  # fmt: skip
 
 

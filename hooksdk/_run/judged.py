@@ -20,7 +20,7 @@ from hooksdk._run.call import (
 )
 from hooksdk._run.state import CallEnd, CallInProgress, RunState
 from hooksdk._tasks.shielding import run_shielded
-from hooksdk.approvals import YES, Approval, ApprovalRequest
+from hooksdk.approvals import YES, Approval, ApprovalRequest, Unanswered
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ApprovalPending, CallSettled
 from hooksdk.records import CallStatus
@@ -120,14 +120,17 @@ class JudgedCall:
         finally:
             work.running = False
 
-    async def refuse(self, reason: str = "", *, by: str = "", text: str | None = None) -> ToolResult:
+    async def refuse(
+        self, reason: str = "", *, by: str = "", text: str | None = None, unanswered: Unanswered = ""
+    ) -> ToolResult:
         """A person said no: the result is a refusal with this reason, recorded, observed and traced like any other. `by` is
-        who said so, `text` what the model was told already, in the place of hooksdk's words. Raises `CallSettled` for a call
-        that has a result, and `RunClosed` after its run."""
+        who said so, or `unanswered` says why it was nobody; `text` is what the model was told already, in the place of
+        hooksdk's words. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
         await self._until_judged()
         work = self._claim()
         work.paused = False
-        return await self._finish(work, lambda: asking.take_refusal(self._state, work, reason, by, text))
+        approval = Approval(False, reason, by=by, unanswered=unanswered)
+        return await self._finish(work, lambda: asking.take_refusal(self._state, work, approval, text))
 
     async def execute(self, *, native: object = None, confirms: bool = False) -> ToolResult:
         """Run the tool, and record its result; of a settled call answer the result, and of one that another task executes the

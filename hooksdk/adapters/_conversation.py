@@ -169,7 +169,7 @@ class Conversation:
             if call.id in answers:
                 judged = await run.judge(call)
                 if judged.result is None:
-                    await judged.refuse(text=answers[call.id])
+                    await judged.refuse(text=answers[call.id], unanswered="not_told")
 
     async def call(
         self,
@@ -302,8 +302,10 @@ def read_decision(answer: Any) -> Approval:
         (decision,) = answer["decisions"]
         kind, message = decision["type"], decision.get("message")
     except (AttributeError, KeyError, TypeError, ValueError):
-        kind, message = "", "the answer was neither an approval nor a refusal"
-    return Approval(True) if kind == "approve" else Approval(False, str(message or ""))
+        kind, message = "", ""
+    if kind in {"approve", "reject"}:
+        return Approval(True) if kind == "approve" else Approval(False, str(message or ""))
+    return Approval(False, "the answer was neither an approval nor a refusal", unanswered="not_an_answer")
 
 
 def description_of(request: ApprovalRequest) -> str:

@@ -36,6 +36,7 @@ _SCHEMA: types.ElicitRequestedSchema = {
 """The same that `ctx.elicit` makes."""
 _NO = Approval(False, "the person at the client said no")
 _YES = Approval(True, by="the person at the client")
+_NEITHER = Approval(False, "the person at the client gave no answer", unanswered="not_an_answer")
 
 
 def asks_by_result(context: Context) -> bool:
@@ -56,21 +57,31 @@ def _can_show(context: Context) -> bool:
 async def ask_client(context: Context, request: ApprovalRequest) -> Approval:
     """What the person at a client answers that gets requests."""
     if not _can_show(context):
-        return Approval(False, "it needs a person's approval, and this client shows no questions (elicitation)")
+        reason = "it needs a person's approval, and this client shows no questions (elicitation)"
+        return Approval(False, reason, unanswered="not_asked")
     with anyio.move_on_after(request.timeout):
         try:
             answer = await context.elicit(_message(request), [ALLOW, DENY], response_title="May this call run?")
         except Exception as error:
             logger.warning("a client could not be asked about a call: %s", describe(error))
-            return Approval(False, "the person at the client could not be asked")
-        return _YES if isinstance(answer, AcceptedElicitation) and answer.data == ALLOW else _NO
-    return Approval(False, f"nobody approved it within {request.timeout:g} s")
+            return Approval(False, "the person at the client could not be asked", unanswered="connection_lost")
+        return _meaning(answer.action, answer.data if isinstance(answer, AcceptedElicitation) else None)
+    return Approval(False, f"nobody approved it within {request.timeout:g} s", unanswered="timeout")
 
 
 def read_answer(answer: types.InputResponse) -> Approval:
-    """What a client has brought with its call: anything but a yes is a no."""
-    is_yes = isinstance(answer, types.ElicitResult) and answer.action == "accept" and answer.content == {"value": ALLOW}
-    return _YES if is_yes else _NO
+    """What a client has brought with its call: anything but a yes refuses it."""
+    if not isinstance(answer, types.ElicitResult):
+        return _NEITHER
+    content = answer.content or {}
+    return _meaning(answer.action, content.get("value") if set(content) == {"value"} else None)
+
+
+def _meaning(action: str, value: object) -> Approval:
+    """A form that was dismissed, or holds something else, is nobody's no."""
+    if action == "accept" and value == ALLOW:
+        return _YES
+    return _NO if action == "decline" or (action == "accept" and value == DENY) else _NEITHER
 
 
 def _message(request: ApprovalRequest) -> str:

@@ -355,7 +355,7 @@ class _Client:
         self._waiting.append((state, same, judged))
         if len(self._waiting) > MOST_WAITING:
             _, _, oldest = self._waiting.pop(0)
-            await oldest.refuse("it was not made again in time")
+            await oldest.refuse("it was not made again in time", unanswered="timeout")
 
     async def _ask_by_result(self, judged: JudgedCall, request: ApprovalRequest, same: str) -> NativeResult:
         state = _new("state")

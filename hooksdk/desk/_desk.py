@@ -153,7 +153,7 @@ class ApprovalDesk:
         if attempt.error is not None:
             problem = describe(attempt.error)
             logger.warning("approval %d goes on waiting, since a way to ask failed: %s", record.number, problem)
-        if approval is None:
+        if approval is None or approval.unanswered:
             return False
         try:
             await records.answer(record.number, approval)

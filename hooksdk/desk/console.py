@@ -9,13 +9,13 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, final
+from typing import IO, TYPE_CHECKING, Any, final
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from hooksdk.approvals import Approval, ApprovalRequest, Question
+from hooksdk.approvals import Approval, ApprovalRequest, Question, Unanswered
 from hooksdk.desk.terminal import PASTED, TRIES, forget_typed, is_pasted, marking_pastes, without_marks
 from hooksdk.values import Uncloneable, canonical
 
@@ -57,6 +57,13 @@ PROMPT_CRITICAL = "Allow it? yes (once), session, always; [N]o, never (from now 
 VALUES = "`values` allows it once, and the values above for the rest of the session."
 _WHOLE_WORD = "Type the whole word for that: "
 _REFUSAL = "the person at the terminal said no"
+_NOES = {"", "n", "no", "never"}
+"""Answers that are a no; a line that is empty is the default."""
+_NOBODY = {
+    "end_of_input": "nobody answered: the input has ended",
+    "connection_lost": "nobody answered: the terminal went away",
+    "not_an_answer": "nobody answered: what was typed is none of the answers",
+}
 
 
 @final
@@ -67,8 +74,10 @@ class ConsoleApprover:
     `max_chars` characters: the answer `v` shows all of it. Everything that a model, a server or a plugin wrote stands behind
     a bar, with control, bidi and invisible characters escaped, so none of it looks like a line of ours. `y` is a yes for
     this call, `s` for the session, `always` for always; `values` is one for this call and, for the session, for the values that are shown as evidence. `never` is a
-    no for always, and anything else, also the end of stdin, a no for this call. What is critical wants whole words, `yes` and `session`. At a terminal nothing counts that was typed before
-    the question shows, or pasted in several lines. `by` is who the trace says has answered; the user of the process unless given.
+    no for always; `n`, `no` and an empty line are one for this call. What is critical wants whole words, `yes` and `session`. At
+    a terminal nothing counts that was typed before the question shows, or pasted in several lines. `by` is who the trace says
+    has answered; the user of the process unless given. Any other word, the end of stdin and a lost terminal refuse the call,
+    too, and are nobody's answer: `by` is empty then, and `Approval.unanswered` says which it was.
 
     ```python
     from hooksdk import Host
@@ -94,19 +103,32 @@ class ConsoleApprover:
         """Ask about one call."""
         async with self._one_at_a_time:
             self._show(request, self._max_chars)
+            stdin: IO[str] | None = sys.stdin
+            if stdin is None or stdin.closed:
+                self.at_end = True
+                return _nobody("end_of_input")
             with marking_pastes():
                 answer = await self._answer(request)
-        is_offered = answer != "values" or request.evidence
-        approval = _ANSWERS.get(answer, Approval(False)) if is_offered else Approval(False)
-        return replace(approval, reason="" if approval.granted else _REFUSAL, by=self._by)
+        if isinstance(answer, Approval):
+            return answer
+        if answer in _NOES:
+            return replace(_ANSWERS.get(answer, Approval(False)), reason=_REFUSAL, by=self._by)
+        is_offered = answer in _ANSWERS and (answer != "values" or request.evidence)
+        return replace(_ANSWERS[answer], by=self._by) if is_offered else _nobody("not_an_answer")
 
-    async def _answer(self, request: ApprovalRequest) -> str:
-        """The word that is the answer; empty where none of so many was one."""
+    async def _answer(self, request: ApprovalRequest) -> str | Approval:
+        """The word that is the answer; a refusal of nobody's where none came."""
         is_grave = request.severity == "critical"
         if request.evidence:
             self._print(VALUES)
         for _ in range(TRIES):
-            answer = await self._read(PROMPT_CRITICAL if is_grave else PROMPT)
+            was_terminal = sys.stdin.isatty()
+            try:
+                answer = await self._read(PROMPT_CRITICAL if is_grave else PROMPT)
+            except OSError:
+                answer, self.at_end = "", True
+            if self.at_end:  # a terminal that was closed is none any more
+                return _nobody("connection_lost" if was_terminal and not sys.stdin.isatty() else "end_of_input")
             if answer is None:
                 self._print(PASTED)
             elif answer in {"v", "view"}:
@@ -115,7 +137,7 @@ class ConsoleApprover:
                 self._print(_WHOLE_WORD + _LETTERS[answer])
             else:
                 return _LETTERS.get(answer, answer)
-        return ""
+        return _nobody("not_an_answer")
 
     def _show(self, request: ApprovalRequest, max_chars: int) -> None:
         self._print(f"\nA call needs your approval: {request.severity}", style=_COLOURS[request.severity])
@@ -167,12 +189,17 @@ class ConsoleApprover:
         except BaseException:
             self._print("")
             raise
-        answer, self.at_end = without_marks(line).strip(), not line
+        answer = without_marks(line).strip()
+        self.at_end = not answer and not line.endswith("\n")
         if not sys.stdin.isatty():
             self._print(visible(answer[:100]))  # nobody typed it, so no terminal has shown it
         elif self.at_end:
             self._print("")  # Ctrl-D, which types no end of the line
         return None if is_pasted(line) else answer.lower()
+
+
+def _nobody(why: Unanswered) -> Approval:
+    return Approval(False, _NOBODY[why], unanswered=why)
 
 
 def _user() -> str:

@@ -693,7 +693,7 @@ class GatewaySession:
                 self._waiting.setdefault(same, []).append(one)
         for _same, one in all_waiting:
             if one.since <= oldest:
-                await one.judged.refuse("it was not made again in time")
+                await one.judged.refuse("it was not made again in time", unanswered="timeout")
 
     async def refresh(self) -> None:
         """Look whether what there is has changed, and tell the client."""

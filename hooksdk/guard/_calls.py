@@ -56,7 +56,7 @@ class AgentCalls:
         judged = await run.judge(ToolCall(call_id or _key(event), event.tool, event.arguments))
         if judged.result is None and any(SECRET.search(text) for text in texts_in(judged.arguments)):
             refusal = f"'{event.tool}' was not run: {self._agent.title}'s own tools are given no secrets by name."
-            await judged.refuse(text=refusal)
+            await judged.refuse(text=refusal, unanswered="not_asked")
         return judged
 
     def let_run(self, event: HookEvent, judged: JudgedCall) -> Verdict:
@@ -116,12 +116,13 @@ class AgentCalls:
         return Verdict() if event.failed else _instead(event, f"The result is withheld: {reason}")
 
     async def leave(self, *, problem: str = "") -> None:
-        """The agent has gone on: whoever was asked about a call that has no result has said no to it. `problem` is what became of
-        the others, which have begun; without it they are told as not run when their run ends."""
+        """The agent has gone on: a call that it was to ask about has not run, and no hook tells whether a person said no or the
+        question was left. `problem` is what became of the others, which have begun; without it they are told as not run when
+        their run ends."""
         while self._open:
             _, judged = self._open.popitem()
             if judged.pending is not None:
-                await judged.refuse(by=f"the person at {self._agent.title}")
+                await judged.refuse(f"{self._agent.title} has gone on without it", unanswered="not_told")
             elif problem and judged.result is None:
                 await judged.supply(ToolResult.error(problem))
 

@@ -249,7 +249,9 @@ class _RunReader:
         else:
             approval.waited = at - approval.at
         approval.granted, approval.remembered = bool(record.get("granted")), bool(record.get("remembered"))
-        approval.by, approval.scope = as_text(record.get("by")), as_text(record.get("scope"))
+        unanswered = as_text(record.get("unanswered")).replace("_", " ")
+        approval.by = as_text(record.get("by")) or (f"nobody: {unanswered}" if unanswered else "")
+        approval.scope = as_text(record.get("scope"))
 
     # Hooks
 

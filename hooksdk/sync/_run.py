@@ -10,7 +10,7 @@ from typing import Any, overload
 from hooksdk import catalog as catalog_side
 from hooksdk import run as run_side
 from hooksdk import transcript as transcript_side
-from hooksdk.approvals import YES, Approval, ApprovalRequest
+from hooksdk.approvals import YES, Approval, ApprovalRequest, Unanswered
 from hooksdk.calls import CallInDoubt, ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog, T
 from hooksdk.formats import GivenMessage, GivenTools, MessageFormat, ProviderJson, SdkObject
@@ -141,11 +141,13 @@ class JudgedCall(Twin[run_side.JudgedCall]):
         run."""
         self._call("approve", approval)
 
-    def refuse(self, reason: str = "", *, by: str = "", text: str | None = None) -> ToolResult:
+    def refuse(
+        self, reason: str = "", *, by: str = "", text: str | None = None, unanswered: Unanswered = ""
+    ) -> ToolResult:
         """A person said no: the result is a refusal with this reason, recorded, observed and traced like any other. `by` is
-        who said so, `text` what the model was told already, in the place of hooksdk's words. Raises `CallSettled` for a call
-        that has a result, and `RunClosed` after its run."""
-        return self._call("refuse", reason, by=by, text=text)
+        who said so, or `unanswered` says why it was nobody; `text` is what the model was told already, in the place of
+        hooksdk's words. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
+        return self._call("refuse", reason, by=by, text=text, unanswered=unanswered)
 
     def execute(self, *, native: object = None, confirms: bool = False) -> ToolResult:
         """Run the tool, and record its result; of a settled call answer the result, and of one that another task executes the

@@ -343,14 +343,15 @@ async def test_the_person_at_the_client_says_yes(mode: Any):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("action", ["deny", "decline", "cancel"])
-async def test_the_person_at_the_client_says_no(mode: Any, action: str):
+async def test_the_person_at_the_client_says_no_or_nothing(mode: Any, action: str):
     deleted: list[str] = []
     seen = recorder("after_tool_call")
     async with (
         served(files(deleted), AsksFirst, seen) as mcp,
         Client(mcp, mode=mode, elicitation_handler=person(action)) as client,
     ):
-        with pytest.raises(ToolError, match="the person at the client said no"):
+        said = "the person at the client gave no answer" if action == "cancel" else "the person at the client said no"
+        with pytest.raises(ToolError, match=said):
             await client.call_tool("delete_file", {"path": "a"})
     assert deleted == []
     assert [one.status for one in seen.of(AfterToolCall)] == ["blocked"]

@@ -96,7 +96,8 @@ async def test_it_shows_the_severity_every_question_the_tool_its_server_and_each
 )  # fmt: skip
 async def test_only_a_clear_yes_is_one_and_it_says_how_long_it_counts(answer: str, granted: bool, scope: str) -> None:
     approval, _ = await ask(request_of(severity="warning"), answer)
-    assert (approval.granted, approval.scope, approval.by) == (granted, scope, "ann")
+    assert (approval.granted, approval.scope, approval.by) == (granted, scope, "" if approval.unanswered else "ann")
+    assert not (approval.granted and approval.unanswered)
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,9 @@ def watch(
                 answer = await approver(record.as_request())
                 if approver.at_end:
                     return answered
+                if answer.unanswered:
+                    complain(f"approval {record.number} goes on waiting: {answer.reason}")
+                    continue
                 try:
                     await records.answer(record.number, answer)
                 except NotWaiting as problem:

@@ -31,7 +31,7 @@ def refuse_all(console: Console) -> Approver:
         await anyio.sleep(_TIMELINE_DELAY)
         problem = "nobody can be asked here; run it on a terminal, or with --ask or --yes"
         console.print(f"[yellow]approval[/]    {problem}", soft_wrap=True)
-        return Approval(False, "it needs a person's approval, and nobody can be asked here")
+        return Approval(False, "it needs a person's approval, and nobody can be asked here", unanswered="not_asked")
 
     return refuse
 

@@ -252,7 +252,8 @@ def _lines(record: records.Record, content: records.Content) -> list[tuple[str, 
             return [_step("approval", f"{record.plugin} asks: {content.text or 'may it run?'} ({record.severity})")]
         case records.ApprovalAnswered():
             who = " as before" if record.remembered else f" by {record.by}" if record.by else ""
-            return [_step("approval", f"{'granted' if record.granted else 'refused'}{who}")]
+            unanswered = f", nobody answered: {record.unanswered.replace('_', ' ')}" if record.unanswered else ""
+            return [_step("approval", f"{'granted' if record.granted else 'refused'}{who}{unanswered}")]
         case records.RestoreQueued():
             return []
         case records.TrimQueued():
