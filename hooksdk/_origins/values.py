@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from hooksdk.values import is_list, is_object
+from hooksdk.values import BadArguments, is_list, is_object, place_of, read_json
 
 ADDRESSES = "**addresses"
 """The path that means all addresses in the arguments, wherever they stand."""
@@ -42,13 +42,14 @@ def addresses_in(text: str) -> list[str]:
 
 
 def values_at(arguments: Any, path: str) -> list[Value]:
-    """The texts and numbers at a path, however deep below it, and each address in a longer text by itself. Lists are gone through:
-    `guests.mail` means that of each guest. Empty where nothing is there."""
+    """The texts and numbers at a path, however deep below it, and each address in a longer text by itself. Lists and objects in
+    JSON text are gone through: `guests.mail` means that of each guest. Everything counts that a tool may take for the path: each
+    spelling of it, and each of several that stand side by side. Empty where nothing is there."""
     if path == ADDRESSES:
         return _each_once(address for value in _leaves("", arguments) for address in _addresses(value))
     return _each_once(
         each
-        for where, value in _at("", arguments, path)
+        for where, value in _at("", arguments, place_of(path))
         for leaf in _leaves(where, value)
         for each in ([] if leaf.is_key else [Value(leaf.path, leaf.text)]) + _addresses(leaf)
     )
@@ -68,18 +69,25 @@ def _each_once(values: Iterator[Value] | Any) -> list[Value]:
     return list(dict.fromkeys(values))
 
 
-def _at(where: str, value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """What stands at a path, with the place of each."""
+def _at(where: str, value: Any, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """What may stand at the place of these names, with the path of each."""
     if is_list(value):
         for number, each in enumerate(value):
-            yield from _at(f"{where}[{number}]", each, path)
+            yield from _at(f"{where}[{number}]", each, names)
     elif is_object(value):
-        if path in value:
-            yield _joined(where, path), value[path]
-            return
-        name, dot, rest = path.partition(".")
-        if dot and name in value:
-            yield from _at(_joined(where, name), value[name], rest)
+        for key, each in value.items():
+            own = place_of(key)
+            if own[: len(names)] == names:
+                yield _joined(where, key), each
+            elif names[: len(own)] == own:
+                yield from _at(_joined(where, key), each, names[len(own) :])
+    elif isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
+        try:
+            inner = read_json(value)
+        except BadArguments:  # a tool may read more than strict JSON
+            yield where, value
+        else:
+            yield from _at(where, inner, names)
 
 
 def _leaves(where: str, value: Any) -> Iterator[_Leaf]:
