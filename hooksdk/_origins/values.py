@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
-from hooksdk.values import BadArguments, is_list, is_object, place_of, read_json
+from hooksdk.values import BadArguments, is_list, is_object, parse_arguments, place_of, read_json
 
 ADDRESSES = "**addresses"
 """The path that means all addresses in the arguments, wherever they stand."""
@@ -53,6 +54,15 @@ def values_at(arguments: Any, path: str) -> list[Value]:
         for leaf in _leaves(where, value)
         for each in ([] if leaf.is_key else [Value(leaf.path, leaf.text)]) + _addresses(leaf)
     )
+
+
+def parts_of(arguments: Any) -> tuple[list[str], list[str]]:
+    """All keys in arguments, and all texts and numbers, in their order. What cannot be read is one text."""
+    if isinstance(arguments, str):
+        with suppress(BadArguments):
+            arguments = parse_arguments(arguments)
+    leaves = list(_leaves("", arguments))
+    return [one.text for one in leaves if one.is_key], [one.text for one in leaves if not one.is_key]
 
 
 class _Leaf(NamedTuple):
