@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import final
+from typing import Final, final
 
-from hooksdk._origins.asked import NEVER, Asked, Moment
 from hooksdk._origins.folding import find_whole, fold_result
 from hooksdk._origins.labels import TRUSTED, UNTRUSTED, Labels
 from hooksdk._origins.origin import in_one_line
 
+Moment = tuple[int, float]
+"""When something was said or answered: how many results the transcript had then, and the order among what no transcript has."""
+NEVER: Final[Moment] = (1 << 62, 0)
 AROUND = 60
 """Characters of a quote on each side of the value."""
 
@@ -58,8 +59,7 @@ class _Text:
 class Texts:
     """What was read, to look for values in."""
 
-    def __init__(self, asked: Asked | None = None) -> None:
-        self._asked = asked or Asked()
+    def __init__(self) -> None:
         self._trusted: list[_Text] = []
         self._others: list[_Text] = []
 
@@ -75,15 +75,9 @@ class Texts:
             known = self._trusted if label == TRUSTED else self._others
             known.append(_Text(folded, _filter_of(folded), moment, (tool, *repeats), handle, tool, label))
 
-    def find(self, value: str, around: Sequence[Asked] = ()) -> Place | None:
-        """The first trusted text in which the folded value stands whole, else the first other one; None where there is none. `around`:
-        what was asked in the runs whose sub-agent has read these."""
-
-        @cache
-        def first_said(tool: str) -> Moment:
-            before = any(asked.first_said(tool, value, by_agents=False) < NEVER for asked in around)
-            return (0, 0) if before else self._asked.first_said(tool, value)
-
+    def find(self, value: str, first_said: Callable[[str], Moment] = lambda _tool: NEVER) -> Place | None:
+        """The first trusted text in which the folded value stands whole, else the first other one; None where there is none.
+        `first_said`: when a call of a tool first said what the value may be made of."""
         for text, place in self._places(self._trusted, value):
             if all(text.moment < first_said(tool) for tool in text.tools):
                 return _place_of(text, place, value)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from functools import cache
 from itertools import count, islice
 from math import inf
 from typing import Any, Final, NamedTuple, final
 
 from hooksdk import schema
-from hooksdk._origins.asked import Asked, Moment
 from hooksdk._origins.folding import find_whole, fold
 from hooksdk._origins.labels import Labels, join_labels
-from hooksdk._origins.texts import Place, Texts, quote_around
+from hooksdk._origins.texts import NEVER, Moment, Place, Texts, quote_around
 from hooksdk._origins.values import parts_of
+from hooksdk._run.asked import Asked
 from hooksdk._schema.fresh import peek
 from hooksdk._transcript.facts import USER
 from hooksdk._transcript.journal import Ledger
@@ -58,14 +59,14 @@ class Reading:
         self.asked: Final = Asked()
         """What all calls have said, as far as somebody has looked for a value."""
         self._unrecorded_calls = count(1)
-        self._recorded = Texts(self.asked)
+        self._recorded = Texts()
         self._searched = 0
         """How many of the transcript's results are among these texts."""
         self._repeats: list[tuple[str, ...]] = []
         """Of each of these results: the tools whose results it may repeat beside its own."""
         self._reply = (-1, 0)
         """The message with the newest of their calls, and how many results there were before its own."""
-        self._others = Texts(self.asked)
+        self._others = Texts()
         self._others_read = 0
         """How much of what is unrecorded is among these texts."""
         self._prompts: dict[str, None] = {}
@@ -91,7 +92,7 @@ class Reading:
 
     def begin_anew(self) -> None:
         """The labels of stored results are others now."""
-        self._labels, self._results, self._recorded, self._searched = None, 0, Texts(self.asked), 0
+        self._labels, self._results, self._recorded, self._searched = None, 0, Texts(), 0
         self._repeats.clear()
 
     @property
@@ -125,7 +126,7 @@ class Reading:
         if self._characters > MOST_CHARACTERS:
             while self._characters > MOST_CHARACTERS // 2 and len(self._unrecorded) > 1:
                 self._characters -= len(self._unrecorded.popleft().text)
-            self._others, self._others_read = Texts(self.asked), 0
+            self._others, self._others_read = Texts(), 0
 
     def say(self, prompt: str) -> None:
         """The user has said this."""
@@ -165,7 +166,13 @@ class Reading:
         for one in islice(self._unrecorded, self._others_read, None):
             self._others.add(one.text, one.labels, moment=one.moment, tool=one.tool)
         self._others_read = len(self._unrecorded)
-        places = [self._recorded.find(value, around), self._others.find(value, around)]
+
+        @cache
+        def first_said(tool: str) -> Moment:
+            before = any(asked.first_said(tool, value, by_agents=False) < NEVER for asked in around)
+            return (0, 0) if before else self.asked.first_said(tool, value)
+
+        places = [self._recorded.find(value, first_said), self._others.find(value, first_said)]
         return [place for place in places if place is not None]
 
     def _read_results(self, ledger: Ledger) -> None:

@@ -16,9 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hooksdk import MemoryStore, Session, ToolCall, ToolContext, ToolResult
-from hooksdk._origins.asked import Asked
 from hooksdk._origins.folding import fold_value, undo_escapes
 from hooksdk._origins.texts import Texts
+from hooksdk._run.asked import Asked
 from hooksdk.formats import get_format
 from hooksdk.hooks import Origin
 from tests.hooksdk.test_origins import BOB, EVE, FREE, Look
@@ -87,9 +87,9 @@ def is_cleared(value: str, arguments: Any, answer: str) -> bool:
     folded = fold_value(value)
     asked = Asked()
     asked.note("find", arguments, (0, 0))
-    texts = Texts(asked)
+    texts = Texts()
     texts.add(answer, TRUSTED, moment=(0, 1), tool="find")
-    return folded is not None and texts.find(folded) is not None
+    return folded is not None and texts.find(folded, lambda tool: asked.first_said(tool, folded)) is not None
 
 
 ADDRESSES = st.from_regex(r"[a-z]{3,8}\.?[a-z]{1,8}@[a-z]{3,8}\.(com|example)", fullmatch=True)
@@ -119,15 +119,17 @@ def test_what_a_trusted_tool_repeats_of_its_call_clears_nothing(
 
 
 @settings(max_examples=200)
-@given(ADDRESSES, ADDRESSES, st.lists(st.sampled_from(sorted(WRITERS)), max_size=3), st.sampled_from(sorted(WAYS)))
+@given(
+    st.from_regex(r"[c-h]{3,8}@[c-h]{3,8}\.example", fullmatch=True),
+    st.from_regex(r"[n-z]{3,8}@[n-z]{3,8}\.test", fullmatch=True),
+    st.lists(st.sampled_from(sorted(WRITERS)), max_size=3), st.sampled_from(sorted(WAYS)),
+)  # fmt: skip
 def test_what_it_brings_by_itself_is_cleared_beside_it(value: str, other: str, writers: list[str], way: str) -> None:
-    if value in other or other.partition("@")[2] == value.partition("@")[2]:
-        return
     written = other
     for writer in writers:
         written = WRITERS[writer](written)
     arguments = WAYS[way](written, other)
-    assert is_cleared(value, arguments, f"{written} is called {value} here") or way == "single characters"
+    assert is_cleared(value, arguments, f"{written} is called {value} here")
 
 
 @pytest.mark.parametrize("writer", [*LISTED, *OTHERS])
@@ -220,42 +222,37 @@ async def test_what_a_script_has_asked_is_not_cleared_by_its_own_result() -> Non
         assert await cleared(stage, EVE) == [False]
 
 
-async def below(session: Session, *calls: dict[str, Any]) -> tuple[Origin, ...]:
-    """What a sub-agent learns of the values that it sends, after these calls of the directory."""
+async def sub_agent(
+    session: Session, given: list[Any], *calls: tuple[str, dict[str, Any]]
+) -> tuple[str, tuple[Origin, ...]]:
+    """A sub-agent that makes these calls: the text of its last result, and where what it sends comes from."""
+    text = ""
     async with session.child() as child, child.run("look") as run:
-        await run.resolve_tools(tools())
-        for number, arguments in enumerate(calls):
-            name = "send" if "to" in arguments else "directory"
+        await run.resolve_tools(given)
+        for number, (name, arguments) in enumerate(calls):
             call = ToolCall(f"b{number}", name, arguments)
             await run.record(FORMAT.reply("", [call]))
-            await run.call_tool(call)
+            text = (await run.call_tool(call)).text
         look: Look = child.plugin("look")
-        return look.origins.get("to", ())
+        return text, look.origins.get("to", ())
 
 
 async def test_what_an_agent_has_asked_is_not_cleared_by_what_its_sub_agent_reads() -> None:
     made = tools()
     async with playing(Look, tools=made) as stage:
         await stage.call("directory", {"name": ESCAPED})
-        async with stage.session.child() as child, child.run("look") as run:
-            await run.resolve_tools(made)
-            for number, (name, arguments) in enumerate(
-                [("directory", {"name": "Bob"}), ("directory", {}), ("send", {"to": [EVE, BOB]})]
-            ):
-                call = ToolCall(f"b{number}", name, arguments)
-                await run.record(FORMAT.reply("", [call]))
-                await run.call_tool(call)
-            look: Look = child.plugin("look")
-            assert [one.cleared for one in look.origins["to"]] == [False, True]
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("directory", {"name": "Bob"}),
+            ("directory", {}),
+            ("send", {"to": [EVE, BOB]}),
+        ]
+        _, origins = await sub_agent(stage.session, made, *calls)
+        assert [one.cleared for one in origins] == [False, True]
 
 
 async def test_what_a_sub_agent_has_asked_is_not_cleared_by_its_answer_or_a_later_call() -> None:
-    async def ask_agent(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        async with stage.session.child() as child, child.run("look") as run:
-            await run.resolve_tools(made)
-            call = ToolCall("b1", "directory", {"name": ESCAPED})
-            await run.record(FORMAT.reply("", [call]))
-            return ToolResult((await run.call_tool(call)).text)
+    async def ask_agent(_arguments: dict[str, Any]) -> str:
+        return (await sub_agent(stage.session, made, ("directory", {"name": ESCAPED})))[0]
 
     made = tools(agent=make("agent", ask_agent, labels="trusted"))
     async with playing(Look, tools=made) as stage:

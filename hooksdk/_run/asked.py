@@ -7,22 +7,22 @@ import quopri
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple, final
+from typing import Any, NamedTuple, final
 from urllib.parse import unquote
 
 from hooksdk import schema
 from hooksdk._masking.escapes import unescaped
 from hooksdk._origins.folding import fold, undo_escapes
+from hooksdk._origins.texts import NEVER, Moment
 from hooksdk._origins.values import parts_of
 
-Moment = tuple[int, float]
-"""When something was said or answered: how many results the transcript had then, and the order among what no transcript has."""
-NEVER: Final[Moment] = (1 << 62, 0)
 _WORD = re.compile(r"[^\W_]+")
 _MOST_READ = 500_000
 """Characters that are read of one call with its escapes undone. Of a call with more nobody can say what may be made of it."""
 _MOST_KEPT = 1_000_000
 """Characters of all calls of one tool. Above it the older half is forgotten."""
+_MOST_WAITING = 100
+"""Calls whose arguments are kept as they are."""
 _LONGEST = 1024
 """Characters of a word that is looked for in pieces. A longer one that stands nowhere as a whole counts as said."""
 
@@ -42,7 +42,7 @@ class Asked:
 
     def note(self, tool: str, arguments: Any, moment: Moment, *, by_agent: bool = False) -> None:
         """A call has said this; one of a sub-agent, where it is `by_agent`."""
-        self._tools.setdefault((tool, by_agent), _Calls()).waiting.append((moment, arguments))
+        self._tools.setdefault((tool, by_agent), _Calls()).add(moment, arguments)
 
     def first_said(self, tool: str, value: str, *, by_agents: bool = True) -> Moment:
         """When a call of the tool first said what the value may be made of."""
@@ -54,19 +54,25 @@ class _Calls:
     """The calls of one tool."""
 
     def __init__(self) -> None:
-        self.waiting: list[tuple[Moment, Any]] = []
-        """What nobody has asked after yet: most tools vouch for nothing."""
+        self._waiting: list[tuple[Moment, Any]] = []
+        """Those that nobody has asked after yet: most tools vouch for nothing."""
         self._said: list[_Said] = []
         self._words: dict[str, Moment] = {}
         self._unreadable = NEVER
 
+    def add(self, moment: Moment, arguments: Any) -> None:
+        self._waiting.append((moment, arguments))
+        if len(self._waiting) >= _MOST_WAITING:
+            self._read()
+
     def first_said(self, value: str) -> Moment:
-        self._read()
+        if self._waiting:
+            self._read()
         whole = min((said.moment for said in self._said if value in said.text), default=NEVER)
         return min(whole, max(map(self._made, value.split()), default=NEVER), self._unreadable)
 
     def _read(self) -> None:
-        for moment, arguments in self.waiting:
+        for moment, arguments in self._waiting:
             try:
                 said = [_Said(moment, _bare(text)) for text in _readings(arguments)]
             except OverflowError:
@@ -74,7 +80,7 @@ class _Calls:
             else:
                 self._said += dict.fromkeys(said)
                 self._note_words(said)
-        self.waiting.clear()
+        self._waiting.clear()
         if sum(len(said.text) for said in self._said) > _MOST_KEPT:
             self._said = self._said[len(self._said) // 2 :]
             self._words.clear()
