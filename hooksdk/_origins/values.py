@@ -52,7 +52,7 @@ def values_at(arguments: Any, path: str) -> list[Value]:
         each
         for where, value in _at("", arguments, place_of(path))
         for leaf in _leaves(where, value)
-        for each in ([] if leaf.is_key else [Value(leaf.path, leaf.text)]) + _addresses(leaf)
+        for each in ([] if leaf.is_key or not leaf.text.strip() else [Value(leaf.path, leaf.text)]) + _addresses(leaf)
     )
 
 
@@ -110,8 +110,7 @@ def _leaves(where: str, value: Any) -> Iterator[_Leaf]:
         for number, each in enumerate(value):
             yield from _leaves(f"{where}[{number}]", each)
     elif isinstance(value, str):
-        if value.strip():
-            yield _Leaf(where, value, is_key=False)
+        yield _Leaf(where, value, is_key=False)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         number = int(value) if isinstance(value, float) and value.is_integer() else value
         yield _Leaf(where, str(number), is_key=False)

@@ -103,6 +103,7 @@ VALUES = ADDRESSES | ODD | st.text(min_size=2, max_size=12).map(lambda text: tex
     st.lists(st.sampled_from(sorted(READERS)), max_size=2),
 )  # fmt: skip
 @example(EVE, ["signs in JSON"], "an argument", [])
+@example(EVE, ["every character in HTML", "mail"], "single characters", [])
 def test_what_a_trusted_tool_repeats_of_its_call_clears_nothing(
     value: str, writers: list[str], way: str, readers: list[str]
 ) -> None:
