@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -43,6 +44,7 @@ __all__ = [
     "kind_of",
     "map_strings",
     "parse_arguments",
+    "place_of",
     "plain",
     "plain_json",
     "read_json",
@@ -60,6 +62,7 @@ MAX_VALUES = 250_000
 MAX_DIGITS = 308
 """Of a number. No float has more, so larger numbers cannot be calculated with."""
 _SECRET = re.compile(r"\{\{\s*secret:([A-Za-z0-9_.\-]+)\s*\}\}")
+_JOINTS = re.compile(r"[.\[\]/]+")
 _KINDS: dict[type, str] = {
     bool: "boolean",
     int: "integer",
@@ -150,6 +153,13 @@ def _plain_key(key: object) -> str:
     if isinstance(key, str):
         return str.__str__(key)
     raise Uncloneable(f"the value has a key of type {type(key).__name__}; keys must be strings")
+
+
+def place_of(name: str) -> tuple[str, ...]:
+    """The place in arguments that a name may mean for a tool: `Message.To`, `message[to]`, `/message/to` and `message.0.to` are
+    one. A tool may be lenient, so a policy that only compared the letters of a key would be passed by another spelling."""
+    parts = _JOINTS.split(unicodedata.normalize("NFKC", name).casefold())
+    return tuple(part for part in map(str.strip, parts) if part and not part.isdecimal())
 
 
 def compact(value: object, *, sort_keys: bool = False) -> str:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, cast
 
 from builtin_plugins.tool_policy._lines import LINE_NAMES, resembles_line
 from hooksdk import Tool
+from hooksdk.values import BadArguments, place_of, read_json
 
 EVERY = "*"
 """Under this name a condition holds what counts for arguments that it does not name."""
@@ -31,6 +33,7 @@ class Leaf:
     """The names on the way to it, with dots and without places in lists: `files.path`."""
     value: Any
     in_list: bool
+    is_key: bool = False
 
     @property
     def argument(self) -> str:
@@ -45,7 +48,7 @@ def leaves_of(arguments: Mapping[str, Any]) -> Iterator[Leaf]:
         name, value, in_list = waiting.pop()
         if isinstance(value, Mapping):
             for key, inner in cast("Mapping[str, Any]", value).items():
-                yield Leaf(name, key, in_list)
+                yield Leaf(name, key, in_list, is_key=True)
                 waiting.append((f"{name}.{key}", inner, in_list))
         elif isinstance(value, list):
             waiting.extend((name, inner, True) for inner in reversed(cast("list[Any]", value)))
@@ -133,7 +136,7 @@ class Condition:
         leaves = list(leaves_of(arguments))
         joined: dict[str, str] = {leaf.name: leaf.value for leaf in self.reader.joined(leaves, surely=True)}
         for leaf in leaves:
-            wanted = self._named(leaf)
+            wanted = self._named(leaf.name)
             if wanted is None:
                 unknown = leaf.argument not in declared
                 if not (unknown or self._is_meant(leaf, by_value=others is not None)):
@@ -157,30 +160,57 @@ class Condition:
     def why(self, arguments: Mapping[str, Any], workspace: str | None) -> str:
         """Why a deny or an ask fits the call: what it may mean. Empty when it surely means something else."""
         leaves = list(leaves_of(arguments))
+        leaves += [inner for leaf in leaves for inner in self._in_text(leaf)]
         leaves += self.reader.joined(leaves, surely=False)
-        named_ones = [leaf for leaf in leaves if self._named(leaf) is not None or self._is_meant(leaf, by_value=False)]
+        named_ones = [leaf for leaf in leaves if self._may_name(leaf.name) or self._is_meant(leaf, by_value=False)]
         for leaf in named_ones if named_ones and self.reader.only_named else leaves:
             named = leaf in named_ones
-            wanted = self._named(leaf) or self.targets.get(EVERY)
-            if wanted is None or leaf.value is None:
+            if leaf.value is None:
                 continue
-            if not isinstance(leaf.value, str):
-                if named:
-                    return f"the argument '{leaf.name}' is not text, so it cannot be read as {self.reader.noun}"
-            elif self.reader.possibly(leaf.value, wanted, workspace, named=named) or (
-                is_line(leaf) and self.reader.in_line(leaf.value, wanted, workspace)
-            ):
-                return f"the argument '{leaf.name}' fits {self.key} ({', '.join(wanted)}), or may fit it"
+            for wanted in self._listed(leaf.name):
+                if not isinstance(leaf.value, str):
+                    if named:
+                        return f"the argument '{leaf.name}' is not text, so it cannot be read as {self.reader.noun}"
+                elif self.reader.possibly(leaf.value, wanted, workspace, named=named) or (
+                    is_line(leaf) and self.reader.in_line(leaf.value, wanted, workspace)
+                ):
+                    return f"the argument '{leaf.name}' fits {self.key} ({', '.join(wanted)}), or may fit it"
         return ""
 
     def fits_words(self, argument: str, words: Sequence[str], starts: Sequence[str], workspace: str | None) -> bool:
         """Whether a deny or an ask fits one command of a line that stands in this argument."""
-        wanted = self.targets.get(argument, self.targets.get(EVERY))
-        return wanted is not None and self.reader.in_texts(words, starts, wanted, workspace)
+        return any(self.reader.in_texts(words, starts, wanted, workspace) for wanted in self._listed(argument))
 
-    def _named(self, leaf: Leaf) -> list[str] | None:
+    def _listed(self, name: str) -> list[list[str]]:
+        """What a deny or an ask lists for an argument, or for all that it does not name."""
+        return self._may_name(name) or [self.targets[EVERY] for _ in self.targets.keys() & {EVERY}]
+
+    def _may_name(self, name: str) -> list[list[str]]:
+        """What is listed for what a tool may take for this argument, or for one that it is part of: each spelling of a name
+        counts, while an allow goes by the very name."""
+        place, very = place_of(name), self._named(name)
+        return [very] if very else [wanted for outer, wanted in self._places if place[: len(outer)] == outer]
+
+    @cached_property
+    def _places(self) -> list[tuple[tuple[str, ...], list[str]]]:
+        return [(place_of(name), wanted) for name, wanted in self.targets.items() if name != EVERY]
+
+    def _in_text(self, leaf: Leaf) -> list[Leaf]:
+        """What is named in JSON text, which a tool may read."""
+        place = place_of(leaf.name)
+        goes_on = any(place == outer[: len(place)] != outer for outer, _ in self._places)
+        if not (goes_on and isinstance(leaf.value, str) and leaf.value.lstrip()[:1] in {"{", "["}):
+            return []
+        try:
+            inner = list(leaves_of({leaf.name: read_json(leaf.value)}))
+        except BadArguments:  # a tool may read more than strict JSON: something stands there, and it is not known what
+            deeper = [name for name in self.targets if place_of(name)[: len(place)] == place]
+            return [Leaf(name, False, leaf.in_list) for name in deeper]
+        return [one for each in inner for one in (each, *self._in_text(each)) if self._may_name(one.name)]
+
+    def _named(self, name: str) -> list[str] | None:
         """What is listed for this argument by its name, or for one that it is part of."""
-        return next((self.targets[name] for name in with_outer(leaf.name) if name in self.targets), None)
+        return next((self.targets[outer] for outer in with_outer(name) if outer in self.targets), None)
 
     def _is_meant(self, leaf: Leaf, *, by_value: bool) -> bool:
         if any(self.reader.is_named(name) for name in with_outer(leaf.name)):

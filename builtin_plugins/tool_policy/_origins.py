@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
+from builtin_plugins.tool_policy._conditions import leaves_of, with_outer
 from builtin_plugins.tool_policy._labels import TRUSTED, check_labels
 from builtin_plugins.tool_policy._strict import Texts, as_list
 from hooksdk import Tool
@@ -94,7 +95,7 @@ class Reading:
         if self._surely and strange:
             return f"values_from does not hold: {strange[0]}"
         # A call without any address has none from elsewhere; an argument that is not there is nobody's word.
-        empty = next((path for path in self._surely if path != _ADDRESSES and not event.origins(path)), None)
+        empty = next((path for path in self._surely if path != _ADDRESSES and not _stands_at(event, path)), None)
         return f"values_from does not hold: nothing stands at {empty!r}" if empty else ""
 
     def why(self, event: BeforeToolCall) -> str:
@@ -115,3 +116,17 @@ class Reading:
 
 def _is_from(origin: Origin, sources: Sequence[Source]) -> bool:
     return origin.cleared and ("trusted" if origin.kind == "result" else "prompt") in sources
+
+
+def _stands_at(event: BeforeToolCall, path: str) -> bool:
+    """True where a value stands under this very name: what has another spelling only some tools would take for it."""
+    found = {origin.value for origin in event.origins(path)}
+    return any(
+        leaf.value in found if leaf.is_key else _says(leaf.value)
+        for leaf in leaves_of(event.arguments)
+        if path in with_outer(leaf.name)
+    )
+
+
+def _says(value: object) -> bool:
+    return isinstance(value, (str, int, float)) and not isinstance(value, bool) and bool(str(value).strip())

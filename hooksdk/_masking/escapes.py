@@ -178,9 +178,9 @@ def fold_bytes(text: str) -> bytes:
     return plain.encode("utf-8", "surrogatepass").translate(None, _NOISE_BYTES)
 
 
-def unescaped(text: str) -> list[str]:
+def unescaped(text: str, depth: int = MAX_DEPTH) -> list[str]:
     """The text with its escapes undone once, twice and so on, as long as there are any."""
-    return [reading.text for reading in _decoded(Reading(text))][1:]
+    return [reading.text for reading in _decoded(Reading(text), depth)][1:]
 
 
 def _rewritten(source: Reading, tokens: re.Pattern[str], write: Callable[[str], str]) -> Reading:

@@ -22,7 +22,12 @@ def fold(text: str) -> str:
 
 def fold_result(text: str) -> str:
     """The same of a result, with the escapes of JSON undone: many tools answer JSON."""
-    return fold(_ESCAPE.sub(_unescaped, text) if "\\" in text else text)
+    return fold(undo_escapes(text))
+
+
+def undo_escapes(text: str) -> str:
+    """The text with the escapes of JSON undone once."""
+    return _ESCAPE.sub(_unescaped, text) if "\\" in text else text
 
 
 def fold_value(value: str) -> str | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 from hooksdk._origins.folding import find_whole, fold_result
 from hooksdk._origins.labels import TRUSTED, UNTRUSTED, Labels
 from hooksdk._origins.origin import in_one_line
 
+Moment = tuple[int, float]
+"""When something was said or answered: how many results the transcript had then, and the order among what no transcript has."""
+NEVER: Final[Moment] = (1 << 62, 0)
 AROUND = 60
 """Characters of a quote on each side of the value."""
 
@@ -43,8 +46,10 @@ class _Text:
     folded: str
     words: bytes
     """A bit for each word that it may have."""
-    asked: str
-    """What its call said: it vouches for nothing of that, since tools repeat what they were asked."""
+    moment: Moment
+    """When it was answered: it vouches for nothing that a call of these tools has said before, since tools repeat what they were
+    asked."""
+    tools: Sequence[str]
     handle: str
     tool: str
     label: str
@@ -58,20 +63,23 @@ class Texts:
         self._trusted: list[_Text] = []
         self._others: list[_Text] = []
 
-    def add(self, text: str, labels: Labels, *, asked: str = "", handle: str = "", tool: str = "") -> None:
-        """One more text. `asked` is what the call with this result said. One that nobody vouches for and no outsider wrote tells
-        nothing of where a value comes from, and is left out."""
+    def add(
+        self, text: str, labels: Labels, *, moment: Moment = (0, 0), handle: str = "", tool: str = "",
+        repeats: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """One more text, and the tools whose results it may repeat beside its own. One that nobody vouches for and no outsider
+        wrote tells nothing of where a value comes from, and is left out."""
         label = next((one for one in (TRUSTED, UNTRUSTED) if one in labels), "")
         if label and text:
             folded = fold_result(text)
-            asked = fold_result(asked) if label == TRUSTED else ""
             known = self._trusted if label == TRUSTED else self._others
-            known.append(_Text(folded, _filter_of(folded), asked, handle, tool, label))
+            known.append(_Text(folded, _filter_of(folded), moment, (tool, *repeats), handle, tool, label))
 
-    def find(self, value: str) -> Place | None:
-        """The first trusted text in which the folded value stands whole, else the first other one; None where there is none."""
+    def find(self, value: str, first_said: Callable[[str], Moment] = lambda _tool: NEVER) -> Place | None:
+        """The first trusted text in which the folded value stands whole, else the first other one; None where there is none.
+        `first_said`: when a call of a tool first said what the value may be made of."""
         for text, place in self._places(self._trusted, value):
-            if value not in text.asked:
+            if all(text.moment < first_said(tool) for tool in text.tools):
                 return _place_of(text, place, value)
         return next((_place_of(text, place, value) for text, place in self._places(self._others, value)), None)
 

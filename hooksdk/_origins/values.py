@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
-from hooksdk.values import is_list, is_object
+from hooksdk.values import BadArguments, is_list, is_object, parse_arguments, place_of, read_json
 
 ADDRESSES = "**addresses"
 """The path that means all addresses in the arguments, wherever they stand."""
@@ -42,16 +43,26 @@ def addresses_in(text: str) -> list[str]:
 
 
 def values_at(arguments: Any, path: str) -> list[Value]:
-    """The texts and numbers at a path, however deep below it, and each address in a longer text by itself. Lists are gone through:
-    `guests.mail` means that of each guest. Empty where nothing is there."""
+    """The texts and numbers at a path, however deep below it, and each address in a longer text by itself. Lists and objects in
+    JSON text are gone through: `guests.mail` means that of each guest. Everything counts that a tool may take for the path: each
+    spelling of it, and each of several that stand side by side. Empty where nothing is there."""
     if path == ADDRESSES:
         return _each_once(address for value in _leaves("", arguments) for address in _addresses(value))
     return _each_once(
         each
-        for where, value in _at("", arguments, path)
+        for where, value in _at("", arguments, place_of(path))
         for leaf in _leaves(where, value)
-        for each in ([] if leaf.is_key else [Value(leaf.path, leaf.text)]) + _addresses(leaf)
+        for each in ([] if leaf.is_key or not leaf.text.strip() else [Value(leaf.path, leaf.text)]) + _addresses(leaf)
     )
+
+
+def parts_of(arguments: Any) -> tuple[list[str], list[str]]:
+    """All keys in arguments, and all texts and numbers, in their order. What cannot be read is one text."""
+    if isinstance(arguments, str):
+        with suppress(BadArguments):
+            arguments = parse_arguments(arguments)
+    leaves = list(_leaves("", arguments))
+    return [one.text for one in leaves if one.is_key], [one.text for one in leaves if not one.is_key]
 
 
 class _Leaf(NamedTuple):
@@ -68,18 +79,25 @@ def _each_once(values: Iterator[Value] | Any) -> list[Value]:
     return list(dict.fromkeys(values))
 
 
-def _at(where: str, value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """What stands at a path, with the place of each."""
+def _at(where: str, value: Any, names: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """What may stand at the place of these names, with the path of each."""
     if is_list(value):
         for number, each in enumerate(value):
-            yield from _at(f"{where}[{number}]", each, path)
+            yield from _at(f"{where}[{number}]", each, names)
     elif is_object(value):
-        if path in value:
-            yield _joined(where, path), value[path]
-            return
-        name, dot, rest = path.partition(".")
-        if dot and name in value:
-            yield from _at(_joined(where, name), value[name], rest)
+        for key, each in value.items():
+            own = place_of(key)
+            if own[: len(names)] == names:
+                yield _joined(where, key), each
+            elif names[: len(own)] == own:
+                yield from _at(_joined(where, key), each, names[len(own) :])
+    elif isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
+        try:
+            inner = read_json(value)
+        except BadArguments:  # a tool may read more than strict JSON
+            yield where, value
+        else:
+            yield from _at(where, inner, names)
 
 
 def _leaves(where: str, value: Any) -> Iterator[_Leaf]:
@@ -92,8 +110,7 @@ def _leaves(where: str, value: Any) -> Iterator[_Leaf]:
         for number, each in enumerate(value):
             yield from _leaves(f"{where}[{number}]", each)
     elif isinstance(value, str):
-        if value.strip():
-            yield _Leaf(where, value, is_key=False)
+        yield _Leaf(where, value, is_key=False)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         number = int(value) if isinstance(value, float) and value.is_integer() else value
         yield _Leaf(where, str(number), is_key=False)

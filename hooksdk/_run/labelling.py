@@ -22,10 +22,10 @@ async def label_result(state: RunState, work: CallInProgress, end: CallEnd) -> C
     state.read(labels)
     if work.parent is not None:
         work.parent.read.append(labels)
-    is_recorded = work.parent is None and state.parts.transcript_kept
-    if not is_recorded and "before_tool_call" in state.hooks.plans:  # else nobody asks where values come from
-        tool = "" if work.tool is None else work.tool.name
-        state.parts.reading.keep(end.result.text, labels, arguments=work.arguments, tool=tool)
+    if "before_tool_call" in state.hooks.plans:  # else nobody asks where values come from
+        if work.parent is not None or not state.parts.transcript_kept:
+            state.reading.keep(end.result.text, labels, arguments=work.arguments, tool=work.tool_name)
+        state.said(work)
     return CallEnd(end.status, _labelled(end.result, labels))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from hooksdk._origins.folding import fold_value
 from hooksdk._origins.labels import TRUSTED
 from hooksdk._origins.origin import Origin
+from hooksdk._origins.texts import Place
 from hooksdk._origins.values import Value, values_at
 from hooksdk._run.parts import ParentRun
 from hooksdk._run.state import RunState
@@ -44,7 +45,12 @@ def _origin(state: RunState, runs: list[ParentRun], value: Value) -> Origin:
         return replace(nowhere, kind="prompt", quote=quote)
     if any(run.reading.has_agreed(digest) for run in runs):
         return replace(nowhere, kind="agreed")
-    places = [(run, place) for run in runs for place in run.reading.find(folded)]
+    places: list[tuple[ParentRun, Place]] = []
+    for number, run in reversed(
+        [*enumerate(runs, 1)]
+    ):  # the outermost first: what was asked there counts for those within
+        around = [one.reading.asked for one in runs[number:]]
+        places[:0] = [(run, place) for place in run.reading.find(folded, around)]
     if not places:
         return nowhere
     run, place = min(places, key=lambda pair: pair[1].label != TRUSTED)

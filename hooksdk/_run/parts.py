@@ -62,6 +62,10 @@ class ParentRun(Protocol):
         """A sub-agent has read something with these labels."""
         ...
 
+    def said_by_agent(self, tool: str, arguments: Any) -> None:
+        """A call of a sub-agent has said this."""
+        ...
+
     @property
     def at_work(self) -> Collection[str]:
         """The effect ids of its calls that have begun and are not over."""

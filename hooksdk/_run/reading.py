@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from itertools import islice
+from collections.abc import Sequence
+from functools import cache
+from itertools import count, islice
+from math import inf
 from typing import Any, Final, NamedTuple, final
 
 from hooksdk import schema
 from hooksdk._origins.folding import find_whole, fold
 from hooksdk._origins.labels import Labels, join_labels
-from hooksdk._origins.texts import Place, Texts, quote_around
+from hooksdk._origins.texts import NEVER, Moment, Place, Texts, quote_around
+from hooksdk._origins.values import parts_of
+from hooksdk._run.asked import Asked
 from hooksdk._schema.fresh import peek
 from hooksdk._transcript.facts import USER
 from hooksdk._transcript.journal import Ledger
@@ -29,8 +34,7 @@ keeps no messages, lives for weeks. Above it the older half is forgotten."""
 class _Unrecorded(NamedTuple):
     text: str
     labels: Labels
-    arguments: Any
-    """Of its call; nobody changes them."""
+    moment: Moment
     tool: str
 
 
@@ -52,9 +56,16 @@ class Reading:
         self._unrecorded: deque[_Unrecorded] = deque()
         self._characters = 0
         """Of all that is unrecorded."""
+        self.asked: Final = Asked()
+        """What all calls have said, as far as somebody has looked for a value."""
+        self._unrecorded_calls = count(1)
         self._recorded = Texts()
         self._searched = 0
         """How many of the transcript's results are among these texts."""
+        self._repeats: list[tuple[str, ...]] = []
+        """Of each of these results: the tools whose results it may repeat beside its own."""
+        self._reply = (-1, 0)
+        """The message with the newest of their calls, and how many results there were before its own."""
         self._others = Texts()
         self._others_read = 0
         """How much of what is unrecorded is among these texts."""
@@ -82,6 +93,7 @@ class Reading:
     def begin_anew(self) -> None:
         """The labels of stored results are others now."""
         self._labels, self._results, self._recorded, self._searched = None, 0, Texts(), 0
+        self._repeats.clear()
 
     @property
     def labels(self) -> Labels | None:
@@ -98,11 +110,18 @@ class Reading:
 
     # Where values stand
 
+    def note_asked(self, arguments: Any, *, tool: str, by_agent: bool = False) -> Moment:
+        """A call that the transcript does not have, of this tool or below it, has said this; nobody changes it."""
+        moment = self._transcript.ask(lambda ledger: len(ledger.records)), next(self._unrecorded_calls)
+        self.asked.note(tool, arguments, moment, by_agent=by_agent)
+        return moment
+
     def keep(self, text: str, labels: Labels, *, arguments: Any, tool: str) -> None:
         """Remember a result that the transcript does not have."""
+        moment = self.note_asked(arguments, tool=tool)
         if not labels or not text or len(text) > MOST_CHARACTERS:
             return
-        self._unrecorded.append(_Unrecorded(text, labels, arguments, tool))
+        self._unrecorded.append(_Unrecorded(text, labels, moment, tool))
         self._characters += len(text)
         if self._characters > MOST_CHARACTERS:
             while self._characters > MOST_CHARACTERS // 2 and len(self._unrecorded) > 1:
@@ -140,23 +159,50 @@ class Reading:
         ]
         return [text for text in texts if not self.is_reason(text)]
 
-    def find(self, value: str) -> list[Place]:
-        """Where the folded value was read: in the results of the transcript, and in what it does not have."""
+    def find(self, value: str, around: Sequence[Asked] = ()) -> list[Place]:
+        """Where the folded value was read: in the results of the transcript, and in what it does not have. `around`: what was asked
+        in the runs around."""
         self._transcript.ask(self._read_results)
         for one in islice(self._unrecorded, self._others_read, None):
-            self._others.add(one.text, one.labels, asked=_as_text(one.arguments), tool=one.tool)
+            self._others.add(one.text, one.labels, moment=one.moment, tool=one.tool)
         self._others_read = len(self._unrecorded)
-        places = [self._recorded.find(value), self._others.find(value)]
+
+        @cache
+        def first_said(tool: str) -> Moment:
+            before = any(asked.first_said(tool, value, by_agents=False) < NEVER for asked in around)
+            return (0, 0) if before else self.asked.first_said(tool, value)
+
+        places = [self._recorded.find(value, first_said), self._others.find(value, first_said)]
         return [place for place in places if place is not None]
 
     def _read_results(self, ledger: Ledger) -> None:
         for row in ledger.records[self._searched :]:
-            if not row.labels:
-                continue
-            arguments = None if row.call is None else peek(ledger.call_at(row.call), "arguments")
-            text, asked = ledger.body(row).text, _as_text(arguments)
-            self._recorded.add(text, row.labels, asked=asked, handle=row.handle, tool=row.tool)
+            arguments, tools = None, tuple[str, ...]()
+            if row.call is not None:
+                arguments = peek(ledger.call_at(row.call), "arguments")
+                reply, _ = ledger.facts.call_place(row.call)
+                if reply != self._reply[0]:
+                    self._reply = reply, row.number
+                # What calls at once have said may stand in the result of each.
+                self.asked.note(row.tool, arguments, (self._reply[1], 0))
+                tools = self._repeated_by(ledger, arguments, row.number)
+            self._repeats.append(tools)
+            if row.labels:
+                self._recorded.add(
+                    ledger.body(row).text, row.labels, moment=(row.number, inf), handle=row.handle, tool=row.tool,
+                    repeats=tools,
+                )  # fmt: skip
         self._searched = len(ledger.records)
+
+    def _repeated_by(self, ledger: Ledger, arguments: Any, number: int) -> tuple[str, ...]:
+        """The tools of the earlier results that a call names, such as one to recall."""
+        records = ledger.records
+        named = [
+            row.number
+            for text in parts_of(arguments)[1]
+            for row in (*records.by_id(text.strip()), *filter(None, [records.by_handle(text.strip().lower())]))
+        ]
+        return tuple({tool for one in named if one < number for tool in (records[one].tool, *self._repeats[one])})
 
     # What was agreed to
 
@@ -168,13 +214,6 @@ class Reading:
         """A person has agreed to the values of these digests; durable when this returns."""
         fresh = dict.fromkeys((digest for digest in digests if digest), True)
         await self._transcript.save_state(AGREED, {**self._transcript.state(AGREED), **fresh})
-
-
-def _as_text(arguments: Any) -> str:
-    try:
-        return arguments if isinstance(arguments, str) else schema.canonical(arguments)
-    except schema.Uncloneable:  # a rewriting plugin may have put in what is no JSON
-        return repr(arguments)
 
 
 def _joined(before: Labels | None, labels: Labels) -> Labels:

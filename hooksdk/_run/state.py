@@ -126,6 +126,11 @@ class CallInProgress:
         self.call = self.written
 
     @property
+    def tool_name(self) -> str:
+        """The name of the tool that it is for; empty where there is none."""
+        return "" if self.tool is None else self.tool.name
+
+    @property
     def newest(self) -> CallInProgress:
         """The one that stands for this call now."""
         work = self
@@ -289,6 +294,22 @@ class RunState:
         self.parts.reading.note_below(labels)
         if self.parts.parent_run is not None:
             self.parts.parent_run.read_below(labels)
+
+    def said(self, work: CallInProgress) -> None:
+        """A call has said its arguments: the results of those around it, in this run and those around, may repeat them."""
+        outer = work.parent
+        while outer is not None:
+            self.reading.note_asked(work.arguments, tool=outer.tool_name)
+            outer = outer.parent
+        if self.parts.parent_run is not None:
+            self.parts.parent_run.said_by_agent(work.tool_name, work.arguments)
+
+    def said_by_agent(self, tool: str, arguments: Any) -> None:
+        """The same, of a sub-agent: it may have been asked by any call that is under way."""
+        for name in {tool, *(work.tool_name for work in self.open_calls)}:
+            self.reading.note_asked(arguments, tool=name, by_agent=True)
+        if self.parts.parent_run is not None:
+            self.parts.parent_run.said_by_agent(tool, arguments)
 
     def check_open(self) -> None:
         """Raise `RunClosed` before the run has begun and after its end."""

@@ -1,0 +1,157 @@
+"""What calls have said: a tool repeats what it was asked, so the text of its result vouches for nothing that may be made of that."""
+
+from __future__ import annotations
+
+import html
+import quopri
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Any, NamedTuple, final
+from urllib.parse import unquote
+
+from hooksdk import schema
+from hooksdk._masking.escapes import unescaped
+from hooksdk._origins.folding import fold, undo_escapes
+from hooksdk._origins.texts import NEVER, Moment
+from hooksdk._origins.values import parts_of
+
+_WORD = re.compile(r"[^\W_]+")
+_MOST_READ = 500_000
+"""Characters that are read of one call with its escapes undone. Of a call with more nobody can say what may be made of it."""
+_MOST_KEPT = 1_000_000
+"""Characters of all calls of one tool. Above it the older half is forgotten."""
+_MOST_WAITING = 100
+"""Calls whose arguments are kept as they are."""
+_LONGEST = 1024
+"""Characters of a word that is looked for in pieces. A longer one that stands nowhere as a whole counts as said."""
+
+
+class _Said(NamedTuple):
+    moment: Moment
+    text: str
+    """Its words, with one blank between two."""
+
+
+@final
+class Asked:
+    """What the calls of each tool have said, in their order."""
+
+    def __init__(self) -> None:
+        self._tools: dict[tuple[str, bool], _Calls] = {}
+
+    def note(self, tool: str, arguments: Any, moment: Moment, *, by_agent: bool = False) -> None:
+        """A call has said this; one of a sub-agent, where it is `by_agent`."""
+        self._tools.setdefault((tool, by_agent), _Calls()).add(moment, arguments)
+
+    def first_said(self, tool: str, value: str, *, by_agents: bool = True) -> Moment:
+        """When a call of the tool first said what the value may be made of."""
+        calls = [self._tools.get((tool, by_agent)) for by_agent in {False, by_agents}]
+        return min((one.first_said(_bare(value)) for one in calls if one), default=NEVER)
+
+
+class _Calls:
+    """The calls of one tool."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Moment, Any]] = []
+        """Those that nobody has asked after yet: most tools vouch for nothing."""
+        self._said: list[_Said] = []
+        self._words: dict[str, Moment] = {}
+        self._unreadable = NEVER
+
+    def add(self, moment: Moment, arguments: Any) -> None:
+        self._waiting.append((moment, arguments))
+        if len(self._waiting) >= _MOST_WAITING:
+            self._read()
+
+    def first_said(self, value: str) -> Moment:
+        if self._waiting:
+            self._read()
+        whole = min((said.moment for said in self._said if value in said.text), default=NEVER)
+        return min(whole, max(map(self._made, value.split()), default=NEVER), self._unreadable)
+
+    def _read(self) -> None:
+        for moment, arguments in self._waiting:
+            try:
+                said = [_Said(moment, _bare(text)) for text in _readings(arguments)]
+            except OverflowError:
+                self._unreadable = min(self._unreadable, moment)
+            else:
+                self._said += dict.fromkeys(said)
+                self._note_words(said)
+        self._waiting.clear()
+        if sum(len(said.text) for said in self._said) > _MOST_KEPT:
+            self._said = self._said[len(self._said) // 2 :]
+            self._words.clear()
+            self._note_words(self._said)
+
+    def _note_words(self, said: list[_Said]) -> None:
+        for moment, text in said:
+            for word in text.split():
+                self._words[word] = min(moment, self._words.get(word, NEVER))
+
+    def _made(self, word: str) -> Moment:
+        """When the last of the pieces was first said of which the word may be put together, at the earliest."""
+        if len(word) > _LONGEST:
+            return (0, 0)
+        ends: list[Moment] = [(0, 0), *[NEVER] * len(word)]
+        for start in range(len(word)):
+            if ends[start] < NEVER:
+                for end in range(start + 1, len(word) + 1):
+                    ends[end] = min(ends[end], max(ends[start], self._words.get(word[start:end], NEVER)))
+        return ends[-1]
+
+
+def as_text(arguments: Any) -> str:
+    """The arguments of a call as one text."""
+    try:
+        return arguments if isinstance(arguments, str) else schema.canonical(arguments)
+    except schema.Uncloneable:  # a rewriting plugin may have put in what is no JSON
+        return repr(arguments)
+
+
+def _readings(arguments: Any) -> Iterator[str]:
+    """What a tool may make of its arguments: put together in any order, and with the escapes of any writer undone as often as there
+    are any. Raises `OverflowError` where that is too much to read."""
+    keys, values = parts_of(arguments)
+    written = as_text(arguments)
+    yield written
+    joined = [join for parts in (values, keys) for join in (" ".join(parts), "".join(parts), "".join(reversed(parts)))]
+    known = dict.fromkeys(joined if keys or values else [written])
+    waiting, left = [*known], _MOST_READ
+    while waiting:
+        text = waiting.pop()
+        yield text
+        for undo in (fold, undo_escapes, html.unescape, unquote, _of_mail, _once):
+            if (other := undo(text)) not in known:
+                left -= 0 if undo is fold else len(other)
+                if left < 0:
+                    raise OverflowError
+                known[other] = None
+                waiting.append(other)
+
+
+def _once(text: str) -> str:
+    """With the escapes of all writers undone."""
+    return next(iter(unescaped(text, 1)), text)
+
+
+def _of_mail(text: str) -> str:
+    raw = text.encode("utf-8", "surrogatepass")
+    return quopri.decodestring(raw).decode("utf-8", "replace") if b"=" in raw else text
+
+
+def _bare(text: str) -> str:
+    """The words of a text, as they are alike in any case, form of Unicode and punctuation: more alike than for a search, since a tool
+    may change all of that in what it repeats."""
+    if not text.isascii():
+        text = _without_marks(_without_marks(text).upper().casefold())
+    return " ".join(_WORD.findall(text.lower()))
+
+
+def _without_marks(text: str) -> str:
+    text = unicodedata.normalize("NFKD", text)
+    return text.translate(
+        {ord(char): None for char in set(text) if unicodedata.category(char) in {"Mn", "Mc", "Me", "Cf"}}
+    )
