@@ -93,12 +93,16 @@ def test_every_file_has_its_floor_and_the_list_names_no_file_that_is_not_there()
     assert set(own_modules().values()) == set(floors())
 
 
-@pytest.mark.parametrize("path", files_of("hooksdk"), ids=module_of)
-def test_a_file_imports_only_from_floors_below_its_own(path: Path) -> None:
-    own = floor_name(path)
-    above = {word for word in imported_words(path) if floors()[word] >= floors()[own]}
-    # The files of a folder may know each other, but not the package that gathers them.
-    assert above - ({own} if own.endswith("/") else set()) == set()
+def test_a_file_imports_only_from_floors_below_its_own() -> None:
+    above = {
+        (module_of(path), word)
+        for path in files_of("hooksdk")
+        for word in imported_words(path)
+        if floors()[word] >= floors()[own := floor_name(path)]
+        # The files of a folder may know each other, but not the package that gathers them.
+        and not (word == own and own.endswith("/"))
+    }
+    assert above == set()
 
 
 def test_files_of_a_folder_form_no_circle() -> None:
@@ -122,46 +126,59 @@ def room_of(name: str) -> str:
 EVERY_FILE = [*files_of("hooksdk"), *files_of("builtin_plugins"), ROOT / "pytest_hooksdk.py"]
 
 
-@pytest.mark.parametrize("path", EVERY_FILE, ids=module_of)
-def test_a_room_imports_public_names_of_others_only(path: Path) -> None:
-    own = room_of(module_of(path))
-    others = {
-        name for name in imports_of(path) if name.startswith(("hooksdk.", "builtin_plugins.")) and room_of(name) != own
+def test_a_room_imports_public_names_of_others_only() -> None:
+    private = {
+        (module_of(path), name)
+        for path in EVERY_FILE
+        for name in imports_of(path)
+        if name.startswith(("hooksdk.", "builtin_plugins."))
+        and room_of(name) != room_of(module_of(path))
+        and re.search(r"\._(?!_)", name)
     }
-    assert {name for name in others if re.search(r"\._(?!_)", name)} == set()
+    assert private == set()
 
 
-@pytest.mark.parametrize("path", EVERY_FILE, ids=module_of)
-def test_no_file_loads_another_room_by_name(path: Path) -> None:
+def loaded_by_name(path: Path) -> list[str]:
+    """The modules of hooksdk that a file imports by a text."""
     loaded: list[str] = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
             ("import_module", "__import__", "resolve_name")
         ):
             loaded += [ast.unparse(argument).lstrip("f").strip("'\"") for argument in node.args[:1]]
-    own = room_of(module_of(path))
-    # hooksdk itself finds its public names when they are first used.
-    assert [name for name in loaded if name.startswith("hooksdk") and room_of(name) != own and own != "hooksdk"] == []
-    assert [
-        name for name in loaded if name.startswith("hooksdk") and path.name != "__init__.py" and own == "hooksdk"
-    ] == []
+    return [name for name in loaded if name.startswith("hooksdk")]
 
 
-@pytest.mark.parametrize("path", files_of("builtin_plugins"), ids=module_of)
-def test_built_in_plugins_use_no_other_plugin_and_not_the_hosts_side(path: Path) -> None:
-    own = ".".join(module_of(path).split(".")[:2])
-    for name in imports_of(path):
-        parts = name.split(".")
-        if parts[0] == "builtin_plugins":
-            assert name == own or name.startswith(f"{own}."), f"{name} is another plugin's"
-        if parts[0] == "hooksdk":
-            assert parts[1] not in BUILT_INS_MAY_NOT, f"{name} is the host's side"
-            assert parts[1] not in {"Host", "Session", "Run"}, f"{name} is the host's side"
+def test_no_file_loads_another_room_by_name() -> None:
+    foreign = [
+        (module_of(path), name)
+        for path in EVERY_FILE
+        for name in loaded_by_name(path)
+        # hooksdk itself finds its public names when they are first used.
+        if (room_of(name) != own if (own := room_of(module_of(path))) != "hooksdk" else path.name != "__init__.py")
+    ]
+    assert foreign == []
 
 
-@pytest.mark.parametrize("path", files_of("hooksdk"), ids=module_of)
-def test_the_library_never_imports_a_built_in_plugin(path: Path) -> None:
-    assert not any(name.partition(".")[0] == "builtin_plugins" for name in imports_of(path))
+def test_built_in_plugins_use_no_other_plugin_and_not_the_hosts_side() -> None:
+    for path in files_of("builtin_plugins"):
+        own = ".".join(module_of(path).split(".")[:2])
+        for name in imports_of(path):
+            parts = name.split(".")
+            if parts[0] == "builtin_plugins":
+                assert name == own or name.startswith(f"{own}."), f"{path} imports {name}, another plugin's"
+            if parts[0] == "hooksdk":
+                assert parts[1] not in BUILT_INS_MAY_NOT, f"{path} imports {name}, the host's side"
+                assert parts[1] not in {"Host", "Session", "Run"}, f"{path} imports {name}, the host's side"
+
+
+def test_the_library_never_imports_a_built_in_plugin() -> None:
+    importers = [
+        module_of(path)
+        for path in files_of("hooksdk")
+        if any(name.partition(".")[0] == "builtin_plugins" for name in imports_of(path))
+    ]
+    assert importers == []
 
 
 def texts_in(path: Path) -> list[str]:
