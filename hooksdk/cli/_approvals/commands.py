@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from click import UsageError
 from typer.core import TyperGroup
 
 from hooksdk.cli._approvals.waiting import Folder, Json
@@ -32,7 +31,7 @@ class ApprovalGroup(TyperGroup):
         """The command that was typed."""
         if args and args[0] not in self.commands and (meant := MEANT.get(args[0])) is not None:
             typed = shlex.join(["hooksdk", "approvals", meant, *args[1:]])
-            raise UsageError(f"no such command '{args[0]}'; did you mean: {typed}", ctx)
+            ctx.fail(f"no such command '{args[0]}'; did you mean: {typed}")
         return super().resolve_command(ctx, args)
 
 
