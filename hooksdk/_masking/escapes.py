@@ -158,7 +158,7 @@ def _decoded(written: Reading, depth: int = MAX_DEPTH, kept: Sequence[Kept] = ()
     """The text with its escapes undone once, twice and so on. From any of these on, those of the families of one of `kept` may stay:
     then they are the value's own, while another writer's stand around them."""
     seen = {written.text}
-    latest = [written]
+    latest: list[Reading] = [written]
     yield written
     for _ in range(depth):
         before, latest = latest, []
