@@ -102,25 +102,47 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if EXAMPLES in collection_path.parents or WHOLE.search(collection_path.read_text("utf-8")) else None
 
 
-def pytest_pycollect_makemodule(module_path: Path) -> None:
-    """Before a file is imported, since its own settings begin with those that hold then: no example is too slow. On a busy machine
-    any of them may take longer than the 200 ms that Hypothesis gives it. Where no file needs it, it is not imported."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--random", type=int, default=0, metavar="TIMES",
+        help="property tests try new cases, so many times as many; without it, and without -m slow, the same each time",
+    )  # fmt: skip
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> None:
+    """Before a file is imported, since its own settings begin with those that hold then. Where no file needs it, Hypothesis is not
+    imported."""
     if "hypothesis" in module_path.read_text("utf-8"):
-        _take_any_time()
+        _load_profile(new_cases=parent.config.option.random > 0 or "slow" in parent.config.option.markexpr)
 
 
 @functools.cache
-def _take_any_time() -> None:
+def _load_profile(*, new_cases: bool) -> None:
+    """No example is too slow: on a busy machine any of them may take longer than the 200 ms that Hypothesis gives it. And what
+    passes once passes always, unless new cases are asked for."""
     try:
         from hypothesis import HealthCheck, settings
     except ModuleNotFoundError:  # an environment of a framework, whose tests need none
         return
-    settings.register_profile("any time", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.load_profile("any time")
+    settings.register_profile(
+        "suite", deadline=None, derandomize=not new_cases, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("suite")
+
+
+def _multiply_cases(items: list[pytest.Item], times: int) -> None:
+    from hypothesis import is_hypothesis_test, settings
+
+    tests = {item.obj for item in items if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)}
+    for test in tests:  # each once, though it may have parameters
+        own = test._hypothesis_internal_use_settings  # noqa: SLF001 - a test cannot be given settings twice
+        test._hypothesis_internal_use_settings = settings(own, max_examples=own.max_examples * times)  # noqa: SLF001
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.random:
+        _multiply_cases(items, config.option.random)
     for item in items:
         if EXAMPLES in item.path.parents or (isinstance(item, pytest.Function) and _asks_for_postgres(item)):
             item.add_marker("heavy")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import html
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, combinations, product
 from urllib.parse import unquote
 
 MAX_DEPTH = 5
 """How often a text is decoded. Each time may cost as much as the first, and JSON in JSON in an address has three escapes."""
+MAX_WAYS = 32
+"""How many texts one of those times may leave, where a value has escapes of its own: they are undone, or they stay."""
 
 Span = tuple[int, int]
 """Where a piece of text begins and ends."""
@@ -49,7 +51,7 @@ _BACKSLASH = [
     _row(r"\\", "[0-3]", "[0-7]", "[0-7]"), r"\\[0-3][0-7]", r"\\\r\n", r"\\[\s\S]",
 ]  # fmt: skip
 _PERCENT = [*_utf8("%"), _row("%", "[0-7]", _HEX), _row("%", "u", *[_HEX] * 4)]
-_DOUBLED = ["%%", r"\$\$"]
+_DOUBLED = [_row("%", "%"), _row(r"\$", r"\$")]
 """As formats, `configparser` and Compose files write one."""
 _ENTITY = [
     _row("&", "#", f"(?:[0-9]{_WRAP}){{1,7}}") + ";",
@@ -61,7 +63,10 @@ _UNSEEN = [
     *"\u00ad\u200b\u200c\u200d\u2060\ufeff",
 ]  # fmt: skip
 """What a terminal or a page shows in colour, or not at all, is no part of the text."""
-ESCAPES = re.compile(f"({'|'.join([*_BACKSLASH, *_PERCENT, *_DOUBLED, *_ENTITY, *_UNSEEN])})")
+FAMILIES = ("|".join(_BACKSLASH), "|".join(_PERCENT), *_DOUBLED, "|".join(_ENTITY), *_UNSEEN)
+Kept = frozenset[str]
+"""Families of which no escape is undone, since a value has some of its own."""
+ESCAPES = re.compile(f"({'|'.join(FAMILIES)})")
 """Each has a greatest length, so that a text is searched in steps as many as its characters, whatever it is made of."""
 
 _SOFT = r"=\r?\n"
@@ -126,14 +131,15 @@ def ends_of(text: str) -> tuple[str, str]:
     return "" if parts[1] else parts[2], "" if parts[-2] else parts[-3]
 
 
-def readings(text: str, depth: int = MAX_DEPTH) -> Iterator[Reading]:
-    """The text as it is and with its escapes undone, as often as there are any; what mail and hex dumps hold; and the last one
-    without `%` and `$`, where two of them stood together: then it is not known whether one was meant."""
+def readings(text: str, depth: int = MAX_DEPTH, kept: Sequence[Kept] = ()) -> Iterator[Reading]:
+    """The text as it is and with its escapes undone, as often as there are any, and so without those that are `kept`; what mail and
+    hex dumps hold; and the last one without `%` and `$`, where two of them stood together: then it is not known whether one was
+    meant."""
     written = Reading(text)
     if "=3D" in text or (("=\n" in text or "=\r\n" in text) and _SOFT_BREAK.search(text)):
-        yield from _decoded(_rewritten(written, _QUOTED_PRINTABLE, _of_mail), depth)
+        yield from _decoded(_rewritten(written, _QUOTED_PRINTABLE, _of_mail), depth, kept)
     reading, doubled = written, False
-    for reading in _decoded(written, depth):
+    for reading in _decoded(written, depth, kept):
         yield reading
         doubled = doubled or any(two.search(reading.text) for two in _TWO_SIGNS)
         if ("0: " in reading.text or "0  " in reading.text) and _DUMP.search(reading.text):
@@ -148,15 +154,34 @@ def without_signs(text: str) -> str:
     return text.replace("%", "").replace("$", "")
 
 
-def _decoded(reading: Reading, depth: int = MAX_DEPTH) -> Iterator[Reading]:
+def _decoded(written: Reading, depth: int = MAX_DEPTH, kept: Sequence[Kept] = ()) -> Iterator[Reading]:
+    """The text with its escapes undone once, twice and so on. From any of these on, those of the families of one of `kept` may stay:
+    then they are the value's own, while another writer's stand around them."""
+    seen = {written.text}
+    latest: list[Reading] = [written]
+    yield written
     for _ in range(depth):
-        yield reading
-        decoded = _rewritten(reading, ESCAPES, _plain)
-        if decoded.text == reading.text:
-            return
-        halves = not decoded.text.isascii() and _PAIR.search(decoded.text)
-        reading = _rewritten(decoded, _PAIR, _joined) if halves else decoded
-    yield reading
+        before, latest = latest, []
+        for reading, own in product(before, (frozenset[str](), *kept)):
+            decoded = _rewritten(reading, _escapes(own), _plain)
+            if not decoded.text.isascii() and _PAIR.search(decoded.text):
+                decoded = _rewritten(decoded, _PAIR, _joined)
+            if decoded.text not in seen and len(latest) < MAX_WAYS:
+                yield decoded
+                seen.add(decoded.text)
+                latest.append(decoded)
+
+
+@lru_cache(32)
+def _escapes(kept: Kept) -> re.Pattern[str]:
+    return re.compile(f"({'|'.join(one for one in FAMILIES if one not in kept) or '(?!)'})") if kept else ESCAPES
+
+
+def own_families(value: str) -> list[Kept]:
+    """Each choice of the families of which a value has escapes of its own, or at its end a half of one."""
+    texts = [value, *unescaped(value)]
+    own = [one for one in FAMILIES if any(re.search(one, f"{text}0000;") for text in texts)]
+    return [frozenset(some) for size in range(1, len(own) + 1) for some in combinations(own, size)]
 
 
 def folded(reading: Reading) -> Reading:

@@ -6,7 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from hooksdk._masking.escapes import MAX_DEPTH, Reading, Span, ends_of, fold, fold_bytes, folded, readings, unescaped
+from hooksdk._masking.escapes import (
+    MAX_DEPTH,
+    Reading,
+    Span,
+    ends_of,
+    fold,
+    fold_bytes,
+    folded,
+    own_families,
+    readings,
+    unescaped,
+)
 from hooksdk._masking.forms import in_base64, in_numbers, is_loose, quoted, texts_of
 from hooksdk._masking.parts import Parts
 from hooksdk._masking.sieve import Sieve
@@ -35,8 +46,10 @@ class Matcher:
         self._loose: dict[str, _Form] = {}
         self._parts = Parts()
         self._depth = MAX_DEPTH
+        kept: set[frozenset[str]] = set()
         for name, value in sorted(values):
             self._depth = max(self._depth, MAX_DEPTH + len(unescaped(value)))  # its own escapes are undone as well
+            kept.update(own_families(value))
             for text in filter(str.strip, texts_of(value)):
                 if is_loose(text):
                     form = fold(text)
@@ -47,6 +60,7 @@ class Matcher:
             for encoded in (*in_base64(value), *in_numbers(value)):
                 forms, form = (self._loose, fold(encoded)) if is_loose(encoded) else (self._exact, encoded)
                 forms.setdefault(form, _Form(name))
+        self._kept = sorted(kept, key=len)
         self._sieve = Sieve({*self._loose, *self._parts.least})
         self._shortest = min(map(len, (*self._exact, *self._loose, *self._parts.least)), default=1)
 
@@ -56,7 +70,7 @@ class Matcher:
             return []
         hits: list[Hit] = []
         before = b""
-        for reading in readings(text, self._depth):
+        for reading in readings(text, self._depth, self._kept):
             if exact := [form for form in self._exact if form in reading.text]:
                 hits += _search(reading, reading, exact, self._exact)
             raw = fold_bytes(reading.text)

@@ -75,11 +75,11 @@ SIGNS = "abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ0123456789-_/+&<>'\"=%
 
 
 def is_plain_enough(value: str) -> bool:
-    """False for what is too short to be found in every form: of eight characters, some of which would be read as an escape."""
-    shorter = [re.sub(r"[%\\&][0-9a-zA-Z#{]*$", "", value), *(read for read in unescaped(value) if len(read) < 6)]
-    return value == value.strip() and all(len(fold(one)) >= 8 for one in shorter)
+    """False for what is too short to be found in every form: of eight characters, the last of which would be read as an escape."""
+    return value == value.strip() and all(len(fold(one)) >= 8 for one in (value, HALF_ESCAPE.sub("", value)))
 
 
+HALF_ESCAPE = re.compile(r"[%\\&][0-9a-zA-Z#{]*$")
 VALUES = st.text(SIGNS, min_size=8, max_size=48).filter(is_plain_enough)
 ENCODED = {
     name
@@ -115,6 +115,20 @@ def test_whatever_the_value_no_writer_hides_it_and_what_stands_around_it_stays(v
     assert len("".join(left)) < 20 or name in FRAMED
 
 
+def written_by(names: list[str], value: str) -> str:
+    """As they write it one after another; no case where one of them would take an escape apart, or there are too many."""
+    first, *others = names
+    if others and (wraps := sum("lines" in name for name in names)):
+        # A line end may take an escape apart, but not one in another.
+        assume(wraps == len(others) == 1 and first not in BROKEN and "\\" not in value and not DEPTHS.keys() & {*names})
+    # What is taken apart is compared without blanks and quotes, for which it must be long enough once it is decoded.
+    assume(first not in BROKEN or all(len(fold(read)) >= 8 for read in unescaped(value)))
+    assume(sum(DEPTHS.get(name, 1) for name in names) <= MAX_DEPTH)
+    for name in names:
+        value = {**LISTED, **OTHERS}[name](value)
+    return value
+
+
 @given(VALUES, st.sampled_from([*ESCAPED, *sorted(BROKEN)]), st.lists(st.sampled_from(ESCAPED), min_size=1, max_size=2))
 @example("@-ä0@Hß\\<%:bäS\\gDQß)<J8", "JSON of .NET", ["Markdown", "JSON in JSON in an address"])
 @example("ßtXJ5LYkxAäz<*#c\\f!',<ym%%V@6\\8", "JSON of PHP", ["JSON in JSON", "JSON in JSON"])
@@ -125,22 +139,59 @@ def test_whatever_the_value_no_writer_hides_it_and_what_stands_around_it_stays(v
 @example('"WBmThE5DM$ZfF', "encodeURIComponent", ["printf %q", "configparser"])
 @settings(max_examples=250, deadline=None)
 def test_nor_do_two_or_three_of_them_after_one_another(value: str, first: str, others: list[str]) -> None:
-    if wraps := sum(
-        "lines" in name for name in [first, *others]
-    ):  # a line end may take an escape apart, but not one in another
-        assume(
-            wraps == len(others) == 1
-            and first not in BROKEN
-            and "\\" not in value
-            and not DEPTHS.keys() & {first, *others}
-        )
-    # What is taken apart is compared without blanks and quotes, for which it must be long enough once it is decoded.
-    assume(first not in BROKEN or all(len(fold(read)) >= 8 for read in unescaped(value)))
-    assume(sum(DEPTHS.get(name, 1) for name in [first, *others]) <= MAX_DEPTH)
-    written = value
-    for name in [first, *others]:
-        written = {**LISTED, **OTHERS}[name](written)
-    assert PLACEHOLDER in mask_of(value).text(f"before {written} after")
+    assert PLACEHOLDER in mask_of(value).text(f"before {written_by([first, *others], value)} after")
+
+
+LIKE_ESCAPES = [
+    *(
+        "%",
+        "%%",
+        "%2",
+        "%20",
+        "%00",
+        "%22",
+        "%25",
+        "%5C",
+        "%c3%a9",
+        "%u",
+        "&",
+        "&#",
+        "&amp;",
+        "&lt;",
+        "&quot;",
+        "&#x41;",
+    ),
+    *("\\", "\\\\", "\\u", "\\x", "\\n", "\\0", "\\1", "\\u00e9", "$", "$$", "=", "=3D", "00", "41", "x41", "u0041"),
+]
+OWN_ESCAPES = st.lists(st.sampled_from(LIKE_ESCAPES) | st.sampled_from(SIGNS), min_size=3, max_size=12).map("".join)
+WRITERS = st.lists(st.sampled_from(ESCAPED), max_size=2)
+
+
+@given(OWN_ESCAPES.filter(is_plain_enough), st.sampled_from([*ESCAPED, *sorted(BROKEN)]), WRITERS)
+@example("0000%00:", "two lines of Windows, in JSON", [])
+@example("%20é41语x", "Compose file", ["HTML of Go", "JSON"])
+@example('4&amp;&#?"', "two lines of Windows, in JSON", ["bytes of Python"])
+@example("UИ41 %20$$%%\\Zx", "two texts in a program", ["Python", "JSON of PHP"])
+@example(";&#SAf2&quot;\\xb", "with places to break", ["as it is"])
+@example("w9$x41%22?", "configparser", ["two lines of Windows, in JSON"])
+@example("%20&%c3%a9U%00é", "an address in lines", ["JSON"])
+@example(":r%2200>%00:%%`);%2", "HTML of PHP", [])
+@example("%c3%a9$R\\10$$\\uU~$\\x", "configparser", [])
+@example("%<@n2%20%5c17$$x41", "two texts in a program", ["configparser"])
+@example("d%5C0>=3D", "two lines", ["Python"])
+@settings(max_examples=500, deadline=None)
+def test_a_value_whose_letters_look_like_an_escape_is_found_within_the_escapes_of_others(
+    value: str, first: str, others: list[str]
+) -> None:
+    assert PLACEHOLDER in mask_of(value).text(f"before\n{written_by([first, *others], value)}\nafter")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+@given(OWN_ESCAPES.filter(is_plain_enough), st.sampled_from([*ESCAPED, *sorted(BROKEN)]), WRITERS)
+@settings(max_examples=20_000, deadline=None)
+def test_so_are_very_many_such_values(value: str, first: str, others: list[str]) -> None:
+    assert PLACEHOLDER in mask_of(value).text(f"before\n{written_by([first, *others], value)}\nafter")
 
 
 def test_an_attribute_of_what_is_marked_is_read_as_well() -> None:

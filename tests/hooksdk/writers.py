@@ -77,7 +77,7 @@ LISTED: dict[str, Writer] = {
     "as it is": str,
     "JSON": in_json,
     "JSON of PHP": replacing("/", lambda char: rf"\{char}", in_json),
-    "JSON of .NET": replacing("+&<>'\"", lambda char: f"\\u{ord(char):04X}"),
+    "JSON of .NET": replacing("+&<>'\"", lambda char: f"\\u{ord(char):04X}", lambda value: value.replace("\\", r"\\")),
     "JSON of Go": replacing("<>&", lambda char: f"\\u{ord(char):04x}", in_json),
     "HTML of Python": html.escape,
     "HTML of Django": lambda value: html.escape(value).replace("&#x27;", "&#39;"),
