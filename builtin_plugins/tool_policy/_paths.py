@@ -107,11 +107,20 @@ class PathReader(AloneReader):
         """True when a word of the line, or a part of one, may be a path inside one of the folders."""
         text = with_holes(line)
         folders = folders_in(text)
+        judged, all_words = set[tuple[tuple[str, ...], bool]](), set[str]()
         for command in read_line(text, folders.values).commands:
-            words = list(dict.fromkeys(islice(texts_of(command, 0, folders.values), MAX_TEXTS + 1)))
+            words = tuple(dict.fromkeys(islice(texts_of(command, 0, folders.values), MAX_TEXTS + 1)))
+            if (words, command.inner) in judged:
+                continue
+            judged.add((words, command.inner))
+            all_words.update(words)
             starts = folders.starts(command, "")
-            unknown = [] if command.words[:1] in (["cd"], ["pushd"], ["echo"]) else words[1:]
-            if _may_be_any(unknown, starts) or self._in_folders(words, starts, wanted, workspace):
+            opened = () if command.words[:1] in (["cd"], ["pushd"], ["echo"]) else words[1:]
+            if (
+                len(all_words) > MAX_TEXTS
+                or _may_be_any(opened, starts)
+                or self._in_folders(words, starts, wanted, workspace)
+            ):
                 return True
         return False
 
