@@ -6,17 +6,18 @@ The tables hold programs of which it is known that they do no more. Everything e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
 from builtin_plugins.tool_policy._commands import read_plainly
 from builtin_plugins.tool_policy._denied import base
+from builtin_plugins.tool_policy._folders import Folders, folders_in
 from builtin_plugins.tool_policy._launchers import PREFIXES, SHELLS
-from builtin_plugins.tool_policy._lines import parts_of, texts_in, texts_of
+from builtin_plugins.tool_policy._lines import below, parts_of, texts_in, texts_of
 from builtin_plugins.tool_policy._paths import MAX_TEXTS
 from builtin_plugins.tool_policy._shell import read_line, with_holes
-from builtin_plugins.tool_policy._shell_words import FILLED, HOLES, Command
+from builtin_plugins.tool_policy._shell_words import HOLES, Command
 from builtin_plugins.tool_policy._vocabulary import EVERYTHING, Kind
 
 _MAX_LINES = 8
@@ -62,22 +63,14 @@ class Part:
     words: tuple[str, ...]
     """Whatever may be a path or an address of it."""
     starts: tuple[str, ...] = ()
-    """The folders in which its relative paths may lie; none for the run's workspace."""
+    """Where its line starts, and the folders that it goes to from there; none for the run's workspace alone."""
 
 
 def parts_of_line(line: str, folder: str = "") -> list[Part] | None:
     """What the commands of a line do; None where it cannot be read to its end. `folder` is where it starts."""
     text = with_holes(line)
-    only_globs = re.search(r"[$`]|\{\{", line) is None
-    parts = _parts(text, 0)
-    if parts is None:
-        return None
-    starts = _starts(text, folder)
-    return [
-        Part(part.does, tuple(word.replace(FILLED, "*") if only_globs else word for word in part.words), starts)
-        for part in parts
-        if part.does
-    ]
+    parts = _parts(text, folders_in(text), folder, 0)
+    return None if parts is None else [part for part in parts if part.does]
 
 
 def parts_of_patch(patch: str) -> list[Part] | None:
@@ -94,18 +87,8 @@ def surely_reads(line: str) -> bool:
     )
 
 
-def _starts(text: str, folder: str) -> tuple[str, ...]:
-    """The folder of a `cd` that the line begins with; else where it starts, and the folders that it goes to."""
-    commands = read_line(text).commands
-    goes = [command.words for command in commands if command.words[:1] in (["cd"], ["pushd"])]
-    places = [next((word for word in words[1:] if not word.startswith("-")), "~") for words in goes]
-    first = commands[0].words[:1] == ["cd"] if commands else False
-    joined = [f"{folder}/{place}" if folder and not place.startswith(("/", "~")) else place for place in places]
-    return tuple(joined if first else [folder or ".", *joined]) if joined or folder else ()
-
-
-def _parts(text: str, depth: int) -> list[Part] | None:
-    line = read_line(text)
+def _parts(text: str, folders: Folders, folder: str, depth: int) -> list[Part] | None:
+    line = read_line(text, folders.values)
     if line.broken or depth > _MAX_LINES:
         return None
     filling = [word for command in line.commands for word in _filling(command)]
@@ -113,21 +96,26 @@ def _parts(text: str, depth: int) -> list[Part] | None:
     for command in line.commands:
         inner = _line_within(command)
         if inner is not None:
-            below = _parts(inner, depth + 1)
-            if below is None:
+            nested = _parts(inner, folders, folder, depth + 1)
+            if nested is None:
                 return None
-            parts += below
-        parts += _parts_of_command(command, text, within=inner is not None)
+            parts += nested
+        starts = folders.starts(command, folder)
+        parts += (
+            replace(part, starts=starts)
+            for part in _parts_of_command(command, text, folders.values, within=inner is not None)
+        )
     # What a variable of the line holds, or a substitution says, may stand wherever something is filled in.
     return [
-        Part(part.does, (*part.words, *filling)) if filling and any(map(_has_hole, part.words)) else part
+        replace(part, words=(*part.words, *filling)) if filling and any(map(_has_hole, part.words)) else part
         for part in parts
     ]
 
 
 def _filling(command: Command) -> list[str]:
     said = command.words[1:] if command.words[:1] in (["echo"], ["printf"], ["export"], ["for"]) else []
-    return [*said, *(one.partition("=")[2] for one in (*command.assigned, *said))]
+    texts = [*said, *(one.partition("=")[2] for one in (*command.assigned, *said))]
+    return [text for text in texts if not _has_hole(text)]
 
 
 def _has_hole(word: str) -> bool:
@@ -153,7 +141,7 @@ def _without_prefixes(command: Command) -> list[str]:
     return words
 
 
-def _parts_of_command(command: Command, line: str, *, within: bool) -> Iterator[Part]:
+def _parts_of_command(command: Command, line: str, values: Mapping[str, str], *, within: bool) -> Iterator[Part]:
     inputs = [name for name in command.files if name not in command.outputs]
     if inputs:
         yield _part("read", words=inputs)
@@ -164,18 +152,19 @@ def _parts_of_command(command: Command, line: str, *, within: bool) -> Iterator[
     words = _without_prefixes(command)
     program = base(words[0])
     known = None if command.assigned or _has_hole(program) else _known_parts(program, words[1:], command)
+    inside = tuple(below(words))
     if known is not None:
-        yield from known
+        yield from (replace(part, words=(*part.words, *inside)) for part in known)
     elif program in {"xargs", "parallel"} or program in SHELLS or program in {"eval", "source", "."}:
-        yield Part(EVERYTHING, tuple(dict.fromkeys(islice(texts_in(line), MAX_TEXTS + 1))))
+        yield Part(EVERYTHING, tuple(dict.fromkeys(islice(texts_in(line, 0, values), MAX_TEXTS + 1))))
     elif program in {"apply_patch", "applypatch"} and (patched := _PATCHED.findall("\n".join((*command.fed, *words)))):
         yield _part("read", "write", words=patched)
     else:
-        yield Part(EVERYTHING, tuple(dict.fromkeys(islice(_beyond_program(command), MAX_TEXTS + 1))))
+        yield Part(EVERYTHING, (*dict.fromkeys(islice(_beyond_program(command, values), MAX_TEXTS + 1)), *inside))
 
 
-def _beyond_program(command: Command) -> Iterator[str]:
-    return texts_of(Command(command.words[1:], command.assigned, fed=command.fed))
+def _beyond_program(command: Command, values: Mapping[str, str]) -> Iterator[str]:
+    return texts_of(Command(command.words[1:], command.assigned, fed=command.fed), 0, values)
 
 
 def _part(*does: Kind, words: Sequence[str]) -> Part:
@@ -193,7 +182,7 @@ def _known_parts(program: str, words: Sequence[str], command: Command) -> list[P
     if program in _WRITING:
         return [_part("write", words=words)]
     if program in _COPYING or program == "mv":
-        last = [words[-1]] if words and not _any(words, r"-\w*t|--t") and program != "mv" else words
+        last = command.last if words and not _any(words, r"-\w*t|--t") and program != "mv" else words
         return [_part("read", words=words), _part("write", words=last)]
     if program == "sed":
         if _runs_code(words):
@@ -248,6 +237,7 @@ def _git(words: Sequence[str]) -> list[Part] | None:
             return None
         at += 1 + (words[at] == "-C")
     name, rest = "".join(words[at : at + 1]), words[at + 1 :]
+    words = [*words[:at], *rest]
     if name in _GIT_READS and not _any(rest, r"--o|--ext|--textconv"):
         return [_part("read", words=words)]
     if name not in _GIT_STAYS or _any(rest, r"--exec|-x"):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from builtin_plugins.tool_policy._shell import read_line, with_holes
-from builtin_plugins.tool_policy._shell_words import HOLES, Command
+from builtin_plugins.tool_policy._shell_words import FOUND, Command
 
 LINE_NAMES = frozenset({
     "command", "commands", "cmd", "cmds", "cmdline", "commandline", "script", "shell", "bash", "exec", "argv", "program", "executable",
@@ -25,6 +25,13 @@ _WITH_A_PATH = re.compile(
 _MAX_DEPTH = 4
 _PARTS = re.compile(r"[=:,@]")
 _ADDRESS = re.compile(r"https?://", re.IGNORECASE)
+_RECURSIVE = re.compile(r"-[a-zA-Z]*[rR]|--rec")
+_GOES_DOWN = {
+    **dict.fromkeys(("chgrp", "chmod", "chown", "cp", "egrep", "fgrep", "grep", "rm", "zgrep"), _RECURSIVE),
+    **dict.fromkeys(("rsync", "scp", "zip"), re.compile(r"-[a-zA-Z]*[ar]|--rec|--arch")),
+    "find": re.compile(r"-(?:exec|ok|delete)"), "rg": re.compile(""), "tar": re.compile(r"-?[a-zA-Z]*[cru]|--cr|--app|--up"),
+}  # fmt: skip
+"""Programs that may go through whole folders, and the arguments with which they do."""
 
 
 def resembles_line(text: str) -> bool:
@@ -39,23 +46,24 @@ def resembles_line(text: str) -> bool:
     return _WITH_A_PATH.match(start) is not None
 
 
-def texts_in(text: str, depth: int = 0) -> Iterator[str]:
+def texts_in(text: str, depth: int = 0, values: Mapping[str, str] | None = None) -> Iterator[str]:
     """Every word of a line without its quotes, the parts of words such as `--file=PATH` and `host:PATH`, and the words of lines
     within it. Parts that are filled in later are holes."""
-    for command in read_line(with_holes(text) if depth == 0 else text).commands:
-        yield from texts_of(command, depth)
+    for command in read_line(with_holes(text) if depth == 0 else text, values).commands:
+        yield from texts_of(command, depth, values)
 
 
-def texts_of(command: Command, depth: int = 0) -> Iterator[str]:
+def texts_of(command: Command, depth: int = 0, values: Mapping[str, str] | None = None) -> Iterator[str]:
     """The same of one command."""
+    yield from below(command.words)
     for word in (*command.words, *command.assigned, *command.files):
         yield word
         yield from parts_of(word)
         if depth < _MAX_DEPTH and re.search(r"[\s;|&()<>\"']", word):
-            yield from texts_in(word, depth + 1)
+            yield from texts_in(word, depth + 1, values)
     if depth < _MAX_DEPTH:
         for fed in command.fed:
-            yield from texts_in(fed, depth + 1)
+            yield from texts_in(fed, depth + 1, values)
 
 
 def parts_of(word: str) -> list[str]:
@@ -63,12 +71,13 @@ def parts_of(word: str) -> list[str]:
     return _PARTS.split(word) if _PARTS.search(word) and not _ADDRESS.match(word) else []
 
 
-def folders_in(text: str) -> list[str]:
-    """The folders that a line goes to, by `cd` or an option `-C`."""
-    found: list[str] = []
-    for command in read_line(with_holes(text)).commands:
-        words = command.words
-        if words and words[0] in {"cd", "pushd"}:
-            found += words[1:]
-        found += [words[at + 1] for at, word in enumerate(words[:-1]) if word == "-C"]
-    return [word for word in found if HOLES.isdisjoint(word) and not word.startswith("-")]
+def below(words: Sequence[str]) -> list[str]:
+    """What a program opens that goes through whole folders: something in each."""
+    program, *options = words or [""]
+    program = program.rpartition("/")[2]
+    if program not in _GOES_DOWN or not any(map(_GOES_DOWN[program].match, options)):
+        return []
+    folders = [word for word in options if word and not word.startswith("-")]
+    return [
+        f"{folder}/{FOUND}" for folder in (*folders, *(["."] if program.endswith("g") or "grep" in program else []))
+    ]

@@ -6,15 +6,17 @@ import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 
 from builtin_plugins.tool_policy._paths import (
+    MAX_LOOKS,
     MAX_TEXTS,
     PathReader,
     absolute,
     folded,
     hides_something,
+    home_filled,
     is_inside,
+    places_of,
     readings,
     resolved,
 )
@@ -42,9 +44,17 @@ class NameReader(PathReader):
         self, texts: Sequence[str], starts: Sequence[str], wanted: Sequence[str], workspace: str | None
     ) -> bool:
         """True when a word of a command may be a path with one of the names, from wherever the line goes."""
-        if len(texts) > MAX_TEXTS or any(_has_name(start, wanted) for start in starts):
+        places = list(dict.fromkeys((workspace, *places_of(starts, workspace))))
+        if len(texts) * len(places) > MAX_LOOKS or len(texts) > MAX_TEXTS:
             return True
-        return any(self.possibly(text, wanted, workspace, named=HOLES.isdisjoint(text)) for text in texts)
+        if any(
+            self.possibly(one, wanted, workspace, named=HOLES.isdisjoint(one))
+            for one in (*starts, *filter(None, places[1:]))
+        ):
+            return True
+        return any(
+            self.possibly(text, wanted, place, named=HOLES.isdisjoint(text)) for text in texts for place in places
+        )
 
 
 class OutsideReader(PathReader):
@@ -62,15 +72,13 @@ class OutsideReader(PathReader):
         """True when a word of a command may be a path outside, from wherever the line goes."""
         if len(texts) > MAX_TEXTS:
             return True
-        places = [_home_filled(start) for start in starts] or ["."]
+        places = places_of(starts, workspace) or [workspace]
         for text in texts:
             word = text.partition("=")[2] if text.startswith("-") else text
             if not word or _ADDRESS.match(word):
                 continue
-            for place in places:
-                start = None if not HOLES.isdisjoint(place) else absolute(place, workspace)
-                if _may_be_outside(word, wanted, start, workspace):
-                    return True
+            if any(_may_be_outside(word, wanted, place, workspace) for place in places):
+                return True
         return False
 
 
@@ -84,7 +92,7 @@ def check_name(text: str) -> str:
 
 
 def _may_be_outside(text: str, wanted: Sequence[str], start: str | None, workspace: str | None) -> bool:
-    text = _home_filled(text.strip())
+    text = home_filled(_HOME.sub("~", text.strip()))
     if _DEVICES.fullmatch(text):
         return False
     fixed = re.split(rf"[*?\[{''.join(sorted(HOLES))}]", text, maxsplit=1)[0]
@@ -98,11 +106,6 @@ def _may_be_outside(text: str, wanted: Sequence[str], start: str | None, workspa
     ends = [folded(resolved(folder)) for one in wanted if (folder := absolute(one, workspace))]
     ways = {folded(resolved(place)), folded(resolved(os.path.normpath(place)))}
     return not all(any(is_inside(way, end) for end in ends) for way in ways)
-
-
-def _home_filled(text: str) -> str:
-    text = _HOME.sub("~", text)
-    return str(Path.home()) + text[1:] if text == "~" or text.startswith("~/") else text
 
 
 def _has_name(text: str, wanted: Sequence[str]) -> bool:

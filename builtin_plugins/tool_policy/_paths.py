@@ -7,13 +7,16 @@ import re
 import stat
 import unicodedata
 from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote
 
 from builtin_plugins.tool_policy._conditions import MAX_CHARS, AloneReader, words_of
-from builtin_plugins.tool_policy._lines import folders_in, texts_in
-from builtin_plugins.tool_policy._shell_words import HOLES
+from builtin_plugins.tool_policy._folders import folders_in
+from builtin_plugins.tool_policy._lines import texts_of
+from builtin_plugins.tool_policy._shell import read_line, with_holes
+from builtin_plugins.tool_policy._shell_words import FOUND, HOLES
 
 _LAST_WORDS = {
     "path", "paths", "file", "files", "filename", "filenames", "filepath", "filepaths", "pathname", "dir", "dirs",
@@ -23,6 +26,9 @@ _LAST_WORDS = {
 _PAIRS = {("file", "name"), ("file", "names"), ("folder", "name"), ("directory", "name"), ("path", "name")}
 MAX_TEXTS = 500
 """Words of a line that are looked up on the disk."""
+MAX_LOOKS = 5000
+"""Looks at the disk for one command, which takes some 0.3 s."""
+_PATTERN = re.compile(r"[*?\[]")
 _READ_ANOTHER_WAY = re.compile(
     r"""
     ^[~\-@"']                 # a home, an option of a command, a file of arguments, quotes
@@ -99,23 +105,64 @@ class PathReader(AloneReader):
 
     def in_line(self, line: str, wanted: Sequence[str], workspace: str | None) -> bool:
         """True when a word of the line, or a part of one, may be a path inside one of the folders."""
-        texts = list(dict.fromkeys(islice(texts_in(line), MAX_TEXTS + 1)))
-        return self.in_texts(texts, folders_in(line), wanted, workspace)
+        text = with_holes(line)
+        folders = folders_in(text)
+        judged, all_words = set[tuple[tuple[str, ...], bool]](), set[str]()
+        for command in read_line(text, folders.values).commands:
+            words = tuple(dict.fromkeys(islice(texts_of(command, 0, folders.values), MAX_TEXTS + 1)))
+            if (words, command.inner) in judged:
+                continue
+            judged.add((words, command.inner))
+            all_words.update(words)
+            starts = folders.starts(command, "")
+            opened = () if command.words[:1] in (["cd"], ["pushd"], ["echo"]) else words[1:]
+            if (
+                len(all_words) > MAX_TEXTS
+                or _may_be_any(opened, starts)
+                or self._in_folders(words, starts, wanted, workspace)
+            ):
+                return True
+        return False
 
     def in_texts(
         self, texts: Sequence[str], starts: Sequence[str], wanted: Sequence[str], workspace: str | None
     ) -> bool:
         """The same of the words of one command, and of the folders that the line goes to."""
-        if len(texts) > MAX_TEXTS:
+        return _may_be_any(texts, starts) or self._in_folders(texts, starts, wanted, workspace)
+
+    def _in_folders(
+        self, texts: Sequence[str], starts: Sequence[str], wanted: Sequence[str], workspace: str | None
+    ) -> bool:
+        wanted = [absolute(folder, workspace) or folder for folder in wanted]
+        ends = [folded(way) for folder in wanted if folder.startswith("/") for way in both_ways(folder)]
+        # From where one of several folders was not gone to, `..` leads to another one of them, or to one above.
+        wandering = len(starts) > 2 or any(_goes_up(start) for start in starts)
+        upwards = [_without_upwards(text) for text in texts if wandering and _goes_up(text)]
+        texts = [*texts, *upwards]
+        places = _reached(starts, workspace, ends, upwards=bool(upwards))
+        if len(texts) > MAX_TEXTS or len(texts) * len(places) > MAX_LOOKS:
             return True
-        places = [workspace, *(place for folder in starts if (place := absolute(folder, workspace)))]
-        folders = [place for folder in wanted if (place := absolute(folder, workspace))]
-        for text in texts:
-            if text.startswith("~") or not HOLES.isdisjoint(text):
-                if any(_may_become(text, folder) for folder in folders):
-                    return True
-            elif any(self.possibly(text, wanted, place, named=False) for place in places):
+        if any(place and _meets(place, end, inside=True) for place in places[1:] for end in ends):
+            return True  # whatever runs there is in it
+        for word in texts:
+            text = home_filled(word)
+            if word.startswith("~") and any(_in_some_home(word, end) for end in ends):
                 return True
+            hole, below = not HOLES.isdisjoint(text), text.endswith(f"/{FOUND}")
+            if hole and not below and any(_may_become(text, end) for end in ends):
+                return True
+            if text.startswith("~") or text[:1] in HOLES:
+                continue
+            for place in places[:1] if text.startswith("/") else places:
+                if hole or _PATTERN.search(place or ""):
+                    way = os.path.normpath(absolute(text, place) or "")
+                    # A search in the workspace itself is everyday work, whatever lies in it.
+                    if not (below and workspace and is_inside(way, workspace)) and any(
+                        _meets(way, end, inside=True) for end in ends
+                    ):
+                        return True
+                elif self.possibly(text, wanted, place, named=False):
+                    return True
         return False
 
 
@@ -195,17 +242,107 @@ def readings(text: str) -> Iterator[str]:
             yield decoded[named_part.end() :]  # another machine's, for scp and docker, which may be this one
 
 
+def _may_be_any(texts: Sequence[str], starts: Sequence[str]) -> bool:
+    """Whether a word stands for a path from a folder that nobody knows, which may be any."""
+    unknown = any(start[:1] in HOLES or home_filled(start).startswith("~") for start in starts)
+    return unknown and any(
+        text[:1] not in {"", "/", "~", "-"} and "://" not in text and not HOLES.issuperset(text) for text in texts
+    )
+
+
+def places_of(starts: Sequence[str], workspace: str | None) -> list[str | None]:
+    """Where a line may be: each folder from where it starts, and from the one before; None for one that is not known."""
+    first = at = absolute(home_filled(starts[0]), workspace) if starts else workspace
+    places = [first] if starts and starts[0] else list[str | None]()
+    for start in map(home_filled, starts[1:]):
+        fixed = HOLES.isdisjoint(start) and not start.startswith("~")
+        at = absolute(start, at) if fixed else None
+        places += dict.fromkeys((absolute(start, first) if fixed else None, at))
+    return places
+
+
+def _goes_up(text: str) -> bool:
+    return os.path.normpath(text).startswith("..")
+
+
+def _without_upwards(text: str) -> str:
+    return re.sub(r"^(?:\.\./?)+", "", os.path.normpath(text)) or "."
+
+
+def _reached(starts: Sequence[str], workspace: str | None, ends: Sequence[str], *, upwards: bool) -> list[str | None]:
+    """The workspace, and the folders that a line may be in when it goes to these: in their order, and those on the way to
+    the folders of a rule in any order and as often as it likes, since what runs how often is not known."""
+    places: dict[str | None, None] = {workspace: None}
+    at = workspace
+    names = set[str]()
+    for start in map(home_filled, starts):
+        at = absolute(start, at) if start[:1] not in HOLES else None
+        if at is not None:
+            at = os.path.normpath(at)
+            places.update(dict.fromkeys(both_ways(at)))
+        if not start.startswith("/"):
+            names.add(os.path.normpath(start))
+    waiting = [place for place in places if place]
+    if upwards or any(name.startswith("..") for name in names):
+        waiting += [str(above) for place in waiting for above in Path(place).parents]
+    names = {".", *(_without_upwards(name) for name in names if name[:1] not in HOLES)}
+    while waiting and len(places) <= MAX_LOOKS:
+        place = waiting.pop()
+        for name in names:
+            for way in both_ways(os.path.normpath(f"{place}/{name}")):
+                if way not in places and any(_meets(way, end, inside=False) for end in ends):
+                    places[way] = None
+                    waiting += [] if any(_meets(way, end, inside=True) for end in ends) else [way]
+    return list(places)
+
+
+def _meets(way: str, end: str, *, inside: bool) -> bool:
+    """Whether a path, of which names may be patterns, may lead into a folder; or else to one above it, which is on the way."""
+    parts, names = folded(way).rstrip("/").split("/"), end.rstrip("/").split("/")
+    for part, name in zip(parts, names, strict=False):
+        fixed = re.split(f"[{''.join(sorted(HOLES))}]", part, maxsplit=1)[0]
+        if fixed != part or part == "**":
+            return fnmatchcase(name, f"{fixed}*")
+        if part != name and (not _PATTERN.search(part) or not _may_be_called(part, name)):
+            return False
+    return not inside or len(parts) >= len(names)
+
+
+def _may_be_called(pattern: str, name: str) -> bool:
+    """Whether a shell puts the name in the place of the pattern; a dot at its start is one that the pattern has, too."""
+    if name.startswith(".") and pattern[0] in "*?[":
+        return False
+    return fnmatchcase(name, re.sub(r"\[[^\]]+\]", "?", pattern))
+
+
+def _in_some_home(word: str, folder: str) -> bool:
+    """Whether a path below a home may lie in the folder, whoever's home it is."""
+    parts = os.path.normpath(word.partition("/")[2].casefold()).split("/")
+    return any(folder.endswith("/" + "/".join(parts[: at + 1])) for at in range(len(parts)))
+
+
 def _may_become(text: str, folder: str) -> bool:
     """Whether a word of a line with something to be filled in may lie in the folder. What a variable at its start holds is not
     known, so the rest of the word decides: `$ROOT/etc/passwd` may lie in `/etc`."""
-    text, folder = folded(text) if text.startswith("/") else text.casefold(), folded(folder)
+    text = folded(text) if text.startswith("/") else text.casefold()
     start = re.split(f"[{''.join(sorted(HOLES))}]", text, maxsplit=1)[0]
     if start.startswith("/"):
         return folder.startswith(start) or start.startswith(f"{folder}/")
     name = folder.rpartition("/")[2]
-    if text.startswith("~") and is_inside(folded(str(Path.home())), folder):
-        return True
     return bool(name) and name in re.split(r"[/\\]", text)
+
+
+def home_filled(text: str) -> str:
+    """A word of a line with the home that it begins with; `~-` and the like are folders that the line has been in."""
+    if stacked := re.match(r"~(?:[+-]\d*|\d+)(?=/|$)", text):
+        return f".{text[stacked.end() :]}"
+    return os.path.expanduser(text)  # noqa: PTH111 - the text's own form stays
+
+
+def both_ways(path: str) -> set[str]:
+    """A path as it is written, and where its links lead."""
+    plain = os.path.normpath(path)
+    return {plain} if _PATTERN.search(path) or not HOLES.isdisjoint(path) else {plain, resolved(path)}
 
 
 def resolved(path: str) -> str:

@@ -7,6 +7,7 @@ what the word may be takes a hole for any text.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +18,7 @@ MAX_LINE = 32_768
 _MAX_DEPTH = 40
 """Substitutions within each other."""
 
-_OWN = {**dict.fromkeys(range(1, 8), " "), **dict.fromkeys((0, 11, 12, 13, 0x85, 0x2028, 0x2029), "\n")}
+_OWN = {**dict.fromkeys(range(1, 9), " "), **dict.fromkeys((0, 11, 12, 13, 0x85, 0x2028, 0x2029), "\n")}
 """Signs of ours in a text would be read as holes; a line ends where some program says so, and at NUL for those in C."""
 
 _PLACEHOLDER = re.compile(r"\{\{[^{}]*\}\}")
@@ -51,12 +52,15 @@ def with_holes(text: str) -> str:
     return _PLACEHOLDER.sub(SPLIT, text.translate(_OWN))
 
 
-def read_line(text: str) -> Line:
-    """The commands of a line or of a whole script, which may have holes."""
+def read_line(text: str, values: Mapping[str, str] | None = None) -> Line:
+    """The commands of a line or of a whole script, which may have holes. `values` is for who looks for paths: what variables
+    are known to hold, in the place of holes, and patterns of file names as they stand."""
     if len(text) > MAX_LINE:
         return Line([], broken=True)
-    reader = _Reader(text)
+    reader = _Reader(text, values=values)
     commands = reader.commands(0, "")[0]
+    for command in reader.inner:
+        command.inner = True
     return Line([*commands, *reader.inner], reader.broken)
 
 
@@ -71,9 +75,10 @@ class _HereDocument:
 class _Reader:
     """Goes through a text once, from left to right."""
 
-    def __init__(self, text: str, depth: int = 0) -> None:
+    def __init__(self, text: str, depth: int = 0, values: Mapping[str, str] | None = None) -> None:
         self._text = text
         self._depth = depth
+        self._values = values
         self._waiting: list[_HereDocument] = []
         self.inner: list[Command] = []
         """The commands of substitutions."""
@@ -101,6 +106,14 @@ class _Reader:
     def _step(self, level: Level, char: str, at: int) -> int:
         """Reads what stands here; answers where the next thing begins."""
         text = self._text
+        if (
+            char == "~"
+            and self._values
+            and (home := self._values.get("~"))
+            and (level.word is None or level.is_assignment())
+        ):
+            level.add(home)
+            return at + 1
         if plain := _PLAIN.match(text, at):
             level.add(plain[0])
             return plain.end()
@@ -179,7 +192,7 @@ class _Reader:
         if self._depth >= _MAX_DEPTH:
             self.broken = True
             return FILLED
-        reader = _Reader(self._text[start:end], self._depth + 1)
+        reader = _Reader(self._text[start:end], self._depth + 1, self._values)
         value, _ = reader._in_quotes(0, "")
         self._take(reader)
         return value
@@ -205,13 +218,28 @@ class _Reader:
             end = self._closing_brace(at + 2)
             if end < len(text):
                 self._part_in_quotes(at + 2, end)
-            return hole, end + 1
+            return self._value(text[at + 2 : end], hole), end + 1
         if name := _NAME.match(text, at + 1):
             if following in _NUMBERS:
                 return "0", at + 2
             # One digit alone names a parameter: $10 is $1 and a 0.
-            return hole, at + 2 if following.isdigit() else name.end()
+            end = at + 2 if following.isdigit() else name.end()
+            return self._value(text[at + 1 : end], hole), end
         return "$", at + 1
+
+    def _value(self, name: str, hole: str) -> str:
+        value = (self._values or {}).get(name, hole)
+        return hole if hole == SPLIT and re.search(r"\s", value) else value
+
+    def _said(self, commands: list[Command], text: str, hole: str) -> str:
+        """What a substitution says, where that is a folder which the line names."""
+        match [command.words for command in commands] if self._values is not None else []:
+            case [["pwd", *_]]:
+                return "."
+            case [["cd", place], ["pwd", *_]] if re.fullmatch(r"[^;|&\n]+&&[^;|&\n]+", text):
+                return hole if hole == SPLIT and re.search(r"\s", place) else place
+            case _:
+                return hole
 
     def _substitution(self, at: int, hole: str) -> tuple[str, int]:
         if end := self._arithmetic_end(at + 1):
@@ -219,7 +247,7 @@ class _Reader:
             return hole, end + 2
         inner, end = self.commands(at + 2, ")")
         self.inner += inner
-        return hole, end
+        return self._said(inner, self._text[at + 2 : end - 1], hole), end
 
     def _arithmetic_end(self, at: int) -> int:
         """Where the last two brackets of an arithmetic expression stand; 0 where none begins here."""
@@ -252,10 +280,11 @@ class _Reader:
         body = re.compile(r"(?:[^`\\]|\\[\s\S])*").match(self._text, at + 1)
         end = len(self._text) if body is None else body.end()
         self.broken = self.broken or end >= len(self._text)
-        reader = _Reader(re.sub(r"\\([$`\\])", r"\1", self._text[at + 1 : end]), self._depth + 1)
-        self.inner += reader.commands(0, "")[0]
+        reader = _Reader(re.sub(r"\\([$`\\])", r"\1", self._text[at + 1 : end]), self._depth + 1, self._values)
+        inner = reader.commands(0, "")[0]
+        self.inner += inner
         self._take(reader)
-        return FILLED if quoted else SPLIT, end + 1
+        return self._said(inner, self._text[at + 1 : end], FILLED if quoted else SPLIT), end + 1
 
     def _redirection(self, level: Level, at: int) -> int:
         text = self._text
@@ -335,9 +364,9 @@ class _Reader:
             if part is None or level.is_index():
                 level.add(char)
                 return at + 1
-            level.add(FILLED)
+            level.add(FILLED if self._values is None else part[0])
             return part.end()
-        level.add(FILLED)
+        level.add(FILLED if self._values is None else char)
         return at + 1
 
 

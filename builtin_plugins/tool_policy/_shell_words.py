@@ -34,6 +34,8 @@ class Command:
 
     words: list[str] = field(default_factory=list[str])
     """The program and its arguments, without quotes; a part that is filled in later is a hole."""
+    last: list[str] = field(default_factory=list[str])
+    """What the last of them as it is written may be."""
     assigned: list[str] = field(default_factory=list[str])
     """`NAME=value` before the program."""
     files: list[str] = field(default_factory=list[str])
@@ -46,6 +48,8 @@ class Command:
     """The command before it in a pipeline."""
     piped: bool = False
     """It reads what another command writes."""
+    inner: bool = False
+    """It stands in a substitution."""
 
 
 class Level:
@@ -116,7 +120,8 @@ class Level:
         else:
             if not command.words:
                 self._keyword = bare if bare == word and not self._begun else ""
-            command.words += expanded(word)
+            command.last = expanded(word)
+            command.words += command.last
             self._after_keyword(word)
 
     def still_in_test(self) -> bool:

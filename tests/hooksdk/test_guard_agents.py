@@ -330,6 +330,38 @@ def git(folder: Path, *arguments: str) -> str:
     return subprocess.run(command, cwd=folder, capture_output=True, check=True, text=True).stdout
 
 
+NO_KEYS = """
+[[plugins.tool_policy.config.rules]]
+action = "deny"
+does = ["read", "write"]
+path_inside = ["~/.ssh"]
+reason = "keys are not read here"
+"""
+WAYS_TO_A_KEY = [
+    "cat ~/.ssh/key", "cd ~/.ssh && cat key", "cd && cat .ssh/key", "cd $HOME; cat .ssh/key", "pushd ~; cat .ssh/key", "cat ~/.[s]sh/*",
+    "d=.ssh; cat ~/$d/*", "for d in ~/.s*; do (cd $d && cat key); done", "bash -c 'cd ~ && cat .ssh/key'", "cd ~/.ssh && grep -r '' .",
+]  # fmt: skip
+"""Each prints the key, where nobody stands before it."""
+
+
+async def test_no_way_to_a_denied_folder_shows_what_is_in_it(agent: Agent):
+    async with guarded(agent, NO_KEYS) as place:
+        key = place.desk.home / ".ssh" / "key"
+        key.parent.mkdir(exist_ok=True)
+        key.write_text("AKIA-canary")
+        place.model.will_run(*WAYS_TO_A_KEY, "cd . && echo went on")
+        await place.desk.ask()
+        *results, last = place.model.results
+        assert [result for result in results if "keys are not read here" not in result] == []
+        assert len(results) == len(WAYS_TO_A_KEY)
+        assert "went on" in last
+        assert "canary" not in "".join(place.model.results)
+        for way in WAYS_TO_A_KEY:
+            home = {**os.environ, "HOME": str(place.desk.home)}
+            ran = subprocess.run(["bash", "-c", way], cwd=place.project, env=home, capture_output=True, check=False)
+            assert b"canary" in ran.stdout, f"does not show it: {way}"
+
+
 HELPERS: dict[str, Any] = {
     "claude-code": Call("Agent", {"description": "a test", "prompt": "Help.", "subagent_type": "general-purpose"}),
     "codex": Call("multi_agent_v1.spawn_agent", {"message": "Help."}),

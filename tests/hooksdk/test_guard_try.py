@@ -65,7 +65,7 @@ async def test_calls_of_a_day_are_counted_and_what_the_rules_stop_is_named(tmp_p
     assert sorted(path.name for path in tmp_path.iterdir()) == [".claude"]  # nothing was written
 
     found = (await hooksdk("guard", "try", "--json", "--since", "1w", folder=tmp_path)).json()
-    assert (found["calls"], found["asked"], found["denied"]) == (5, 2, 2)
+    assert (found["calls"], found["asked"], found["denied"]) == (5, 1, 3)  # `rm -rf /` would take the keys, too
     assert found["findings"][0]["arguments"] == {"command": "cat .env"}
     assert found["not_yet"] == ["Qwen Code"]
 
