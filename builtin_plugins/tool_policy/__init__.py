@@ -19,10 +19,11 @@ from builtin_plugins.tool_policy._facts import Undecidable, facts_of
 from builtin_plugins.tool_policy._labels import ResultLabels, doubtful_trust, labels_of
 from builtin_plugins.tool_policy._layers import STRICTNESS, add_project
 from builtin_plugins.tool_policy._lint import problems_of, unpriced, unsaid_tools
+from builtin_plugins.tool_policy._misspelt import Misspelt
 from builtin_plugins.tool_policy._near import near_misses_of, would_count
 from builtin_plugins.tool_policy._rules import GRAVITY, Action, CompiledRule, Rule, read_rules
 from builtin_plugins.tool_policy._spending import Reached, Spending, fitting
-from builtin_plugins.tool_policy._vocabulary import Kind, Vocabulary, read_vocabulary
+from builtin_plugins.tool_policy._vocabulary import WORDS, Kind, Vocabulary, read_vocabulary
 from hooksdk import FamilyState, Storage, Tool, hooks
 from hooksdk.config import Notice, ProjectSettings
 from hooksdk.costs import model_name
@@ -42,7 +43,7 @@ from hooksdk.hooks import (
     Withhold,
 )
 from hooksdk.patterns import near_miss
-from hooksdk.rules import CallClass, DescribedRule, Fact, Rules
+from hooksdk.rules import CallClass, DescribedRule, Fact, Rules, named_arguments
 
 __all__ = ["Explanation", "RuleFit", "ToolPolicy"]
 
@@ -121,8 +122,11 @@ class ToolPolicy:
 
     @classmethod
     def handlers_for(cls, config: Config) -> Collection[str]:
-        """Without a limit in its rules it counts nothing, so it looks at no request; without `results` it labels none."""
-        plain = ("narrow", "judge", "label") if config.results else ("narrow", "judge")
+        """Without a limit in its rules it counts nothing, so it looks at no request; without `results` it labels none, and where no rule
+        names an argument it looks for none in tools."""
+        plain = ["narrow", "judge"] + (["label"] if config.results else [])
+        if any(named_arguments(facts_of(rule, WORDS)) for rule in config.rules):
+            plain.append("look")
         counting = ("judge_limits", "begin", "end", "before_request", "count_usage", "count_the_rest")
         return (*plain, *counting) if any(rule.limit for rule in config.rules) else plain
 
@@ -131,8 +135,14 @@ class ToolPolicy:
         numbered = [CompiledRule(rule, number, words) for number, rule in enumerate(config.rules, 1)]
         self._rules = sorted(numbered, key=lambda rule: GRAVITY[rule.rule.action])  # of equals the first stays first
         self._spending = Spending([rule for rule in self._rules if rule.rule.limit], family, storage)
+        self._misspelt = Misspelt(self._rules, family)
         self._results = config.results
         self._default = CompiledRule(Rule(action=config.default, reason=_NO_RULE[config.default]), 0)
+
+    @hooks.narrow_tools.first
+    async def look(self, event: NarrowTools) -> None:
+        """Compare the tools with the arguments that rules name."""
+        await self._misspelt.resolve(event)
 
     @hooks.narrow_tools
     def narrow(self, event: NarrowTools) -> Withhold | None:
@@ -162,18 +172,24 @@ class ToolPolicy:
     def judge(self, event: BeforeToolCall) -> Block | Ask | None:
         """Let the gravest rule that fits the call decide."""
         unclear: list[Origin] = []  # what kept an allow from fitting, for a default that asks
+        doubtful: tuple[CompiledRule, str] | None = None  # the gravest that may be meant
         for rule in self._for_tool(event.tool, self._rules):
             if rule.rule.limit or not rule.fits_run(event):
                 continue
             try:
                 fits = not (rule.conditional and rule.why_not(event))
                 strange = rule.reading.strange(event) if fits or rule.exact else []
+                if not (fits or doubtful) and (doubt := self._misspelt.doubt(rule, event)):
+                    doubtful = rule, doubt
             except (Undecidable, LookupError) as problem:
                 return Block(_undecidable(rule, problem))
             if fits:
-                return _answer(rule, event.tool, strange or unclear)
+                # Doubt loosens nothing: of equals the rule that surely fits decides.
+                if doubtful is None or GRAVITY[rule.rule.action] <= GRAVITY[doubtful[0].rule.action]:
+                    return _answer(rule, event.tool, strange or unclear)
+                break
             unclear += strange
-        return None
+        return _answer(doubtful[0], event.tool, (), doubtful[1]) if doubtful else None
 
     @hooks.before_tool_call.last
     async def judge_limits(self, event: BeforeToolCall) -> Block | Ask | None:
@@ -182,7 +198,7 @@ class ToolPolicy:
             return None
         await self._spending.settle()
         try:
-            for rule in fitting(self._spending.rules, event):
+            for rule in fitting(self._spending.rules, event, self._misspelt):
                 if reached := await self._spending.reached(rule, event, event.tool):
                     return _at_limit(reached, event.tool)
         except Undecidable as problem:
@@ -192,7 +208,7 @@ class ToolPolicy:
     @hooks.tool_call_start.last
     async def begin(self, event: ToolCallStart) -> Block | None:
         """Count the call. Of calls at once each was judged before any was counted, so here the last one too many is held back."""
-        reached = await self._spending.begin(event, list(fitting(self._spending.rules, event)))
+        reached = await self._spending.begin(event, list(fitting(self._spending.rules, event, self._misspelt)))
         if reached is None:
             return None
         again = (
@@ -239,6 +255,7 @@ class ToolPolicy:
     def explain(self, event: BeforeToolCall) -> Explanation:
         """What the policy says of a call, by which rule and why. It is judged as `judge` does, and nothing runs."""
         fits: list[RuleFit] = []
+        in_doubt: list[RuleFit] = []
         others: list[RuleFit] = []
         for rule in self._for_tool(event.tool, self._rules):
             text = text_of(rule.rule) if rule.number else f'default = "{rule.rule.action}"'
@@ -249,13 +266,16 @@ class ToolPolicy:
                 elif rule.rule.limit:
                     why, place = "it decides once its limit is reached, which the call alone does not say", others
                 elif rule.conditional and (why := rule.why_not(event)):
-                    place = others
+                    doubt = self._misspelt.doubt(rule, event)
+                    why, place = (doubt, in_doubt) if doubt else (why, others)
                 elif action != "allow":
                     why = rule.why(event)
             except (Undecidable, LookupError) as problem:
                 action, why = "deny", _undecidable(rule, problem)
             place.append(RuleFit(number=rule.number, action=action, text=text, why=why))
-        deciding, *beaten = fits or [None]
+        # Of equals the one that surely fits decides; a doubt loosens nothing.
+        deciding, *beaten = sorted([*fits[:1], *in_doubt], key=lambda one: GRAVITY[one.action]) or [None]
+        beaten += fits[1:]
         action = deciding.action if deciding else "allow"
         return Explanation(
             action=action, deciding=deciding, also_fit=[one for one in beaten if one and one.number], do_not_fit=others,
@@ -314,8 +334,8 @@ def _without_price(compiled: CompiledRule, event: BeforeModelCall) -> str:
     return f"{compiled.name} of the tool policy lets through {limit.words('dollars')}, and there is {event.prices.source(model)}"
 
 
-def _answer(compiled: CompiledRule, tool: Tool, strange: Sequence[Origin]) -> Block | Ask | None:
-    rule, unsaid = compiled.rule, compiled.unsaid(tool)
+def _answer(compiled: CompiledRule, tool: Tool, strange: Sequence[Origin], doubt: str = "") -> Block | Ask | None:
+    rule, unsaid = compiled.rule, doubt or compiled.unsaid(tool)
     if rule.action == "deny":
         reason = f"{_denial(compiled)} ({strange[0].place})" if strange else _denial(compiled)
         return Block(f"{reason} ({unsaid})" if unsaid else reason)

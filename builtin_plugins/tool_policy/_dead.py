@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from builtin_plugins.tool_policy._patterns import all_hold, tools_hold
 from builtin_plugins.tool_policy._rules import GRAVITY, Rule
@@ -26,12 +30,68 @@ _CONDITIONS = (
 def dead_rules(rules: Sequence[Rule]) -> list[tuple[int, int]]:
     """Each rule that never decides, and the one that always decides before it, both by number from 1."""
     pairs: list[tuple[int, int]] = []
-    for number, rule in enumerate(rules, 1):
-        for other_number, other in enumerate(rules, 1):
-            if other_number != number and _covers(other, rule) and _decides_first(other, rule, other_number < number):
+    for number, others in candidates_of(rules):
+        rule = rules[number - 1]
+        for other_number in others:
+            other = rules[other_number - 1]
+            if _covers(other, rule) and _decides_first(other, rule, other_number < number):
                 pairs.append((number, other_number))
                 break
     return pairs
+
+
+def candidates_of(rules: Sequence[Rule]) -> Iterator[tuple[int, list[int]]]:
+    """For each rule those that may decide all that it is about, by number from 1: so few that many rules cost little more than few do.
+
+    Each rule is found by the rarest thing that all rules must say which it covers."""
+    wanted = {number: wide for number, rule in enumerate(rules, 1) if (wide := _wanted(rule)) is not None}
+    counts = Counter(key for groups in wanted.values() for group in groups for keys in group for key in keys)
+    found_by: defaultdict[_Key, list[int]] = defaultdict(list)
+    anywhere: list[int] = []
+    for number, groups in wanted.items():
+        rarest = ([min(keys, key=counts.__getitem__) for keys in group] for group in groups)
+        best = min(rarest, key=lambda keys: sum(counts[key] for key in keys), default=None)
+        for key in set(best or ()):
+            found_by[key].append(number)
+        if best is None:
+            anywhere.append(number)
+    sizes = sorted({len(text) for _, text in found_by})
+    for number, rule in enumerate(rules, 1):
+        found = chain.from_iterable(found_by.get(key, ()) for key in _said(rule, sizes))
+        yield number, sorted({*anywhere, *found} - {number})
+
+
+_Key = tuple[str, str]
+_PATTERNS = ("tools", "owners", "agents")
+_VALUES = ("workspaces", "requester")
+
+
+def _wanted(rule: Rule) -> list[list[list[_Key]]] | None:
+    """What every rule says that this one covers: of each group, all keys of one of its lists. None where it covers none."""
+    if any(getattr(rule, name) is not None for name in _CONDITIONS):
+        return None
+    groups = [[[(name, str(value))]] for name in _VALUES if (value := getattr(rule, name)) is not None]
+    for name in _PATTERNS:
+        texts: list[str] = getattr(rule, name) or []
+        pieces = [[piece for one in re.split(r"[*?:]", text) if (piece := _letters(one))] for text in texts]
+        if pieces and all(pieces):
+            groups.append([[(name, piece) for piece in each] for each in pieces])
+    return groups
+
+
+def _said(rule: Rule, sizes: Sequence[int]) -> Iterator[_Key]:
+    """The keys by which a rule is found that covers this one; `sizes` are how long they are."""
+    yield from ((name, str(value)) for name in _VALUES if (value := getattr(rule, name)) is not None)
+    for name in _PATTERNS:
+        for text in (getattr(rule, name) or ())[:1]:  # whoever covers the rule covers its first pattern
+            letters = _letters(text)
+            yield from {(name, letters[at : at + size]) for size in sizes for at in range(len(letters) - size + 1)}
+
+
+def _letters(text: str) -> str:
+    """The letters and digits in which no two ways of writing a name differ."""
+    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+    return "".join(filter(str.isalnum, folded))
 
 
 def problem_of(rules: Sequence[Rule], dead: int, by: int) -> str:

@@ -7,19 +7,31 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import chain, product
 from typing import TYPE_CHECKING, Any, cast
 
 from builtin_plugins.tool_policy._conditions import EVERY, Condition
 from builtin_plugins.tool_policy._does import Does
 from builtin_plugins.tool_policy._limits import Limit
 from builtin_plugins.tool_policy._names import NameReader, OutsideReader
-from builtin_plugins.tool_policy._origins import Reading
+from builtin_plugins.tool_policy._origins import ADDRESSES, Reading
 from builtin_plugins.tool_policy._vocabulary import Vocabulary
 from builtin_plugins.tool_policy._watch import READERS, Watch
 from hooksdk import Tool, schema
 from hooksdk.hooks import BeforeToolCall
-from hooksdk.rules import ByAgent, CallFact, Fact, FromSource, InWorkspace, OwnedBy, Says, ToolNamed, Triggered
+from hooksdk.rules import (
+    ByAgent,
+    CallFact,
+    Fact,
+    FromSource,
+    InWorkspace,
+    NamedArgument,
+    OwnedBy,
+    Says,
+    ToolNamed,
+    Triggered,
+    names_in_schema,
+)
 
 if TYPE_CHECKING:
     from builtin_plugins.tool_policy._rules import Rule
@@ -61,6 +73,10 @@ class FitsSchema(WrittenFact):
             raise Undecidable(unsure.message)
         return f"they do not fit its schema: {problems[0].message}" if problems else ""
 
+    def named(self) -> Iterator[NamedArgument]:
+        """Those under `properties`, `required` and the like, however deep."""
+        return names_in_schema(self.schema)
+
     def in_words(self) -> str:
         """The key with the schema."""
         return f"arguments = {self.text}"
@@ -93,6 +109,10 @@ class _Means(WrittenFact):
     key: str
     targets: tuple[tuple[str, tuple[str, ...]], ...]
     condition: Condition = field(compare=False)
+
+    def named(self) -> Iterator[NamedArgument]:
+        """Those that it lists something for by name."""
+        return (_named(name) for name, _ in self.targets if name != EVERY)
 
     def in_words(self) -> str:
         """The key with what it lists."""
@@ -148,6 +168,10 @@ class _DoesFact(WrittenFact):
     conditions: tuple[_Means, ...]
     vocabulary: tuple[tuple[str, frozenset[str]], ...]
     does: Does = field(compare=False)
+
+    def named(self) -> Iterator[NamedArgument]:
+        """Those of its conditions."""
+        return chain.from_iterable(one.named() for one in self.conditions)
 
     def in_words(self) -> str:
         """The key with its words, and what that must meet."""
@@ -217,6 +241,10 @@ class FitsReading(CallFact):
         except LookupError:
             return False
 
+    def named(self) -> Iterator[NamedArgument]:
+        """Those at its paths."""
+        return (_named(path) for path in self.reading.paths if path != ADDRESSES)
+
     def examples(self) -> Iterator[Mapping[str, Any]]:
         """A value that nobody has written, at each path."""
         yield {path.lstrip("*").partition(".")[0]: "somebody@elsewhere.example" for path in self.reading.paths}
@@ -271,6 +299,10 @@ def _sample(schema: Mapping[str, Any], *, only_required: bool) -> object:
     properties: Mapping[str, Mapping[str, Any]] = schema.get("properties") or {}
     names = schema.get("required", ()) if only_required else {**properties, **dict.fromkeys(schema.get("required", ()))}
     return {name: _sample(properties.get(name, {}), only_required=only_required) for name in names}
+
+
+def _named(name: str) -> NamedArgument:
+    return NamedArgument(tuple(name.split(".")), dotted=True)
 
 
 def facts_of(rule: Rule, vocabulary: Vocabulary, labels: str = "") -> list[Fact]:

@@ -13,6 +13,7 @@ from builtin_plugins.tool_policy._rules import CompiledRule, Rule
 from builtin_plugins.tool_policy._vocabulary import Vocabulary
 from hooksdk import Tool
 from hooksdk.patterns import ToolPattern, near_tools
+from hooksdk.rules import unknown_arguments
 
 _PATH_LIKE = re.compile(r"(?<!\\)/[A-Za-z]|\\/[A-Za-z]")
 _SAFE_PIECES = re.compile(r"\\[\\^$.*+?()\[\]{}|/-]|\\[dDwWsS]|\[[^\]]*\]|[^.\\\[]")
@@ -25,8 +26,8 @@ def problems_of(rules: Sequence[Rule], tools: Sequence[Tool] | None) -> Iterator
         for problem in (*_schema_problems(rule), *_command_problems(rule)):
             yield f"{where}: {problem}"
         compiled = CompiledRule(rule, number)
-        for problem in compiled.reading.unknown_paths([tool for tool in tools or () if compiled.fits_tool(tool)]):
-            yield f"{where}: {problem}"
+        for one in unknown_arguments(compiled.facts, tools or ()):
+            yield f"{where}: {one.words(rule.action)}"
         for name, key, owner in _unwatched(rule, tools or ()):
             fits = "so it allows any" if key == "path_inside" else "so no call with it is allowed"
             yield f"{where}: {owner} takes {name!r}, and the rule has no {key} for it, {fits}; add {key} = {{{name} = ...}}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
@@ -10,14 +10,12 @@ from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 from builtin_plugins.tool_policy._conditions import leaves_of, with_outer
 from builtin_plugins.tool_policy._labels import TRUSTED, check_labels
 from builtin_plugins.tool_policy._strict import Texts, as_list
-from hooksdk import Tool
-from hooksdk.errors import did_you_mean
 from hooksdk.hooks import BeforeToolCall, Origin
 
 Source = Literal["prompt", "trusted"]
 """What clears a value: that the user wrote it or a person agreed to it, or that it stands in a result with the label `trusted`."""
 _BOTH = ["prompt", "trusted"]
-_ADDRESSES = "**addresses"
+ADDRESSES = "**addresses"
 
 
 def _by_path(value: object) -> object:
@@ -28,10 +26,10 @@ def _by_path(value: object) -> object:
         paths = as_list(value)
         table = dict.fromkeys(map(str, cast("list[object]", paths)), _BOTH) if isinstance(paths, list) else {}
     if not table:
-        raise ValueError(f"write paths of arguments, such as ['to', '{_ADDRESSES}']")
+        raise ValueError(f"write paths of arguments, such as ['to', '{ADDRESSES}']")
     for path in table:
-        if path.startswith("**") and path != _ADDRESSES:
-            raise ValueError(f"there is no path {path!r}; write '{_ADDRESSES}', or the name of an argument")
+        if path.startswith("**") and path != ADDRESSES:
+            raise ValueError(f"there is no path {path!r}; write '{ADDRESSES}', or the name of an argument")
     return {path: as_list(sources) for path, sources in table.items()}
 
 
@@ -95,23 +93,13 @@ class Reading:
         if self._surely and strange:
             return f"values_from does not hold: {strange[0]}"
         # A call without any address has none from elsewhere; an argument that is not there is nobody's word.
-        empty = next((path for path in self._surely if path != _ADDRESSES and not _stands_at(event, path)), None)
+        empty = next((path for path in self._surely if path != ADDRESSES and not _stands_at(event, path)), None)
         return f"values_from does not hold: nothing stands at {empty!r}" if empty else ""
 
     def why(self, event: BeforeToolCall) -> str:
         """What they go by; empty where there are none."""
         read = sorted(self._labels & event.labels)
         return "; ".join([*([f"{' and '.join(read)} text was read"] if read else []), *map(str, self.strange(event))])
-
-    def unknown_paths(self, tools: Sequence[Tool]) -> Iterator[str]:
-        """The paths that none of these tools has, with the nearest that one has."""
-        schemas = [(tool.parameters or {}).get("properties") for tool in tools]
-        names = {str(name) for properties in schemas for name in cast("dict[str, Any]", properties or {})}
-        if not (schemas and all(schemas)):  # a tool that does not say what it takes may take anything
-            return
-        for path in (*self._surely, *self._elsewhere):
-            if path != _ADDRESSES and not {path, path.partition(".")[0]} & names:
-                yield f"no tool of this rule has an argument {path!r}.{did_you_mean(path, names)}"
 
 
 def _is_from(origin: Origin, sources: Sequence[Source]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, Literal, cast, final
 
 from pydantic import (
@@ -30,7 +30,7 @@ from hooksdk import Annotations, Tool, schema
 from hooksdk.errors import problem_text
 from hooksdk.hooks import BeforeToolCall, Event, ToolCallStart
 from hooksdk.patterns import SOURCES, ToolPattern, check_patterns
-from hooksdk.rules import RunFact, ToolFact, ToolNamed
+from hooksdk.rules import Fact, RunFact, ToolFact, ToolNamed
 
 Action = Literal["allow", "deny", "ask"]
 GRAVITY: dict[Action, int] = {"deny": 0, "ask": 1, "allow": 2}
@@ -281,15 +281,18 @@ class CompiledRule:
         ]
         return f"{tool.name} says nothing of it, so it counts as {' and '.join(words)}" if words else ""
 
-    def why_not(self, event: BeforeToolCall | ToolCallStart) -> str:
+    def why_not(self, event: BeforeToolCall | ToolCallStart, met: Collection[Fact] = ()) -> str:
         """Why the rule does not fit the call; empty when it does. An allow fits only what is sure, a deny and an ask whatever
-        may be meant. Raises `Undecidable`, and `LookupError` where it is not known where values come from."""
+        may be meant. `met` are conditions that count as met. Raises `Undecidable`, and `LookupError` where it is not known where values come from."""
         # Each access makes a copy of the arguments, and most rules look at none.
         arguments: Mapping[str, Any] = event.arguments if self._written else {}
         tool, workspace = event.tool, event.workspace_dir
-        problem = next((why for fact in self._written if (why := fact.why_not(arguments, tool, workspace))), "")
+        written = (fact for fact in self._written if fact not in met)
+        problem = next((why for fact in written if (why := fact.why_not(arguments, tool, workspace))), "")
         if problem or not self.reading or not isinstance(event, BeforeToolCall):
             return problem
+        if any(isinstance(fact, FitsReading) for fact in met):
+            return ""
         return self.reading.why_not(event)
 
     def unwatched_names(self, tool: Tool) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ from typing import Any, final
 
 from builtin_plugins.tool_policy._explain import text_of
 from builtin_plugins.tool_policy._limits import SCOPES, Limit, Unit, Used, count, is_over, with_amount
+from builtin_plugins.tool_policy._misspelt import Misspelt
 from builtin_plugins.tool_policy._rules import CompiledRule
 from hooksdk import FamilyState, Storage, Tool
 from hooksdk.costs import Usage, model_name, usage_of
@@ -233,11 +234,13 @@ def was_granted(rule: CompiledRule, event: ToolCallStart) -> bool:
     return rule.rule.action == "ask" and any((one.plugin, one.rule) == ("tool_policy", asked) for one in event.granted)
 
 
-def fitting(rules: Sequence[CompiledRule], event: BeforeToolCall | ToolCallStart) -> Iterator[CompiledRule]:
+def fitting(
+    rules: Sequence[CompiledRule], event: BeforeToolCall | ToolCallStart, misspelt: Misspelt
+) -> Iterator[CompiledRule]:
     """The rules that are about this call. Raises `Undecidable`."""
     for rule in rules:
         if rule.fits_tool(event.tool) and rule.fits_run(event) and not (
-            rule.looks_at_arguments and rule.why_not(event)
+            rule.looks_at_arguments and rule.why_not(event) and not misspelt.doubt(rule, event)
         ):  # fmt: skip
             yield rule
 

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from hooksdk import Host, Tool, ToolCall
 from hooksdk.cli._console import counted, one_line, print_columns, stderr_console, stdout_console, warnings_shown
+from hooksdk.cli._policy_calls import schema_of_call
 from hooksdk.cli._project import ThrowawayStore, open_host, open_servers, project_config
 from hooksdk.errors import did_you_mean, problem_text, unknown_key
 from hooksdk.formats import get_format
@@ -239,8 +240,8 @@ class Gate:
                 raise _bad(f"none of the servers has a tool '{target.tool}'.{advice}")
             return tool
         source, owner, name = target.tool.split(":", 2)
-        properties: dict[str, Any] = {key: {} for key in (*target.arguments, target.argument) if key}
-        schema = target.parameters or {"type": "object", "properties": properties}
+        names = [key for key in (*target.arguments, target.argument) if key]
+        schema = target.parameters or schema_of_call(dict.fromkeys(names))
         return Tool(name=name, source=source, owner=owner, parameters=schema)  # pyright: ignore[reportArgumentType] - Tool checks it
 
 

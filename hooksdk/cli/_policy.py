@@ -14,7 +14,8 @@ import typer
 from hooksdk import Annotations, Approval, ApprovalRequest, Host, Run, Session, Tool, ToolCall, ToolResult
 from hooksdk.cli._console import print_json, safe, stderr_console, stdout_console, warnings_shown
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
-from hooksdk.cli._policy_calls import CALL, CallFile, SeenCall, wanted_call
+from hooksdk.cli._policy_calls import CALL, CallFile, SeenCall, schema_of_call, wanted_call
+from hooksdk.cli._policy_rules import judges_of, misspelt
 from hooksdk.cli._policy_start import start
 from hooksdk.cli._policy_table import table
 from hooksdk.cli._project import open_host, open_servers, project_config
@@ -66,7 +67,7 @@ def check(
 
     A file holds one call as a provider or MCP writes it, {"name": "delete_page", "arguments": {"path": "index.html"}}, or with
     the key "tool" and more about the run. The code is 0 when the call would run at once, 1 when it is blocked, withheld or asked
-    about, 2 for a file that cannot be read.
+    about, or when a rule against such calls names an argument that the tool does not have, 2 for a file that cannot be read.
     """
     document = wanted_call(call, words or [], project, has_schema=bool(mcp))
     document = document.model_copy(update={"prompt": prompt or document.prompt})
@@ -76,7 +77,7 @@ def check(
         print_json(answer)
     else:
         _print(answer)
-    raise typer.Exit(0 if answer["verdict"] == "allow" else 1)
+    raise typer.Exit(0 if answer["verdict"] == "allow" and not answer["misspelt"] else 1)
 
 
 @policy_app.command("attack")
@@ -156,7 +157,13 @@ async def judge(document: CallFile, project: Path, mcp: Sequence[Path], plugins:
             tool = _written_tool(document)
             tools = [tool]
         await run.resolve_tools(tools)
-        return await _judge(document, host, session, run, tool, person, as_written=as_written)
+        answer = await _judge(document, host, session, run, tool, person, as_written=as_written)
+        guessing = as_written and document.parameters is None
+        if guessing:  # what the call has is all that is known
+            tool = tool.copy(parameters={"properties": {key: {} for key in document.arguments}})
+        others = [one for one in (*tools, *run.tools, *run.offered) if one.id != tool.id]
+        told = misspelt(judges_of(host.plugins, config), [tool, *others], tool, guessing=guessing)
+        return {**answer, "misspelt": told}
 
 
 async def _judge(
@@ -197,7 +204,8 @@ async def _judge(
 
 def _wanted(document: CallFile, tools: Sequence[Tool]) -> Tool | None:
     """The tool that the file means, among those that there are."""
-    meant = [tool for tool in tools if document.tool == tool.own_name and document.owner in {"", tool.owner}]
+    every_tool = {tool.id: tool for tool in tools}.values()  # one that is offered stands among the granted ones, too
+    meant = [tool for tool in every_tool if document.tool == tool.own_name and document.owner in {"", tool.owner}]
     if len(meant) > 1:
         ids = ", ".join(tool.id for tool in meant)
         raise typer.BadParameter(f"several tools are named '{document.tool}': {ids}", param_hint=CALL)
@@ -211,10 +219,9 @@ async def _plugins_tool(document: CallFile, run: Run) -> Tool | None:
 
 def _written_tool(document: CallFile) -> Tool:
     """A tool that nobody has to start a server for. Its schema is what the call holds, unless the file says more."""
-    properties = {key: {"type": "array"} if isinstance(one, list) else {} for key, one in document.arguments.items()}
     return Tool(
         name=document.tool, source=document.source, owner=document.owner, annotations=Annotations(**document.annotations),
-        parameters=document.parameters or {"type": "object", "properties": properties},
+        parameters=document.parameters or schema_of_call(document.arguments),
     )  # fmt: skip
 
 
@@ -262,6 +269,8 @@ def _print(answer: Mapping[str, Any]) -> None:
             _print_rule(say, "near miss", rule)
     for one in answer["near_misses"]:
         say("near miss", f"plugin '{one['plugin']}', before_tool_call(tools=...): {one['why']}")
+    for text in answer["misspelt"]:
+        say("problem", text)
     say("judged by", ", ".join(answer["judges"]) or "no plugin")
     if answer["tool_as_written"]:
         say("note", "the tool is taken as it is written here; with --mcp FILE its server's own schema counts")

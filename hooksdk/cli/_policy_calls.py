@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from hooksdk.errors import WrongArgument, problem_text, unknown_key
 from hooksdk.formats.intake import call_in
 from hooksdk.hooks import BeforeToolCall
 from hooksdk.patterns import Source
-from hooksdk.values import as_object
+from hooksdk.values import as_object, is_list
 
 CALL = "TOOL|CALL.json"
 """How the argument is named in errors."""
@@ -56,6 +56,12 @@ class SeenCall:
     def judge(self, event: BeforeToolCall) -> None:
         """Look on."""
         self.event = event
+
+
+def schema_of_call(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a tool of which nothing is known but one call, so that it may take more."""
+    properties = {name: {"type": "array"} if is_list(one) else {} for name, one in arguments.items()}
+    return {"type": "object", "properties": properties, "additionalProperties": {}}
 
 
 def wanted_call(call: str, words: Sequence[str], project: Path, *, has_schema: bool = False) -> CallFile:

@@ -9,11 +9,11 @@ from itertools import chain
 from types import ModuleType
 from typing import Any
 
-from hooksdk import Config
+from hooksdk import Config, Tool
 from hooksdk.cli._console import logger
 from hooksdk.host import Plugin
 from hooksdk.patterns import ToolPattern
-from hooksdk.rules import Rules
+from hooksdk.rules import Rules, is_about, unknown_arguments
 
 _BLOCKING = ("before_tool_call", "tool_call_start")
 """The hooks whose handlers hold a call back."""
@@ -60,6 +60,19 @@ def judges_of(plugins: Sequence[Plugin], config: Config) -> Judges:
             patterns = [plugin.tool_patterns.get(hook, []) for hook in judging]
             judges.others.append(Judge(plugin=plugin.id, patterns=[*chain(*patterns)] if all(patterns) else ()))
     return judges
+
+
+def misspelt(judges: Judges, tools: Sequence[Tool], called: Tool | None = None, *, guessing: bool = False) -> list[str]:
+    """What is wrong with the rules that name an argument which no tool of theirs has; with `called` only with those that may stop its calls.
+    `guessing`: the schemas say little, so only what is nearly one of their arguments is taken for it."""
+    return [
+        f"{plugin} rule {rule.number}: {one.words(rule.action)}"
+        for plugin, rules in judges.described.items()
+        for rule in rules.rules
+        if called is None or (rule.action != "allow" and is_about(rule.facts, called))
+        for one in unknown_arguments(rule.facts, tools)
+        if one.near or not guessing
+    ]
 
 
 def _rules_of(plugin: Plugin) -> Rules | None:

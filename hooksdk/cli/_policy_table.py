@@ -25,13 +25,13 @@ from hooksdk.cli._console import (
     warnings_shown,
 )
 from hooksdk.cli._options import Json, Mcp, Plugins, Project, import_plugins
-from hooksdk.cli._policy_rules import Judges, judges_of
+from hooksdk.cli._policy_rules import Judges, judges_of, misspelt
 from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import GatewayConfig, Profile, narrowing, profile_of
 from hooksdk.hooks import NarrowTools, Trace
 from hooksdk.records import Withheld
-from hooksdk.rules import DescribedRule, Fact, Requested
+from hooksdk.rules import DescribedRule, Fact, Requested, as_judged
 from hooksdk.rules.verdicts import Known, ToolVerdict, case_words, hint_words, riskiest_first, verdict_of
 
 
@@ -139,9 +139,10 @@ async def _collect(config: Config, project: Path, mcp: Sequence[Path], plugins: 
 def lines_of(catalog: Catalog, profile_name: str | None = None, profile: Profile | None = None) -> list[Line]:
     """The lines of the table in their order: what is withheld comes last."""
     known = _known(profile_name, profile)
+    described = {plugin: as_judged(rules, catalog.tools) for plugin, rules in catalog.judges.described.items()}
     why_not = narrowing(profile_name, profile or Profile())
     lines: list[Line] = []
-    for verdict in riskiest_first(verdict_of(tool, catalog.judges.described, known) for tool in catalog.tools):
+    for verdict in riskiest_first(verdict_of(tool, described, known) for tool in catalog.tools):
         tool = verdict.tool
         reason = why_not(tool)
         withheld = ("gateway", reason) if reason else None
@@ -212,7 +213,7 @@ def _document(catalog: Catalog, lines: Sequence[Line], profile: str | None) -> d
         ],
         "described": list(catalog.judges.described),
         "may_ask_or_block": [one.plugin for one in catalog.judges.others],
-        "shadow": list(catalog.judges.shadowed), "servers_down": list(catalog.servers_down),
+        "misspelt": misspelt(catalog.judges, catalog.tools), "shadow": list(catalog.judges.shadowed), "servers_down": list(catalog.servers_down),
     }  # fmt: skip
 
 
@@ -230,6 +231,8 @@ def _print(catalog: Catalog, lines: Sequence[Line]) -> None:
     for plugin, rule, count in _rules_of(lines):
         name = f"{plugin} rule {rule.number}" if several else f"rule {rule.number}"
         _say(name, f"{rule.words} ({counted(count, 'tool')})")
+    for text in misspelt(judges, catalog.tools):
+        _say("problem", text)
     for text in _remarks(judges):
         _say("note", text)
     _say("in all", f"{counted(len(lines), 'tool')}{_counts(lines)}")

@@ -4,12 +4,21 @@ A plugin describes its rules by a class method `describe_rules(config) -> Rules`
 
 from __future__ import annotations
 
+from hooksdk.rules._arguments import (
+    UnknownArgument,
+    as_judged,
+    is_about,
+    named_arguments,
+    names_in_schema,
+    unknown_arguments,
+)
 from hooksdk.rules._facts import (
     ByAgent,
     CallFact,
     Fact,
     FromSource,
     InWorkspace,
+    NamedArgument,
     OwnedBy,
     Requested,
     RunFact,
@@ -23,6 +32,6 @@ from hooksdk.rules._facts import (
 from hooksdk.rules._rules import ACTIONS, CLAIMS, Action, CallClass, Claim, DescribedRule, Rules
 
 __all__ = [
-    "ACTIONS", "CLAIMS", "Action", "ByAgent", "CallClass", "CallFact", "Claim", "DescribedRule", "Fact", "FromSource", "InWorkspace", "OwnedBy", "Requested", "Rules",
-    "RunFact", "Says", "ToolFact", "ToolNamed", "Triggered", "says_part_of_a_name", "wildcard",
+    "ACTIONS", "CLAIMS", "Action", "ByAgent", "CallClass", "CallFact", "Claim", "DescribedRule", "Fact", "FromSource", "InWorkspace", "NamedArgument", "OwnedBy", "Requested", "Rules",
+    "RunFact", "Says", "ToolFact", "ToolNamed", "Triggered", "UnknownArgument", "as_judged", "is_about", "named_arguments", "names_in_schema", "says_part_of_a_name", "unknown_arguments", "wildcard",
 ]  # fmt: skip

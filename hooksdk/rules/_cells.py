@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TypeVar
 
 from hooksdk.patterns import char_kind, name_piece, readable
@@ -51,7 +52,17 @@ def _explore(
 
 
 def _other_than(chars: Iterable[str], candidates: str) -> str:
-    return next(char for char in candidates if char not in chars)
+    """One of the candidates, or where patterns name all of them any other character that is read as these are."""
+    found = next((char for char in candidates if char not in chars), None)
+    return found or next(char for char in _of_kind(char_kind(candidates[0], "")) if char not in chars)
+
+
+@cache
+def _of_kind(kind: str) -> list[str]:
+    plain = (char for char in map(chr, range(0x100, 0x10000)) if unicodedata.category(char)[0] in "LNPSZ")
+    return [
+        char for char in plain if char_kind(char, "") == kind and readable(char) == char and len(char.casefold()) == 1
+    ]
 
 
 _SMALL, _CAPITAL = "xaeioubcdfghjklmnpqrstvwyzжшø", "XAEIOUBCDFGHJKLMNPQRSTVWYZЖШØ"

@@ -18,6 +18,18 @@ UNSAID = {"read_only": False, "destructive": True, "idempotent": False, "open_wo
 """What MCP says of a tool that says nothing; one that only reads destroys nothing."""
 
 
+@dataclass(frozen=True)
+class NamedArgument:
+    """An argument that a condition names: the keys on the way to it, without places in lists."""
+
+    keys: tuple[str, ...]
+    dotted: bool = False
+    """True where keys that follow each other may also be one key with dots in it."""
+
+    def __str__(self) -> str:
+        return ".".join(self.keys)
+
+
 class Fact(ABC):  # noqa: B024 - what there is to ask differs by kind
     """One thing that a rule asks for. Facts that are equal hold for the same calls."""
 
@@ -55,6 +67,10 @@ class CallFact(Fact):
 
     def examples(self) -> Iterable[Mapping[str, Any]]:
         """Some arguments of calls for which it may hold, to show what a proof comes upon."""
+        return ()
+
+    def named(self) -> Iterable[NamedArgument]:
+        """The arguments that it names. It never holds as it is meant where no tool has one of them."""
         return ()
 
     def settled_by(self, tool: Tool) -> bool | None:  # noqa: ARG002 - the parameter of those that know more

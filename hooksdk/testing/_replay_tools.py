@@ -63,7 +63,7 @@ def _inferred(name: str, values: Mapping[str, Sequence[object]]) -> Tool:
     owner = rest.partition("__")[0] if prefix == "mcp" else ""  # as Claude Code writes the tools of servers
     return Tool(
         name=name, source="mcp" if owner else "host", owner=owner,
-        parameters={"type": "object", "properties": properties},
+        parameters={"type": "object", "properties": properties, "additionalProperties": {}},
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +14,8 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from builtin_plugins.tool_policy import ToolPolicy
+from builtin_plugins.tool_policy._dead import _covers, _decides_first, candidates_of, dead_rules  # pyright: ignore[reportPrivateUsage]
+from builtin_plugins.tool_policy._rules import Rule
 from hooksdk import Annotations, ApprovalRequest, Host, MemoryStore, Tool, ToolCall, hooks
 from hooksdk.config import Notice
 from hooksdk.errors import ConfigError
@@ -523,6 +525,51 @@ def test_whatever_a_rule_that_never_decides_is_about_the_other_one_is_about_too(
         tool, pattern = make(name), ToolPattern(narrow)
         if pattern.matches(tool) or (action == "ask" and pattern.may_mean(tool)):
             assert ToolPattern(wide).may_mean(tool)
+
+
+MANY: dict[str, Callable[[int], dict[str, Any]]] = {
+    "tools": lambda at: {"tools": f"mcp:server{at}:delete_{at}_*"},
+    "names that hold others": lambda at: {"tools": [f"get_{at}", f"*_set{at}_?"]},
+    "names in other letters": lambda at: {"tools": f"*_\u4e2d\u6587{at}"},
+    "agents": lambda at: {"tools": "pay", "agents": f"team-{at}-*"},
+    "owners": lambda at: {"owners": f"server{at}"},
+    "requesters": lambda at: {"tools": "pay", "requester": {"id": f"user-{at}"}},
+    "workspaces": lambda at: {"tools": "pay", "workspaces": f"/srv/{at}"},
+    "conditions": lambda at: {"tools": "pay", "path_inside": f"/srv/{at}"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MANY)
+def test_a_rule_is_compared_with_few_others_however_many_there_are(kind: str):
+    actions = ("deny", "ask", "allow")
+    rules = [Rule.model_validate({"action": actions[at % 3], **MANY[kind](at)}) for at in range(400)]
+    assert sum(len(others) for _, others in candidates_of(rules)) < 4 * len(rules)
+
+
+names = st.lists(st.sampled_from(["get", "Issue", "get_issue", "getIssue", "\u00e9", "e\u0301", "\u4e2d", "\u00df", "SS", "*", "?", "_"]), min_size=1, max_size=3).map("".join)  # fmt: skip
+rules_of_any_kind = st.fixed_dictionaries(
+    {
+        "action": st.sampled_from(["allow", "ask", "deny"]),
+        "tools": st.lists(
+            names | names.map("mcp:g*:{}".format) | names.map("mcp:Git:{}".format), min_size=1, max_size=2
+        ),
+    },
+    optional={"agents": names, "owners": names, "requester": st.sampled_from([{"id": "a"}, {"id": "b"}])},
+)
+
+
+@limits(max_examples=200, deadline=None)
+@given(st.lists(rules_of_any_kind, min_size=2, max_size=8))
+def test_no_dead_rule_is_missed_because_others_were_not_compared(written: list[dict[str, Any]]):
+    rules = [Rule.model_validate(one) for one in written]
+    numbered = [*enumerate(rules, 1)]
+    every = {
+        number
+        for number, rule in numbered
+        for at, other in numbered
+        if at != number and _covers(other, rule) and _decides_first(other, rule, at < number)
+    }
+    assert {number for number, _ in dead_rules(rules)} == every
 
 
 async def test_the_second_of_two_like_rules_is_told():

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from builtin_plugins.tool_policy import ToolPolicy
+from hooksdk import Tool
 from hooksdk.errors import ConfigError, WrongArgument
-from hooksdk.testing import attacks, make_workspace
+from hooksdk.hooks import BeforeToolCall
+from hooksdk.testing import attacks, event, make_workspace
 
 FILE = """
 origin = "a stranger"
@@ -54,6 +57,10 @@ def test_placeholders_are_filled_in_texts_lists_and_objects_and_all_else_stays(t
         ("ideographic", "a.b", "a\u3002b"),
         ("hyphens", "read_file", "read-file"),
         ("camel", "read_file", "readFile"),
+        ("word", "git push x", "git"),
+        ("rest", "git push x", " push x"),
+        ("rest", "git", ""),
+        ("commas", "git push x", "git,push,x"),
         ("decimal", "127.0.0.1", "2130706433"),
         ("hex", "127.0.0.1", "0x7f000001"),
         ("octal", "127.0.0.1", "017700000001"),
@@ -67,6 +74,19 @@ def test_placeholders_are_filled_in_texts_lists_and_objects_and_all_else_stays(t
 def test_a_form_of_a_placeholder_bends_what_is_filled_in(form: str, text: str, filled: str, tmp_path: Path):
     file = written(tmp_path, FILE.replace("trap '<denied> x' EXIT", f"it is <denied|{form}>"))
     assert f"it is {filled}" in [one.value for one in attacks("command", denied=text, files=[file])]
+
+
+@pytest.mark.parametrize("denied", ["rm", "git push", "kubectl delete", "docker compose down"])
+def test_no_line_gets_past_a_rule_that_denies_one_word_or_several(denied: str):
+    rules = [{"action": "deny", "tools": "bash", "command": denied}]
+    policy = ToolPolicy(ToolPolicy.Config.model_validate({"rules": rules}))
+    bash = Tool(
+        name="bash", source="host", parameters={"type": "object", "properties": {"command": {"type": "string"}}}
+    )
+    for attack in attacks("command", allowed="ls", denied=denied):
+        if attack.reaches == "denied" and isinstance(attack.value, str):
+            call = event(BeforeToolCall, tool=bash, arguments={"command": attack.value})
+            assert policy.judge(call) is not None, attack.value
 
 
 def test_spellings_of_numbers_are_left_out_where_a_name_is_denied():

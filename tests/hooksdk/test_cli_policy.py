@@ -55,6 +55,30 @@ async def check(folder: Path, call: object, *options: str, config: str = CONFIG)
     return done.code, done.json() if done.out else done.err
 
 
+MISSPELT = """
+[[plugins.tool_policy.config.rules]]
+action = "deny"
+tools = "add"
+path_name = { lft = ".env" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "names_it"),
+    [
+        ({"tool": "add", "arguments": {"left": 1}}, True),  # near to what the call has
+        ({"tool": "add", "arguments": {"other": 1}}, False),  # the tool may have it all the same
+        ({"tool": "add", "arguments": {"left": 1}, "parameters": {"properties": {"left": {}, "x": {}}}}, True),
+        ({"tool": "subtract", "arguments": {"left": 1}}, False),  # the rule is about another one
+    ],
+)
+async def test_a_rule_that_names_an_argument_which_the_tool_has_not_is_a_problem_though_the_call_runs(
+    call: dict[str, Any], names_it: bool, tmp_path: Path
+) -> None:
+    code, answer = await check(tmp_path, call, config=MISSPELT)
+    assert (code, answer["verdict"], len(answer["misspelt"])) == (int(names_it), "allow", int(names_it))
+
+
 def _read(arguments: dict[str, Any]) -> str:
     return "read"
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from builtin_plugins.tool_policy import ToolPolicy
 from hooksdk import Annotations, MemoryStore, Tool, hooks
-from hooksdk.cli._policy_rules import Judge, Judges, judges_of
+from hooksdk.cli._policy_rules import Judge, Judges, judges_of, misspelt
 from hooksdk.cli._policy_table import Catalog, Line, lines_of
 from hooksdk.config import Config
 from hooksdk.gateway import Profile
@@ -278,6 +278,28 @@ def test_what_a_profile_or_a_plugin_takes_away_is_withheld_and_comes_last() -> N
 def test_what_a_profile_says_of_who_asks_is_settled(requester: dict[str, Any], words: str) -> None:
     told = lines(Profile(requester={"is_owner": True}), {"action": "deny", "requester": requester})
     assert told["read_file"].action == words
+
+
+@pytest.mark.parametrize("default", ["allow", "deny"])
+@pytest.mark.parametrize("action", ["deny", "ask"])
+@pytest.mark.parametrize("closed", [False, True])
+def test_the_table_says_what_becomes_of_calls_where_a_rule_is_misspelt(
+    action: str, default: str, *, closed: bool
+) -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {"amount": {}}, "additionalProperties": not closed}
+    pay = Tool(name="pay", source="mcp", owner="bank", parameters=schema)
+    config = ToolPolicy.Config.model_validate(
+        {"rules": [{"action": action, "tools": "pay", "arguments": {"required": ["amunt"]}}], "default": default}
+    )
+    judges = Judges(described={"tool_policy": ToolPolicy.describe_rules(config)})
+    (line,) = lines_of(Catalog(tools=[pay], judges=judges, withheld={}, servers_down=[]))
+    said = ToolPolicy(config).judge(event(BeforeToolCall, tool=pay, arguments={"amount": 1}))
+    assert ("deny" if isinstance(said, Block) else "ask" if isinstance(said, Ask) else "allow") in line.action
+    assert not (closed and default == "allow") or line.action == action
+    (problem,) = misspelt(judges, [pay])
+    assert problem.startswith(
+        "tool_policy rule 1: no tool of this rule has an argument 'amunt'. Did you mean 'amount'?"
+    )
 
 
 def test_a_handler_for_some_tools_judges_no_others() -> None:

@@ -150,6 +150,45 @@ def test_what_gets_through_is_seen_where_texts_differ_by_little(
     assert verdict(config, event_of(hole)) == "allow"
 
 
+OTHERS = ["中文", " .~", "1234567890٣", "xaeioubcdfghjklmnpqrstvwyzжшø", "XAEIOUBCDFGHJKLMNPQRSTVWYZЖШØ"]
+"""What stands for characters that no pattern names, by kind; here the patterns name all of them."""
+
+
+@pytest.mark.parametrize("chars", OTHERS)
+@pytest.mark.parametrize("shape", ["tools: mcp:x:q{}*", "owners: q{}*", "agents: q{}*", "workspaces: /q{}*"])
+def test_patterns_that_name_every_character_of_a_kind_leave_others(chars: str, shape: str) -> None:
+    key, _, pattern = shape.partition(": ")
+    config = policy([{"action": "deny", key: [pattern.format(char) for char in chars]}])
+    hole = example(config, {"tools": "mcp:*:act", key: pattern.replace("{}", "?")})
+    assert hole is not None
+    assert verdict(config, event_of(hole)) == "allow"
+
+
+def test_a_pattern_of_two_letters_without_case_is_proved() -> None:
+    config = policy([{"action": "deny", "tools": "*中文*"}])
+    assert example(config, {"tools": "*中文_delete"}) is None
+    assert example(config, {"tools": "*中*"}) is not None
+
+
+MISSPELT: dict[str, Any] = {"tools": "host:*:pay", "arguments": {"required": ["amunt"]}}
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("claim", ["never", "only_asked", "always_asked"])
+@pytest.mark.parametrize("default", ["allow", "ask", "deny"])
+def test_a_claim_that_is_proved_holds_where_a_rule_is_misspelt(default: Any, claim: Claim, *, closed: bool) -> None:
+    for rules in ([("deny", MISSPELT)], [("ask", MISSPELT)], [("ask", MISSPELT), ("allow", {"tools": "pay"})]):
+        config = policy([{"action": action, **more} for action, more in rules], default=default)
+        if example(config, {"tools": "host:*:pay"}, claim) is not None:
+            continue
+        parameters = {"type": "object", "properties": {"amount": {}}, "additionalProperties": not closed}
+        info = RunInfo(agent_id="main", agents=("main",), trigger="user", triggers=("user",))
+        pay = Tool(name="pay", source="host", owner="core", parameters=parameters)
+        call = BeforeToolCall(info=info, call=None, tool=pay, arguments={"amount": 1})  # pyright: ignore[reportArgumentType]
+        said = verdict(config, call)
+        assert said in {"never": ["deny"], "only_asked": ["deny", "ask"], "always_asked": ["ask"]}[claim]
+
+
 def test_the_answer_names_the_rules_without_which_it_would_be_another() -> None:
     config = policy(
         [{"action": "deny", "tools": "get_*"}, {"action": "deny", "tools": "delete_*"}, {"action": "ask", "tools": "x"}]

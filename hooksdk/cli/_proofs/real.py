@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from hooksdk import Annotations, Approval, ApprovalRequest, Config, Host, Run, Tool, ToolCall
-from hooksdk.cli._policy_calls import SeenCall
+from hooksdk.cli._policy_calls import SeenCall, schema_of_call
 from hooksdk.cli._project import ThrowawayStore, open_host
 from hooksdk.formats import get_format
 from hooksdk.hooks import BeforeToolCall
@@ -91,7 +91,7 @@ class Stage:
         tool = Tool(
             name=example.name, own_name=example.own_name, source=cast("Any", example.source), owner=example.owner,
             annotations=Annotations(**example.annotations), execute=execute,
-            parameters={"type": "object", "properties": {name: _schema_of(one) for name, one in arguments.items()}},
+            parameters=schema_of_call(arguments),
         )  # fmt: skip
         if isinstance(self._host.store, ThrowawayStore):
             self._host.store.forget()  # a limit that is full after the first call would stop all that follow
@@ -153,7 +153,3 @@ def _arguments(facts: Sequence[CallFact]) -> Iterator[dict[str, Any]]:
         for one in some:
             arguments |= one
         yield arguments
-
-
-def _schema_of(value: object) -> dict[str, Any]:
-    return {"type": "array"} if isinstance(value, list) else {}
