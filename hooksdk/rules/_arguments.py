@@ -183,6 +183,9 @@ class _Look:
             return self._at(rest, keys[1:], (*before, keys[0]))
         return together
 
+    def _is_meant(self, key: str, name: str) -> bool:
+        return key == name or (self._dotted and place_of(key) == place_of(name))
+
     def _own(self, node: Mapping[str, Any], keys: _Keys, before: _Keys) -> int:
         """What the node says itself, without what it is joined with."""
         key, inner = keys[0], (*before, keys[0])
@@ -190,8 +193,7 @@ class _Look:
         self.names.update(".".join((*before, name)) for name in as_object(properties))
         if (names := node.get("propertyNames")) is not None and _refuses({"propertyNames": names}, key):
             return _NEVER
-        is_meant = (lambda name: place_of(name) == place_of(key)) if self._dotted else key.__eq__
-        ways = [one for name, one in as_object(properties).items() if is_meant(name)]
+        ways = [one for name, one in as_object(properties).items() if self._is_meant(key, name)]
         for pattern, one in as_object(node.get("patternProperties")).items():
             ways += [one] if _refuses({"patternProperties": {pattern: False}}, key) else []
         if ways:
