@@ -15,7 +15,7 @@ from hooksdk.approvals import digest_of
 from hooksdk.config import state_folder
 from hooksdk.errors import SessionBusy
 from hooksdk.guard._agents import AGENTS, HookEvent
-from hooksdk.guard._rules import project_of
+from hooksdk.guard._rules import make_private, project_of
 from hooksdk.stores import Store, list_summaries
 from hooksdk.stores.files import replace_file
 
@@ -64,7 +64,7 @@ def keep_place(event: HookEvent) -> None:
 def _pin(event: HookEvent, place: Path) -> tuple[Path, str]:
     folder, waits = project_of(event.folder)
     facts = {"agent": event.agent, "session": event.session, "folder": str(folder), "waits": waits}
-    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(place.parent)
     # A judge that is killed here must not leave half a file, which would refuse all calls of the session.
     replace_file(place, json.dumps(facts).encode())
     return folder, waits

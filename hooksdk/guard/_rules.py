@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, final
+from typing import Any, cast, final
 
 import anyio.to_thread
 
@@ -42,6 +42,7 @@ from hooksdk.guard._settings import guard_problems
 from hooksdk.host import Plugin, installed_plugins, look_at
 from hooksdk.rules import Rules
 from hooksdk.stores.files import replace_file
+from hooksdk.values import is_object
 
 logger = logging.getLogger("hooksdk")
 
@@ -94,7 +95,7 @@ class Version:
     def keep(self) -> None:
         """Let it count from now on."""
         for place, half in zip(_places(self.folder), (self.user, self.project), strict=True):
-            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(place.parent)
             replace_file(place, json.dumps(half).encode())
 
     def has(self, other: Version) -> bool:
@@ -190,6 +191,12 @@ class RulesInForce:
         config, _ = version.read()
         self._check(config)
         self._version, self.config, self._is_kept = version, config, False
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder in that of the guard's state, which a judge takes only where nobody else may use it."""
+    for one in (folder.parent, folder):
+        one.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 def waiting(folder: Path) -> str:
@@ -389,10 +396,10 @@ def _rules_in(half: Json) -> dict[str, list[Json]]:
     sections: Json = half["settings"].get("plugins", {})
     rules: Json = {fold(name): section.get("config", {}).get("rules") for name, section in sections.items()}
     return {
-        folded: [one for one in some if isinstance(one, dict)]
-        for folded, some in rules.items()
+        name: [dict(one) for one in cast("list[object]", some) if is_object(one)]
+        for name, some in rules.items()
         if isinstance(some, list)
-    }  # pyright: ignore[reportUnknownVariableType]
+    }
 
 
 def _as_json(source: Source) -> Json:

@@ -22,8 +22,8 @@ def agent_around() -> str:
     if variable := next((name for name in VARIABLES if name in os.environ), ""):
         return f"an agent, as the variable {variable} says"
     for pid, words in _parents():
-        if any(_is_agent(word) for word in words):
-            return f"{words[0]} (process {pid})"
+        if word := next(filter(_is_agent, words), ""):
+            return f"{word} (process {pid})"
     return ""
 
 
