@@ -71,14 +71,18 @@ class Version:
         """As the files and the environment say it now. Raises `ConfigError`."""
         said = read_sources(folder, os.environ, None)
         config, merged = read_config(folder=folder, sources=said, tables=_TABLES)
-        own = [one.path for one in named_files(said.user.data, folder)]
+        # Other files of the user's own are data that programs renew, such as a token, or that plugins write.
+        own = [one.path for one in named_files(said.user.data, folder) if one.path.suffix == ".py"]
         own += _plugins_file(config, folder)
-        brought = {str(path): digest for path, digest in merged.digests.items()}
+        digests = {path: NamedFile("", path).digest for path in own} | merged.digests
+        brought = {
+            str(path): digests[path] for path in digests if path in merged.digests or path.is_relative_to(folder)
+        }
         return cls(
             folder,
             {
                 **_as_json(said.user), "variables": _plain(said.environment.data), "autoload": os.environ.get(_AUTOLOAD, ""),
-                "files": {str(path): NamedFile("", path).digest for path in own if str(path) not in brought},
+                "files": {str(path): digest for path, digest in digests.items() if str(path) not in brought},
             },
             {**_as_json(said.project), "folder": str(folder), "trusted": merged.trust.trusted, "files": brought},
         )  # fmt: skip
