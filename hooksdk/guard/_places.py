@@ -15,7 +15,8 @@ from hooksdk.approvals import digest_of
 from hooksdk.config import state_folder
 from hooksdk.errors import SessionBusy
 from hooksdk.guard._agents import AGENTS, HookEvent
-from hooksdk.guard._rules import make_private, project_of
+from hooksdk.guard._rules import project_of
+from hooksdk.guard._versions import make_private
 from hooksdk.stores import Store, list_summaries
 from hooksdk.stores.files import replace_file
 

@@ -20,6 +20,7 @@ import pytest
 from mcp_servers import alive, until
 from real_clients import AGENTS, PROMPT, Agent, Desk, Plan, program
 
+from hooksdk.cli._config.around import VARIABLES
 from hooksdk.testing import Call, Turn
 from hooksdk.testing.server import ScriptedServer
 
@@ -290,7 +291,7 @@ async def test_rules_that_the_agent_patches_away_hold_and_it_cannot_trust_its_ow
     parts = ("--- a/hooksdk.toml", "+++ b/hooksdk.toml", "@@ -4 +4 @@", '-command = ["rm"]', '+command = ["x"]')
     patch = f"printf '%s\\n' {' '.join(map(shlex.quote, parts))} > x.patch"
     trust = f"{sys.executable} -m hooksdk trust --yes > said 2>&1; cat said"
-    hidden = f"env -i HOME=$HOME {sys.executable} -m hooksdk trust --yes 2>&1"
+    hidden = f"env {' '.join(f'-u {name}' for name in VARIABLES)} {sys.executable} -m hooksdk trust --yes 2>&1"
     lines = (patch, "git apply --unidiff-zero x.patch && cat hooksdk.toml", "rm F", trust, hidden, "rm F")
     (_, patched, denied, *trusted, again), files = await play(agent, *lines)
     assert 'command = ["x"]' in patched

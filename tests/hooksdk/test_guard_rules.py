@@ -24,7 +24,7 @@ from hooksdk.cli._config.around import VARIABLES, agent_around
 from hooksdk.cli._edits.configuration import record_trust
 from hooksdk.config import read_config
 from hooksdk.errors import ConfigError
-from hooksdk.guard import Judge, _rules, let_count, waiting
+from hooksdk.guard import Judge, _loosened, let_count, waiting
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 RULE = '[[plugins.tool_policy.config.rules]]\naction = "{}"\ntools = "Bash"\n{}\n'
@@ -434,7 +434,7 @@ async def test_without_the_solver_an_added_deny_or_ask_alone_tightens(
 
 
 async def test_a_comparison_that_takes_too_long_counts_as_loosening(place: Place, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_rules, "STEPS", 100)
+    monkeypatch.setattr(_loosened, "STEPS", 100)
     old, new = TIGHTENED["a wider condition"]
     place.rules.write_text(old)
     async with Judge() as judge:
@@ -547,6 +547,21 @@ async def test_a_record_that_cannot_be_read_refuses_until_a_person_writes_it_ane
         assert "cannot be read" in waiting(place.project)
         let_count(place.project)
         assert await place.says(judge) == "deny"
+
+
+@pytest.mark.parametrize("which", ["*", "user.json", "[0-9a-f]*.json"])
+async def test_a_judge_that_runs_forgets_nothing_when_its_records_are_gone(place: Place, which: str):
+    place.user.write_text(DENY_MV)
+    place.rules.write_text(DENY_RM)
+    async with Judge() as judge:
+        assert await place.says(judge) == "deny"
+        for record in place.records.glob(which):
+            record.unlink()
+        place.user.write_text("")
+        place.rules.write_text("")
+        assert [await place.says(judge, one) for one in ("rm a", "mv a b")] == ["deny"] * 2
+    async with Judge() as judge:
+        assert [await place.says(judge, one, "new") for one in ("rm a", "mv a b")] == ["deny"] * 2
 
 
 # A person's word
