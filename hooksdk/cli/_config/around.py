@@ -7,11 +7,9 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from hooksdk.cli._guard.program import PROGRAMS
-
 VARIABLES = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CODEX_SANDBOX", "CODEX_THREAD_ID", "GEMINI_CLI", "QWEN_CODE")
 """What agents set in the shells of their tools."""
-_NAMES = {program.name for program in PROGRAMS.values()} | {"claude-code", "gemini-cli", "qwen-code"}
+_NAMES = {"claude", "claude-code", "codex", "gemini", "gemini-cli", "qwen", "qwen-code"}
 """What agents' programs and packages are called."""
 _DEEPEST = 100
 
@@ -66,6 +64,3 @@ def _by_ps(pid: int) -> tuple[int, list[str]]:
 def _program(words: list[str]) -> list[str]:
     """The program, and the first word that is no option: of an interpreter its script."""
     return [words[0], *[word for word in words[1:] if not word.startswith("-")][:1]]
-
-
-__all__ = ["VARIABLES", "agent_around"]
