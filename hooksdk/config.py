@@ -15,13 +15,14 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from hooksdk._config.merge import Merged, merge
-from hooksdk._config.named import NamedFile, check_digest, content_digest
+from hooksdk._config.named import NamedFile, check_digest, content_digest, named_files
 from hooksdk._config.own_settings import OwnSettings, ProjectSettings
 from hooksdk._config.rules import Remark
 from hooksdk._config.sources import (
     PROJECT_FILES,
     TRUST_TABLE,
     Source,
+    Sources,
     config_files,
     fold,
     is_too_deep,
@@ -46,10 +47,10 @@ from hooksdk.errors import ConfigError, HookSDKError, did_you_mean, problem_text
 from hooksdk.hooks import HOOKS
 
 __all__ = [
-    "PLUGINS_FILE", "PROJECT_FILES", "TRUST_TABLE", "Config", "ConfigWatch", "FileWatch", "Merged", "Notice",
-    "PluginConfig", "ProjectSettings", "Remark", "Source", "Tables", "Trust", "config_files", "fold", "is_inside",
-    "is_too_deep", "load_config", "look_up_file", "project_folder", "project_settings", "read_config", "read_project",
-    "resolve", "split_store", "state_folder", "trust_advice", "trusted_digests", "user_file", "without_password",
+    "PLUGINS_FILE", "PROJECT_FILES", "TRUST_TABLE", "Config", "ConfigWatch", "FileWatch", "Merged", "NamedFile",
+    "Notice", "PluginConfig", "ProjectSettings", "Remark", "Source", "Sources", "Tables", "Trust", "config_files", "fold",
+    "is_inside", "is_too_deep", "load_config", "look_up_file", "named_files", "project_folder", "project_settings",
+    "read_config", "read_project", "read_sources", "resolve", "split_store", "state_folder", "trust_advice", "trusted_digests", "user_file", "without_password",
     "xdg_folder",
 ]  # fmt: skip
 
@@ -325,14 +326,16 @@ def read_config(
     environment: Mapping[str, str] | None = None,
     tables: Tables | None = None,
     project: Source | None = None,
+    sources: Sources | None = None,
 ) -> tuple[Config, Merged]:
     """The configuration, and how it came to be: who set what, and what does not count. Nothing is logged.
 
     `tables` has checks for tables that a `Host` does not read, such as `{"gateway": hooksdk.gateway.config_problems}`. `project` are
     settings in the place of the project's file, such as `project_settings(text, where)`: they count as a trusted folder's do.
+    `sources` stand in the place of all files and variables.
     """
     folder = folder or project_folder(Path.cwd())
-    sources = read_sources(folder, os.environ if environment is None else environment, overrides, project)
+    sources = sources or read_sources(folder, os.environ if environment is None else environment, overrides, project)
     for source in sources:
         _validate(source.data, source.where, tables)
     merged = merge(sources, folder)

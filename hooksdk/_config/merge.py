@@ -90,6 +90,7 @@ def merge(sources: Sources, folder: Path) -> Merged:
     if trust.trusted:
         own_words = {*environment.data, *code.data}
         merged.digests = {one.path: one.digest for one in trust.files if one.entry not in own_words}
+    merged.digests |= sources.digests
     _lay(merged, user)
     here = Situation(trust.folder, trust.trusted, named)
     _check_own_plugins_file(merged, here, user)

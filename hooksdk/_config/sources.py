@@ -6,7 +6,7 @@ import os
 import stat
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -59,6 +59,8 @@ class Sources:
     """What is odd about the files, in words for a warning."""
     as_trusted: bool = False
     """Whether the project's settings count as they do in a folder that the operator trusts."""
+    digests: Mapping[Path, str] = field(default_factory=dict[Path, str])
+    """Of files that are to hold this content and no other when they are read, by resolved path."""
 
     def __iter__(self) -> Any:
         return iter((self.user, self.project, self.environment, self.code))
@@ -138,12 +140,12 @@ def config_files(folder: Path, env: Mapping[str, str]) -> list[Path]:
     return [user_file(env), folder / FILE_NAME, folder / "pyproject.toml"]
 
 
-def project_folder(start: Path) -> Path:
-    """The nearest folder with settings of hooksdk, from this one up to the root of its repository, the one with `.git`; this one
-    where none has any. Nobody looks into the home folder, whose own files are no project's, into one that other users may
+def project_folder(start: Path, is_known: Callable[[Path], bool] = lambda _folder: False) -> Path:
+    """The nearest folder with settings of hooksdk, or that `is_known`, from this one up to the root of its repository, the one with
+    `.git`; this one where none has any. Nobody looks into the home folder, whose own files are no project's, into one that other users may
     write, such as /tmp, or above these. Raises `ConfigError` for a file that cannot be read."""
     folder, home = start.resolve(), Path.home().resolve()
-    while not _has_settings(folder):
+    while not (is_known(folder) or _has_settings(folder)):
         above = folder.parent
         is_last = (folder / ".git").exists() or folder == above or home in {folder, above}
         if is_last or above.stat().st_mode & stat.S_IWOTH:

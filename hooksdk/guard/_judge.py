@@ -11,7 +11,7 @@ import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
@@ -101,13 +101,19 @@ class Judge:
         self.calls += event.kind == "before_call"
         shadow = shadow or time.time() < paused_until()
         async with self._opening:
-            folder = await pinned_folder(event)
+            folder, waits = await pinned_folder(event)
             if (other := self._projects.get((folder, not shadow))) is not None:
                 await other.leave(event)  # of two hosts only one can have a session
             if (folder, shadow) not in self._projects:
                 assert self._group is not None
                 self._projects[folder, shadow] = Project(folder, self._group, shadow=shadow)
-        verdict = await self._projects[folder, shadow].answer(event, alone=alone)
+        project = self._projects[folder, shadow]
+        verdict = await project.answer(event, alone=alone)
+        if waits := project.waits or waits:  # whoever meets the rules of before is told of the new ones
+            deny, ask = (
+                text and f"{text} (the rules stay as they were: {waits})" for text in (verdict.deny, verdict.ask)
+            )
+            verdict = replace(verdict, deny=deny, ask=ask)
         return AGENTS[agent].answer(event, Verdict() if shadow else verdict)
 
     async def _is_of_gateway(self, event: HookEvent) -> bool:

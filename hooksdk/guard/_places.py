@@ -7,15 +7,16 @@ import logging
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio.to_thread
 
 from hooksdk.approvals import digest_of
-from hooksdk.config import config_files, project_folder, state_folder
-from hooksdk.errors import HookSDKError, SessionBusy
+from hooksdk.config import state_folder
+from hooksdk.errors import SessionBusy
 from hooksdk.guard._agents import AGENTS, HookEvent
+from hooksdk.guard._rules import project_of
+from hooksdk.guard._versions import make_private
 from hooksdk.stores import Store, list_summaries
 from hooksdk.stores.files import replace_file
 
@@ -28,16 +29,6 @@ _SESSIONS = tuple(f"guard-{agent}-" for agent in AGENTS)
 def session_places() -> Path:
     """Where it is kept which project a session began in: an agent may change its folder, and its rules do not change with it."""
     return state_folder() / "guard" / "sessions"
-
-
-@dataclass(eq=False)
-class RulesGone(HookSDKError):
-    """A file by whose rules a session began is not there any more: deleting it does not switch them off."""
-
-    path: str
-
-    def __str__(self) -> str:
-        return f"{self.path}, by whose rules this session began, is gone. Put it back, or begin a new session"
 
 
 def _place(agent: str, session: str) -> Path:
@@ -56,17 +47,14 @@ def began_in(session_id: str) -> Path | None:
         return None
 
 
-async def pinned_folder(event: HookEvent) -> Path:
-    """The project of the agent's session: of the folder in which it was first seen. Raises `RulesGone`."""
+async def pinned_folder(event: HookEvent) -> tuple[Path, str]:
+    """The project of the agent's session, and what waits there, as in `project_of`: of the folder in which it was first seen."""
     place = anyio.Path(_place(event.agent, event.session))
     try:
         facts = json.loads(await place.read_text("utf-8"))
     except FileNotFoundError:
         return await anyio.to_thread.run_sync(_pin, event, Path(place))
-    for path in facts["rules"]:
-        if not await anyio.Path(path).exists():
-            raise RulesGone(path)
-    return Path(facts["folder"])
+    return Path(facts["folder"]), facts.get("waits", "")
 
 
 def keep_place(event: HookEvent) -> None:
@@ -74,14 +62,13 @@ def keep_place(event: HookEvent) -> None:
     os.utime(_place(event.agent, event.session))
 
 
-def _pin(event: HookEvent, place: Path) -> Path:
-    folder = project_folder(event.folder)
-    rules = [str(path) for path in config_files(folder, os.environ) if path.exists()]
-    facts = {"agent": event.agent, "session": event.session, "folder": str(folder), "rules": rules}
-    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+def _pin(event: HookEvent, place: Path) -> tuple[Path, str]:
+    folder, waits = project_of(event.folder)
+    facts = {"agent": event.agent, "session": event.session, "folder": str(folder), "waits": waits}
+    make_private(place.parent)
     # A judge that is killed here must not leave half a file, which would refuse all calls of the session.
     replace_file(place, json.dumps(facts).encode())
-    return folder
+    return folder, waits
 
 
 async def remove_old_sessions(store: Store, days: int) -> None:

@@ -10,12 +10,12 @@ from typing import final
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from hooksdk.config import Config, ConfigWatch, PluginConfig
-from hooksdk.gateway import config_problems
+from hooksdk.config import Config, PluginConfig
 from hooksdk.guard._agents import HookEvent, Verdict
 from hooksdk.guard._places import DAY, began_in, keep_place, remove_old_sessions
+from hooksdk.guard._rules import RulesInForce
 from hooksdk.guard._session import AgentSession
-from hooksdk.guard._settings import GuardConfig, guard_problems
+from hooksdk.guard._settings import GuardConfig
 from hooksdk.host import Host
 from hooksdk.stores import open_store
 
@@ -25,15 +25,14 @@ SESSION_IDLE = 900.0
 
 @final
 class Project:
-    """One folder's host, by its configuration as it is now, and the sessions of the agents that work there."""
+    """One folder's host, by the rules that a person let count, and the sessions of the agents that work there."""
 
     def __init__(self, folder: Path, group: TaskGroup, *, shadow: bool) -> None:
         self.folder = folder
         self._group, self._shadow = group, shadow
-        tables = {"gateway": config_problems, "guard": guard_problems}
-        self._watch = ConfigWatch(folder=folder, check=self._host, tables=tables)
+        self._rules = RulesInForce(folder, self._host)
         # Not the host's own: the next one goes on with it.
-        self._store = open_store(self._watch.config.store or "jsonl")
+        self._store = open_store(self._rules.config.store or "jsonl")
         self._open: tuple[Host, anyio.Event, anyio.Event] | None = None
         self._sessions: dict[str, AgentSession] = {}
         self._changing = anyio.Lock()
@@ -49,6 +48,11 @@ class Project:
         shadows = {name: section.model_copy(update={"mode": "shadow"}) for name, section in sections.items()}
         without_effect = config.model_copy(update={"plugins": {**config.plugins, **shadows}})
         return Host(config=without_effect, folder=self.folder, store=self._store)
+
+    @property
+    def waits(self) -> str:
+        """What its files say that does not count, as in `RulesInForce`."""
+        return self._rules.waits
 
     @property
     def sessions(self) -> int:
@@ -82,12 +86,13 @@ class Project:
     async def _at_work(self) -> AsyncGenerator[Host]:
         """The host of the configuration of now; it stays while somebody is at work with it."""
         async with self._changing:
-            if self._watch.catch_up() or self._open is None:
+            if await self._rules.catch_up() or self._open is None:
                 while self._events:
                     self._at_rest = anyio.Event()
                     await self._at_rest.wait()
                 await self.close()
-                self._open = await self._group.start(_keep_host, self._host(self._watch.config))
+                self._open = await self._group.start(_keep_host, self._host(self._rules.config))
+            self._rules.keep()
             assert self._open is not None
             host = self._open[0]
             self._events += 1
@@ -106,7 +111,7 @@ class Project:
             if event.helper:
                 whole = await self._session(host, _of_the_agent_itself(event))
                 parent = whole.session
-            continues = GuardConfig.of(self._watch.config).continues
+            continues = GuardConfig.of(self._rules.config).continues
             session = self._sessions[key] = AgentSession(
                 host, event, parent, shadow=self._shadow, continues=continues, is_over=self._is_over
             )
@@ -130,7 +135,7 @@ class Project:
         now = anyio.current_time()
         if now >= self._tidy_next:
             self._tidy_next = now + DAY
-            keep = GuardConfig.of(self._watch.config).keep
+            keep = GuardConfig.of(self._rules.config).keep
             self._group.start_soon(remove_old_sessions, self._store, keep)
 
     async def _leave_idle(self) -> None:

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import AsyncGenerator
@@ -22,6 +21,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_servers import alive, until
 from rich.console import Console
 from scripted_servers import Make, Scripted
+from warm import run
 
 from hooksdk import Host
 from hooksdk.cli._console import CommandProblem
@@ -54,6 +54,11 @@ def make(tmp_path: Path) -> Make:
 def write(folder: Path, *servers: Scripted) -> None:
     entries = {one.folder.name: one.entry for one in servers}
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": entries}))
+
+
+def trust(folder: Path) -> None:
+    """What a person types."""
+    assert run(["trust", str(folder), "--yes"], folder=folder, environment=os.environ).code == 0
 
 
 def settings(folder: Path, text: str) -> None:
@@ -226,8 +231,7 @@ async def test_changed_servers_count_from_the_next_call_and_a_broken_file_keeps_
 async def test_a_found_file_that_is_not_trusted_any_more_keeps_its_servers(make: Make, tmp_path: Path) -> None:
     one, two = make("one", "add"), make("two", "find")
     write(tmp_path, one)
-    trust = [sys.executable, "-m", "hooksdk", "trust", str(tmp_path), "--yes"]
-    subprocess.run(trust, check=True, capture_output=True)
+    trust(tmp_path)
     project = GatewayProject(ServeOptions(project=tmp_path), Console(file=io.StringIO()))
     project.gateway = Gateway(project.host, project)
     async with anyio.create_task_group() as group:
@@ -237,7 +241,7 @@ async def test_a_found_file_that_is_not_trusted_any_more_keeps_its_servers(make:
             write(tmp_path, one, two)
             assert await names(connected) == ["add"]
             assert project.problem
-            await anyio.to_thread.run_sync(lambda: subprocess.run(trust, check=True, capture_output=True))
+            await anyio.to_thread.run_sync(trust, tmp_path)
             assert await names(connected) == ["add", "find"]
             assert project.problem == ""
         group.cancel_scope.cancel()
@@ -281,7 +285,7 @@ async def test_nothing_is_prefetched_or_revealed_where_there_is_no_conversation(
 
 async def test_a_bridge_for_one_profile_leaves_the_others_as_they_are(make: Make, tmp_path: Path) -> None:
     settings(tmp_path, '[gateway.profiles.small]\nexpose = "bridge"\n[gateway.profiles.usual]\n')
-    subprocess.run([sys.executable, "-m", "hooksdk", "trust", str(tmp_path), "--yes"], check=True, capture_output=True)
+    trust(tmp_path)
     async with serving(tmp_path, make("one", "add")) as project:
         for profile, expected in (("small", BRIDGE), ("usual", ["add"])):
             async with client(project.gateway, profile=profile) as connected:

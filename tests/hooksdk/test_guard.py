@@ -11,7 +11,7 @@ from guard_hooks import after, before, hook
 
 from hooksdk.approvals import Approval
 from hooksdk.desk import ApprovalRecords
-from hooksdk.errors import ConfigError, HookSDKError
+from hooksdk.errors import ConfigError
 from hooksdk.guard import Judge, UnreadableHook, _project
 from hooksdk.stores import open_store
 
@@ -290,7 +290,7 @@ async def test_a_prompt_that_a_plugin_blocks_is_blocked(project: Path):
         assert decision(await judge.answer("claude-code", before(project, command="ls")))[0] == ""
 
 
-async def test_changed_rules_count_from_the_next_call_on_and_broken_ones_change_nothing(project: Path):
+async def test_stricter_rules_count_from_the_next_call_on_and_broken_ones_change_nothing(project: Path):
     rules = project / "hooksdk.toml"
 
     async def action(judge: Judge, command: str) -> str:
@@ -299,9 +299,9 @@ async def test_changed_rules_count_from_the_next_call_on_and_broken_ones_change_
     async with Judge() as judge:
         assert (await action(judge, "rm a"), await action(judge, "mv a b")) == ("deny", "")
         rules.write_text(DENY_RM.replace('"rm"', '"mv"'))
-        assert (await action(judge, "rm a"), await action(judge, "mv a b")) == ("", "deny")
+        assert (await action(judge, "rm a"), await action(judge, "mv a b")) == ("deny", "deny")
         rules.write_text("[plugins")
-        assert (await action(judge, "rm a"), await action(judge, "mv a b")) == ("", "deny")
+        assert (await action(judge, "rm a"), await action(judge, "mv a b")) == ("deny", "deny")
 
 
 async def test_a_broken_configuration_at_the_start_judges_nothing(project: Path):
@@ -311,19 +311,6 @@ async def test_a_broken_configuration_at_the_start_judges_nothing(project: Path)
             await judge.answer("claude-code", before(project, command="ls"))
         (project / "hooksdk.toml").write_text(DENY_RM)
         assert decision(await judge.answer("claude-code", before(project, command="rm a")))[0] == "deny"
-
-
-async def test_deleting_the_rules_does_not_switch_them_off_for_the_session(project: Path):
-    rules = project / "hooksdk.toml"
-    for new in ("n1", "n2"):  # with the judge that saw them, and with the next one
-        async with Judge() as judge:
-            assert decision(await judge.answer("claude-code", before(project, command="rm a")))[0] == "deny"
-            text = rules.read_text()
-            rules.unlink()
-            with pytest.raises(HookSDKError, match=r"hooksdk\.toml, by whose rules this session began, is gone"):
-                await judge.answer("claude-code", before(project, command="ls"))
-            assert await judge.answer("claude-code", before(project, session=new, command="ls")) == {}
-            rules.write_text(text)
 
 
 async def test_an_agent_that_changes_its_folder_takes_its_rules_with_it(project: Path):

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -18,6 +20,7 @@ import pytest
 from mcp_servers import alive, until
 from real_clients import AGENTS, PROMPT, Agent, Desk, Plan, program
 
+from hooksdk.cli._config.around import VARIABLES
 from hooksdk.testing import Call, Turn
 from hooksdk.testing.server import ScriptedServer
 
@@ -282,6 +285,21 @@ async def test_no_way_around_a_denied_rm_removes_the_file(agent: Agent):
     assert [result for result in results if "nothing is written here" not in result] == []
     assert len(results) == len(WAYS)
     assert files == ["F", "G", "hooksdk.toml"]
+
+
+async def test_rules_that_the_agent_patches_away_hold_and_it_cannot_trust_its_own(agent: Agent):
+    parts = ("--- a/hooksdk.toml", "+++ b/hooksdk.toml", "@@ -4 +4 @@", '-command = ["rm"]', '+command = ["x"]')
+    patch = f"printf '%s\\n' {' '.join(map(shlex.quote, parts))} > x.patch"
+    trust = f"{sys.executable} -m hooksdk trust --yes > said 2>&1; cat said"
+    hidden = f"env {' '.join(f'-u {name}' for name in VARIABLES)} {sys.executable} -m hooksdk trust --yes 2>&1"
+    lines = (patch, "git apply --unidiff-zero x.patch && cat hooksdk.toml", "rm F", trust, hidden, "rm F")
+    (_, patched, denied, *trusted, again), files = await play(agent, *lines)
+    assert 'command = ["x"]' in patched
+    assert "nothing is removed here" in denied
+    assert "hooksdk trust" in denied
+    assert all("trust is a person's word" in one for one in trusted), trusted
+    assert "nothing is removed here" in again
+    assert "F" in files
 
 
 NO_PUSH = """

@@ -147,7 +147,9 @@ def test_no_question_of_a_command_is_answered_by_what_was_typed_before_it(tmp_pa
     (tmp_path / "repository").mkdir()
     (tmp_path / "repository" / "hooksdk.toml").write_text('plugins_file = "hooksdk_plugins.py"\n')
     (tmp_path / "repository" / "hooksdk_plugins.py").write_text("")
-    command = [sys.executable, "-P", "-m", "hooksdk", "trust", str(tmp_path / "repository")]
+    # Whoever runs the tests may be an agent.
+    program = "import hooksdk.cli._config.trust as t; t.agent_around = str; from hooksdk.cli import main; main()"
+    command = [sys.executable, "-P", "-c", program, "trust", str(tmp_path / "repository")]
     person = Terminal(command, folder=tmp_path)
     person.type("y\nyes\ny\n")
     out = person.process.stdout

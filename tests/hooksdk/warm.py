@@ -24,7 +24,7 @@ from typing import IO, Any
 
 CAN_FORK = sys.platform == "linux"
 MODULES = [
-    "anthropic", "hooksdk.cli._app", "hooksdk.cli._gateway.commands", "hooksdk.cli._gateway.uninstall", "hooksdk.cli._mcp.import_servers",
+    "anthropic", "hooksdk.cli._app", "hooksdk.cli._config.trust", "hooksdk.cli._gateway.commands", "hooksdk.cli._gateway.uninstall", "hooksdk.cli._mcp.import_servers",
     "hooksdk.cli._demo.play", "hooksdk.cli._demo.real", "hooksdk.cli._report", "hooksdk.cli._run.prompt",
     "hooksdk.cli._tools.look", "hooksdk.mcp",
     "hooksdk.models.anthropic", "hooksdk.models.openai", "mcp.client.stdio", "openai",
@@ -150,6 +150,8 @@ def _take_orders(orders: socket.socket) -> Sequence[str] | None:
 def _main() -> None:
     for name in MODULES:
         __import__(name)
+    # Whoever runs the tests may be an agent; a person types the commands in them.
+    sys.modules["hooksdk.cli._config.trust"].agent_around = lambda: ""  # pyright: ignore[reportAttributeAccessIssue]
     # What is imported here lives as long as the process: without this, each fork walks and copies all of it when it ends,
     # which takes ten times as long as the command.
     gc.collect()

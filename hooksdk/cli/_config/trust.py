@@ -10,27 +10,31 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from hooksdk.cli._config.around import agent_around
 from hooksdk.cli._configuration import read_config
 from hooksdk.cli._console import CommandProblem, print_json, safe, says_yes, stdout_console
 from hooksdk.cli._edits.configuration import forget_trust, record_trust
 from hooksdk.cli._mcp.files import project_files, servers_remark
 from hooksdk.config import Config, Merged, PluginConfig, Remark, fold, look_up_file, resolve, trusted_digests
 from hooksdk.errors import ConfigError
+from hooksdk.guard import let_count, waiting
 from hooksdk.host import installed_plugins, look_at
 
 
 def trust_folder(folder: Path, *, yes: bool) -> int:
-    """Show what would count, ask, and record it."""
+    """Show what would count, ask, and record it. Raises `CommandProblem` below an agent, which would be no person's word."""
+    check_person()
     _, merged = read_config(folder=folder)
     console = stdout_console()
     settings = merged.to_look_at()
     files, missing = project_files(folder)
     assert merged.trust.digest  # taken now: what is shown is what is recorded, however long the answer takes
-    if not settings and not files:
+    held_back = waiting(merged.trust.folder)
+    if not settings and not files and not held_back:
         console.print(f"{safe(merged.trust.folder)}: nothing here needs your trust", soft_wrap=True)
         return 0
     new = [trust for trust in ([merged.trust] if settings else []) + files if not trust.trusted]
-    if not new:
+    if not new and not held_back:
         console.print(f"{safe(merged.trust.folder)}: you trust it already, at what it holds now", soft_wrap=True)
         return 0
     _check_settings(merged)
@@ -41,15 +45,28 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
         own = [*settings, *merged.named_files(), *missing]
         for remark in own if trust is merged.trust else [servers_remark(trust)]:
             console.print(f"  {describe(remark)}", soft_wrap=True)
+    if held_back:
+        console.print(f"the guard goes by the rules of before. This would count: {safe(held_back)}", soft_wrap=True)
     if not yes:
         if not sys.stdin.isatty():
             raise CommandProblem("nobody is there to answer: --yes trusts it unasked")
         if not says_yes(console, f"Trust {safe(merged.trust.folder)} at this content?"):
             console.print("not trusted")
             return 1
-    path = [record_trust(trust) for trust in new][-1]
-    console.print(f"trusted until it changes, in {safe(path)}", soft_wrap=True)
+    for path in {record_trust(trust) for trust in new}:
+        console.print(f"trusted until it changes, in {safe(path)}", soft_wrap=True)
+    let_count(merged.trust.folder)
+    if held_back:
+        console.print("the guard's rules are the new ones from the next call on", soft_wrap=True)
     return 0
+
+
+def check_person() -> None:
+    """Raise `CommandProblem` where an agent has started the command."""
+    if agent := agent_around():
+        raise CommandProblem(
+            f"trust is a person's word, and this was started by {agent}. Type it in a terminal of your own"
+        )
 
 
 def _check_settings(merged: Merged) -> None:
@@ -109,7 +126,8 @@ def _state(folder: Path) -> str:
 
 
 def remove_trust(folder: Path) -> int:
-    """Forget a folder."""
+    """Forget a folder. Raises `CommandProblem` below an agent."""
+    check_person()
     resolved = resolve(folder)
     path = forget_trust(resolved)
     if path is None:

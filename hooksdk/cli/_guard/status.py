@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from hooksdk.cli._console import CommandProblem, counted, print_json, safe, stdout_console
 from hooksdk.cli._guard.hooks import OPEN, need_sockets
 from hooksdk.cli._guard.install import Installed, records
 from hooksdk.cli._guard.pause import pause_text
+from hooksdk.config import trust_advice
 from hooksdk.errors import HookSDKError
-from hooksdk.guard import AGENTS, judge_status
+from hooksdk.guard import AGENTS, judge_status, known_projects, waiting
 from hooksdk.guard.client import NoJudge
 
 
@@ -22,10 +24,11 @@ def show_status(*, as_json: bool) -> None:
     except (OSError, NoJudge) as error:
         raise CommandProblem(f"the judge does not say how it is: {error}") from None
     installed, pause = places(), pause_text()
+    held_back = {str(folder): text for folder in known_projects() if (text := waiting(folder))}
     if as_json:
         judge = asdict(running) if running else None
         entries = [asdict(place) for place in installed]
-        print_json({"schema": 1, "judge": judge, "paused": pause or None, "installed": entries})
+        print_json({"schema": 1, "judge": judge, "paused": pause or None, "installed": entries, "waiting": held_back})
         return
     console = stdout_console()
     if pause:
@@ -40,6 +43,9 @@ def show_status(*, as_json: bool) -> None:
             f"  {counts[0]} judged, {counts[1]}, rules of {safe(', '.join(running.projects) or 'no folder')}",
             soft_wrap=True,
         )
+    for folder, text in held_back.items():
+        advice = f"{text}. {trust_advice(Path(folder))}"
+        console.print(f"[yellow]waiting[/]     the rules stay as they were: {safe(advice)}", soft_wrap=True)
     for place in installed:
         console.print(f"{place.agent:<12}{safe(place.file)}", soft_wrap=True)
         if place.trial:

@@ -1,0 +1,66 @@
+"""Whether a coding agent has started this command. What a person is to say is not taken from one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+VARIABLES = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CODEX_SANDBOX", "CODEX_THREAD_ID", "GEMINI_CLI", "QWEN_CODE")
+"""What agents set in the shells of their tools."""
+_NAMES = {"claude", "claude-code", "codex", "gemini", "gemini-cli", "qwen", "qwen-code"}
+"""What agents' programs and packages are called."""
+_DEEPEST = 100
+
+
+def agent_around() -> str:
+    """The agent that has started this process, in words; empty where none has, as far as it can be seen. A process that has left its
+    parents and cleared its variables cannot be told from a person's."""
+    if variable := next((name for name in VARIABLES if name in os.environ), ""):
+        return f"an agent, as the variable {variable} says"
+    for pid, words in _parents():
+        if word := next(filter(_is_agent, words), ""):
+            return f"{word} (process {pid})"
+    return ""
+
+
+def _is_agent(word: str) -> bool:
+    """True for a program of an agent, and a script in the package of one."""
+    path = Path(word)
+    return path.stem in _NAMES or ("node_modules" in path.parts and not _NAMES.isdisjoint(path.parts))
+
+
+def _parents() -> Iterator[tuple[int, list[str]]]:
+    """The processes around this one, each with its program and, of an interpreter, the script that it runs."""
+    pid = os.getppid()
+    for _ in range(_DEEPEST):
+        if pid <= 1:
+            return
+        parent, words = _by_proc(pid) if Path("/proc/self/stat").exists() else _by_ps(pid)
+        yield pid, words
+        pid = parent
+
+
+def _by_proc(pid: int) -> tuple[int, list[str]]:
+    place = Path("/proc") / str(pid)
+    try:
+        parent = int((place / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1])
+        words = (place / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        name = (place / "comm").read_text("utf-8", "replace").strip()
+    except (OSError, ValueError):  # it has ended meanwhile
+        return 0, [""]
+    return parent, [*_program(words), name]
+
+
+def _by_ps(pid: int) -> tuple[int, list[str]]:
+    done = subprocess.run(  # noqa: S603
+        ["/bin/ps", "-o", "ppid=,command=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    parent, *words = done.stdout.split() or ["0"]
+    return int(parent), _program(words or [""])
+
+
+def _program(words: list[str]) -> list[str]:
+    """The program, and the first word that is no option: of an interpreter its script."""
+    return [words[0], *[word for word in words[1:] if not word.startswith("-")][:1]]

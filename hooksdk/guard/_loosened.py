@@ -1,0 +1,118 @@
+"""Whether a newer version of a configuration may loosen what an older one says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from hooksdk.config import Config, Merged, NamedFile, PluginConfig, fold
+from hooksdk.errors import ConfigError
+from hooksdk.guard._versions import Version
+from hooksdk.host import Plugin, installed_plugins, look_at
+from hooksdk.rules import Rules
+
+STEPS = 20_000_000
+"""What a comparison of rules may cost, as `hooksdk.rules.proofs` counts it: about a second."""
+_UNREAD = ("gateway", "mcp", "policy", "plugins")
+"""Settings that the judge does not read, and the sections, which are compared one by one."""
+
+
+def loosened(before: Version, after: Version) -> str:
+    """What of the newer version may loosen the older one, in words; empty where surely nothing does. Raises `ConfigError`."""
+    for path, digest in before.files.items():
+        if NamedFile("", Path(path)).digest != digest:
+            return f"{path} has changed"
+    if before.has(after):
+        return ""
+    halves = (before.user, after.user), (before.project, after.project)
+    where = " and ".join(one["where"] for old, one in halves if old != one)
+    if path := next((path for path in after.files if path not in before.files), ""):
+        return f"{where}: {path} would count"
+    try:
+        (old, old_merged), (new, new_merged) = before.read(), after.read()
+    except ConfigError as error:
+        return str(error).rstrip(".")
+    for name in Config.model_fields:
+        if name not in _UNREAD and getattr(old, name) != getattr(new, name):
+            return f"{where}: '{name}' is another"
+    for folded in sorted({fold(name) for config in (old, new) for name in config.plugins}):
+        is_same = _said(folded, old, old_merged) == _said(folded, new, new_merged)
+        if not is_same and (reason := _plugin_loosened(folded, old, new)):
+            return f"{where}: {reason}"
+    return ""
+
+
+def _said(folded: str, config: Config, merged: Merged) -> object:
+    """All by which a plugin is loaded and set up."""
+    section, own = config.plugin(folded), merged.own_settings.get(folded)
+    switches = folded in merged.unconfirmed, folded in merged.switched_off
+    return section and section.model_dump(), own and replace(own, digests={}), switches
+
+
+@dataclass(frozen=True)
+class _Judging:
+    """What a plugin says of calls."""
+
+    rules: Rules
+    written: Sequence[object] = ()
+    """The rules as they stand in the settings."""
+    rest: Sequence[object] = ([], {}, {})
+    """All other settings."""
+
+
+def _plugin_loosened(folded: str, old: Config, new: Config) -> str:
+    before, after = (_judging(folded, config) for config in (old, new))
+    if before is None or after is None or before.rest != after.rest:
+        return f"the settings of plugin '{folded}' are others"
+    missing = [*after.written]
+    for rule in before.written:
+        if rule not in missing:
+            break
+        missing.remove(rule)
+    else:
+        added = [one.action for one in after.rules.rules if not any(_alike(one, other) for other in before.rules.rules)]
+        stops = ("deny",) if after.rules.default == "deny" else ("deny", "ask")
+        if before.rules.default == after.rules.default and all(action in stops for action in added):
+            return ""
+    try:
+        from hooksdk.rules.proofs import Unknown, changes
+    except ModuleNotFoundError:
+        return f"more than an added deny or ask has changed in plugin '{folded}'"
+    try:
+        change = next((one for one in changes(before.rules, after.rules, budget=STEPS) if one.is_loosened), None)
+    except Unknown:
+        return f"the rules of plugin '{folded}' take too long to compare"
+    if change is None:
+        return ""
+    rule = next((one.words for one in before.rules.rules if one.number == change.old_rule.number), "its default")
+    return f"plugin '{folded}' would say {change.new} where it says {change.old} ({rule})"
+
+
+def _alike(one: Any, other: Any) -> bool:
+    return (one.action, one.facts) == (other.action, other.facts)
+
+
+def _judging(folded: str, config: Config) -> _Judging | None:
+    """What a built-in plugin says of calls; None for one that does not tell, and for those of others."""
+    plugin = next(filter(partial(_is_built_in, folded), installed_plugins(config)), None)
+    if plugin is None:
+        return None
+    section = config.plugin(folded) or PluginConfig()
+    if not plugin.loaded or section.mode == "shadow":
+        return _Judging(Rules(()))
+    look_at(plugin, config)
+    if plugin.refusal is not None:
+        raise plugin.refusal
+    describe = getattr(plugin.holder, "describe_rules", None)
+    if describe is None:
+        return None
+    settings = plugin.config.model_dump(mode="json", exclude_unset=True)
+    written, _ = settings.pop("rules", []), settings.pop("default", None)  # what the description says
+    return _Judging(describe(plugin.config), written, (section.grants, section.timeouts, settings))
+
+
+def _is_built_in(folded: str, plugin: Plugin) -> bool:
+    return plugin.origin == "built-in" and fold(plugin.id) == folded
