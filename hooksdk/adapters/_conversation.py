@@ -35,6 +35,8 @@ FORMAT = get_format("openai-chat")
 """Plugins see one format in every framework."""
 NO_LIMIT = 7 * 24 * 3600.0
 """Seconds that a framework's tool may take here: its own limit counts."""
+ModelName = tuple[str | None, str | None]
+"""Provider and name, as far as the framework knows them."""
 Texts = Mapping[tuple[str, int], str]
 """By call id, and which of the results with this id: the text of each result that is trimmed."""
 
@@ -110,6 +112,10 @@ class Conversation:
         self._outer = inside.get()
         self._lock = anyio.Lock()
         self._known: Sequence[Any] | None = None
+        self._asked: Sequence[Any] = ()
+        """The model that is asked: its window and its names."""
+        self._replied = ""
+        """The name in its last reply."""
         self.session: Session
         self.run: Run | None = None
         self.working = 0
@@ -139,6 +145,28 @@ class Conversation:
         session = self._outer[0].session.child(self.id)
         await session.__aenter__()
         return session
+
+    async def ask_model(self, *names: ModelName, window: int | None = None) -> None:
+        """The framework asks this model next, or the first of several that answers."""
+        known = [(provider, name) for provider, name in names if name]
+        if self._asked != (asked := (window, *known)):
+            run = await self.begin()
+            self._asked, self._replied, self._known = asked, known[0][1] if len(known) == 1 else "", None
+            self._use_model(run, *known, window=window)
+
+    async def note_reply(self, provider: str | None, name: str | None) -> None:
+        """The reply says of which model it is: of another one where the first has failed, or goes by a name of its own."""
+        if name and name != self._replied:
+            _, *asked = self._asked or (None,)
+            self._replied = name
+            self._use_model(await self.begin(), (provider or (asked[0][0] if asked else None), name), *asked)
+
+    def _use_model(self, run: Run, *names: tuple[str | None, str], window: int | None = None) -> None:
+        """What the user has said of the model counts more than what the framework says."""
+        options = self._all.options
+        if options.get("model"):
+            names = ((options.get("provider"), options["model"]),)
+        run.use_model(*names, context_window=options.get("context_window") or window)
 
     async def resolve(self, natives: Sequence[Any], make: Callable[[Any], Tool]) -> Run:
         """The run, with these tools; the same are resolved once."""
@@ -284,6 +312,12 @@ def plain_call(host: SomeHost, entry: str, other: str, function: Callable[..., A
         problem = f"{entry} needs HookSDK(LazyHost(...)), with LazyHost of hooksdk.sync; with a Host call {other}"
         raise ConfigError("HookSDK(host)", (problem,))
     return plain.call(function, *args)
+
+
+def split_name(name: object) -> ModelName:
+    """Of a name with its provider before it, as routers have it: `litellm/openai/gpt-4o`, `models/gemini-2.5-flash`."""
+    *before, own = str(name or "").split("/")
+    return before[-1] if before and before[-1] != "models" else None, own
 
 
 def short_texts(call_ids: Iterable[str | None], texts: Texts) -> list[str | None]:

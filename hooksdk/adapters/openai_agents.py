@@ -34,16 +34,19 @@ from agents import (
 )
 from agents.items import ModelResponse
 from agents.memory import Session
+from agents.models import get_default_model
 from agents.tool_context import ToolContext
 from openai.types.responses import ResponseFunctionToolCall
 
 from hooksdk.adapters._conversation import (
     Conversation,
     Conversations,
+    ModelName,
     Native,
     SomeHost,
     native_tool,
     plain_call,
+    split_name,
 )
 from hooksdk.adapters._openai_finish import Ending
 from hooksdk.adapters._openai_items import (
@@ -253,6 +256,7 @@ class _Played:
         known = [*map(_definition, self._natives)]
         if [*map(_definition, natives)] != known:  # an MCP server's are made anew each time
             self._natives = natives
+        await self.conversation.ask_model(_name(self._options["run_config"].model or agent.model))
         run = await self.conversation.resolve(self._natives, self._make)
         own = {one.name: one for one in natives}
         added = [_function(tool) for tool in run.offered if tool.name not in own]
@@ -302,8 +306,11 @@ class _Played:
 
     # The model's turns
 
-    async def before(self, items: str | list[Any], tools: Sequence[Any], handoffs: Sequence[Handoff]) -> Any:
+    async def before(
+        self, model: Model, items: str | list[Any], tools: Sequence[Any], handoffs: Sequence[Handoff]
+    ) -> Any:
         """What the model is sent: the items, and of the tools those that are offered."""
+        await self.conversation.note_reply(*_name(model))  # a provider may have put another one in the place of a name
         self._handoffs.update(one.tool_name for one in handoffs)
         given = listed(items)
         outputs = {one["call_id"]: output_text(one) for one in given if answered(one)}
@@ -331,12 +338,13 @@ class _Played:
 class _Hooked(Model):
     def __init__(self, model: Model, played: _Played) -> None:
         self._model, self._played = model, played
+        self.model: Any = getattr(model, "model", None)
 
     async def get_response(
         self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, output_schema: Any, handoffs: Any,  # noqa: A002 - the SDK's own
         tracing: Any, **named: Any,
     ) -> ModelResponse:  # fmt: skip
-        items, shown = await self._played.before(input, tools, handoffs)
+        items, shown = await self._played.before(self._model, input, tools, handoffs)
         response = await self._model.get_response(
             system_instructions, items, model_settings, shown, output_schema, handoffs, tracing, **named
         )
@@ -347,7 +355,7 @@ class _Hooked(Model):
         self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, output_schema: Any, handoffs: Any,  # noqa: A002 - the SDK's own
         tracing: Any, **named: Any,
     ) -> AsyncIterator[Any]:  # fmt: skip
-        items, shown = await self._played.before(input, tools, handoffs)
+        items, shown = await self._played.before(self._model, input, tools, handoffs)
         async for event in self._model.stream_response(
             system_instructions, items, model_settings, shown, output_schema, handoffs, tracing, **named
         ):
@@ -372,6 +380,11 @@ class _Provider(ModelProvider):
 
     async def aclose(self) -> None:
         await self._provider.aclose()
+
+
+def _name(model: str | Model | None) -> ModelName:
+    name: Any = get_default_model() if model is None else getattr(model, "model", model)
+    return split_name(name) if isinstance(name, str) else (None, None)
 
 
 def _definition(tool: FunctionTool) -> tuple[str, str, Any]:
