@@ -314,7 +314,8 @@ class _Played:
         self._handoffs.update(one.tool_name for one in handoffs)
         given = listed(items)
         outputs = {one["call_id"]: output_text(one) for one in given if answered(one)}
-        await self.conversation.settle(outputs)
+        await self.conversation.settle(outputs, [*map(answered, given)])
+        given = trimmed_items(given, self.conversation.told)
         run = await self.conversation.begin()
         prepared = await run.prepare_messages(plain_messages(given, self._handoffs), follow=True)
         offered = {tool.name for tool in run.offered}

@@ -127,14 +127,16 @@ class HookSDK(AbstractCapability[Any]):
         """Offer what is granted, and show what is trimmed, here and in the agent's own history."""
         await self._ask(getattr(request_context, "model", None) or ctx.model)
         run = await self.conversation.begin()
-        await self.conversation.settle(_answers(ctx.messages))
-        prepared = await run.prepare_messages(_plain(request_context.messages), follow=True)
-        ctx.messages[:] = _trimmed(ctx.messages, prepared.trimmed)
+        parts = [part for one in ctx.messages if isinstance(one, ModelRequest) for part in one.parts]
+        await self.conversation.settle(_answers(ctx.messages), [*map(_answered, parts)])
+        messages = _trimmed(request_context.messages, told := self.conversation.told)
+        prepared = await run.prepare_messages(_plain(messages), follow=True)
+        ctx.messages[:] = _trimmed(ctx.messages, {**told, **prepared.trimmed})
         parameters = request_context.model_request_parameters
         own = {tool.name: tool for tool in parameters.function_tools}
         shown = [own.get(tool.name) or _definition(tool) for tool in run.offered]
         return replace(
-            request_context, messages=_shown(request_context.messages, prepared),
+            request_context, messages=_shown(messages, prepared),
             model_request_parameters=replace(parameters, function_tools=shown),
         )  # fmt: skip
 
