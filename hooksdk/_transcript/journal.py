@@ -116,8 +116,7 @@ class Ledger(Labelled):
 
     def apply(self, entry: Entry) -> None:
         """One more journal entry. Kinds that a newer version writes are left alone."""
-        step = getattr(self, f"_apply_{entry.get('kind')}", None)
-        if step is not None:
+        if (step := getattr(self, f"_apply_{entry.get('kind')}", None)) is not None:
             step(entry)
         elif (kind := str(entry.get("kind"))) not in self._unknown:
             self._unknown.add(kind)
@@ -159,12 +158,12 @@ class Ledger(Labelled):
     def _apply_doubt(self, entry: Entry) -> None:
         self.effects.doubt(entry["effects"])
 
-    def _apply_lost(self, entry: Entry) -> None:
-        self.effects.lose(entry["effects"])
-
     def _apply_dropped(self, _entry: Entry) -> None:
         self.effects.drop()
         self.orphans.clear()
+
+    def _apply_lost(self, entry: Entry) -> None:
+        self.effects.lose(entry["effects"])
 
     def _apply_trim(self, entry: Entry) -> None:
         n, record = int(entry["n"]), self.addressed(entry["at"])

@@ -23,7 +23,6 @@ from agents import (
     Agent,
     FunctionTool,
     Handoff,
-    ItemHelpers,
     Model,
     ModelProvider,
     RunConfig,
@@ -34,29 +33,30 @@ from agents import (
 )
 from agents.items import ModelResponse
 from agents.memory import Session
-from agents.models import get_default_model
 from agents.tool_context import ToolContext
 from openai.types.responses import ResponseFunctionToolCall
 
 from hooksdk.adapters._conversation import (
     Conversation,
     Conversations,
-    ModelName,
     Native,
     SomeHost,
     native_tool,
     plain_call,
-    split_name,
 )
 from hooksdk.adapters._openai_finish import Ending
 from hooksdk.adapters._openai_items import (
     ITEMS,
     answered,
+    definition,
+    function_of,
     listed,
+    model_name,
     native_items,
     output_text,
     plain_messages,
     shorten,
+    tool_result,
     trimmed_items,
     with_last_answer,
 )
@@ -253,13 +253,13 @@ class _Played:
     async def _tools(self, agent: Agent[Any], context: Any) -> list[Any]:
         tools = await agent.get_all_tools(context)
         natives = [one for one in tools if isinstance(one, FunctionTool)]
-        known = [*map(_definition, self._natives)]
-        if [*map(_definition, natives)] != known:  # an MCP server's are made anew each time
+        known = [*map(definition, self._natives)]
+        if [*map(definition, natives)] != known:  # an MCP server's are made anew each time
             self._natives = natives
-        await self.conversation.ask_model(_name(self._options["run_config"].model or agent.model))
+        await self.conversation.ask_model(model_name(self._options["run_config"].model or agent.model))
         run = await self.conversation.resolve(self._natives, self._make)
         own = {one.name: one for one in natives}
-        added = [_function(tool) for tool in run.offered if tool.name not in own]
+        added = [function_of(tool) for tool in run.offered if tool.name not in own]
         functions = [self._judging(one, own) for one in [*natives, *added]]
         return [*functions, *(one for one in tools if not isinstance(one, FunctionTool))]
 
@@ -299,7 +299,7 @@ class _Played:
             approved = context.is_tool_approved(context.tool_name, judged.call.id)
             return Approval(True) if approved else Approval(False, "nobody was asked")
 
-        native = Native(run, _result, ())
+        native = Native(run, tool_result, ())
         result = await self.conversation.call(call, native, ask, self._judged.pop(call.id, None))
         value = cast("tuple[object, ...] | ToolResult", native.value)
         return value[0] if native.result == result and isinstance(value, tuple) else result.text
@@ -310,7 +310,7 @@ class _Played:
         self, model: Model, items: str | list[Any], tools: Sequence[Any], handoffs: Sequence[Handoff]
     ) -> Any:
         """What the model is sent: the items, and of the tools those that are offered."""
-        await self.conversation.note_reply(*_name(model))  # a provider may have put another one in the place of a name
+        await self.conversation.note_reply(*model_name(model))  # a provider may have put it in the place of a name
         self._handoffs.update(one.tool_name for one in handoffs)
         given = listed(items)
         outputs = {one["call_id"]: output_text(one) for one in given if answered(one)}
@@ -321,7 +321,7 @@ class _Played:
         offered = {tool.name for tool in run.offered}
         shown = [one for one in tools if not isinstance(one, FunctionTool) or one.name in offered]
         names = {one.name for one in shown}
-        shown += [_function(tool) for tool in run.offered if tool.name not in names]
+        shown += [function_of(tool) for tool in run.offered if tool.name not in names]
         if prepared.replaced:
             return [item for message in prepared for item in native_items(message)], shown
         added = [ITEMS.user(text) for text in prepared.added]
@@ -381,33 +381,6 @@ class _Provider(ModelProvider):
 
     async def aclose(self) -> None:
         await self._provider.aclose()
-
-
-def _name(model: str | Model | None) -> ModelName:
-    name: Any = get_default_model() if model is None else getattr(model, "model", model)
-    return split_name(name) if isinstance(name, str) else (None, None)
-
-
-def _definition(tool: FunctionTool) -> tuple[str, str, Any]:
-    return tool.name, tool.description, tool.params_json_schema
-
-
-def _function(tool: Tool) -> FunctionTool:
-    async def invoke(_context: Any, _text: str) -> str:
-        raise AssertionError  # hooksdk runs it
-
-    schema = dict(tool.parameters or {"type": "object", "properties": {}})
-    return FunctionTool(
-        name=tool.name, description=tool.description, params_json_schema=schema, on_invoke_tool=invoke,
-        strict_json_schema=False,
-    )  # fmt: skip
-
-
-def _result(value: Any) -> ToolResult:
-    if isinstance(value, ToolResult):
-        return value
-    output, call, is_error = value
-    return ToolResult(output_text({**ItemHelpers.tool_call_output_item(call, output)}), is_error=is_error)
 
 
 def _words(prompt: object) -> str | None:

@@ -109,7 +109,10 @@ async def test_a_middleware_that_asks_another_model_is_followed_and_so_is_its_wi
     from hooksdk.adapters.langchain import HookSDK
     from tests.hooksdk.langchain_driver import create_agent, native_tool
 
-    sees, tools = Sees(), [native_tool(Tool(name="look", execute=lambda _: "seen"))]
+    def look(_arguments: dict[str, Any]) -> str:
+        return "seen"
+
+    sees, tools = Sees(), [native_tool(Tool(name="look", execute=look))]
     models = [
         _Chat.made([call("look")], "acme", "small", window=1000),
         _Chat.made(["done"], "acme", "large", window=9000),
@@ -164,7 +167,8 @@ def _function_model(provider: str, name: str, script: Script) -> Any:
     def down(*_args: Any) -> Any:
         raise ModelHTTPError(503, name)
 
-    return Named(model_of(ScriptedModel(script)).function if script else down, model_name=name)
+    answers: Any = model_of(ScriptedModel(script)).function if script else down
+    return Named(answers, model_name=name)
 
 
 async def test_the_model_of_pydantic_ai_that_answers_in_the_place_of_another_is_known():
