@@ -234,7 +234,7 @@ def no_price(prices: PriceList, model: str) -> str:
         advice = f'its price into [prices], "{example}" = {{ input = 2.5, output = 10.0 }}, or which model it is'
     else:
         advice = "which model it is"
-    return f"{prices.source(model)}. Write {advice}: session.run(model='openai:gpt-4o'), or HookSDK(host, model='openai:gpt-4o') in a framework"
+    return f"{prices.source(model).rstrip('.')}. Write {advice}: session.run(model='openai:gpt-4o'), or HookSDK(host, model='openai:gpt-4o') in a framework"
 
 
 def was_granted(rule: CompiledRule, event: ToolCallStart) -> bool:
