@@ -104,7 +104,11 @@ class Beginnings(Stored):
         lost before it stays."""
         effects = self._ledger.effects
         effects.sweep()
-        ended = [*effects.over, *(effect for effect, one in effects.lost.items() if one.entry["run"] == run_id)]
+        replies = self._ledger.replies  # a host that records no replies has no conversation that could lose one
+        is_known = {
+            effect for effect, one in effects.lost.items() if one.entry["run"] == run_id or (one.reply or 0) > replies
+        }
+        ended = [*effects.over, *is_known]
         effects.end(ended)
         self._ended += ended
 
