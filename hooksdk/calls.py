@@ -264,6 +264,8 @@ class CallInDoubt:
     """The id of the call that made this one; None for the model's own."""
     began: float
     """When, in seconds since 1970."""
+    lost: bool = False
+    """It ran to its end, and the conversation has lost the reply that made it: only its effect is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

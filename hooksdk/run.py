@@ -39,6 +39,7 @@ from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.calls import CallInDoubt, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
+from hooksdk.costs import model_name
 from hooksdk.errors import AsyncOnly, PolicyFailed, RunBlocked, WrongArgument, check
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, ProviderJson, SdkObject
 from hooksdk.formats.intake import as_tools, messages_in, usage_in
@@ -225,6 +226,17 @@ class Run(AsyncOnly):
             self._hooks.observe("after_tools_resolved", event)
 
     # Each model call
+
+    def use_model(self, *names: tuple[str | None, str], context_window: int | None = None) -> None:
+        """Say which model the next requests go to, for a framework that tells so late, or changes it: provider (None: not known)
+        and name. Of several names for one model the first that has a price counts. Without a `context_window` it is the one
+        that genai-prices has, if any."""
+        prices = self._parts.prices
+        known = [one for one in names if len(names) == 1 or prices.price(model_name(*one))] or names
+        for provider, model in known[:1]:
+            self._state.info = replace(self.info, provider=provider, model=model)
+            context_window = context_window or prices.context_window(model_name(provider, model))
+        self._state.context_window = context_window or self._state.context_window
 
     async def prepare_messages(
         self, messages: Sequence[GivenMessage] | None = None, *, follow: bool = False
@@ -485,6 +497,8 @@ class Run(AsyncOnly):
             except Exception as problem:
                 problems.append(problem)
                 logger.error("the end of run %s could not be stored: %s", self.info.run_id, describe(problem))
+        if reason == "completed":
+            self._transcript.forget_ended(self.info.run_id)
         self._transcript.close_fence()
         self._state.stats.log_shadow(self.info.run_id)
         await self._state.trace(RunEnded(reason=reason, stats=self.stats))

@@ -59,6 +59,11 @@ class _Run:
     """Spans of model calls that wait for what the reply said, and when they ended."""
 
 
+def _about(info: RunInfo) -> Attributes:
+    model = {"gen_ai.request.model": info.model} if info.model else {}
+    return {"gen_ai.provider.name": provider_name(info.provider), **model}
+
+
 @final
 class SessionSpans:
     """Makes the spans of a session's runs, from where they happen and from the trace."""
@@ -74,9 +79,7 @@ class SessionSpans:
     @contextmanager
     def run(self, info: RunInfo) -> Generator[None]:
         """The span of a run, a child of the caller's."""
-        about: Attributes = {"gen_ai.provider.name": provider_name(info.provider)}
-        if info.model:
-            about["gen_ai.request.model"] = info.model
+        about = _about(info)
         first = {
             **about, "gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": info.agent_id,
             "gen_ai.conversation.id": info.session_id, "hooksdk.run.id": info.run_id, "hooksdk.trigger": info.trigger,
@@ -149,7 +152,7 @@ class SessionSpans:
                 run.began = now
             case records.ModelCalled():
                 self._give_up_chat(run, now)
-                run.asked = now
+                run.asked, run.about = now, _about(event.info)  # a framework says late which model it is
             case records.ModelReplied():
                 self._chat(run, now, record)
             case records.CallStarted():

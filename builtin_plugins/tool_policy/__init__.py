@@ -22,7 +22,7 @@ from builtin_plugins.tool_policy._lint import problems_of, unpriced, unsaid_tool
 from builtin_plugins.tool_policy._misspelt import Misspelt
 from builtin_plugins.tool_policy._near import near_misses_of, would_count
 from builtin_plugins.tool_policy._rules import GRAVITY, Action, CompiledRule, Rule, read_rules
-from builtin_plugins.tool_policy._spending import Reached, Spending, fitting
+from builtin_plugins.tool_policy._spending import Reached, Spending, fitting, no_price
 from builtin_plugins.tool_policy._vocabulary import WORDS, Kind, Vocabulary, read_vocabulary
 from hooksdk import FamilyState, Storage, Tool, hooks
 from hooksdk.config import Notice, ProjectSettings
@@ -331,7 +331,7 @@ def _without_price(compiled: CompiledRule, event: BeforeModelCall) -> str:
     limit, model = compiled.rule.limit, model_name(event.provider, event.model)
     if limit is None or limit.dollars is None or event.prices.price(model) is not None:
         return ""
-    return f"{compiled.name} of the tool policy lets through {limit.words('dollars')}, and there is {event.prices.source(model)}"
+    return f"{compiled.name} of the tool policy lets through {limit.words('dollars')}, and there is {no_price(event.prices, model)}"
 
 
 def _answer(compiled: CompiledRule, tool: Tool, strange: Sequence[Origin], doubt: str = "") -> Block | Ask | None:

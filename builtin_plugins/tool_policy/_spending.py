@@ -13,7 +13,7 @@ from builtin_plugins.tool_policy._limits import SCOPES, Limit, Unit, Used, count
 from builtin_plugins.tool_policy._misspelt import Misspelt
 from builtin_plugins.tool_policy._rules import CompiledRule
 from hooksdk import FamilyState, Storage, Tool
-from hooksdk.costs import Usage, model_name, usage_of
+from hooksdk.costs import PriceList, Usage, model_name, usage_of
 from hooksdk.hooks import AfterModelCall, AfterToolCall, BeforeModelCall, BeforeToolCall, Event, ToolCallStart
 from hooksdk.schema import estimate_tokens
 
@@ -160,7 +160,7 @@ class Spending:
                 self._uncounted.append(_Amount(place, limit, "tokens", usage.prompt + usage.output))
             if limit.dollars is not None:
                 place, dollars = self._place(rule, "dollars", event, None), event.prices.cost(model, usage)
-                problem = "" if dollars is not None else event.prices.source(model)
+                problem = "" if dollars is not None else no_price(event.prices, model)
                 self._uncounted.append(_Amount(place, limit, "dollars", dollars, problem))
 
     async def settle(self, *, estimated: bool = True) -> None:
@@ -226,6 +226,16 @@ class Spending:
         keys = [key for key in await storage.keys() if "/" in key]
         for key in random.sample(keys, min(LOOKED_AT, len(keys))):
             await storage.update(key, lambda stored: None if is_over(stored) else stored)
+
+
+def no_price(prices: PriceList, model: str) -> str:
+    """Why a model has no price, and what to write."""
+    if model:
+        example = model if ":" in model else f"PROVIDER:{model}"
+        advice = f'its price into [prices], "{example}" = {{ input = 2.5, output = 10.0 }}, or which model it is'
+    else:
+        advice = "which model it is"
+    return f"{prices.source(model).rstrip('.')}. Write {advice}: session.run(model='openai:gpt-4o'), or HookSDK(host, model='openai:gpt-4o') in a framework"
 
 
 def was_granted(rule: CompiledRule, event: ToolCallStart) -> bool:

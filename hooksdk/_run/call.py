@@ -169,7 +169,7 @@ async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
         if "rewrite_tool_call" in plans:
             end = end or await rewrite_tool_call(state, work)
         end = end or validate_arguments(work)
-        if "before_tool_call" in plans or state.in_doubt():
+        if "before_tool_call" in plans or state.asked_about():
             end = end or await before_tool_call(state, work)
     end = end or check_still_granted(state, work)
     work.judged = True

@@ -22,6 +22,9 @@ OWNER = "hooksdk"
 """Who asks about a call of which an equal one is in doubt. No plugin has this id."""
 IN_DOUBT = "may have taken effect"
 """What is said of every call in doubt."""
+_LOST = (
+    "An equal call ran before, and this conversation has lost its result. Look what it did before you call it again."
+)
 _EARLIER = f"An earlier attempt of it began, and its end is not known: it {IN_DOUBT}. Look before you call it again."
 MOST_ARGUMENTS = 2000
 """Characters of the arguments that are kept for the person who has to find out."""
@@ -43,9 +46,9 @@ def effect_id(state: RunState, work: CallInProgress) -> str:
 
 
 def equal_in_doubt(state: RunState, work: CallInProgress) -> list[CallInDoubt]:
-    """The calls whose end is not known and that this one makes once more: this very call first, whatever its arguments are by
+    """The calls whose end is not known, or not to this conversation, and that this one makes once more: this very call first, whatever its arguments are by
     now, and those of the same tool with the same arguments."""
-    if not (doubts := state.in_doubt()):
+    if not (doubts := state.asked_about()):
         return []
     tool = "" if work.tool is None else work.tool.id
     own, digest = _began_as(state, work), _digest(state, work)
@@ -84,9 +87,11 @@ def with_doubt(state: RunState, work: CallInProgress, end: CallEnd) -> CallEnd:
     """Whatever keeps a call from running now, the model reads that one before it may have taken effect."""
     if end.status in {"ok", "answered"} or work.entered or IN_DOUBT in end.result.text:
         return end
-    if not work.is_again and not equal_in_doubt(state, work):
+    equal = equal_in_doubt(state, work)
+    if not work.is_again and not equal:
         return end
-    return CallEnd(end.status, end.result.with_text(f"{end.result.text.rstrip('.')}. {_EARLIER}"))
+    earlier = _LOST if equal and all(one.lost for one in equal) else _EARLIER
+    return CallEnd(end.status, end.result.with_text(f"{end.result.text.rstrip('.')}. {earlier}"))
 
 
 def question(state: RunState, work: CallInProgress) -> Sequence[Question]:
@@ -99,11 +104,16 @@ def question(state: RunState, work: CallInProgress) -> Sequence[Question]:
     one = equal[0]
     again = "again" if one.call_id == work.written.id else "once more"
     same = " with the same arguments" if one.digest == _digest(state, work) else ""
+    if one.lost:
+        title = f"Run '{work.call.name}' {again}? It ran already"
+        known = "and ran to its end, but this conversation has lost its reply, as in a crash"
+    else:
+        title = f"Run '{work.call.name}' {again}? It may have taken effect"
+        known = "and its end is not known: it may have taken effect"
     description = (
-        f"The call '{one.call_id}'{same} began at {_when(one.began)}, and its end is not known: it may have "
-        f"taken effect (effect id {one.effect_id}). Look whether it did: `hooksdk sessions settle` ends the doubt."
+        f"The call '{one.call_id}'{same} began at {_when(one.began)}, {known} (effect id {one.effect_id}). Look what it did: "
+        f"`hooksdk sessions settle` ends the {'question' if one.lost else 'doubt'}."
     )
-    title = f"Run '{work.call.name}' {again}? It may have taken effect"
     return (Question(title=title, description=description, severity="critical", plugin=OWNER, rule=one.effect_id),)
 
 
@@ -157,6 +167,7 @@ async def _write(state: RunState, work: CallInProgress) -> None:
     elif state.parts.transcript_kept:
         slot = transcript.ask(lambda ledger: ledger.slot_of(work.written))
         entry |= {"reply": state.waiting.reply_of(work.written), "order": slot.order if slot else None}
+        entry["run"] = state.info.run_id
 
     async def write() -> None:
         await transcript.begin(entry)

@@ -249,6 +249,10 @@ class RunState:
             begun = [*begun, *(one for one in self.parts.in_doubt() if one.effect_id not in own)]
         return [one for one in begun if one.effect_id not in self.at_work] if begun else []
 
+    def asked_about(self) -> list[CallInDoubt]:
+        """Those, and the calls that ran and whose reply the conversation has lost: an equal one waits for a person."""
+        return [*self.in_doubt(), *self.parts.transcript.lost]
+
     @property
     def at_work(self) -> frozenset[str]:
         """The effect ids of its calls that have begun and are not over, or whose results are on their way, but for those whose turn

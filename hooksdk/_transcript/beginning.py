@@ -95,6 +95,24 @@ class Beginnings(Stored):
         return self._ledger.effects.described()
 
     @property
+    def lost(self) -> list[CallInDoubt]:
+        """The calls that have ended, and whose reply the conversation has lost."""
+        return [one.described(lost=True) for one in self._ledger.effects.lost.values()]
+
+    def forget_ended(self, run_id: str) -> None:
+        """The run has handed on what it came to: that is written with what is written next, or as the session closes. What was
+        lost before it stays."""
+        effects = self._ledger.effects
+        effects.sweep()
+        replies = self._ledger.replies  # a host that records no replies has no conversation that could lose one
+        is_known = {
+            effect for effect, one in effects.lost.items() if one.entry["run"] == run_id or (one.reply or 0) > replies
+        }
+        ended = [*effects.over, *is_known]
+        effects.end(ended)
+        self._ended += ended
+
+    @property
     def doubted(self) -> frozenset[str]:
         """The effect ids of those that get no result of their own any more."""
         return frozenset(effect_id for effect_id, one in self._ledger.effects.begun.items() if one.in_doubt)

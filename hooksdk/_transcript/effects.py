@@ -39,12 +39,13 @@ class Begun:
         """The number of the reply that makes the call; None for one that no message makes."""
         return self.entry.get("reply")
 
-    def described(self) -> CallInDoubt:
+    def described(self, *, lost: bool = False) -> CallInDoubt:
         """The same for whoever has to find out what became of it."""
         entry = self.entry
         return CallInDoubt(
             call_id=str(entry["call"][0]), name=str(entry["call"][1]), tool=str(entry["tool"]), arguments=str(entry["arguments"]),
             digest=str(entry["digest"]), effect_id=self.effect_id, parent_id=entry.get("parent"), began=float(entry.get("time", 0.0)),
+            lost=lost,
         )  # fmt: skip
 
 
@@ -56,21 +57,25 @@ class Effects:
         self._turns = turns
         self.begun: dict[str, Begun] = {}
         """By effect id, the oldest first. Of those that have ended some are still there."""
+        self.over: dict[str, Begun] = {}
+        """Those that have ended, until the run that made them completes: before that the conversation may lose their reply."""
+        self.lost: dict[str, Begun] = {}
+        """Those that have ended, and whose reply the conversation has lost."""
 
     def __repr__(self) -> str:
         return f"Effects({self.without_end()})"
 
     def begin(self, entry: Entry) -> None:
         """A call begins, for the first time or once more."""
-        for effect_id in [one.effect_id for one in self.begun.values() if not self._is_open(one)]:
-            del self.begun[effect_id]
-        self.begun.pop(str(entry["effect"]), None)
+        self.sweep()
+        self.end([str(entry["effect"])])
         self.begun[str(entry["effect"])] = Begun(entry)
 
     def end(self, effect_ids: Iterable[str]) -> None:
         """What became of them is known."""
         for effect_id in effect_ids:
-            self.begun.pop(effect_id, None)
+            for calls in (self.begun, self.over, self.lost):
+                calls.pop(effect_id, None)
 
     def doubt(self, effect_ids: Iterable[str]) -> None:
         """They get no result that tells their end."""
@@ -80,7 +85,24 @@ class Effects:
 
     def drop(self) -> None:
         """Results of calls that were never recorded are given up; those calls have ended all the same."""
-        self.end([one.effect_id for one in self.begun.values() if not self._is_open(one)])
+        self.sweep()
+        self.lose([effect for effect, one in self.over.items() if (one.reply or 0) > self._turns.replies])
+
+    def sweep(self) -> None:
+        """Lay aside those that have ended. Of a version that wrote no run with them they are forgotten."""
+        for one in [one for one in self.begun.values() if not self._is_open(one)]:
+            del self.begun[one.effect_id]
+            if "run" in one.entry:
+                self.over[one.effect_id] = one
+
+    def lose(self, effect_ids: Iterable[str]) -> None:
+        """The conversation has lost the replies of these, which have ended."""
+        self.sweep()
+        self.lost |= {effect_id: self.over.pop(effect_id) for effect_id in effect_ids if effect_id in self.over}
+
+    def find(self, effect_id: str) -> Begun | None:
+        """The call, if it is not forgotten."""
+        return self.begun.get(effect_id) or self.over.get(effect_id) or self.lost.get(effect_id)
 
     def without_end(self) -> list[Begun]:
         """Those that have begun and not ended."""
@@ -94,9 +116,9 @@ class Effects:
         """Those that began as this call of the newest reply."""
         return [one for one in self.begun.values() if self._is_of(one, slot)]
 
-    def closed_with_turn(self) -> list[Begun]:
+    def closed_with_turn(self, replies_before: int) -> list[Begun]:
         """Those of the newest reply, or of one that was never recorded, whose results do not come any more when it is left."""
-        replies = self._turns.replies
+        replies = max(self._turns.replies, replies_before + 1)  # one that was under way when the session was opened
         return [
             one for one in self.without_end() if not one.in_doubt and one.reply is not None and one.reply <= replies
         ]

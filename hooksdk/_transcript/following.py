@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.facts import LOOSE, REPLY
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.matching import check_message, fits
 from hooksdk._transcript.pairing import pair_results
@@ -12,8 +13,8 @@ from hooksdk.formats import Message
 from hooksdk.schema import fingerprint
 
 
-def plan_following(ledger: Ledger, messages: Sequence[Message]) -> tuple[Entry, int]:
-    """The journal entry that lets the view be this list, as far as it is known, and how many messages that are: those after
+def plan_following(ledger: Ledger, messages: Sequence[Message]) -> tuple[list[Entry], int]:
+    """The journal entries that let the view be this list, as far as it is known, and how many messages that are: those after
     them are new. Messages that are stored are told by their places, so their results keep their trims. Raises `MismatchError`.
     """
     message_format = ledger.need_format()
@@ -35,7 +36,21 @@ def plan_following(ledger: Ledger, messages: Sequence[Message]) -> tuple[Entry, 
         upto -= 1
         if base[-1] == upto:
             base.pop()
-    return {"kind": "compact", "base": base, "upto": upto, "hash": ledger.last_hash(upto)}, known
+    view: Entry = {"kind": "compact", "base": base, "upto": upto, "hash": ledger.last_hash(upto)}
+    return [view, *_lost(ledger, places.values())], known
+
+
+def _lost(ledger: Ledger, places: Collection[int]) -> list[Entry]:
+    """The calls that ran and whose reply stands behind all that the list knows: what it left out before that, it had."""
+    effects, kinds = ledger.effects, ledger.facts.kinds[: max(places, default=-1) + 1]
+    effects.sweep()
+    joined, known, before = ledger.need_format().joined, 0, False
+    for kind in kinds if effects.over else ():
+        is_reply = kind in (REPLY, LOOSE)
+        known += is_reply and not (joined and before)
+        before = is_reply
+    lost = [effect for effect, one in effects.over.items() if (one.reply or 0) > known]
+    return [{"kind": "lost", "effects": lost}] if lost else []
 
 
 def _places_of(messages: Sequence[Message], ledger: Ledger) -> dict[int, int]:

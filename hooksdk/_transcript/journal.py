@@ -14,9 +14,10 @@ applies both in their original order, and a ledger that is rebuilt equals the on
 | trim, restore | n, handle, at `{position, call_id, occurrence, hash}`, text (of a trim), owner, reason |
 | drain | done `[[n, status], ...]`: one entry applies everything that was queued |
 | compact | base (messages, and positions of stored ones that stay), upto (stored messages that the base stands for), hash (of the last of these) |
-| began | effect (its id, the same whenever the call is made again), call `[id, name]`, tool, digest of the arguments, arguments (for a person), reply (its number) and order, or parent: the call runs from here on |
+| began | effect (its id, the same whenever the call is made again), call `[id, name]`, tool, digest of the arguments, arguments (for a person), reply (its number) and order, and run, or parent: the call runs from here on |
 | done | effects that have ended without a result among the messages, such as those of nested calls |
 | doubt | effects whose calls are closed without their end being known |
+| lost | effects of calls that have ended, and whose reply the list of the host has lost |
 | used | what a request used: model, run, family (of a sub-agent's), tokens (`costs.Usage` without zeros); m counts the reply, too |
 | state | plugin, change (`changes.py`: what is new in it), or state (the whole of it) |
 """
@@ -115,8 +116,7 @@ class Ledger(Labelled):
 
     def apply(self, entry: Entry) -> None:
         """One more journal entry. Kinds that a newer version writes are left alone."""
-        step = getattr(self, f"_apply_{entry.get('kind')}", None)
-        if step is not None:
+        if (step := getattr(self, f"_apply_{entry.get('kind')}", None)) is not None:
             step(entry)
         elif (kind := str(entry.get("kind"))) not in self._unknown:
             self._unknown.add(kind)
@@ -161,6 +161,9 @@ class Ledger(Labelled):
     def _apply_dropped(self, _entry: Entry) -> None:
         self.effects.drop()
         self.orphans.clear()
+
+    def _apply_lost(self, entry: Entry) -> None:
+        self.effects.lose(entry["effects"])
 
     def _apply_trim(self, entry: Entry) -> None:
         n, record = int(entry["n"]), self.addressed(entry["at"])

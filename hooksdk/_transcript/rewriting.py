@@ -38,11 +38,13 @@ def _live(entry: Entry, ledger: Ledger, settled: set[str]) -> Entry | None:
     """
     kind = entry.get("kind")
     if kind == "began":
-        begun = ledger.effects.begun.get(entry["effect"])
+        begun = ledger.effects.find(entry["effect"])
         return entry if begun is not None and begun.entry is entry else None
     if kind in {"done", "doubt"}:
         effects = [each for each in entry["effects"] if kind == "doubt" and each in ledger.effects.begun]
         return {**entry, "effects": effects} if effects else None
+    if kind == "lost":
+        return entry if any(each in ledger.effects.lost for each in entry["effects"]) else None
     if kind in {"state", "compact"}:
         name = f"state {entry['plugin']}" if kind == "state" else "compaction"
         if name in settled:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import anyio
@@ -17,7 +18,7 @@ from hooksdk._transcript.matching import MismatchError
 from hooksdk._transcript.reading import keep_index, read_ledger, shorten_journal
 from hooksdk._transcript.storage import SessionLog, with_store_errors
 from hooksdk._transcript.unwritten import Unwritten
-from hooksdk.errors import HookSDKError, SessionClosed, TranscriptChanged
+from hooksdk.errors import HookSDKError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import Message, MessageFormat
 
 S = TypeVar("S", bound="Stored")
@@ -131,6 +132,9 @@ class Stored:
     async def _close(self) -> None:
         try:
             if not self._must_reload:
+                if self._ended:
+                    with suppress(StoreError):
+                        await self._journal()
                 await keep_index(self._log, self._ledger)
         finally:
             await self._log.close()

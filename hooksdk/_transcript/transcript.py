@@ -131,11 +131,11 @@ class Transcript(Beginnings):
         return count + len(messages) - len(ours)
 
     async def _follow(self, messages: Sequence[Message]) -> int:
-        entry, count = plan_following(self._ledger, messages)
-        if self._ledger.last_reply < entry["upto"] and any(slot.record is None for slot in self._ledger.slots):
+        entries, count = plan_following(self._ledger, messages)
+        if self._ledger.last_reply < entries[0]["upto"] and any(slot.record is None for slot in self._ledger.slots):
             await self._close_turn(NO_RESULT)  # of a reply that the list goes on from no more
-            entry, count = plan_following(self._ledger, messages)
-        await self._journal(entry)
+            entries, count = plan_following(self._ledger, messages)
+        await self._journal(*entries)
         return count
 
     async def _append(self, messages: Sequence[Message]) -> None:
@@ -229,7 +229,7 @@ class Transcript(Beginnings):
     async def _close_turn(self, text: str) -> int:
         ledger, missing = self._ledger, len(self.pending)
         begun = ledger.effects
-        await self._doubt(begun.closed_with_turn())
+        await self._doubt(begun.closed_with_turn(self._replies_before))
         if ledger.replies <= self._replies_before and text.startswith("not run"):  # of those nothing is written
             text += ". If it only reads, it may have been cut off"
         waiting = [
@@ -248,14 +248,14 @@ class Transcript(Beginnings):
     async def settle(self, reference: str, result: ToolResult, running: Collection[str] = ()) -> CallInDoubt:
         """Say what came of a call that is in doubt, by its id or its effect's: its result, where it has none yet. Raises
         `WrongArgument` where none, or more than one, is meant; those that are `running` are none."""
-        calls = [one for one in self.without_end if one.effect_id not in running]
+        calls = [one for one in (*self.without_end, *self.lost) if one.effect_id not in running]
         meant = [one for one in calls if reference in (one.call_id, one.effect_id)]
         if len(meant) != 1:
             known = ", ".join(f"{one.call_id} ({one.effect_id})" for one in meant or calls) or "none"
             problem = "several have this id" if meant else "no call of this id is in doubt"
             raise WrongArgument(f"settle({reference!r})", problem, f"In doubt: {known}")
         effect_id = meant[0].effect_id
-        one = self._ledger.effects.begun[effect_id]
+        one = self._ledger.effects.begun.get(effect_id)  # None: it has ended, and is lost
         slot = next(
             (slot for slot in self._ledger.slots if slot.open and one in self._ledger.effects.of_slot(slot)), None
         )

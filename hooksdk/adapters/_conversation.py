@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from typing import Any, Protocol, final
+from typing import Any, Protocol, cast, final
 
 import anyio
 
+from hooksdk.adapters._hosts import Runs
 from hooksdk.approvals import Approval, ApprovalRequest, Later
 from hooksdk.calls import CallInDoubt, ToolCall, ToolResult
 from hooksdk.catalog import ToolContext
@@ -35,6 +36,10 @@ FORMAT = get_format("openai-chat")
 """Plugins see one format in every framework."""
 NO_LIMIT = 7 * 24 * 3600.0
 """Seconds that a framework's tool may take here: its own limit counts."""
+OF_OWN_HOST = ("approver", "family", "in_doubt", "requester", "trigger", "withhold", "workspace_dir")
+"""Options of `Session.run` that one host's run of a sub-agent does not say to another host."""
+ModelName = tuple[str | None, str | None]
+"""Provider and name, as far as the framework knows them."""
 Texts = Mapping[tuple[str, int], str]
 """By call id, and which of the results with this id: the text of each result that is trimmed."""
 
@@ -75,16 +80,33 @@ class Native:
         """The same, as hooksdk has it."""
         self.pause: BaseException | None = None
         """What the tool raised to pause the framework."""
+        self._call_id = ""
+        self._judged: dict[str, list[JudgedCall]] = {}
+        """By call id: the calls of hosts around the one that runs the tool, which run it in turn."""
+        self._around: Sequence[Run] = ()
+
+    def put_around(self, call_id: str, judged: Sequence[JudgedCall], around: Sequence[Run]) -> None:
+        """Run the model's own call within these, and each that its tool makes within one of each of these runs."""
+        self._call_id, self._judged[call_id], self._around = call_id, [*judged], around
 
     async def execute(self, name: str, arguments: dict[str, Any], call: ToolCall) -> ToolResult:
         """Run the framework's tool."""
+        if self._around and call.id not in self._judged:
+            made = [await run.judge(ToolCall(call.id, name, arguments)) for run in self._around]
+            for one in [one for one in made if one.pending is not None]:
+                await one.refuse("nobody can be asked about a call that a tool makes")
+            self._judged[call.id] = made
+        if rest := self._judged.get(call.id):
+            return await rest.pop(0).execute(native=self)
         try:
             value = await self._run(name, arguments, call.id)
         except self._pauses as pause:
             self.pause = pause
             raise ApprovalPending from None
         result = self._read(value)
-        if not call.parent_id:  # the model's own call, and none that a tool makes
+        if (
+            call.id == (self._call_id or call.id) and not call.parent_id
+        ):  # the model's own call, and none that a tool makes
             self.value, self.result = value, result
         return result
 
@@ -110,7 +132,14 @@ class Conversation:
         self._outer = inside.get()
         self._lock = anyio.Lock()
         self._known: Sequence[Any] | None = None
-        self.session: Session
+        self.told: dict[tuple[str, int], str] = {}
+        """What the model is to read in the place of what the framework has answered itself: of a call in doubt that it is."""
+        self._asked: Sequence[Any] = ()
+        """The model that is asked: its window and its names."""
+        self._replied = ""
+        """The name in its last reply."""
+        self.sessions: list[tuple[SomeHost, Session]] = []
+        """Its own host's, and those of the hosts whose sub-agent it is."""
         self.run: Run | None = None
         self.working = 0
         """How many of its calls are at work."""
@@ -121,11 +150,10 @@ class Conversation:
         """Its run, opened where it is not. `more` are options of `Session.run` that are of this run alone."""
         async with self._lock:
             if self.run is None:
-                self.session = await self._opened()
-                approver = None if self._all.host.approver is not None else ask_later
-                options: dict[str, Any] = {"approver": approver, "deferral": "off", **self._all.options, **more}
-                run = self.session.run(prompt, **options)
                 try:
+                    await self._open()
+                    own, *around = [self._new_run(host, session, prompt, more) for host, session in self.sessions]
+                    run = cast("Run", Runs(own, around)) if around else own
                     await run.__aenter__()
                 except BaseException:
                     await self._close()
@@ -133,12 +161,54 @@ class Conversation:
                 self.run = run
             return self.run
 
-    async def _opened(self) -> Session:
-        if self._outer is None:
-            return await self._all.host.hold(self.id)
-        session = self._outer[0].session.child(self.id)
-        await session.__aenter__()
-        return session
+    async def _open(self) -> None:
+        own = self._all.host
+        outer = self._outer[0].sessions if self._outer else []
+        if all(host is not own for host, _ in outer):
+            self.sessions.append((own, await own.hold(self.id)))
+        for number, (host, session) in enumerate(sorted(outer, key=lambda one: one[0] is not own)):
+            child = session.child(self.id if host is own else f"{self.id}/judged-{number}")
+            await child.__aenter__()
+            self.sessions.append((host, child))
+
+    def _new_run(self, host: SomeHost, session: Session, prompt: object, more: Mapping[str, Any]) -> Run:
+        """A host around it knows the requester and the workspace of its own run; this one is told them, where it is another."""
+        options: dict[str, Any] = {**self._all.options, **more}
+        if host is not self._all.host:
+            options = {name: one for name, one in options.items() if name not in OF_OWN_HOST}
+        elif self._outer is not None and len(self.sessions) > 1 and (outer := self._outer[0].run) is not None:
+            info = outer.info
+            inherited: dict[str, Any] = {
+                "requester": info.requester,
+                "workspace_dir": info.workspace_dir,
+                "family": info.family,
+            }
+            options = {**inherited, "trigger": "subagent", **options}
+        approver = None if host.approver is not None else ask_later
+        options = {"approver": approver, "deferral": "off", **options}
+        return session.run(prompt, **options)
+
+    async def ask_model(self, *names: ModelName, window: int | None = None) -> None:
+        """The framework asks this model next, or the first of several that answers."""
+        known = [(provider, name) for provider, name in names if name]
+        if self._asked != (asked := (window, *known)):
+            run = await self.begin()
+            self._asked, self._replied, self._known = asked, known[0][1] if len(known) == 1 else "", None
+            self._use_model(run, *known, window=window)
+
+    async def note_reply(self, provider: str | None, name: str | None) -> None:
+        """The reply says of which model it is: of another one where the first has failed, or goes by a name of its own."""
+        if name and name != self._replied:
+            _, *asked = self._asked or (None,)
+            self._replied = name
+            self._use_model(await self.begin(), (provider or (asked[0][0] if asked else None), name), *asked)
+
+    def _use_model(self, run: Run, *names: tuple[str | None, str], window: int | None = None) -> None:
+        """What the user has said of the model counts more than what the framework says."""
+        options = self._all.options
+        if options.get("model"):
+            names = ((options.get("provider"), options["model"]),)
+        run.use_model(*names, context_window=options.get("context_window") or window)
 
     async def resolve(self, natives: Sequence[Any], make: Callable[[Any], Tool]) -> Run:
         """The run, with these tools; the same are resolved once."""
@@ -162,14 +232,17 @@ class Conversation:
             await self.end(error)
             raise
 
-    async def settle(self, answers: Mapping[str, str]) -> None:
-        """Calls that the framework answered itself, by their ids: a person's no, and names that it does not know."""
+    async def settle(self, answers: Mapping[str, str], ids: Sequence[str | None] = ()) -> None:
+        """Calls that the framework answered itself, by their ids: a person's no, and names that it does not know. `ids` are those
+        of all results in its list, which has then to say what is `told`."""
         run = await self.begin()
         for call in run.pending:
             if call.id in answers:
                 judged = await run.judge(call)
                 if judged.result is None:
-                    await judged.refuse(text=answers[call.id], unanswered="not_told")
+                    result = await judged.refuse(text=answers[call.id], unanswered="not_told")
+                    if result.text != answers[call.id] and call.id in ids:
+                        self.told[call.id, ids.count(call.id) - 1] = result.text
 
     async def call(
         self,
@@ -217,14 +290,16 @@ class Conversation:
             run.pause(self.paused)
         try:
             await run.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
-            return self.session.trimmed
+            trimmed = [session.trimmed for _, session in reversed(self.sessions)]
+            return dict(item for texts in (self.told, *trimmed) for item in texts.items())
         finally:
             await self._close()
 
     async def _close(self) -> None:
         """A sub-agent's session lives as long as its run; the host holds the others."""
-        if self._outer is not None:
-            await self.session.close()
+        sessions, self.sessions = self.sessions, []
+        for _, session in sessions if self._outer is not None else ():
+            await session.close()
 
 
 inside: ContextVar[tuple[Conversation, str] | None] = ContextVar("hooksdk conversation", default=None)
@@ -284,6 +359,12 @@ def plain_call(host: SomeHost, entry: str, other: str, function: Callable[..., A
         problem = f"{entry} needs HookSDK(LazyHost(...)), with LazyHost of hooksdk.sync; with a Host call {other}"
         raise ConfigError("HookSDK(host)", (problem,))
     return plain.call(function, *args)
+
+
+def split_name(name: object) -> ModelName:
+    """Of a name with its provider before it, as routers have it: `litellm/openai/gpt-4o`, `models/gemini-2.5-flash`."""
+    *before, own = str(name or "").split("/")
+    return before[-1] if before and before[-1] != "models" else None, own
 
 
 def short_texts(call_ids: Iterable[str | None], texts: Texts) -> list[str | None]:

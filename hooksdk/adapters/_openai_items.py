@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agents import ItemHelpers
+from agents import FunctionTool, ItemHelpers, Model
+from agents.models import get_default_model
 
-from hooksdk.adapters._conversation import FORMAT, Texts, short_texts
-from hooksdk.calls import ToolCall
+from hooksdk.adapters._conversation import FORMAT, ModelName, Texts, short_texts, split_name
+from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message, get_format
+from hooksdk.tools import Tool
 
 Item = dict[str, Any]
 ITEMS = get_format("openai-responses")
@@ -104,3 +106,35 @@ def shorten(result: Any, texts: Texts) -> None:
         result.input = short[: len(before)]
     for one, item in zip(outputs, short[len(before) :], strict=True):
         one.raw_item = item
+
+
+def model_name(model: str | Model | None) -> ModelName:
+    """Of a model of the SDK's, or the name for which a provider has one."""
+    name: Any = get_default_model() if model is None else getattr(model, "model", model)
+    return split_name(name) if isinstance(name, str) else (None, None)
+
+
+def definition(tool: FunctionTool) -> tuple[str, str, Any]:
+    """What tells one tool from another."""
+    return tool.name, tool.description, tool.params_json_schema
+
+
+def function_of(tool: Tool) -> FunctionTool:
+    """A tool of the SDK's for one that hooksdk runs itself."""
+
+    async def invoke(_context: Any, _text: str) -> str:
+        raise AssertionError  # hooksdk runs it
+
+    schema = dict(tool.parameters or {"type": "object", "properties": {}})
+    return FunctionTool(
+        name=tool.name, description=tool.description, params_json_schema=schema, on_invoke_tool=invoke,
+        strict_json_schema=False,
+    )  # fmt: skip
+
+
+def tool_result(value: Any) -> ToolResult:
+    """What a function tool answered, as hooksdk has it."""
+    if isinstance(value, ToolResult):
+        return value
+    output, call, is_error = value
+    return ToolResult(output_text({**ItemHelpers.tool_call_output_item(call, output)}), is_error=is_error)

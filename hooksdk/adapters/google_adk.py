@@ -43,6 +43,7 @@ from hooksdk.adapters._conversation import (
     SomeHost,
     description_of,
     native_tool,
+    split_name,
 )
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
@@ -144,6 +145,7 @@ class HookSDK(BasePlugin):
         llm_request.contents = reasons_told(llm_request.contents)
         own = {name: one for name, one in llm_request.tools_dict.items() if not isinstance(one, _Offered)}
         llm_request.tools_dict = {**own}
+        await conversation.ask_model(split_name(llm_request.model))
         run = await self._resolve(invocation, own)
         messages = plain_messages(llm_request.contents)
         await conversation.settle({one["tool_call_id"]: one["content"] for one in messages if one["role"] == "tool"})
@@ -188,6 +190,7 @@ class HookSDK(BasePlugin):
             {"input_tokens": used.prompt_token_count, "output_tokens": used.candidates_token_count} if used else None
         )
         conversation = self._open[callback_context.invocation_id].conversation
+        await conversation.note_reply(*split_name(llm_response.model_version))
         await (await conversation.begin()).record(plain_messages([content]), usage=usage)
         parts = parts_of(content)
         if not parts or any(part.function_call for part in parts) or parts[-1].code_execution_result is not None:

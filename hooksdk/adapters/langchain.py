@@ -29,6 +29,7 @@ from hooksdk.adapters._conversation import (
     FORMAT,
     Conversation,
     Conversations,
+    ModelName,
     Native,
     SomeHost,
     Texts,
@@ -102,11 +103,12 @@ class HookSDK(AgentMiddleware[Any, Any, Any]):
         """Offer what is granted, show what is trimmed, and record the reply before its tools run."""
         conversation = self._conversation(request.state)
         try:
+            await conversation.ask_model(_name(request.model), window=_window(request.model))
             run = await conversation.resolve([one for one in request.tools if isinstance(one, BaseTool)], self._tool)
             prepared = await run.prepare_messages([*map(_plain, request.messages)], follow=True)
             tools = _offered(run, request.tools)
             response = await handler(request.override(messages=_shown(request.messages, prepared), tools=tools))
-            await _record(run, getattr(response, "model_response", response))
+            await _record(conversation, run, getattr(response, "model_response", response))
         except GraphBubbleUp:
             conversation.paused = "the model call was interrupted"
             await conversation.end()
@@ -232,8 +234,21 @@ def _offered(run: Run, tools: Sequence[BaseTool | dict[str, Any]]) -> list[BaseT
     return [*own, *FORMAT.tools([offered[name] for name in offered if name in mine])]
 
 
-async def _record(run: Run, response: Any) -> None:
+def _name(model: Any) -> ModelName:
+    """As LangChain tells it to whoever traces."""
+    params: dict[str, Any] = model._get_ls_params() if hasattr(model, "_get_ls_params") else {}  # noqa: SLF001 - what its own middlewares ask
+    return params.get("ls_provider"), params.get("ls_model_name")
+
+
+def _window(model: Any) -> int | None:
+    profile: dict[str, Any] = getattr(model, "profile", None) or {}
+    return profile.get("max_input_tokens")
+
+
+async def _record(conversation: Conversation, run: Run, response: Any) -> None:
     messages: list[BaseMessage] = [response] if isinstance(response, AIMessage) else response.result
+    for about in [one.response_metadata for one in messages if isinstance(one, AIMessage)]:
+        await conversation.note_reply(about.get("model_provider"), about.get("model_name"))
     usage: Any = next((one.usage_metadata for one in messages if isinstance(one, AIMessage)), None)
     await run.record([*map(_plain, messages)], usage=usage)
 

@@ -23,7 +23,6 @@ from agents import (
     Agent,
     FunctionTool,
     Handoff,
-    ItemHelpers,
     Model,
     ModelProvider,
     RunConfig,
@@ -49,11 +48,15 @@ from hooksdk.adapters._openai_finish import Ending
 from hooksdk.adapters._openai_items import (
     ITEMS,
     answered,
+    definition,
+    function_of,
     listed,
+    model_name,
     native_items,
     output_text,
     plain_messages,
     shorten,
+    tool_result,
     trimmed_items,
     with_last_answer,
 )
@@ -250,12 +253,13 @@ class _Played:
     async def _tools(self, agent: Agent[Any], context: Any) -> list[Any]:
         tools = await agent.get_all_tools(context)
         natives = [one for one in tools if isinstance(one, FunctionTool)]
-        known = [*map(_definition, self._natives)]
-        if [*map(_definition, natives)] != known:  # an MCP server's are made anew each time
+        known = [*map(definition, self._natives)]
+        if [*map(definition, natives)] != known:  # an MCP server's are made anew each time
             self._natives = natives
+        await self.conversation.ask_model(model_name(self._options["run_config"].model or agent.model))
         run = await self.conversation.resolve(self._natives, self._make)
         own = {one.name: one for one in natives}
-        added = [_function(tool) for tool in run.offered if tool.name not in own]
+        added = [function_of(tool) for tool in run.offered if tool.name not in own]
         functions = [self._judging(one, own) for one in [*natives, *added]]
         return [*functions, *(one for one in tools if not isinstance(one, FunctionTool))]
 
@@ -293,27 +297,31 @@ class _Played:
         def ask(judged: JudgedCall, _request: ApprovalRequest) -> Approval:
             # Whatever waits was asked about before: only an approved call comes here.
             approved = context.is_tool_approved(context.tool_name, judged.call.id)
-            return Approval(True) if approved else Approval(False, "nobody was asked")
+            return Approval(True) if approved else Approval(False, "nobody was asked", unanswered="not_asked")
 
-        native = Native(run, _result, ())
+        native = Native(run, tool_result, ())
         result = await self.conversation.call(call, native, ask, self._judged.pop(call.id, None))
         value = cast("tuple[object, ...] | ToolResult", native.value)
         return value[0] if native.result == result and isinstance(value, tuple) else result.text
 
     # The model's turns
 
-    async def before(self, items: str | list[Any], tools: Sequence[Any], handoffs: Sequence[Handoff]) -> Any:
+    async def before(
+        self, model: Model, items: str | list[Any], tools: Sequence[Any], handoffs: Sequence[Handoff]
+    ) -> Any:
         """What the model is sent: the items, and of the tools those that are offered."""
+        await self.conversation.note_reply(*model_name(model))  # a provider may have put it in the place of a name
         self._handoffs.update(one.tool_name for one in handoffs)
         given = listed(items)
         outputs = {one["call_id"]: output_text(one) for one in given if answered(one)}
-        await self.conversation.settle(outputs)
+        await self.conversation.settle(outputs, [*map(answered, given)])
+        given = trimmed_items(given, self.conversation.told)
         run = await self.conversation.begin()
         prepared = await run.prepare_messages(plain_messages(given, self._handoffs), follow=True)
         offered = {tool.name for tool in run.offered}
         shown = [one for one in tools if not isinstance(one, FunctionTool) or one.name in offered]
         names = {one.name for one in shown}
-        shown += [_function(tool) for tool in run.offered if tool.name not in names]
+        shown += [function_of(tool) for tool in run.offered if tool.name not in names]
         if prepared.replaced:
             return [item for message in prepared for item in native_items(message)], shown
         added = [ITEMS.user(text) for text in prepared.added]
@@ -331,12 +339,13 @@ class _Played:
 class _Hooked(Model):
     def __init__(self, model: Model, played: _Played) -> None:
         self._model, self._played = model, played
+        self.model: Any = getattr(model, "model", None)
 
     async def get_response(
         self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, output_schema: Any, handoffs: Any,  # noqa: A002 - the SDK's own
         tracing: Any, **named: Any,
     ) -> ModelResponse:  # fmt: skip
-        items, shown = await self._played.before(input, tools, handoffs)
+        items, shown = await self._played.before(self._model, input, tools, handoffs)
         response = await self._model.get_response(
             system_instructions, items, model_settings, shown, output_schema, handoffs, tracing, **named
         )
@@ -347,7 +356,7 @@ class _Hooked(Model):
         self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, output_schema: Any, handoffs: Any,  # noqa: A002 - the SDK's own
         tracing: Any, **named: Any,
     ) -> AsyncIterator[Any]:  # fmt: skip
-        items, shown = await self._played.before(input, tools, handoffs)
+        items, shown = await self._played.before(self._model, input, tools, handoffs)
         async for event in self._model.stream_response(
             system_instructions, items, model_settings, shown, output_schema, handoffs, tracing, **named
         ):
@@ -372,28 +381,6 @@ class _Provider(ModelProvider):
 
     async def aclose(self) -> None:
         await self._provider.aclose()
-
-
-def _definition(tool: FunctionTool) -> tuple[str, str, Any]:
-    return tool.name, tool.description, tool.params_json_schema
-
-
-def _function(tool: Tool) -> FunctionTool:
-    async def invoke(_context: Any, _text: str) -> str:
-        raise AssertionError  # hooksdk runs it
-
-    schema = dict(tool.parameters or {"type": "object", "properties": {}})
-    return FunctionTool(
-        name=tool.name, description=tool.description, params_json_schema=schema, on_invoke_tool=invoke,
-        strict_json_schema=False,
-    )  # fmt: skip
-
-
-def _result(value: Any) -> ToolResult:
-    if isinstance(value, ToolResult):
-        return value
-    output, call, is_error = value
-    return ToolResult(output_text({**ItemHelpers.tool_call_output_item(call, output)}), is_error=is_error)
 
 
 def _words(prompt: object) -> str | None:

@@ -125,15 +125,18 @@ class HookSDK(AbstractCapability[Any]):
 
     async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
         """Offer what is granted, and show what is trimmed, here and in the agent's own history."""
+        await self._ask(getattr(request_context, "model", None) or ctx.model)
         run = await self.conversation.begin()
-        await self.conversation.settle(_answers(ctx.messages))
-        prepared = await run.prepare_messages(_plain(request_context.messages), follow=True)
-        ctx.messages[:] = _trimmed(ctx.messages, prepared.trimmed)
+        parts = [part for one in ctx.messages if isinstance(one, ModelRequest) for part in one.parts]
+        await self.conversation.settle(_answers(ctx.messages), [*map(_answered, parts)])
+        messages = _trimmed(request_context.messages, told := self.conversation.told)
+        prepared = await run.prepare_messages(_plain(messages), follow=True)
+        ctx.messages[:] = _trimmed(ctx.messages, {**told, **prepared.trimmed})
         parameters = request_context.model_request_parameters
         own = {tool.name: tool for tool in parameters.function_tools}
         shown = [own.get(tool.name) or _definition(tool) for tool in run.offered]
         return replace(
-            request_context, messages=_shown(request_context.messages, prepared),
+            request_context, messages=_shown(messages, prepared),
             model_request_parameters=replace(parameters, function_tools=shown),
         )  # fmt: skip
 
@@ -146,11 +149,18 @@ class HookSDK(AbstractCapability[Any]):
     ) -> ModelResponse:
         """Record the reply before its tools run."""
         usage = {"input_tokens": response.usage.input_tokens, "output_tokens": response.usage.output_tokens}
+        await self.conversation.note_reply(response.provider_name, response.model_name)
         await (await self.conversation.begin()).record(_plain([response]), usage=usage)
         return response
 
-    async def resolve(self, tools: Sequence[ToolDefinition]) -> Run:
+    async def _ask(self, model: Any) -> None:
+        models: list[Any] = getattr(model, "models", None) or [model]
+        names = [(one.system, one.model_name) for one in models]
+        await self.conversation.ask_model(*names, window=getattr(models[0], "context_window", None))
+
+    async def resolve(self, tools: Sequence[ToolDefinition], model: Any) -> Run:
         """The run, with these tools granted."""
+        await self._ask(model)
         return await self.conversation.resolve(tools, self._tool)
 
     def _tool(self, tool: ToolDefinition) -> Tool:
@@ -181,7 +191,7 @@ class _Judged(WrapperToolset[Any]):
         definitions = [tool.tool_def for tool in own.values()]
         if definitions != self.known:
             self.known = definitions
-        run = await self.hooks.resolve(self.known)
+        run = await self.hooks.resolve(self.known, ctx.model)
         added = {
             tool.name: ToolsetTool(
                 toolset=self, tool_def=_definition(tool), max_retries=1, args_validator=ANY_ARGUMENTS

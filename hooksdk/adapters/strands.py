@@ -44,6 +44,7 @@ from hooksdk.adapters._conversation import (
     description_of,
     native_tool,
     short_texts,
+    split_name,
 )
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
@@ -118,6 +119,7 @@ class HookSDK(Plugin):
         conversation = self._conversation(agent)
         conversation.working += 1
         self._agents[conversation.id] = agent
+        await _ask(conversation, agent.model)
         await conversation.resolve([*_tools(agent).values()], self._tool)  # it may go on with a tool
 
     async def _end(self, event: AfterInvocationEvent) -> None:
@@ -158,6 +160,7 @@ class HookSDK(Plugin):
         agent: Any = context.agent
         own = _tools(agent)
         conversation = self._conversation(agent)
+        await _ask(conversation, agent.model)
         run = await conversation.resolve([*own.values()], self._tool)
         messages = _plain(context.messages)
         await conversation.settle({one["tool_call_id"]: one["content"] for one in messages if one["role"] == "tool"})
@@ -244,6 +247,15 @@ class HookSDK(Plugin):
             return native.value
         status = "error" if result.is_error else "success"
         return ToolResultEvent({"toolUseId": use["toolUseId"], "status": status, "content": [{"text": result.text}]})
+
+
+async def _ask(conversation: Conversation, model: Any) -> None:
+    """Of the provider Strands' own module for it says the name."""
+    provider, name = split_name(dict(model.get_config() or {}).get("model_id"))
+    modules = (kind.__module__ for kind in type(model).__mro__)
+    own = [one.removeprefix("strands.models.") for one in modules if one.startswith("strands.models.")]
+    provider = provider or (own[0] if own and own[0] != "model" else None)
+    await conversation.ask_model((provider, name), window=getattr(model, "context_window_limit", None))
 
 
 def _answer(result: AgentResult) -> str:

@@ -216,6 +216,11 @@ class PriceList:
         found = _packaged(model, usage, time)
         return None if found is None else float(found.total_price)
 
+    def context_window(self, model: str) -> int | None:
+        """The model's, in tokens, where the package knows it."""
+        found = _packaged(model, Usage(), None)
+        return None if found is None else found.model.context_window
+
     def source(self, model: str) -> str:
         """Whose price it is and of which day, or why there is none, for whoever shows it."""
         if self._own_of(model):

@@ -274,6 +274,12 @@ class Run(Opened[run_side.Run]):
         they are not: a model that searches is told, too."""
         return self._call("resolve_tools", tools, core=core, missing=missing)
 
+    def use_model(self, *names: tuple[str | None, str], context_window: int | None = None) -> None:
+        """Say which model the next requests go to, for a framework that tells so late, or changes it: provider (None: not known)
+        and name. Of several names for one model the first that has a price counts. Without a `context_window` it is the one
+        that genai-prices has, if any."""
+        self._do("use_model", *names, context_window=context_window)
+
     def prepare_messages(
         self, messages: Sequence[GivenMessage] | None = None, *, follow: bool = False
     ) -> PreparedMessages:

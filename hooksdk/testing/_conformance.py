@@ -141,7 +141,7 @@ class Stage:
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self.store = MemoryStore()
+        self.store: Store = MemoryStore()
         self.seen: type[Recorder] = recorder(*SEEN)
         self.model = ScriptedModel([])
         self.asked: list[ApprovalRequest] = []

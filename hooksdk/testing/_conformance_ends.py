@@ -43,7 +43,8 @@ class Signal:
         assert await anyio.to_thread.run_sync(wait, abandon_on_cancel=True), "what should come within a minute did not"
 
 
-async def _cancelled(stage: Stage, reached: Signal, driver: Driver) -> None:
+async def cancelled(driver: Driver, reached: Signal) -> None:
+    """A run that is cancelled where it has reached something."""
     async with anyio.create_task_group() as group:
         group.start_soon(driver.ask, "go")
         await reached.wait()
@@ -60,7 +61,7 @@ async def a_cancelled_tool_is_seen_before_the_runs_end(stage: Stage) -> None:
 
     slow = Town().make("get_weather", "Tell the weather.").copy(execute=wait)
     async with stage.open(script=[WEATHER], tools=[slow]) as driver:
-        await _cancelled(stage, reached, driver)
+        await cancelled(driver, reached)
     assert (stage.statuses, stage.ends) == ({"get_weather": "error"}, ["cancelled"])
     fired = stage.seen.fired()
     assert fired.index("after_tool_call") < fired.index("agent_end")
@@ -75,7 +76,7 @@ async def a_run_cancelled_in_the_model_ends_as_cancelled(stage: Stage) -> None:
         return ""
 
     async with stage.open(script=script) as driver:
-        await _cancelled(stage, reached, driver)
+        await cancelled(driver, reached)
     assert stage.ends == ["cancelled"]
 
 

@@ -37,6 +37,7 @@ SHOWN = "Claude's program decides which tools it shows, and takes none from hook
 MESSAGES = "messages are the program's own: its hooks neither see nor change them"
 OUT = "the program has shown the answer before its hook is asked: the person is told, and the run ends as blocked"
 IN_PLACE = "its question is asked in place (`can_use_tool`): nothing pauses"
+OUTSIDE = "its program calls the tools: a host is not told which agent runs in one"
 UNTOLD = "hooks are not told which tools there are, nor what they take"
 
 
@@ -109,6 +110,10 @@ class ClaudeSDKDriver:
 
     never_end = ("a_second_run_while_one_is_open_is_refused",)
     cannot: Mapping[str, str] = {
+        "a_call_whose_reply_the_framework_has_lost_is_asked_about": MESSAGES,
+        "a_refused_call_in_doubt_is_told_as_such": MESSAGES,
+        "policies_hold_for_a_sub_agent_with_a_host_of_its_own": OUTSIDE,
+        "the_frameworks_model_is_known": MESSAGES,
         "a_withheld_tool_is_neither_shown_nor_run": SHOWN,
         "wrong_arguments_are_told_to_model_and_plugins": UNTOLD,
         "an_unknown_name_is_told_to_model_and_plugins": UNTOLD,

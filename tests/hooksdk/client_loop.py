@@ -10,6 +10,7 @@ from hooksdk import Tool
 from hooksdk.formats import Message
 from hooksdk.formats.openai_chat import OpenAIChat
 from hooksdk.testing import Answer, Program
+from tests.hooksdk.loop_drivers import OWN_HOST
 
 CHAT = OpenAIChat()
 NO_CONVERSATION = "a server sees calls alone: the conversation, and with it trims and contexts, is the client's"
@@ -31,6 +32,10 @@ AT_A_CLIENT = {
     "a_filtered_history_keeps_its_trims": NO_CONVERSATION,
     "a_program_that_starts_again_keeps_the_trims": NO_CONVERSATION,
     "context_that_a_plugin_adds_is_read_and_not_stored": NO_CONVERSATION,
+    "a_call_whose_reply_the_framework_has_lost_is_asked_about": NO_CONVERSATION,
+    "a_refused_call_in_doubt_is_told_as_such": NO_PAUSE,
+    "the_frameworks_model_is_known": NO_MODEL,
+    **OWN_HOST,
     "an_approved_call_runs_asked_once": NO_PAUSE,
     "a_refused_call_does_not_run_and_is_seen": NO_PAUSE,
     "an_approval_outlives_the_program": NO_PAUSE,
@@ -49,6 +54,8 @@ AT_A_CLIENT = {
 
 class ClientLoop:
     """Asks the script, and makes the calls at the server."""
+
+    never_end = ("a_call_whose_reply_the_framework_has_lost_is_asked_about", "a_refused_call_in_doubt_is_told_as_such")
 
     program: Program
 

@@ -17,7 +17,7 @@ from hooksdk.approvals import Later
 from hooksdk.formats import Message
 from hooksdk.stores import SqlStore
 from hooksdk.testing import Answer, Program
-from tests.hooksdk.loop_drivers import IN_SESSION, texts_of_results
+from tests.hooksdk.loop_drivers import IN_SESSION, OWN_HOST, texts_of_results
 
 TOPIC = "hooksdk.approvals"
 
@@ -27,6 +27,7 @@ class DBOSDriver:
 
     cannot: Mapping[str, str] = {
         **IN_SESSION,
+        **OWN_HOST,
         "streaming_passes_the_same_hooks": "a workflow answers when it has ended",
         "streaming_goes_on_as_well": "a workflow answers when it has ended",
         "plain_code_passes_the_same_hooks": "its workers run on an event loop; plain code queues runs by DBOS's own client",

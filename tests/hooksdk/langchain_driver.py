@@ -43,6 +43,9 @@ class Scripted(BaseChatModel):
     def _generate(self, messages: list[BaseMessage], *_args: Any, **_options: Any) -> ChatResult:
         return anyio.run(self._agenerate, messages)
 
+    def _get_ls_params(self, *_args: Any, **_options: Any) -> Any:
+        return {"ls_provider": "acme", "ls_model_name": self.scripted.name}
+
     @property
     def _llm_type(self) -> str:
         return "scripted"

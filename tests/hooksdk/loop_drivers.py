@@ -22,6 +22,10 @@ IN_SESSION = {
     "a_trim_lasts_in_the_frameworks_store": WHOLE,
     "a_fork_keeps_its_trims": NO_LIST,
     "a_filtered_history_keeps_its_trims": NO_LIST,
+    "a_call_whose_reply_the_framework_has_lost_is_asked_about": NO_LIST,
+}
+OWN_HOST = {
+    "policies_hold_for_a_sub_agent_with_a_host_of_its_own": "a host knows as sub-agents those of `session.child` alone; adapters know what their tools run"
 }
 PLAIN = "it is the async entry: plain code takes hooksdk.sync"
 
@@ -56,7 +60,7 @@ class _InSession:
 class RunAgentDriver(_InSession):
     """`run_agent`."""
 
-    cannot: Mapping[str, str] = {**IN_SESSION, "plain_code_passes_the_same_hooks": PLAIN}
+    cannot: Mapping[str, str] = {**IN_SESSION, **OWN_HOST, "plain_code_passes_the_same_hooks": PLAIN}
 
     @asynccontextmanager
     async def start(self, program: Program) -> AsyncGenerator[None]:
@@ -94,6 +98,7 @@ class JudgeDriver:
     """A loop of one's own that keeps its list, and takes each call through `judge` and `execute`: as an adapter does."""
 
     cannot: Mapping[str, str] = {
+        **OWN_HOST,
         "plain_code_passes_the_same_hooks": PLAIN,
         **dict.fromkeys(
             ("streaming_passes_the_same_hooks", "streaming_goes_on_as_well"),
@@ -119,7 +124,9 @@ class JudgeDriver:
     async def _play(self, conversation: str, prompt: Message | None, granted: Mapping[str, bool]) -> Answer:
         session: Session = await self.host.hold(conversation)
         messages = self.lists.setdefault(conversation, [])
-        async with session.run(prompt, context_window=self.program.model.context_window) as run:
+        async with session.run(
+            prompt, context_window=self.program.model.context_window, model=self.program.model.name
+        ) as run:
             await run.resolve_tools(self.program.tools)
             if prompt is not None:
                 messages.append(prompt)
@@ -186,8 +193,15 @@ class JudgeDriver:
 class SyncDriver(_InSession):
     """`hooksdk.sync`, in a thread."""
 
-    never_end = ("a_cancelled_tool_is_seen_before_the_runs_end", "a_run_cancelled_in_the_model_ends_as_cancelled")
-    cannot: Mapping[str, str] = {**IN_SESSION, **dict.fromkeys(never_end, "plain code that waits cannot be cancelled")}
+    never_end = (
+        "a_cancelled_tool_is_seen_before_the_runs_end", "a_run_cancelled_in_the_model_ends_as_cancelled",
+        "a_call_whose_reply_the_framework_has_lost_is_asked_about", "a_refused_call_in_doubt_is_told_as_such",
+    )  # fmt: skip
+    cannot: Mapping[str, str] = {
+        **IN_SESSION,
+        **OWN_HOST,
+        **dict.fromkeys(never_end, "plain code that waits cannot be cancelled"),
+    }
 
     @asynccontextmanager
     async def start(self, program: Program) -> AsyncGenerator[None]:

@@ -33,6 +33,7 @@ class Scripted(Model):
 
     def __init__(self, scripted: ScriptedModel) -> None:
         self.scripted = scripted
+        self.model = scripted.name
 
     async def get_response(
         self,

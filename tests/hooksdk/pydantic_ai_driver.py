@@ -34,6 +34,14 @@ def native_tool(tool: Tool) -> NativeTool[Any]:
     return NativeTool.from_schema(run, tool.name, tool.description, tool.parameters or {})
 
 
+class Acme(FunctionModel):
+    """Whose prices the suite has."""
+
+    @property
+    def system(self) -> str:
+        return "acme"
+
+
 def model_of(scripted: ScriptedModel) -> FunctionModel:
     async def reply(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         tools = [
@@ -52,7 +60,7 @@ def model_of(scripted: ScriptedModel) -> FunctionModel:
             elif isinstance(part, ToolCallPart):
                 yield {number: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)}
 
-    return FunctionModel(reply, stream_function=stream)
+    return Acme(reply, stream_function=stream, model_name=scripted.name)
 
 
 class PydanticAIDriver:

@@ -35,7 +35,7 @@ class Scripted(Model):
     def update_config(self, **model_config: Any) -> None: ...
 
     def get_config(self) -> dict[str, Any]:
-        return {}
+        return {"model_id": self.scripted.name}
 
     def structured_output(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError
