@@ -29,7 +29,7 @@ from hooksdk._run.messages import PreparedMessages
 from hooksdk._run.options import check_options
 from hooksdk._run.owners import fill_for_owner
 from hooksdk._run.parts import RunParts
-from hooksdk._run.prompts import prompt_text
+from hooksdk._run.prompts import prompt_text, prompt_texts
 from hooksdk._run.room import record_again
 from hooksdk._run.state import CallInProgress, RunState
 from hooksdk._run.tools import grant_beside, settle_tools, tell_settled, with_core
@@ -157,7 +157,8 @@ class Run(AsyncOnly):
         try:
             await self._agent_start()
             if not self._parts.for_others:
-                self._parts.reading.say(prompt_text(self._state.input, self._parts.format))
+                for text in prompt_texts(self._state.input, self._parts.format):
+                    self._parts.reading.say(text)
             await self._transcript.use_format(self._parts.format, model=self.info.model, folder=self.info.workspace_dir)
             await self._around.enter(self._state, "around_run", lambda: hooks.AroundRun(info=self.info))
             started = RunStarted(trigger=self.info.trigger, model=self.info.model, provider=self.info.provider)
