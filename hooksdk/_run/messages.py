@@ -53,7 +53,9 @@ def call_of(state: RunState, given: object, where: str) -> ToolCall:
     return transcript.ask(partial(Ledger.stored_call, call=call_in(given, transcript.pending, where)))
 
 
-async def take_messages(state: RunState, messages: Sequence[GivenMessage], *, follow: bool) -> Sequence[Message]:
+async def take_messages(
+    state: RunState, messages: Sequence[GivenMessage], *, follow: bool, said: Sequence[str]
+) -> Sequence[Message]:
     """Take the list that the host keeps, and answer what is new in it."""
     transcript, reading = state.parts.transcript, state.parts.reading
     given = whole = messages_in(messages, state.parts.format, "run.prepare_messages(...)").messages
@@ -62,6 +64,9 @@ async def take_messages(state: RunState, messages: Sequence[GivenMessage], *, fo
     if not follow:
         return await transcript.match(whole)
     form = state.parts.format
+    for text in said if not state.parts.for_others else ():
+        if not reading.is_reason(text):
+            reading.say(text)
     await reading.note_strangers(
         (form.text(one), form.text(two)) for one, two in zip(given, whole, strict=True) if is_of_user(two, form)
     )

@@ -25,8 +25,8 @@ from hooksdk.errors import (
     did_you_mean,
     refuse,
 )
-from hooksdk.formats import get_format
-from hooksdk.run import Finish, JudgedCall, Run
+from hooksdk.formats import Message, get_format
+from hooksdk.run import Finish, JudgedCall, PreparedMessages, Run
 from hooksdk.session import Session
 from hooksdk.tasks import run_shielded
 from hooksdk.tools import Tool
@@ -110,6 +110,7 @@ class Conversation:
         self._outer = inside.get()
         self._lock = anyio.Lock()
         self._known: Sequence[Any] | None = None
+        self._said: Sequence[str] = ()
         self.session: Session
         self.run: Run | None = None
         self.working = 0
@@ -117,14 +118,19 @@ class Conversation:
         self.paused = ""
         """Why it pauses when none is."""
 
-    async def begin(self, prompt: object = None, **more: Any) -> Run:
-        """Its run, opened where it is not. `more` are options of `Session.run` that are of this run alone."""
+    async def begin(self, said: Sequence[str] = (), *, before: Sequence[str] = (), **more: Any) -> Run:
+        """Its run, opened where it is not. `said` is what the caller hands in as the user's, and `before` the same in a history
+        that the conversation begins with: of the framework's other messages nobody knows who wrote them. `more` are options of
+        `Session.run` that are of this run alone."""
         async with self._lock:
             if self.run is None:
                 self.session = await self._opened()
+                if before and self.session.format is None:
+                    self._said = before
+                self._said = [*self._said, *said]
                 approver = None if self._all.host.approver is not None else ask_later
                 options: dict[str, Any] = {"approver": approver, "deferral": "off", **self._all.options, **more}
-                run = self.session.run(prompt, **options)
+                run = self.session.run(said[-1] if said else None, **options)
                 try:
                     await run.__aenter__()
                 except BaseException:
@@ -150,25 +156,35 @@ class Conversation:
                 self._known = [*natives]
         return run
 
-    async def whole(self, prompt: object, play: Callable[[], Awaitable[Any]]) -> Any:
+    async def prepare(self, messages: Sequence[Message]) -> PreparedMessages:
+        """What the model is sent, of a list that the framework keeps."""
+        said, self._said = self._said, ()
+        return await (await self.begin()).prepare_messages(messages, follow=True, said=said)
+
+    async def whole(
+        self, said: Sequence[str], play: Callable[[], Awaitable[Any]], *, before: Sequence[str] = ()
+    ) -> Any:
         """A run that the framework plays in one call: what it answers, from the begin to what comes before the end."""
         if self.working:
             raise RunAlreadyOpen(self.id, self.run.info.run_id if self.run else "")
         self.working += 1
         try:
-            await self.begin(prompt)
+            await self.begin(said, before=before)
             return await play()
         except BaseException as error:
             await self.end(error)
             raise
 
-    async def settle(self, answers: Mapping[str, str]) -> None:
-        """Calls that the framework answered itself, by their ids: a person's no, and names that it does not know."""
-        run = await self.begin()
+    async def settle(self, answers: Mapping[str, str], made: Mapping[str, ToolResult] | None = None) -> None:
+        """Calls that the framework answered itself, by their ids: a person's no, and names that it does not know; and those that
+        were let through and `made` elsewhere, with what came of them."""
+        run, made = await self.begin(), made or {}
         for call in run.pending:
             if call.id in answers:
-                judged = await run.judge(call)
-                if judged.result is None:
+                judged = await run.judge(call, made=call.id in made)
+                if judged.result is None and judged.pending is None and call.id in made:
+                    await judged.supply(made[call.id])
+                elif judged.result is None:
                     await judged.refuse(text=answers[call.id])
 
     async def call(
@@ -246,17 +262,17 @@ class Conversations:
             session_id = f"{outer[0].id}/{outer[1]}"
         return self.open.setdefault(session_id, Conversation(self, session_id))
 
-    async def begin(self, session_id: str, prompt: object) -> None:
+    async def begin(self, session_id: str, said: Sequence[str], *, before: Sequence[str] = ()) -> None:
         """A run begins. One that the framework has left without a word ends first. Raises `RunAlreadyOpen` while its calls are
         at work."""
-        before = self.get(session_id)
-        if before.run is not None:
-            if before.working:
-                raise RunAlreadyOpen(before.id, before.run.info.run_id)
-            await before.end(RuntimeError("the framework left it"))
+        left = self.get(session_id)
+        if left.run is not None:
+            if left.working:
+                raise RunAlreadyOpen(left.id, left.run.info.run_id)
+            await left.end(RuntimeError("the framework left it"))
         conversation = self.get(session_id)
         try:
-            await conversation.begin(prompt)
+            await conversation.begin(said, before=before)
         except BaseException:
             await conversation.end()
             raise
