@@ -107,9 +107,10 @@ class HookSDK(AbstractCapability[Any]):
             if isinstance(part, UserPromptPart)
         ]  # fmt: skip
         result: AgentRunResult[Any] = await conversation.whole(said, handler, before=before)
-        if isinstance(result.output, DeferredToolRequests):
-            conversation.paused = "tool calls wait"
         messages = result.all_messages()
+        if isinstance(result.output, DeferredToolRequests):
+            await self._settle(messages)
+            conversation.paused = "tool calls wait"
         messages[:] = _trimmed(messages, await conversation.end())
         return result
 
@@ -158,9 +159,7 @@ class HookSDK(AbstractCapability[Any]):
     async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
         """Offer what is granted, and show what is trimmed, here and in the agent's own history."""
         run = await self.conversation.begin()
-        answers = _answers(ctx.messages)
-        made = {call_id: result for call_id, result in answers.items() if call_id in self.made}
-        await self.conversation.settle({call_id: result.text for call_id, result in answers.items()}, made)
+        await self._settle(ctx.messages)
         prepared = await self.conversation.prepare(_plain(request_context.messages))
         ctx.messages[:] = _trimmed(ctx.messages, prepared.trimmed)
         parameters = request_context.model_request_parameters
@@ -170,6 +169,12 @@ class HookSDK(AbstractCapability[Any]):
             request_context, messages=_shown(request_context.messages, prepared),
             model_request_parameters=replace(parameters, function_tools=shown),
         )  # fmt: skip
+
+    async def _settle(self, messages: Sequence[ModelMessage]) -> None:
+        """What the framework has answered itself, or brought from elsewhere."""
+        answers = _answers(messages)
+        made = {call_id: result for call_id, result in answers.items() if call_id in self.made}
+        await self.conversation.settle({call_id: result.text for call_id, result in answers.items()}, made)
 
     async def after_model_request(
         self,

@@ -38,7 +38,7 @@ class Program:
     """One start of a program whose agent the driver plays.
 
     `Host(**program.host)` is its host. `tools` are to be the framework's own, each with the name, description and schema
-    that stands there, and its `execute` as the function. `model` answers in the place of a provider's API:
+    that stands there, and its `execute` as the function; one without it runs elsewhere. `model` answers in the place of a provider's API:
     `await program.model.reply(messages, tools)`, both as OpenAI's chat completions have them.
 
     ```python
@@ -108,6 +108,10 @@ class Driver(Protocol):
 
     async def answer(self, granted: Mapping[str, bool], conversation: str = "c") -> Answer:
         """Go on where calls wait, with a person's answer for each, given in the framework's own way."""
+        ...
+
+    async def supply(self, results: Mapping[str, str], conversation: str = "c") -> Answer:
+        """Go on where calls of tools that run elsewhere (those without `execute`) wait, with what came of each."""
         ...
 
     async def stream(self, prompt: str, conversation: str = "c") -> Answer:

@@ -22,7 +22,11 @@ IN_SESSION = {
     "a_trim_lasts_in_the_frameworks_store": WHOLE,
     "a_fork_keeps_its_trims": NO_LIST,
     "a_filtered_history_keeps_its_trims": NO_LIST,
+    "what_a_framework_adds_is_no_word_of_the_persons": NO_LIST,
+    "a_result_of_no_call_ends_no_conversation": NO_LIST,
+    "a_call_that_runs_elsewhere_is_judged_before_it_leaves": "its tools run in it: none is answered from outside",
 }
+OWN_LOOP = "the loop itself says what came of a call that runs elsewhere (`judge` and `supply`)"
 PLAIN = "it is the async entry: plain code takes hooksdk.sync"
 
 
@@ -94,6 +98,7 @@ class JudgeDriver:
     """A loop of one's own that keeps its list, and takes each call through `judge` and `execute`: as an adapter does."""
 
     cannot: Mapping[str, str] = {
+        "a_call_that_runs_elsewhere_is_judged_before_it_leaves": OWN_LOOP,
         "plain_code_passes_the_same_hooks": PLAIN,
         **dict.fromkeys(
             ("streaming_passes_the_same_hooks", "streaming_goes_on_as_well"),

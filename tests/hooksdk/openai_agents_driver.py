@@ -85,6 +85,7 @@ class OpenAIAgentsDriver:
     """Its store is a session for each conversation; what waits is a state, as JSON."""
 
     cannot: Mapping[str, str] = {
+        "a_call_that_runs_elsewhere_is_judged_before_it_leaves": "its tools run in it: none is answered from outside",
         "repeated_call_ids_are_told_apart": "the SDK refuses an id of a call that repeats",
     }
 

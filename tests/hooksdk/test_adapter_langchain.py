@@ -55,6 +55,7 @@ from hooksdk.hooks import (
 from hooksdk.sync import LazyHost
 from hooksdk.testing import ConformanceCase, conformance_cases
 from tests.hooksdk.finishing import NeedsProof, Redacts
+from tests.hooksdk.test_conformance import hold
 
 create_agent = cast("Any", agents).create_agent
 LONG = "entry of a long listing\n" * 200
@@ -917,7 +918,7 @@ async def test_31c_a_text_takes_no_structured_answers_place(seen: Seen) -> None:
 
 
 @pytest.mark.parametrize("case", conformance_cases(), ids=str)
-async def test_the_conformance_suite(case: ConformanceCase):
+async def test_the_conformance_suite(case: ConformanceCase, request: pytest.FixtureRequest):
     from tests.hooksdk.langchain_driver import LangChainDriver
 
-    await case(LangChainDriver())
+    await hold(case, LangChainDriver(), request)
