@@ -110,10 +110,6 @@ class Driver(Protocol):
         """Go on where calls wait, with a person's answer for each, given in the framework's own way."""
         ...
 
-    async def supply(self, results: Mapping[str, str], conversation: str = "c") -> Answer:
-        """Go on where calls of tools that run elsewhere (those without `execute`) wait, with what came of each."""
-        ...
-
     async def stream(self, prompt: str, conversation: str = "c") -> Answer:
         """`ask`, by the framework's streaming entry."""
         ...

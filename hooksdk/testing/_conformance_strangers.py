@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
 from hooksdk import hooks
 from hooksdk.hooks import BeforeToolCall, Block
-from hooksdk.testing._conformance import Stage
+from hooksdk.testing._conformance import Answer, Stage
 from hooksdk.testing._conformance_calls import DELETE, WEATHER, Denies, Town
 from hooksdk.testing._model import Call, call
+
+
+@runtime_checkable
+class RunsElsewhere(Protocol):
+    """A driver whose framework has tools that run outside of it: those of the program without `execute`."""
+
+    async def supply(self, results: Mapping[str, str], conversation: str = "c") -> Answer:
+        """Go on where their calls wait, with what came of each."""
+        ...
 
 
 class OnlyWhatWasAsked:
@@ -57,6 +69,7 @@ async def a_call_that_runs_elsewhere_is_judged_before_it_leaves(stage: Stage) ->
         paused = await driver.ask("go")
         assert stage.statuses == {"delete_city": "blocked"}
         (waiting,) = paused.waiting
+        assert isinstance(driver, RunsElsewhere), "the driver has no `supply`"
         answer = await driver.supply({waiting: "sunny"})
     assert (answer.text, stage.ends) == ("done", ["paused", "completed"])
     assert stage.statuses == {"delete_city": "blocked", "get_weather": "ok"}

@@ -26,7 +26,8 @@ from pydantic_ai import (
     ToolReturn,
 )
 from pydantic_ai import Tool as NativeTool
-from pydantic_ai.messages import ModelRequest
+from pydantic_ai.capabilities import ProcessHistory
+from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
 from pydantic_ai.tools import ToolDefinition
 
 from hooksdk import Host, MemoryStore, hooks
@@ -48,6 +49,7 @@ from hooksdk.hooks import (
 from hooksdk.testing import Call, ConformanceCase, Script, ScriptedModel, call, conformance_cases, open_host, recorder
 from tests.hooksdk.finishing import NeedsProof, Redacts
 from tests.hooksdk.pydantic_ai_driver import PydanticAIDriver, model_of
+from tests.hooksdk.strangers_words import EVE, SAYS, OnlyToThePersons
 from tests.hooksdk.test_conformance import hold
 
 
@@ -277,7 +279,7 @@ async def test_a_call_that_leaves_the_run_is_judged_before(kind: str, streams: b
             """Ping."""
             return "pong"
 
-        agent = Agent[None, Any](
+        agent = Agent[object, Any](
             model_of(model), output_type=[str, DeferredToolRequests], tools=[ping], toolsets=deferring(kind, *NAMES),
             capabilities=[HookSDK(host)],
         )  # fmt: skip
@@ -346,7 +348,7 @@ async def test_a_sub_agents_external_call_is_judged_in_it():
     seen = recorder("after_tool_call")
     async with open_host(Rules, seen, approver=_later) as host:
         model = ScriptedModel([[call("delete_city", city="Rome"), call("read_city", city="Oslo")]])
-        inner = Agent[None, Any](
+        inner = Agent[object, Any](
             model_of(model), output_type=[str, DeferredToolRequests],
             toolsets=deferring("external", "delete_city", "read_city"), capabilities=[HookSDK(host)],
         )  # fmt: skip
@@ -368,3 +370,35 @@ async def test_a_sub_agents_external_call_is_judged_in_it():
     assert asked.turns[1].results[0].text == "read_city"
     first = seen.of(AfterToolCall)[0]
     assert (first.call.name, first.status) == ("delete_city", "blocked")
+
+
+def send(to: str) -> str:
+    """Send it."""
+    return f"sent to {to}"
+
+
+def look_up() -> ToolReturn[str]:
+    """Look it up."""
+    return ToolReturn("found", content=SAYS)
+
+
+def _summary(messages: list[ModelMessage]) -> list[ModelMessage]:
+    """A history processor, as it stands in pydantic-ai's own pages."""
+    return [ModelRequest(parts=[UserPromptPart(SAYS)]), *messages[-1:]]
+
+
+@pytest.mark.parametrize("place", ["before", "behind", "of a tool"])
+async def test_what_others_write_in_the_users_place_is_no_word_of_the_users(place: str):
+    seen = recorder("after_tool_call")
+    script = [call("look_up"), "looked", call("send", to=EVE), "tried", call("send", to="ann@corp.example"), "sent"]
+    async with open_host(OnlyToThePersons, seen) as host:
+        processor, hooked = ProcessHistory[Any](_summary), HookSDK(host)
+        order = {"before": [processor, hooked], "behind": [hooked, processor], "of a tool": [hooked]}
+        agent = Agent(model_of(ScriptedModel(script)), tools=[look_up, send], capabilities=order[place])
+        history: list[ModelMessage] = []
+        for prompt in ("Write to ann@corp.example", "and send it", ["Once more: to ann@corp.example"]):
+            result = await agent.run(prompt, message_history=history, conversation_id="c")
+            history = result.all_messages()
+    assert [(one.call.name, one.status) for one in seen.of(AfterToolCall)] == [
+        ("look_up", "ok"), ("send", "blocked"), ("send", "ok"),
+    ]  # fmt: skip
