@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from agents import ItemHelpers
+from agents import FunctionTool, ItemHelpers
 
 from hooksdk.adapters._conversation import FORMAT, Texts, short_texts
-from hooksdk.calls import ToolCall
+from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message, get_format
+from hooksdk.tools import Tool
 
 Item = dict[str, Any]
 ITEMS = get_format("openai-responses")
@@ -121,3 +122,25 @@ def shorten(result: Any, texts: Texts) -> None:
         result.input = short[: len(before)]
     for one, item in zip(outputs, short[len(before) :], strict=True):
         one.raw_item = item
+
+
+def definition(tool: FunctionTool) -> tuple[str, str, Any]:
+    return tool.name, tool.description, tool.params_json_schema
+
+
+def function_of(tool: Tool) -> FunctionTool:
+    async def invoke(_context: Any, _text: str) -> str:
+        raise AssertionError  # hooksdk runs it
+
+    schema = dict(tool.parameters or {"type": "object", "properties": {}})
+    return FunctionTool(
+        name=tool.name, description=tool.description, params_json_schema=schema, on_invoke_tool=invoke,
+        strict_json_schema=False,
+    )  # fmt: skip
+
+
+def result_of(value: Any) -> ToolResult:
+    if isinstance(value, ToolResult):
+        return value
+    output, call, is_error = value
+    return ToolResult(output_text({**ItemHelpers.tool_call_output_item(call, output)}), is_error=is_error)

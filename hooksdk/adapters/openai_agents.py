@@ -23,7 +23,6 @@ from agents import (
     Agent,
     FunctionTool,
     Handoff,
-    ItemHelpers,
     Model,
     ModelProvider,
     RunConfig,
@@ -52,10 +51,13 @@ from hooksdk.adapters._openai_items import (
     Handoffs,
     answered,
     asked_texts,
+    definition,
+    function_of,
     listed,
     native_items,
     output_text,
     plain_messages,
+    result_of,
     shorten,
     trimmed_items,
     with_last_answer,
@@ -259,12 +261,12 @@ class _Played:
     async def _tools(self, agent: Agent[Any], context: Any) -> list[Any]:
         tools = await agent.get_all_tools(context)
         natives = [one for one in tools if isinstance(one, FunctionTool)]
-        known = [*map(_definition, self._natives)]
-        if [*map(_definition, natives)] != known:  # an MCP server's are made anew each time
+        known = [*map(definition, self._natives)]
+        if [*map(definition, natives)] != known:  # an MCP server's are made anew each time
             self._natives = natives
         run = await self.conversation.resolve(self._natives, self._make)
         own = {one.name: one for one in natives}
-        added = [_function(tool) for tool in run.offered if tool.name not in own]
+        added = [function_of(tool) for tool in run.offered if tool.name not in own]
         functions = [self._judging(one, own) for one in [*natives, *added]]
         return [*functions, *(one for one in tools if not isinstance(one, FunctionTool))]
 
@@ -304,7 +306,7 @@ class _Played:
             approved = context.is_tool_approved(context.tool_name, judged.call.id)
             return Approval(True) if approved else Approval(False, "nobody was asked")
 
-        native = Native(run, _result, ())
+        native = Native(run, result_of, ())
         result = await self.conversation.call(call, native, ask, self._judged.pop(call.id, None))
         value = cast("tuple[object, ...] | ToolResult", native.value)
         return value[0] if native.result == result and isinstance(value, tuple) else result.text
@@ -327,7 +329,7 @@ class _Played:
         offered = {tool.name for tool in run.offered}
         shown = [one for one in tools if not isinstance(one, FunctionTool) or one.name in offered]
         names = {one.name for one in shown}
-        shown += [_function(tool) for tool in run.offered if tool.name not in names]
+        shown += [function_of(tool) for tool in run.offered if tool.name not in names]
         if prepared.replaced:
             return [item for message in prepared for item in native_items(message)], shown
         added = [ITEMS.user(text) for text in prepared.added]
@@ -386,28 +388,6 @@ class _Provider(ModelProvider):
 
     async def aclose(self) -> None:
         await self._provider.aclose()
-
-
-def _definition(tool: FunctionTool) -> tuple[str, str, Any]:
-    return tool.name, tool.description, tool.params_json_schema
-
-
-def _function(tool: Tool) -> FunctionTool:
-    async def invoke(_context: Any, _text: str) -> str:
-        raise AssertionError  # hooksdk runs it
-
-    schema = dict(tool.parameters or {"type": "object", "properties": {}})
-    return FunctionTool(
-        name=tool.name, description=tool.description, params_json_schema=schema, on_invoke_tool=invoke,
-        strict_json_schema=False,
-    )  # fmt: skip
-
-
-def _result(value: Any) -> ToolResult:
-    if isinstance(value, ToolResult):
-        return value
-    output, call, is_error = value
-    return ToolResult(output_text({**ItemHelpers.tool_call_output_item(call, output)}), is_error=is_error)
 
 
 def _asked(prompt: Input) -> list[str]:
