@@ -34,8 +34,9 @@ def prompt_text(prompt: object, message_format: MessageFormat) -> str:
 def prompt_texts(prompt: object, message_format: MessageFormat) -> list[str]:
     """All that the user says in a run's input; where that is a whole history, each of the user's messages."""
     parts = cast("list[Any]", prompt) if isinstance(prompt, list) else []
-    said = [_asked(one, message_format) for one in parts if isinstance(one, dict) and "role" in one]
-    return said or [prompt_text(prompt, message_format)]
+    messages: list[Any] = [one for one in parts if isinstance(one, dict) and "role" in one]
+    said = [_asked(one, message_format) for one in messages]
+    return said or [prompt_text(cast("object", prompt), message_format)]
 
 
 def is_of_user(message: Message, message_format: MessageFormat) -> bool:

@@ -971,9 +971,13 @@ def summarizes() -> SummarizationMiddleware:
     return SummarizationMiddleware(scripted(*[SAYS] * 9), trigger=("messages", 3), keep=("messages", 1))
 
 
+def writes(seam: str) -> list[Any]:
+    return [Writes(seam)]
+
+
 SEAMS = ("before_agent", "before_model", "replaces all", "rag", "after_agent", "keeps a summary alone")
 STRANGERS: dict[str, Callable[[], Sequence[Any]]] = {
-    **{seam: partial(lambda seam: [Writes(seam)], seam) for seam in SEAMS},
+    **{seam: partial(writes, seam) for seam in SEAMS},
     "a summary": lambda: [summarizes()],
     "a tool's command": list,
 }

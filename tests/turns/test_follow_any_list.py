@@ -179,11 +179,12 @@ def pieces(form: MessageFormat) -> st.SearchStrategy[list[Message]]:
     return st.lists(one, max_size=6).map(lambda lists: [message for some in lists for message in some])
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", FORMATS)
 def test_any_list_is_followed(name: str):
     form = get_format(name)
 
-    @settings(max_examples=30)
+    @settings(max_examples=20)
     @given(st.data())
     def check(data: st.DataObject) -> None:
         messages = data.draw(pieces(form))
