@@ -29,7 +29,7 @@ from hooksdk._run.messages import PreparedMessages
 from hooksdk._run.options import check_options
 from hooksdk._run.owners import fill_for_owner
 from hooksdk._run.parts import RunParts
-from hooksdk._run.prompts import prompt_text
+from hooksdk._run.prompts import prompt_text, prompt_texts
 from hooksdk._run.room import record_again
 from hooksdk._run.state import CallInProgress, RunState
 from hooksdk._run.tools import grant_beside, settle_tools, tell_settled, with_core
@@ -158,7 +158,9 @@ class Run(AsyncOnly):
         try:
             await self._agent_start()
             if not self._parts.for_others:
-                self._parts.reading.say(prompt_text(self._state.input, self._parts.format))
+                *earlier, newest = prompt_texts(self._state.input, self._parts.format)
+                for text in (*(one for one in earlier if not self._parts.reading.is_reason(one)), newest):
+                    self._parts.reading.say(text)
             await self._transcript.use_format(self._parts.format, model=self.info.model, folder=self.info.workspace_dir)
             await self._around.enter(self._state, "around_run", lambda: hooks.AroundRun(info=self.info))
             started = RunStarted(trigger=self.info.trigger, model=self.info.model, provider=self.info.provider)
@@ -239,16 +241,17 @@ class Run(AsyncOnly):
         self._state.context_window = context_window or self._state.context_window
 
     async def prepare_messages(
-        self, messages: Sequence[GivenMessage] | None = None, *, follow: bool = False
+        self, messages: Sequence[GivenMessage] | None = None, *, follow: bool = False, said: Sequence[str] = ()
     ) -> PreparedMessages:
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
         trims applied and the plugins' edits for this request. Raises `TranscriptChanged` for a list that does not
         match, and `RunBlocked` where a plugin says that the request is not made: leave the run then. With `follow` your list is the truth: of a fork, or of a list that was filtered or rewritten, the results keep
-        their trims, and no compaction is told."""
+        their trims, and no compaction is told. Such a list is never refused: what no call of it waits for becomes a text. Of its
+        messages in the user's place only those count as the user's that are the run's input or among the texts that were `said`."""
         self._state.check_transcript()
         self._state.keeps_list = messages is not None
         if messages is not None:
-            await self._show_replies(await messaging.take_messages(self._state, messages, follow=follow))
+            await self._show_replies(await messaging.take_messages(self._state, messages, follow=follow, said=said))
         await write_running(self._state)
         await self._transcript.close_turn("not run: no result came before the next model call")
         if self._parts.drain_early:
@@ -328,15 +331,17 @@ class Run(AsyncOnly):
         *,
         only: Callable[[Tool], str | None] | None = None,
         tool: Tool | None = None,
+        made: bool = False,
     ) -> JudgedCall:
         """Take one call through every policy and approval, without running it: for a loop that runs its tools itself.
         One that was judged before is judged again, with the arguments of then, and what was approved of it is not asked again.
         `only` is as for `call_tool`. `tool` is what the call is of where that is none of the catalog, and no model is to be offered
-        it, such as a resource that a person picks: the plugins that narrow the catalog are asked about it first."""
+        it, such as a resource that a person picks: the plugins that narrow the catalog are asked about it first.
+        One that waited, and was `made` elsewhere since, is not judged again: `supply` it the result."""
         self._state.check_open()
         check("run.judge(tool=...)", tool, (Tool, type(None)), "a Tool")
         call = messaging.call_of(self._state, call, "run.judge(...)")
-        return await judge_call(self._state, CallInProgress(call, only=only, beside=tool))
+        return await judge_call(self._state, CallInProgress(call, only=only, beside=tool, made=made))
 
     async def grant(self, tools: Sequence[Tool]) -> Catalog:
         """Which of these tools, that are none of the catalog, the session may have: what `judge(tool=...)` would find withheld is in

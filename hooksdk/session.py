@@ -26,7 +26,6 @@ from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
-from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.storage import as_store_errors
 from hooksdk.approvals import Approver
 from hooksdk.calls import CallInDoubt, ToolResult, TrimReceipt
@@ -138,7 +137,7 @@ class Session(AsyncOnly):
     @property
     def trimmed(self) -> Mapping[tuple[str, int], str]:
         """By call id, and which of the results with this id in the view: the text in the place of each trimmed result."""
-        return self._need_transcript().ask(Ledger.trimmed_results)
+        return self._need_transcript().trimmed
 
     @property
     def requests(self) -> list[Request]:

@@ -158,6 +158,9 @@ async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
         await trace_start(state, work)
     if is_judged:
         state.stats.called(work.call)
+        if work.made:
+            work.judged = True
+            return None
         was_approved = work.answered_by is not None
         end = await judge_again(state, work)
         if end is None and was_approved and work.again and work.pending is None:

@@ -233,7 +233,8 @@ async def _judge(state: RunState, work: CallInProgress) -> CallEnd | None:
 
 async def _let_through(state: RunState, work: CallInProgress, end: CallEnd | None) -> CallEnd | None:
     """Whoever has the call may run it anywhere from now on."""
-    return end if end is not None or work.pending is not None else await let_through(state, work)
+    is_over = end is not None or work.pending is not None or (work.made and work.again)
+    return end if is_over else await let_through(state, work)
 
 
 async def _after_pause(

@@ -8,6 +8,7 @@ from typing import Any, final
 
 from hooksdk import hooks, schema
 from hooksdk._run.masked import mask_messages
+from hooksdk._run.prompts import is_of_user
 from hooksdk._run.state import RunState
 from hooksdk._run.tools import reveal
 from hooksdk._tasks.background import logger
@@ -43,7 +44,7 @@ class PreparedMessages(list[ProviderJson]):
     def trimmed(self) -> Mapping[tuple[str, int], str]:
         """By call id, as it is stored, and which of the results with this id in the list (0, unless ids repeat): the text that is
         in the place of each trimmed result, for this request and all later ones. Ask before the run goes on."""
-        return self._transcript.ask(Ledger.trimmed_results)
+        return self._transcript.trimmed
 
 
 def call_of(state: RunState, given: object, where: str) -> ToolCall:
@@ -52,13 +53,26 @@ def call_of(state: RunState, given: object, where: str) -> ToolCall:
     return transcript.ask(partial(Ledger.stored_call, call=call_in(given, transcript.pending, where)))
 
 
-async def take_messages(state: RunState, messages: Sequence[GivenMessage], *, follow: bool) -> Sequence[Message]:
+async def take_messages(
+    state: RunState, messages: Sequence[GivenMessage], *, follow: bool, said: Sequence[str]
+) -> Sequence[Message]:
     """Take the list that the host keeps, and answer what is new in it."""
-    transcript = state.parts.transcript
-    whole = messages_in(messages, state.parts.format, "run.prepare_messages(...)").messages
+    transcript, reading = state.parts.transcript, state.parts.reading
+    given = whole = messages_in(messages, state.parts.format, "run.prepare_messages(...)").messages
     if state.secrets.active:
         whole = mask_messages(whole, (transcript.ask(Ledger.as_shown), transcript.view), state.secrets)
-    return whole[await transcript.match(whole, follow=follow) :]
+    if not follow:
+        return await transcript.match(whole)
+    form = state.parts.format
+    for text in said if not state.parts.for_others else ():
+        if not reading.is_reason(text):
+            reading.say(text)
+    await reading.note_strangers(
+        (form.text(one), form.text(two)) for one, two in zip(given, whole, strict=True) if is_of_user(two, form)
+    )
+    new = await transcript.match(whole, follow=True)
+    await reading.note_strangers((text, text) for one in new if is_of_user(one, form) if (text := form.text(one)))
+    return new
 
 
 def used_by(info: RunInfo, counts: Mapping[str, Any] | None) -> Entry | None:

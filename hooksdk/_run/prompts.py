@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, cast
 
 from hooksdk._run.state import RunState
-from hooksdk.formats import MessageFormat
+from hooksdk.formats import Message, MessageFormat
 
 MOST_MESSAGES = 500
 """How far back the last user message is looked for: further back it no longer tells what is wanted."""
@@ -29,6 +29,21 @@ def prompt_text(prompt: object, message_format: MessageFormat) -> str:
     except Exception:  # an input of the host's own shape
         return ""
     return ""
+
+
+def prompt_texts(prompt: object, message_format: MessageFormat) -> list[str]:
+    """All that the user says in a run's input; where that is a whole history, each of the user's messages."""
+    parts = cast("list[Any]", prompt) if isinstance(prompt, list) else []
+    messages: list[Any] = [one for one in parts if isinstance(one, dict) and "role" in one]
+    said = [_asked(one, message_format) for one in messages]
+    return said or [prompt_text(cast("object", prompt), message_format)]
+
+
+def is_of_user(message: Message, message_format: MessageFormat) -> bool:
+    """True for a message that stands where a user's would."""
+    if message_format.check(message) is not None or message.get("role", "user") != "user":
+        return False
+    return not message_format.is_reply(message) and not message_format.results(message)
 
 
 def prompts_of(state: RunState) -> tuple[str, ...]:

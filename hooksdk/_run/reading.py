@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import count, islice
 from math import inf
@@ -11,19 +11,21 @@ from typing import Any, Final, NamedTuple, final
 
 from hooksdk import schema
 from hooksdk._origins.folding import find_whole, fold
-from hooksdk._origins.labels import Labels, join_labels
+from hooksdk._origins.labels import UNLABELLED, Labels, join_labels
 from hooksdk._origins.texts import NEVER, Moment, Place, Texts, quote_around
 from hooksdk._origins.values import parts_of
 from hooksdk._run.asked import Asked
 from hooksdk._schema.fresh import peek
 from hooksdk._transcript.facts import USER
 from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.unmatched import UNKNOWN
 from hooksdk.transcript import Transcript
 
 AGREED: Final = "hooksdk.agreed"
 """The name of the agreed values among the session's states. No plugin has it."""
 REASONS: Final = "hooksdk.reasons"
-"""The name of the digests of what plugins have told the model in the user's place."""
+"""The name of the digests of what stands in the user's place and no user has written: True for what plugins have told the model,
+False for what a framework has, from whomever."""
 BELOW: Final = "hooksdk.labels"
 """The name of the labels of what sub-agents have read."""
 MOST_CHARACTERS: Final = 1_000_000
@@ -47,8 +49,11 @@ class Reading:
         stored = transcript.state(BELOW).get("labels")
         self._below: Labels | None = None if stored is None else frozenset(map(str, stored))
         """Of all that sub-agents have read; None while that is nothing."""
+        self._reasons: dict[str, bool] = dict(transcript.state(REASONS))
         self._noted = self._below
         """Of all that was noted; None while that is nothing."""
+        if not all(self._reasons.values()):
+            self.note(UNLABELLED)
         self._labels: Labels | None = None
         """Of the first results; None while there are none."""
         self._results = 0
@@ -70,7 +75,8 @@ class Reading:
         self._others_read = 0
         """How much of what is unrecorded is among these texts."""
         self._prompts: dict[str, None] = {}
-        self._reasons: set[str] = set(transcript.state(REASONS))
+        self._looked_at: set[str] = set()
+        """Texts in the user's place of which it is known whether the user wrote them."""
         self._messages = 0
         """How many of the transcript's messages were looked at for prompts."""
 
@@ -134,22 +140,43 @@ class Reading:
             self._prompts[folded] = None
 
     def is_reason(self, text: str) -> bool:
-        """True for what a plugin has told the model in a message that stands where a user's would: no user has written it."""
-        return bool(self._reasons) and schema.fingerprint(text) in self._reasons
+        """True for what stands where a user's message would, and no user has written it."""
+        return text.startswith(UNKNOWN) or (bool(self._reasons) and schema.fingerprint(text) in self._reasons)
 
     async def note_reason(self, text: str) -> None:
         """A plugin is about to tell the model this; durable when this returns."""
-        self._reasons.add(schema.fingerprint(text))
-        await self._transcript.save_state(REASONS, dict.fromkeys(sorted(self._reasons), True))
+        await self._note({schema.fingerprint(text): True})
+
+    async def note_strangers(self, texts: Iterable[tuple[str, str]]) -> None:
+        """Texts that stand in the user's place in a framework's list, each as it was given and as it is stored: what no caller has
+        handed in as the user's, a middleware or whoever may have written. Durable when this returns."""
+        self._read_prompts()
+        strange: dict[str, bool] = {}
+        for given, text in texts:
+            if text.strip() and text not in self._looked_at:
+                self._looked_at.add(text)
+                digest = schema.fingerprint(text)
+                if digest not in self._reasons and not {fold(given), fold(text)} & self._prompts.keys():
+                    strange[digest] = False
+        if strange:
+            self.note(UNLABELLED)
+            await self._note(strange)
+
+    async def _note(self, reasons: dict[str, bool]) -> None:
+        self._reasons.update(reasons)
+        await self._transcript.save_state(REASONS, dict(sorted(self._reasons.items())))
 
     def find_prompt(self, value: str) -> str | None:
         """What stands around the folded value where the user wrote it; None where that is nowhere."""
-        for text in self._transcript.ask(self._new_prompts):
-            self.say(text)
+        self._read_prompts()
         for prompt in self._prompts:
             if (place := find_whole(prompt, value)) >= 0:
                 return quote_around(prompt, place, len(value))
         return None
+
+    def _read_prompts(self) -> None:
+        for text in self._transcript.ask(self._new_prompts):
+            self.say(text)
 
     def _new_prompts(self, ledger: Ledger) -> list[str]:
         kinds, first = ledger.facts.kinds, self._messages

@@ -68,6 +68,8 @@ class CallInProgress:
     """Values that were filled in and are too short to be looked for in the whole session."""
     attempt: Attempt | None = None
     """The tool's time limit, while it runs."""
+    made: bool = False
+    """It was judged and handed out before, and was made elsewhere: nobody can keep it from running any more."""
     only: Callable[[Tool], str | None] | None = None
     """Why the real tool may not be run on this way, or None."""
     abandoned: bool = False

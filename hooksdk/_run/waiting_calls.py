@@ -121,8 +121,14 @@ class WaitingCalls:
             self._taken.discard(written.id)
 
     async def _save(self, calls: dict[str, Any]) -> None:
-        await self._transcript.save_state(STATE, calls)
-        self.calls = self._transcript.state(STATE)
+        self.calls = (
+            calls  # at once: of two that are kept at the same time, the second begins with what the first has left
+        )
+        try:
+            await self._transcript.save_state(STATE, calls)
+        except BaseException:
+            self.calls = self._transcript.state(STATE)
+            raise
 
     @cached_property
     def _run(self) -> str:

@@ -15,11 +15,11 @@ from hooksdk.schema import fingerprint
 
 def plan_following(ledger: Ledger, messages: Sequence[Message]) -> tuple[list[Entry], int]:
     """The journal entries that let the view be this list, as far as it is known, and how many messages that are: those after
-    them are new. Messages that are stored are told by their places, so their results keep their trims. Raises `MismatchError`.
+    them are new. Messages that are stored are told by their places, so their results keep their trims. `Unmatched.keep` has
+    made it a list that can be stored.
     """
     message_format = ledger.need_format()
     checked = [check_message(message, message_format, position) for position, message in enumerate(messages)]
-    pair_results(checked, message_format)  # nothing is changed for a list that no provider would take
     places = _places_of(checked, ledger)
     known = max(places, default=-1) + 1
     waiting = [slot.id for slot in ledger.slots if not slot.record]

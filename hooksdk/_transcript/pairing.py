@@ -45,7 +45,7 @@ def plan_append(
 ) -> tuple[list[Message], bool]:
     """The messages as they are stored after all others, and whether they leave the newest reply's turn, whose calls need
     results first then. Raises `MismatchError`."""
-    answers = _with_our_ids(messages, ledger)
+    answers = with_our_ids(messages, ledger)
     fresh = [encoded(message, message_format, position) for position, message in enumerate(answers, ledger.count)]
     new = without_repeats(fresh, ledger)
     leaves_turn = bool(new) and any(slot.open for slot in ledger.slots) and ledger.leaves_turn(new[0])
@@ -53,7 +53,7 @@ def plan_append(
     return pair_results(new, message_format, open_calls=waiting, after=ledger), leaves_turn
 
 
-def _with_our_ids(messages: Sequence[Message], ledger: Ledger) -> list[Message]:
+def with_our_ids(messages: Sequence[Message], ledger: Ledger) -> list[Message]:
     """The messages, with the ids of the open calls in results for them that name those which the view has."""
     waiting = {slot.id for slot in ledger.slots if slot.record is None}
     whole = list(messages)

@@ -21,10 +21,11 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.labelling import labelled_entry, labels_entry
 from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, compare, without_opening
-from hooksdk._transcript.pairing import NO_RESULT, plan_append
+from hooksdk._transcript.pairing import NO_RESULT, plan_append, with_our_ids
 from hooksdk._transcript.requests import Plan, find_record
 from hooksdk._transcript.stored import alone
 from hooksdk._transcript.trims import DrainReport, clean
+from hooksdk._transcript.unmatched import Unmatched
 from hooksdk.calls import CallInDoubt, ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.errors import ConfigError, StoreError, WrongArgument
 from hooksdk.formats import Message, MessageFormat
@@ -39,6 +40,9 @@ T = TypeVar("T")
 class Transcript(Beginnings):
     """One open session's messages, calls, trims and view."""
 
+    _unmatched = Unmatched()
+    """Of the list that was followed last."""
+    _told = frozenset[str]()
     fenced = False
     """True while nobody may edit: from a run's begin on, but for the time of its `agent_end` handlers."""
 
@@ -114,21 +118,46 @@ class Transcript(Beginnings):
             await self._journal({"kind": "used", **used})
 
     @alone
-    async def match(self, messages: Sequence[Message], *, follow: bool = False) -> int:
+    async def match(self, messages: Sequence[Message], *, follow: bool = False) -> list[Message]:
         """Take a message list that the host keeps: it must begin with the view (each message as stored, as shown now, or as
-        shown before), and what follows is appended. Answers how many were known. Else the view is to `follow` the list, or
-        `TranscriptChanged` is raised."""
-        messages = without_loose_ends(messages, self._need_format())
-        ours = without_opening(messages, self._ledger)
+        shown before), and what follows is appended, and answered. Else the view is to `follow` the list, or `TranscriptChanged`
+        is raised. A list to follow is always taken: what cannot be matched in it becomes text."""
+        unmatched, message_format = Unmatched(), self._need_format()
+        if follow:
+            messages = unmatched.readable(messages, message_format)
+        ours = without_opening(without_loose_ends(messages, message_format), self._ledger)
         await self._flush()
         try:
             count = compare(ours, self._ledger)
         except MismatchError:
             if not follow:
                 raise
-            count = await self._follow(ours)
-        await self._append(ours[count:])
-        return count + len(messages) - len(ours)
+            ours = unmatched.keep(ours, message_format)
+            try:
+                count = compare(ours, self._ledger)
+            except MismatchError:
+                count = await self._follow(ours)
+        new = ours[count:]
+        if follow:
+            new = unmatched.keep(with_our_ids(new, self._ledger), message_format, self._ledger)
+            self._tell(unmatched)
+        await self._append(new)
+        return new
+
+    def _tell(self, unmatched: Unmatched) -> None:
+        """Log what of a list could not be matched, each once."""
+        self._unmatched = unmatched
+        for problem in [one for one in unmatched.problems if one not in self._told]:
+            advice = "it is kept as the text of an unknown author"
+            logger.warning("session %r: of the list that it follows, %s: %s", self.session_id, problem, advice)
+        self._told = self._told.union(unmatched.problems)
+
+    @property
+    def trimmed(self) -> dict[tuple[str, int], str]:
+        """By call id, and which result with this id: the text in the place of each that is trimmed. Not of an id that is also that
+        of a result which could not be matched: in the host's list the number would be of another."""
+        found = self._ledger.trimmed_results()
+        return {key: text for key, text in found.items() if key[0] not in self._unmatched.call_ids}
 
     async def _follow(self, messages: Sequence[Message]) -> int:
         entries, count = plan_following(self._ledger, messages)

@@ -14,6 +14,8 @@ from hooksdk.formats import Message
 
 OWN_ID = "hooksdk-"
 """Begins the id that a call gets whose model gives none, as Gemini: ADK's own, `adk-`, are not in what the model is sent."""
+OF_ANOTHER_AGENT = "For context:"
+"""Begins a content in the user's place that tells of what another agent has said or done."""
 GO_ON = "hooksdk_go_on"
 """The call that stands in ADK's events where a plugin has sent the model on: ADK goes on after a call alone. The model reads the
 reason in its place, as a message."""
@@ -78,8 +80,9 @@ def plain_messages(contents: Sequence[types.Content]) -> list[Message]:
         text = words_of(content)
         if content.role == "model":
             plain.append(FORMAT.reply(text, calls))
-        elif text:
-            plain.append({"role": "user", "content": text})
+        elif text:  # of another agent, whose words ADK puts so, nobody takes them for the user's
+            role = "system" if text.startswith(OF_ANOTHER_AGENT) else "user"
+            plain.append({"role": role, "content": text})
     return plain
 
 

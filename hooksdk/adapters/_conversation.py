@@ -26,8 +26,8 @@ from hooksdk.errors import (
     did_you_mean,
     refuse,
 )
-from hooksdk.formats import get_format
-from hooksdk.run import Finish, JudgedCall, Run
+from hooksdk.formats import Message, get_format
+from hooksdk.run import Finish, JudgedCall, PreparedMessages, Run
 from hooksdk.session import Session
 from hooksdk.tasks import run_shielded
 from hooksdk.tools import Tool
@@ -134,6 +134,8 @@ class Conversation:
         self._known: Sequence[Any] | None = None
         self.told: dict[tuple[str, int], str] = {}
         """What the model is to read in the place of what the framework has answered itself: of a call in doubt that it is."""
+        self._said: Sequence[str] = ()
+        """What the caller has handed in as the user's, until the model is sent it."""
         self._asked: Sequence[Any] = ()
         """The model that is asked: its window and its names."""
         self._replied = ""
@@ -146,12 +148,18 @@ class Conversation:
         self.paused = ""
         """Why it pauses when none is."""
 
-    async def begin(self, prompt: object = None, **more: Any) -> Run:
-        """Its run, opened where it is not. `more` are options of `Session.run` that are of this run alone."""
+    async def begin(self, said: Sequence[str] = (), *, before: Sequence[str] = (), **more: Any) -> Run:
+        """Its run, opened where it is not. `said` is what the caller hands in as the user's, and `before` the same in a history
+        that the conversation begins with: of the framework's other messages nobody knows who wrote them. `more` are options of
+        `Session.run` that are of this run alone."""
         async with self._lock:
             if self.run is None:
                 try:
                     await self._open()
+                    if before and self.session.format is None:
+                        self._said = before
+                    self._said = [*self._said, *said]
+                    prompt = said[-1] if said else None
                     own, *around = [self._new_run(host, session, prompt, more) for host, session in self.sessions]
                     run = cast("Run", Runs(own, around)) if around else own
                     await run.__aenter__()
@@ -160,6 +168,11 @@ class Conversation:
                     raise
                 self.run = run
             return self.run
+
+    @property
+    def session(self) -> Session:
+        """That of its own host."""
+        return self.sessions[0][1]
 
     async def _open(self) -> None:
         own = self._all.host
@@ -220,26 +233,42 @@ class Conversation:
                 self._known = [*natives]
         return run
 
-    async def whole(self, prompt: object, play: Callable[[], Awaitable[Any]]) -> Any:
+    async def prepare(self, messages: Sequence[Message]) -> PreparedMessages:
+        """What the model is sent, of a list that the framework keeps."""
+        said, self._said = self._said, ()
+        return await (await self.begin()).prepare_messages(messages, follow=True, said=said)
+
+    async def whole(
+        self, said: Sequence[str], play: Callable[[], Awaitable[Any]], *, before: Sequence[str] = ()
+    ) -> Any:
         """A run that the framework plays in one call: what it answers, from the begin to what comes before the end."""
         if self.working:
             raise RunAlreadyOpen(self.id, self.run.info.run_id if self.run else "")
         self.working += 1
         try:
-            await self.begin(prompt)
+            await self.begin(said, before=before)
             return await play()
         except BaseException as error:
             await self.end(error)
             raise
 
-    async def settle(self, answers: Mapping[str, str], ids: Sequence[str | None] = ()) -> None:
-        """Calls that the framework answered itself, by their ids: a person's no, and names that it does not know. `ids` are those
-        of all results in its list, which has then to say what is `told`."""
-        run = await self.begin()
+    async def settle(
+        self,
+        answers: Mapping[str, str],
+        ids: Sequence[str | None] = (),
+        *,
+        made: Mapping[str, ToolResult] | None = None,
+    ) -> None:
+        """Calls that the framework answered itself, by their ids: a person's no, and names that it does not know; and those that
+        were let through and `made` elsewhere, with what came of them. `ids` are those of all results in the framework's list,
+        which has then to say what is `told`."""
+        run, made = await self.begin(), made or {}
         for call in run.pending:
             if call.id in answers:
-                judged = await run.judge(call)
-                if judged.result is None:
+                judged = await run.judge(call, made=call.id in made)
+                if judged.result is None and judged.pending is None and call.id in made:
+                    await judged.supply(made[call.id])
+                elif judged.result is None:
                     result = await judged.refuse(text=answers[call.id], unanswered="not_told")
                     if result.text != answers[call.id] and call.id in ids:
                         self.told[call.id, ids.count(call.id) - 1] = result.text
@@ -321,17 +350,17 @@ class Conversations:
             session_id = f"{outer[0].id}/{outer[1]}"
         return self.open.setdefault(session_id, Conversation(self, session_id))
 
-    async def begin(self, session_id: str, prompt: object) -> None:
+    async def begin(self, session_id: str, said: Sequence[str], *, before: Sequence[str] = ()) -> None:
         """A run begins. One that the framework has left without a word ends first. Raises `RunAlreadyOpen` while its calls are
         at work."""
-        before = self.get(session_id)
-        if before.run is not None:
-            if before.working:
-                raise RunAlreadyOpen(before.id, before.run.info.run_id)
-            await before.end(RuntimeError("the framework left it"))
+        left = self.get(session_id)
+        if left.run is not None:
+            if left.working:
+                raise RunAlreadyOpen(left.id, left.run.info.run_id)
+            await left.end(RuntimeError("the framework left it"))
         conversation = self.get(session_id)
         try:
-            await conversation.begin(prompt)
+            await conversation.begin(said, before=before)
         except BaseException:
             await conversation.end()
             raise

@@ -47,10 +47,10 @@ class Runs:
             tools = [tool for tool in tools if run.tools.get(tool.name) is not None]
         return await self._own.resolve_tools(tools, core=core)
 
-    async def prepare_messages(self, messages: Sequence[Any], *, follow: bool) -> PreparedMessages:
-        prepared = await self._own.prepare_messages(messages, follow=follow)
+    async def prepare_messages(self, messages: Sequence[Any], *, follow: bool, said: Sequence[str]) -> PreparedMessages:
+        prepared = await self._own.prepare_messages(messages, follow=follow, said=said)
         for run in self._around:
-            theirs = await run.prepare_messages(messages, follow=follow)
+            theirs = await run.prepare_messages(messages, follow=follow, said=said)
             prepared.added = [*prepared.added, *theirs.added]
             prepared.trimmed = {**theirs.trimmed, **prepared.trimmed}
             if theirs.replaced:
@@ -61,13 +61,13 @@ class Runs:
         for run in (self._own, *self._around):
             await run.record(message, **more)
 
-    async def judge(self, call: ToolCall) -> Judged:
-        judged, others = await self._own.judge(call), list[JudgedCall]()
+    async def judge(self, call: ToolCall, *, made: bool = False) -> Judged:
+        judged, others = await self._own.judge(call, made=made), list[JudgedCall]()
         for run in self._around if judged.result is None else ():
             real, catalog = judged.call, run.tools
             is_known = real.name in catalog or real.name in catalog.withheld
-            made = ToolCall(real.id, real.name, judged.arguments)
-            others.append(await run.judge(made, tool=None if is_known else judged.tool))
+            same = ToolCall(real.id, real.name, judged.arguments)
+            others.append(await run.judge(same, tool=None if is_known else judged.tool, made=made))
         both = Judged(judged, others, self._around)
         await both.agree()
         return both

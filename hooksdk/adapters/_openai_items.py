@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, final
 
 from agents import FunctionTool, ItemHelpers, Model
 from agents.models import get_default_model
@@ -17,25 +18,40 @@ Item = dict[str, Any]
 ITEMS = get_format("openai-responses")
 
 
+@final
+@dataclass
+class Handoffs:
+    """What the agents of a run call to hand over to each other."""
+
+    names: set[str] = field(default_factory=set[str])
+    call_ids: set[str] = field(default_factory=set[str])
+
+
 def listed(items: str | list[Any]) -> list[Item]:
     """The items that a run begins with."""
     return [ITEMS.user(items)] if isinstance(items, str) else [dict(one) for one in items]
 
 
+def asked_texts(items: Sequence[Any]) -> list[str]:
+    """What the user says in these items."""
+    return [text for one in items if one.get("role") == "user" and (text := ITEMS.text(one))]
+
+
 def answered(item: Item) -> str | None:
     """The id of the call that an item answers, if any."""
-    return item["call_id"] if item.get("type") == "function_call_output" else None
+    return str(item.get("call_id") or "") if item.get("type") == "function_call_output" else None
 
 
 def output_text(item: Item) -> str:
     """What the model reads of a tool's output, without its images and files."""
-    output = item["output"]
+    output = item.get("output") or ""
     return output if isinstance(output, str) else "\n".join(one["text"] for one in output if "text" in one)
 
 
-def plain_messages(items: Sequence[Item], handoffs: set[str]) -> list[Message]:
+def plain_messages(items: Sequence[Item], handoffs: Handoffs) -> list[Message]:
     """In openai-chat: what a model says in one turn is one message there. A handoff is the SDK's own affair, and no tool call."""
-    left_out = {one["call_id"] for one in items if one.get("type") == "function_call" and one["name"] in handoffs}
+    calls_made = [one for one in items if one.get("type") == "function_call"]
+    handoffs.call_ids.update(str(one.get("call_id")) for one in calls_made if one.get("name") in handoffs.names)
     plain: list[Message] = []
     said: list[str] = []
     calls: list[ToolCall] = []
@@ -47,10 +63,11 @@ def plain_messages(items: Sequence[Item], handoffs: set[str]) -> list[Message]:
         calls.clear()
 
     for item in items:
-        if item.get("call_id") in left_out:
+        if item.get("call_id") in handoffs.call_ids:
             continue
         if item.get("type") == "function_call":
-            calls.append(ToolCall(item["call_id"], item["name"], item["arguments"]))
+            name = str(item.get("name") or "")
+            calls.append(ToolCall(str(item.get("call_id") or ""), name, item.get("arguments")))
         elif (call_id := answered(item)) is not None:
             close_turn()
             plain.append({"role": "tool", "tool_call_id": call_id, "content": output_text(item)})

@@ -156,7 +156,8 @@ class _Judge:
             options |= {"agent_id": event.helper_type or event.helper, "trigger": None}
         try:
             await agent.conversation.begin(
-                event.prompt or None, **{"agent_id": CLAUDE.name, "trigger": "user", **options, "transcript": False}
+                [event.prompt] if event.prompt else [],
+                **{"agent_id": CLAUDE.name, "trigger": "user", **options, "transcript": False},
             )
         except BaseException:
             await self.end(*key)

@@ -97,7 +97,9 @@ class HookSDK(BasePlugin):
         """A run begins."""
         session, content = invocation_context.session, invocation_context.user_content
         session_id = f"{session.app_name}:{session.user_id}:{session.id}"
-        await self._conversations.begin(session_id, words_of(content) if content else None)
+        told = [one.content for one in session.events if one.author == "user" and one.content]
+        before, said = ([*filter(None, map(words_of, some))] for some in (told, [content] if content else []))
+        await self._conversations.begin(session_id, said, before=before)
         invocation_id = invocation_context.invocation_id
         self._open[invocation_id] = invocation = _Invocation(self._conversations.get(session_id))
         await self._know(invocation_context, invocation)
@@ -149,7 +151,7 @@ class HookSDK(BasePlugin):
         run = await self._resolve(invocation, own)
         messages = plain_messages(llm_request.contents)
         await conversation.settle({one["tool_call_id"]: one["content"] for one in messages if one["role"] == "tool"})
-        prepared = await run.prepare_messages(messages, follow=True)
+        prepared = await conversation.prepare(messages)
         if prepared.replaced:
             llm_request.contents = [*map(native_content, prepared)]
         else:

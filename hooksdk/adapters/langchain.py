@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import Annotated, Any, NotRequired, cast, final
 
 import anyio.to_thread
@@ -51,6 +52,8 @@ __all__ = ["HookSDK"]
 class _State(AgentState[Any]):
     hooksdk_session: NotRequired[Annotated[str, PrivateStateAttr]]
     """The session of a run without a thread."""
+    hooksdk_left: NotRequired[Annotated[list[str | None], PrivateStateAttr]]
+    """The ids of messages that stand in the user's place behind the last reply, and were there when the run before ended."""
 
 
 @final
@@ -83,7 +86,10 @@ class HookSDK(AgentMiddleware[Any, Any, Any]):
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:  # noqa: ARG002
         """A run begins."""
         own = "" if _thread() else uuid.uuid4().hex
-        await self._conversations.begin(own or _thread(), _text(state["messages"][-1]) if state["messages"] else None)
+        messages: list[BaseMessage] = state["messages"]
+        asked = [one for one in _newest_asked(messages) if one.id not in (state.get("hooksdk_left") or ())]
+        before = [one for one in messages if isinstance(one, HumanMessage) and one not in asked]
+        await self._conversations.begin(own or _thread(), _asked_texts(asked), before=_asked_texts(before))
         return {"hooksdk_session": own}
 
     @hook_config(can_jump_to=["model"])
@@ -97,7 +103,8 @@ class HookSDK(AgentMiddleware[Any, Any, Any]):
         shown = _trimmed(messages, await conversation.end())
         if finish.replaced:
             shown[-1] = shown[-1].model_copy(update={"content": finish.text})
-        return {"messages": [new for old, new in zip(messages, shown, strict=True) if new is not old]}
+        changed = [new for old, new in zip(messages, shown, strict=True) if new is not old]
+        return {"messages": changed, "hooksdk_left": [one.id for one in _newest_asked(messages)]}
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """Offer what is granted, show what is trimmed, and record the reply before its tools run."""
@@ -105,7 +112,7 @@ class HookSDK(AgentMiddleware[Any, Any, Any]):
         try:
             await conversation.ask_model(_name(request.model), window=_window(request.model))
             run = await conversation.resolve([one for one in request.tools if isinstance(one, BaseTool)], self._tool)
-            prepared = await run.prepare_messages([*map(_plain, request.messages)], follow=True)
+            prepared = await conversation.prepare([*map(_plain, request.messages)])
             tools = _offered(run, request.tools)
             response = await handler(request.override(messages=_shown(request.messages, prepared), tools=tools))
             await _record(conversation, run, getattr(response, "model_response", response))
@@ -195,6 +202,17 @@ def _text(message: BaseMessage) -> str:
     return str(message.text)
 
 
+def _newest_asked(messages: Sequence[BaseMessage]) -> list[HumanMessage]:
+    """What stands in the user's place behind the last reply."""
+    asked = takewhile(lambda one: isinstance(one, HumanMessage), reversed(messages))
+    return [cast("HumanMessage", one) for one in asked][::-1]
+
+
+def _asked_texts(messages: Sequence[HumanMessage]) -> list[str]:
+    """What the caller handed in as the user's; LangChain's own messages, such as a summary, name their source."""
+    return [_text(one) for one in messages if not one.additional_kwargs.get("lc_source")]
+
+
 def _structured(state: Any) -> str:
     """The agent's structured answer, as JSON; empty without one."""
     answer = state.get("structured_response")
@@ -203,8 +221,8 @@ def _structured(state: Any) -> str:
 
 def _plain(message: BaseMessage) -> Message:
     if isinstance(message, AIMessage):
-        calls = [ToolCall(call["id"] or "", call["name"], call["args"]) for call in message.tool_calls]
-        return FORMAT.reply(_text(message), calls)
+        made = [*message.tool_calls, *message.invalid_tool_calls]
+        return FORMAT.reply(_text(message), [ToolCall(one["id"] or "", one["name"] or "", one["args"]) for one in made])
     if isinstance(message, ToolMessage):
         return {"role": "tool", "tool_call_id": message.tool_call_id, "content": _text(message)}
     return {"role": "system" if message.type == "system" else "user", "content": _text(message)}

@@ -13,7 +13,7 @@ import copy
 import inspect
 import json
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -37,6 +37,7 @@ from agents.tool_context import ToolContext
 from openai.types.responses import ResponseFunctionToolCall
 
 from hooksdk.adapters._conversation import (
+    FORMAT,
     Conversation,
     Conversations,
     Native,
@@ -47,7 +48,9 @@ from hooksdk.adapters._conversation import (
 from hooksdk.adapters._openai_finish import Ending
 from hooksdk.adapters._openai_items import (
     ITEMS,
+    Handoffs,
     answered,
+    asked_texts,
     definition,
     function_of,
     listed,
@@ -148,7 +151,7 @@ class _Played:
         self._natives: list[FunctionTool] = []
         self._judged: dict[str, JudgedCall] = {}
         self._failed: set[str] = set()
-        self._handoffs: set[str] = set()
+        self._handoffs = Handoffs()
 
     async def whole(self, agent: Agent[Any], prompt: Input) -> RunResult:
         """The run from its begin to its end."""
@@ -160,7 +163,7 @@ class _Played:
             return result
 
         try:
-            result: RunResult = await self.conversation.whole(_words(prompt), play)
+            result: RunResult = await self.conversation.whole(_asked(prompt), play, before=await self._before())
             await self._finish(result)
             return result
         finally:
@@ -177,7 +180,8 @@ class _Played:
             return Runner.run_streamed(agent, given, **self._options)
 
         try:
-            result: RunResultStreaming = await self.conversation.whole(_words(prompt), start)
+            before = await self._before()
+            result: RunResultStreaming = await self.conversation.whole(_asked(prompt), start, before=before)
             result.stream_events = partial(self._ending.events, result, go_on)
             try:
                 yield result
@@ -192,6 +196,11 @@ class _Played:
                 await self.conversation.end(asyncio.CancelledError())
         finally:
             await self._close()
+
+    async def _before(self) -> list[str]:
+        """What the user says in the history that the SDK's session has."""
+        session: Session | None = self._options.get("session")
+        return asked_texts(await session.get_items(limit=ALL)) if session is not None else []
 
     async def _close(self) -> None:
         if self._own_provider is not None:
@@ -307,17 +316,22 @@ class _Played:
     # The model's turns
 
     async def before(
-        self, model: Model, items: str | list[Any], tools: Sequence[Any], handoffs: Sequence[Handoff]
-    ) -> Any:
+        self, model: Model, items: str | list[Any], tools: Sequence[Any], handoffs: Sequence[Handoff],
+        named: Mapping[str, Any],
+    ) -> Any:  # fmt: skip
         """What the model is sent: the items, and of the tools those that are offered."""
         await self.conversation.note_reply(*model_name(model))  # a provider may have put it in the place of a name
-        self._handoffs.update(one.tool_name for one in handoffs)
+        self._handoffs.names.update(one.tool_name for one in handoffs)
         given = listed(items)
-        outputs = {one["call_id"]: output_text(one) for one in given if answered(one)}
+        outputs = {call_id: output_text(one) for one in given if (call_id := answered(one))}
         await self.conversation.settle(outputs, [*map(answered, given)])
         given = trimmed_items(given, self.conversation.told)
-        run = await self.conversation.begin()
-        prepared = await run.prepare_messages(plain_messages(given, self._handoffs), follow=True)
+        messages = plain_messages(given, self._handoffs)
+        if named.get("previous_response_id") or named.get("conversation_id"):  # the provider has what came before
+            view = self.conversation.session.view
+            known = {result.call_id for one in view for result in FORMAT.results(one)}
+            messages = [*view, *(one for one in messages if one.get("tool_call_id") not in known)]
+        prepared, run = await self.conversation.prepare(messages), await self.conversation.begin()
         offered = {tool.name for tool in run.offered}
         shown = [one for one in tools if not isinstance(one, FunctionTool) or one.name in offered]
         names = {one.name for one in shown}
@@ -345,7 +359,7 @@ class _Hooked(Model):
         self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, output_schema: Any, handoffs: Any,  # noqa: A002 - the SDK's own
         tracing: Any, **named: Any,
     ) -> ModelResponse:  # fmt: skip
-        items, shown = await self._played.before(self._model, input, tools, handoffs)
+        items, shown = await self._played.before(self._model, input, tools, handoffs, named)
         response = await self._model.get_response(
             system_instructions, items, model_settings, shown, output_schema, handoffs, tracing, **named
         )
@@ -356,7 +370,7 @@ class _Hooked(Model):
         self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, output_schema: Any, handoffs: Any,  # noqa: A002 - the SDK's own
         tracing: Any, **named: Any,
     ) -> AsyncIterator[Any]:  # fmt: skip
-        items, shown = await self._played.before(self._model, input, tools, handoffs)
+        items, shown = await self._played.before(self._model, input, tools, handoffs, named)
         async for event in self._model.stream_response(
             system_instructions, items, model_settings, shown, output_schema, handoffs, tracing, **named
         ):
@@ -383,5 +397,5 @@ class _Provider(ModelProvider):
         await self._provider.aclose()
 
 
-def _words(prompt: object) -> str | None:
-    return prompt if isinstance(prompt, str) else None
+def _asked(prompt: Input) -> list[str]:
+    return [] if isinstance(prompt, RunState) else asked_texts(listed(prompt))

@@ -18,6 +18,7 @@ from pydantic_ai import (
     ApprovalRequired,
     CallDeferred,
     DeferredToolRequests,
+    DeferredToolResults,
     ModelRetry,
     RunContext,
     ToolsetTool,
@@ -84,23 +85,55 @@ class HookSDK(AbstractCapability[Any]):
         self._owner_of = owner_of
         self._conversations = Conversations(host, core, options)
         self.conversation: Conversation
+        self.leaving: dict[str, tuple[str, dict[str, Any]]] = {}
+        """Calls that run elsewhere, by their ids: tool and arguments as they were judged."""
+        self.made: set[str] = set()
+        """The ids of those whose results come from elsewhere."""
 
     async def for_run(self, ctx: RunContext[Any]) -> HookSDK:
         """One for each run, with its conversation."""
         own = copy.copy(self)
         own.conversation = self._conversations.get(ctx.conversation_id or ctx.run_id or "")
+        own.leaving, own.made = {}, set()
         return own
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: Callable[[], Any]) -> AgentRunResult[Any]:
         """A run, from its begin to its end, its pause, its error or its cancellation."""
         conversation = self.conversation
-        prompt = ctx.prompt if isinstance(ctx.prompt, str) else None
-        result: AgentRunResult[Any] = await conversation.whole(prompt, handler)
-        if isinstance(result.output, DeferredToolRequests):
-            conversation.paused = "tool calls wait"
+        said = [*filter(None, [_words(ctx.prompt or "")])]
+        before = [
+            _text(part)
+            for one in ctx.messages if isinstance(one, ModelRequest) for part in one.parts
+            if isinstance(part, UserPromptPart)
+        ]  # fmt: skip
+        result: AgentRunResult[Any] = await conversation.whole(said, handler, before=before)
         messages = result.all_messages()
+        if isinstance(result.output, DeferredToolRequests):
+            await self._settle(messages)
+            conversation.paused = "tool calls wait"
         messages[:] = _trimmed(messages, await conversation.end())
         return result
+
+    async def before_node_run(self, ctx: RunContext[Any], *, node: Any) -> Any:  # noqa: ARG002 - handed in by name
+        """What was made elsewhere comes with the run's begin."""
+        if (given := getattr(node, "deferred_tool_results", None)) is not None:
+            self.made.update(given.calls)
+        return node
+
+    async def handle_deferred_tool_calls(
+        self,
+        ctx: RunContext[Any],  # noqa: ARG002 - handed in by name
+        *,
+        requests: DeferredToolRequests,
+    ) -> DeferredToolResults | None:
+        """Calls leave the run as they were judged."""
+        for at, part in enumerate(requests.calls):
+            if (judged := self.leaving.get(part.tool_call_id)) is not None:
+                self.made.add(part.tool_call_id)
+                name, arguments = judged
+                if (name, arguments) != (part.tool_name, part.args_as_dict()):
+                    requests.calls[at] = replace(part, tool_name=name, args=arguments)
+        return None
 
     async def after_node_run(self, ctx: RunContext[Any], *, node: Any, result: Any) -> Any:
         """A run has its answer, unless a plugin sends the model on."""
@@ -127,10 +160,9 @@ class HookSDK(AbstractCapability[Any]):
         """Offer what is granted, and show what is trimmed, here and in the agent's own history."""
         await self._ask(getattr(request_context, "model", None) or ctx.model)
         run = await self.conversation.begin()
-        parts = [part for one in ctx.messages if isinstance(one, ModelRequest) for part in one.parts]
-        await self.conversation.settle(_answers(ctx.messages), [*map(_answered, parts)])
+        await self._settle(ctx.messages)
         messages = _trimmed(request_context.messages, told := self.conversation.told)
-        prepared = await run.prepare_messages(_plain(messages), follow=True)
+        prepared = await self.conversation.prepare(_plain(messages))
         ctx.messages[:] = _trimmed(ctx.messages, {**told, **prepared.trimmed})
         parameters = request_context.model_request_parameters
         own = {tool.name: tool for tool in parameters.function_tools}
@@ -139,6 +171,14 @@ class HookSDK(AbstractCapability[Any]):
             request_context, messages=_shown(messages, prepared),
             model_request_parameters=replace(parameters, function_tools=shown),
         )  # fmt: skip
+
+    async def _settle(self, messages: Sequence[ModelMessage]) -> None:
+        """What the framework has answered itself, or brought from elsewhere."""
+        answers = _answers(messages)
+        made = {call_id: result for call_id, result in answers.items() if call_id in self.made}
+        ids = [_answered(part) for one in messages if isinstance(one, ModelRequest) for part in one.parts]
+        texts = {call_id: result.text for call_id, result in answers.items()}
+        await self.conversation.settle(texts, ids, made=made)
 
     async def after_model_request(
         self,
@@ -185,7 +225,7 @@ class _Judged(WrapperToolset[Any]):
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         own = {
-            name: replace(tool, args_validator=ANY_ARGUMENTS)
+            name: replace(tool, args_validator=ANY_ARGUMENTS, tool_def=_judged(tool.tool_def))
             for name, tool in (await self.wrapped.get_tools(ctx)).items()
         }
         definitions = [tool.tool_def for tool in own.values()]
@@ -214,6 +254,12 @@ class _Judged(WrapperToolset[Any]):
             tools = await self.wrapped.get_tools(ctx)
             within = replace(ctx, tool_name=real_name, tool_call_id=call_id)
             checked = tools[real_name].args_validator.validate_python(arguments)
+            kind = tools[real_name].tool_def.kind
+            if kind == "unapproved" and not ctx.tool_call_approved:
+                raise ApprovalRequired
+            if kind == "external":
+                self.hooks.leaving[ctx.tool_call_id or ""] = real_name, arguments
+                raise CallDeferred
             try:
                 return await self.wrapped.call_tool(real_name, checked, within, tools[real_name])
             except (ModelRetry, ToolFailed) as error:  # the framework's own ways to say that it went wrong
@@ -230,6 +276,11 @@ class _Judged(WrapperToolset[Any]):
         return native.value
 
 
+def _judged(tool: ToolDefinition) -> ToolDefinition:
+    """A tool whose calls leave the run unjudged is taken for one that runs in it, until its call was judged."""
+    return replace(tool, kind="function") if tool.defer else tool
+
+
 def _result(value: object) -> ToolResult:
     if isinstance(value, ToolResult):
         return value
@@ -241,9 +292,12 @@ def _definition(tool: Tool) -> ToolDefinition:
     return ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=schema)
 
 
-def _answers(messages: Sequence[ModelMessage]) -> dict[str, str]:
+def _answers(messages: Sequence[ModelMessage]) -> dict[str, ToolResult]:
     parts = [part for one in messages if isinstance(one, ModelRequest) for part in one.parts]
-    return {call_id: _text(part) for part in parts if (call_id := _answered(part)) is not None}
+    return {
+        call_id: ToolResult(_text(part), is_error=getattr(part, "outcome", "failed") != "success")
+        for part in parts if (call_id := _answered(part)) is not None
+    }  # fmt: skip
 
 
 def _answered(part: Any) -> str | None:
@@ -257,8 +311,15 @@ def _text(part: Any) -> str:
         return part.model_response_str()
     if part.part_kind.startswith("retry"):
         return part.model_response()
-    content = getattr(part, "content", "")
-    return content if isinstance(content, str) else "\n".join(one for one in content if isinstance(one, str))
+    return _words(getattr(part, "content", ""))
+
+
+def _words(content: Any) -> str:
+    """Of a prompt that may have images beside its text."""
+    if isinstance(content, str):
+        return content
+    texts = [one if isinstance(one, str) else getattr(one, "content", None) for one in content]
+    return "\n".join(one for one in texts if isinstance(one, str))
 
 
 def _plain(messages: Sequence[ModelMessage]) -> list[Message]:

@@ -114,8 +114,8 @@ class HookSDK(Plugin):
             return
         if self._agents.get(conversation.id) in (None, agent):  # one at a time: what it began before, it has left
             conversation.working = 0
-        prompts = _plain(event.messages or ())
-        await self._conversations.begin(conversation.id, FORMAT.text(prompts[-1]) if prompts else None)
+        said = _asked_texts(event.messages or ())
+        await self._conversations.begin(conversation.id, said, before=_asked_texts(agent.messages))
         conversation = self._conversation(agent)
         conversation.working += 1
         self._agents[conversation.id] = agent
@@ -164,7 +164,7 @@ class HookSDK(Plugin):
         run = await conversation.resolve([*own.values()], self._tool)
         messages = _plain(context.messages)
         await conversation.settle({one["tool_call_id"]: one["content"] for one in messages if one["role"] == "tool"})
-        prepared = await run.prepare_messages(messages, follow=True)
+        prepared = await conversation.prepare(messages)
         agent.messages[:] = _trimmed(agent.messages, prepared.trimmed)
         offered = {tool.name: tool for tool in run.offered}
         specs = [one for one in context.tool_specs if one["name"] not in own or one["name"] in offered]
@@ -315,6 +315,10 @@ def _plain(messages: Iterable[NativeMessage]) -> list[Message]:
         if text or not results:
             plain.append({"role": "user", "content": text})
     return plain
+
+
+def _asked_texts(messages: Iterable[NativeMessage]) -> list[str]:
+    return [str(one["content"]) for one in _plain(messages) if one["role"] == "user" and one["content"]]
 
 
 def _trimmed(messages: Sequence[NativeMessage], texts: Texts) -> list[NativeMessage]:

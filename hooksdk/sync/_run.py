@@ -281,13 +281,14 @@ class Run(Opened[run_side.Run]):
         self._do("use_model", *names, context_window=context_window)
 
     def prepare_messages(
-        self, messages: Sequence[GivenMessage] | None = None, *, follow: bool = False
+        self, messages: Sequence[GivenMessage] | None = None, *, follow: bool = False, said: Sequence[str] = ()
     ) -> PreparedMessages:
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
         trims applied and the plugins' edits for this request. Raises `TranscriptChanged` for a list that does not
         match, and `RunBlocked` where a plugin says that the request is not made: leave the run then. With `follow` your list is the truth: of a fork, or of a list that was filtered or rewritten, the results keep
-        their trims, and no compaction is told."""
-        return self._call("prepare_messages", messages, follow=follow)
+        their trims, and no compaction is told. Such a list is never refused: what no call of it waits for becomes a text. Of its
+        messages in the user's place only those count as the user's that are the run's input or among the texts that were `said`."""
+        return self._call("prepare_messages", messages, follow=follow, said=said)
 
     def record(
         self,
@@ -319,12 +320,14 @@ class Run(Opened[run_side.Run]):
         *,
         only: Callable[[Tool], str | None] | None = None,
         tool: Tool | None = None,
+        made: bool = False,
     ) -> JudgedCall:
         """Take one call through every policy and approval, without running it: for a loop that runs its tools itself.
         One that was judged before is judged again, with the arguments of then, and what was approved of it is not asked again.
         `only` is as for `call_tool`. `tool` is what the call is of where that is none of the catalog, and no model is to be offered
-        it, such as a resource that a person picks: the plugins that narrow the catalog are asked about it first."""
-        return JudgedCall(self._call("judge", call, only=only, tool=tool), self.portal)
+        it, such as a resource that a person picks: the plugins that narrow the catalog are asked about it first.
+        One that waited, and was `made` elsewhere since, is not judged again: `supply` it the result."""
+        return JudgedCall(self._call("judge", call, only=only, tool=tool, made=made), self.portal)
 
     def grant(self, tools: Sequence[Tool]) -> Catalog:
         """Which of these tools, that are none of the catalog, the session may have: what `judge(tool=...)` would find withheld is in

@@ -38,7 +38,7 @@ class Program:
     """One start of a program whose agent the driver plays.
 
     `Host(**program.host)` is its host. `tools` are to be the framework's own, each with the name, description and schema
-    that stands there, and its `execute` as the function. `model` answers in the place of a provider's API:
+    that stands there, and its `execute` as the function; one without it runs elsewhere. `model` answers in the place of a provider's API:
     `await program.model.reply(messages, tools)`, both as OpenAI's chat completions have them.
 
     ```python

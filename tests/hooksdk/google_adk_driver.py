@@ -74,6 +74,8 @@ class GoogleADKDriver:
     """Its store is a session service, whose events nobody changes."""
 
     cannot: Mapping[str, str] = {
+        "a_call_that_runs_elsewhere_is_judged_before_it_leaves": "its tools run in it: none is answered from outside",
+        "a_malformed_call_ends_no_conversation": "the arguments of a call are an object there, whatever the model wrote",
         "a_trim_lasts_in_the_frameworks_store": "ADK's events are only added to: adk-python #1013",
     }
 

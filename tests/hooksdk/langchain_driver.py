@@ -8,8 +8,16 @@ from typing import Any, cast
 
 import anyio
 from langchain import agents
+from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import BaseMessage, RemoveMessage, convert_to_messages, convert_to_openai_messages
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    RemoveMessage,
+    convert_to_messages,
+    convert_to_openai_messages,
+)
+from langchain_core.output_parsers.openai_tools import make_invalid_tool_call, parse_tool_call
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -37,8 +45,7 @@ class Scripted(BaseChatModel):
     async def _agenerate(self, messages: list[BaseMessage], *_args: Any, **_options: Any) -> ChatResult:
         model: ScriptedModel = self.scripted
         reply = await model.reply(convert_to_openai_messages(messages), self.tools)
-        (message,) = convert_to_messages([{**reply.message, "content": reply.message.get("content") or ""}])
-        return ChatResult(generations=[ChatGeneration(message=message)])
+        return ChatResult(generations=[ChatGeneration(message=native_reply(reply.message))])
 
     def _generate(self, messages: list[BaseMessage], *_args: Any, **_options: Any) -> ChatResult:
         return anyio.run(self._agenerate, messages)
@@ -49,6 +56,18 @@ class Scripted(BaseChatModel):
     @property
     def _llm_type(self) -> str:
         return "scripted"
+
+
+def native_reply(message: Message) -> AIMessage:
+    """As the classes of the providers read an answer: a call whose arguments are no JSON is an invalid one."""
+    made: list[Any] = []
+    invalid: list[Any] = []
+    for call in message.get("tool_calls") or ():
+        try:
+            made.append(parse_tool_call(call, return_id=True))
+        except OutputParserException as error:
+            invalid.append(make_invalid_tool_call(call, str(error)))
+    return AIMessage(message.get("content") or "", tool_calls=made, invalid_tool_calls=invalid)
 
 
 def native_tool(tool: Tool) -> StructuredTool:
@@ -72,7 +91,9 @@ def native_tool(tool: Tool) -> StructuredTool:
 class LangChainDriver:
     """Its store is a checkpointer."""
 
-    cannot: Mapping[str, str] = {}
+    cannot: Mapping[str, str] = {
+        "a_call_that_runs_elsewhere_is_judged_before_it_leaves": "its tools run in it: none is answered from outside",
+    }
 
     def __init__(self) -> None:
         self.saver = InMemorySaver()

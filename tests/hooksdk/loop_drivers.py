@@ -23,10 +23,14 @@ IN_SESSION = {
     "a_fork_keeps_its_trims": NO_LIST,
     "a_filtered_history_keeps_its_trims": NO_LIST,
     "a_call_whose_reply_the_framework_has_lost_is_asked_about": NO_LIST,
+    "what_a_framework_adds_is_no_word_of_the_persons": NO_LIST,
+    "a_result_of_no_call_ends_no_conversation": NO_LIST,
+    "a_call_that_runs_elsewhere_is_judged_before_it_leaves": "its tools run in it: none is answered from outside",
 }
 OWN_HOST = {
     "policies_hold_for_a_sub_agent_with_a_host_of_its_own": "a host knows as sub-agents those of `session.child` alone; adapters know what their tools run"
 }
+OWN_LOOP = "the loop itself says what came of a call that runs elsewhere (`judge` and `supply`)"
 PLAIN = "it is the async entry: plain code takes hooksdk.sync"
 
 
@@ -99,6 +103,7 @@ class JudgeDriver:
 
     cannot: Mapping[str, str] = {
         **OWN_HOST,
+        "a_call_that_runs_elsewhere_is_judged_before_it_leaves": OWN_LOOP,
         "plain_code_passes_the_same_hooks": PLAIN,
         **dict.fromkeys(
             ("streaming_passes_the_same_hooks", "streaming_goes_on_as_well"),

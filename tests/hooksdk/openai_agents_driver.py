@@ -18,7 +18,7 @@ from openai.types.responses import (
 )
 
 from hooksdk import Host, Tool
-from hooksdk.adapters._openai_items import native_items, plain_messages
+from hooksdk.adapters._openai_items import Handoffs, native_items, plain_messages
 from hooksdk.adapters.openai_agents import HookSDK
 from hooksdk.formats import Message
 from hooksdk.formats.openai_chat import OpenAIChat
@@ -46,7 +46,7 @@ class Scripted(Model):
     ) -> ModelResponse:
         offered = [Tool(name=one.name, description=one.description, parameters=one.params_json_schema) for one in tools]
         items = [{"role": "user", "content": input}] if isinstance(input, str) else input
-        message = (await self.scripted.reply(plain_messages(items, set()), CHAT.tools(offered))).message
+        message = (await self.scripted.reply(plain_messages(items, Handoffs()), CHAT.tools(offered))).message
         output: list[Any] = []
         if text := CHAT.text(message):
             part = ResponseOutputText(text=text, type="output_text", annotations=[])
@@ -86,6 +86,7 @@ class OpenAIAgentsDriver:
     """Its store is a session for each conversation; what waits is a state, as JSON."""
 
     cannot: Mapping[str, str] = {
+        "a_call_that_runs_elsewhere_is_judged_before_it_leaves": "its tools run in it: none is answered from outside",
         "repeated_call_ids_are_told_apart": "the SDK refuses an id of a call that repeats",
     }
 

@@ -7,13 +7,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ExternalToolset
 from pydantic_ai import Tool as NativeTool
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from hooksdk import Host, Tool
 from hooksdk.adapters.pydantic_ai import HookSDK
+from hooksdk.adapters.pydantic_ai import _definition as definition_of  # pyright: ignore[reportPrivateUsage]
 from hooksdk.adapters.pydantic_ai import _native as native_message  # pyright: ignore[reportPrivateUsage]
 from hooksdk.adapters.pydantic_ai import _plain as plain_messages  # pyright: ignore[reportPrivateUsage]
 from hooksdk.formats import Message
@@ -88,14 +89,15 @@ class PydanticAIDriver:
         )
         return Agent(
             model_of(self.program.model), output_type=[str, DeferredToolRequests], capabilities=[hooked],
-            tools=[*map(native_tool, self.program.tools)],
+            tools=[native_tool(one) for one in self.program.tools if one.execute],
+            toolsets=[ExternalToolset([definition_of(one) for one in self.program.tools if not one.execute])],
         )  # fmt: skip
 
     def _taken(self, result: Any, conversation: str) -> Answer:
         self.lists[conversation] = result.all_messages()
         output = result.output
         if isinstance(output, DeferredToolRequests):
-            return Answer(waiting=[call.tool_call_id for call in output.approvals])
+            return Answer(waiting=[call.tool_call_id for call in (*output.approvals, *output.calls)])
         return Answer(text=output)
 
     async def ask(self, prompt: str, conversation: str = "c") -> Answer:
@@ -104,7 +106,12 @@ class PydanticAIDriver:
         return self._taken(result, conversation)
 
     async def answer(self, granted: Mapping[str, bool], conversation: str = "c") -> Answer:
-        answers = DeferredToolResults(approvals={**granted})
+        return await self._go_on(DeferredToolResults(approvals={**granted}), conversation)
+
+    async def supply(self, results: Mapping[str, str], conversation: str = "c") -> Answer:
+        return await self._go_on(DeferredToolResults(calls={**results}), conversation)
+
+    async def _go_on(self, answers: DeferredToolResults, conversation: str) -> Answer:
         result = await self.agent.run(
             message_history=self.lists[conversation], deferred_tool_results=answers, conversation_id=conversation
         )

@@ -80,7 +80,9 @@ def native_tool(tool: Tool) -> PythonAgentTool:
 class StrandsDriver:
     """Its store is that of Strands' session manager; each turn is a new agent, as in a server."""
 
-    cannot: Mapping[str, str] = {}
+    cannot: Mapping[str, str] = {
+        "a_call_that_runs_elsewhere_is_judged_before_it_leaves": "its tools run in it: none is answered from outside",
+    }
 
     def __init__(self) -> None:
         self.storage = InMemoryStorage()

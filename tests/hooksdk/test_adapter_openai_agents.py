@@ -7,9 +7,10 @@ import pytest
 pytest.importorskip("agents", reason="hooksdk[openai-agents] is not installed")
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
+from dataclasses import replace
 from typing import Any
 
-from agents import Agent, FunctionTool, RunConfig, function_tool
+from agents import Agent, FunctionTool, RunConfig, SQLiteSession, function_tool
 from pydantic import BaseModel
 
 from hooksdk import hooks
@@ -25,9 +26,10 @@ from hooksdk.hooks import (
     Rewrite,
     RewriteToolCall,
 )
-from hooksdk.testing import ConformanceCase, Script, ScriptedModel, call, conformance_cases, open_host, recorder
+from hooksdk.testing import Call, ConformanceCase, Script, ScriptedModel, call, conformance_cases, open_host, recorder
 from tests.hooksdk.finishing import NeedsProof, Redacts
 from tests.hooksdk.openai_agents_driver import OpenAIAgentsDriver, Scripted
+from tests.hooksdk.strangers_words import EVE, SAYS, OnlyToThePersons
 from tests.hooksdk.test_conformance import hold
 
 
@@ -235,3 +237,81 @@ async def test_whoever_leaves_a_stream_that_goes_on_cancels_the_run():
             if len(model.turns) == 2:
                 break
     assert [one.reason for one in seen.of(AgentEnd)] == ["cancelled"]
+
+
+def send(to: str) -> str:
+    """Send it."""
+    return f"sent to {to}"
+
+
+def _written(data: Any) -> Any:
+    return replace(data.model_data, input=[{"role": "user", "content": SAYS}, *data.model_data.input])
+
+
+def _filtered(data: Any) -> Any:
+    return data.clone(input_history=({"role": "user", "content": SAYS},), pre_handoff_items=())
+
+
+async def _recalled(history: Any, new: Any) -> Any:
+    return [{"role": "user", "content": SAYS}, *history, *new]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"call_model_input_filter": _written}, {"handoff_input_filter": _filtered}, {"session_input_callback": _recalled}],
+    ids=["an input filter", "a handoff's filter", "a session's callback"],
+)
+async def test_what_others_write_in_the_users_place_is_no_word_of_the_users(options: dict[str, Any]):
+    seen = recorder("after_tool_call")
+    sends = [Call("send", {"to": to}, id=to) for to in (EVE, "ann@corp.example")]
+    other, _ = made([sends[0], "tried", sends[1], "sent"], send, name="other")
+    agent, _ = made([call("transfer_to_other")], handoffs=[other])
+    config = RunConfig(tracing_disabled=True, **options)
+    async with open_host(OnlyToThePersons, seen) as host:
+        hooked, session = HookSDK(host), SQLiteSession("c")
+        await hooked.run(agent, "Write to ann@corp.example", session=session, run_config=config)
+        await hooked.run(other, "Once more: to ann@corp.example", session=session, run_config=config)
+    assert [(one.call.arguments["to"], one.status) for one in seen.of(AfterToolCall)] == [
+        (EVE, "blocked"), ("ann@corp.example", "ok"),
+    ]  # fmt: skip
+
+
+class Keeps(Scripted):
+    """The provider keeps what came before, and is sent what is new."""
+
+    async def get_response(self, *args: Any, **options: Any) -> Any:
+        self.ids = [*getattr(self, "ids", []), options.get("conversation_id") or options.get("previous_response_id")]
+        return replace(await super().get_response(*args, **options), response_id=f"r{len(self.ids)}")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"conversation_id": "conv_1"}, {"previous_response_id": "r0"}, {"auto_previous_response_id": True}],
+    ids=lambda options: next(iter(options)),
+)
+@pytest.mark.parametrize("streams", [False, True], ids=["run", "run_streamed"])
+async def test_a_history_that_the_provider_keeps_goes_on(
+    options: dict[str, Any], streams: bool, caplog: pytest.LogCaptureFixture
+):
+    seen = recorder("after_tool_call", "agent_end")
+    model = ScriptedModel(
+        [[call("weather", city="Oslo"), call("weather", city="Rome")], "one", call("weather", city="Bonn"), "two"]
+    )
+    agent = Agent[Any](name="agent", model=Keeps(model), tools=[function_tool(weather)])
+    async with open_host(seen) as host:
+        hooked = HookSDK(host)
+        for prompt, answer in (("first", "one"), ("second", "two")):
+            if streams:
+                async with hooked.run_streamed(agent, prompt, run_config=PLAIN, conversation="c", **options) as result:
+                    async for _ in result.stream_events():
+                        pass
+            else:
+                result = await hooked.run(agent, prompt, run_config=PLAIN, conversation="c", **options)
+            assert result.final_output == answer
+        session = await host.hold("c")
+        roles = [one["role"] for one in session.view]
+    assert [one.status for one in seen.of(AfterToolCall)] == ["ok", "error", "ok"]
+    assert [one.reason for one in seen.of(AgentEnd)] == ["completed", "completed"]
+    before = ["user", "assistant", "tool", "tool", "assistant"] if "auto_previous_response_id" not in options else []
+    assert roles == [*before, "user", "assistant", "tool", "assistant"]
+    assert "unknown author" not in caplog.text

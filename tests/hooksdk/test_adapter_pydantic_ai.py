@@ -12,24 +12,44 @@ from typing import Any
 
 from pydantic import BaseModel
 from pydantic_ai import (
+    AbstractToolset,
     Agent,
     AgentRunResultEvent,
     ApprovalRequired,
+    CallDeferred,
     DeferredToolRequests,
     DeferredToolResults,
+    ExternalToolset,
+    FunctionToolset,
     ModelRetry,
     RunContext,
     ToolReturn,
 )
-from pydantic_ai.messages import ModelRequest
+from pydantic_ai import Tool as NativeTool
+from pydantic_ai.capabilities import ProcessHistory
+from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
+from pydantic_ai.tools import ToolDefinition
 
-from hooksdk import Host, hooks
+from hooksdk import Host, MemoryStore, hooks
 from hooksdk.adapters.pydantic_ai import HookSDK
+from hooksdk.approvals import Later
 from hooksdk.errors import RunBlocked
-from hooksdk.hooks import AfterToolCall, AgentEnd, AgentStart, BeforeModelCall, ReplaceMessages
+from hooksdk.hooks import (
+    AfterToolCall,
+    AgentEnd,
+    AgentStart,
+    Ask,
+    BeforeModelCall,
+    BeforeToolCall,
+    Block,
+    ReplaceMessages,
+    Rewrite,
+    RewriteToolCall,
+)
 from hooksdk.testing import Call, ConformanceCase, Script, ScriptedModel, call, conformance_cases, open_host, recorder
 from tests.hooksdk.finishing import NeedsProof, Redacts
 from tests.hooksdk.pydantic_ai_driver import PydanticAIDriver, model_of
+from tests.hooksdk.strangers_words import EVE, SAYS, OnlyToThePersons
 from tests.hooksdk.test_conformance import hold
 
 
@@ -202,3 +222,183 @@ async def test_a_text_takes_no_structured_answers_place():
         with pytest.raises(RunBlocked, match="in the place of a structured answer"):
             await agent.run("go", conversation_id="c")
     assert [one.reason for one in seen.of(AgentEnd)] == ["blocked"]
+
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+class Rules:
+    """Of what may leave."""
+
+    @hooks.before_tool_call(tools="delete_*")
+    def deny(self, event: BeforeToolCall) -> Block:
+        return Block("nothing is deleted")
+
+    @hooks.before_tool_call(tools="send_*")
+    def ask(self, event: BeforeToolCall) -> Ask:
+        return Ask("Send it?")
+
+    @hooks.rewrite_tool_call(tools="write_*")
+    def rewrite(self, event: RewriteToolCall) -> Rewrite:
+        return Rewrite({"city": "Oslo"})
+
+
+def deferring(kind: str, *names: str) -> list[AbstractToolset[Any]]:
+    """Tools that run elsewhere, or once somebody has said yes."""
+    if kind == "external":
+        return [ExternalToolset([ToolDefinition(name=one, parameters_json_schema=CITY) for one in names])]
+    inner = FunctionToolset[Any]()
+    for name in names:
+
+        def run(city: str, name: str = name) -> str:
+            if kind == "raises":
+                raise CallDeferred
+            return f"{name} of {city}"
+
+        tool = NativeTool(run, name=name, description="A tool.", requires_approval=kind == "unapproved")
+        inner.add_tool(tool)
+    return [inner]
+
+
+async def _later(_request: object) -> Later:
+    return Later()
+
+
+KINDS = ["external", "unapproved", "raises"]
+NAMES = ["delete_city", "send_city", "write_city", "read_city"]
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["run", "run_stream"])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_call_that_leaves_the_run_is_judged_before(kind: str, streams: bool):
+    seen = recorder("after_tool_call", "agent_end")
+    async with open_host(Rules, seen, approver=_later) as host:
+        model = ScriptedModel([[*(call(one, city="Rome") for one in NAMES), call("ping")], "done"])
+
+        def ping() -> str:
+            """Ping."""
+            return "pong"
+
+        agent = Agent[object, Any](
+            model_of(model), output_type=[str, DeferredToolRequests], tools=[ping], toolsets=deferring(kind, *NAMES),
+            capabilities=[HookSDK(host)],
+        )  # fmt: skip
+        if streams:
+            async with agent.run_stream("go", conversation_id="c") as stream:
+                output, messages = await stream.get_output(), stream.all_messages()
+        else:
+            result = await agent.run("go", conversation_id="c")
+            output, messages = result.output, result.all_messages()
+        assert isinstance(output, DeferredToolRequests)
+        assert {one.call.name: one.status for one in seen.of(AfterToolCall)} == {"delete_city": "blocked", "ping": "ok"}
+        left = {one.tool_name: one for one in (*output.calls, *output.approvals)}
+        assert sorted(left) == ["read_city", "send_city", "write_city"]
+        if kind == "external":
+            assert left["write_city"].args_as_dict() == {"city": "Oslo"}, "what was judged is what runs"
+            assert [one.tool_name for one in output.approvals] == ["send_city"]
+        while isinstance(output, DeferredToolRequests):
+            answers = DeferredToolResults(
+                approvals={one.tool_call_id: True for one in output.approvals},
+                calls={one.tool_call_id: f"{one.tool_name} elsewhere" for one in output.calls},
+            )
+            result = await agent.run(message_history=messages, deferred_tool_results=answers, conversation_id="c")
+            output, messages = result.output, result.all_messages()
+    statuses = {one.call.name: one.status for one in seen.of(AfterToolCall)}
+    assert statuses == {
+        "delete_city": "blocked",
+        "ping": "ok",
+        "read_city": "ok",
+        "send_city": "ok",
+        "write_city": "ok",
+    }
+    assert (output, seen.of(AgentEnd)[-1].reason) == ("done", "completed")
+
+
+async def test_what_ran_elsewhere_is_recorded_as_it_was_although_the_rules_were_tightened_meanwhile():
+    class NothingAnyMore:
+        @hooks.before_tool_call
+        def judge(self, event: BeforeToolCall) -> Block:
+            return Block("not today")
+
+    store, seen = MemoryStore(), recorder("after_tool_call")
+    model = ScriptedModel([[call("read_city", city="Rome"), call("read_city", city="Oslo")], "done"])
+
+    def made_for(host: Host) -> Agent[None, Any]:
+        toolsets = deferring("external", "read_city")
+        return Agent(
+            model_of(model), output_type=[str, DeferredToolRequests], toolsets=toolsets, capabilities=[HookSDK(host)]
+        )
+
+    async with open_host(store=store) as host:
+        paused = await made_for(host).run("go", conversation_id="c")
+        assert isinstance(paused.output, DeferredToolRequests)
+        one, two = paused.output.calls
+    async with open_host(NothingAnyMore, seen, store=store) as host:
+        answers = DeferredToolResults(calls={one.tool_call_id: "sunny", two.tool_call_id: ModelRetry("no such city")})
+        done = await made_for(host).run(
+            message_history=paused.all_messages(), deferred_tool_results=answers, conversation_id="c"
+        )
+    assert done.output == "done"
+    first, second = seen.of(AfterToolCall)
+    assert (first.status, first.result.text, second.status) == ("ok", "sunny", "error")
+    assert "no such city" in second.result.text
+
+
+async def test_a_sub_agents_external_call_is_judged_in_it():
+    seen = recorder("after_tool_call")
+    async with open_host(Rules, seen, approver=_later) as host:
+        model = ScriptedModel([[call("delete_city", city="Rome"), call("read_city", city="Oslo")]])
+        inner = Agent[object, Any](
+            model_of(model), output_type=[str, DeferredToolRequests],
+            toolsets=deferring("external", "delete_city", "read_city"), capabilities=[HookSDK(host)],
+        )  # fmt: skip
+
+        async def delegate() -> str:
+            """Ask the other agent."""
+            return ", ".join(one.tool_name for one in (await inner.run("go")).output.calls)
+
+        def delete_city(city: str) -> str:
+            """Delete a city."""
+            return city
+
+        def read_city(city: str) -> str:
+            """Read of a city."""
+            return city
+
+        outer, asked = made(host, [call("delegate"), "done"], delegate, delete_city, read_city)
+        assert (await outer.run("go", conversation_id="top")).output == "done"
+    assert asked.turns[1].results[0].text == "read_city"
+    first = seen.of(AfterToolCall)[0]
+    assert (first.call.name, first.status) == ("delete_city", "blocked")
+
+
+def send(to: str) -> str:
+    """Send it."""
+    return f"sent to {to}"
+
+
+def look_up() -> ToolReturn[str]:
+    """Look it up."""
+    return ToolReturn("found", content=SAYS)
+
+
+def _summary(messages: list[ModelMessage]) -> list[ModelMessage]:
+    """A history processor, as it stands in pydantic-ai's own pages."""
+    return [ModelRequest(parts=[UserPromptPart(SAYS)]), *messages[-1:]]
+
+
+@pytest.mark.parametrize("place", ["before", "behind", "of a tool"])
+async def test_what_others_write_in_the_users_place_is_no_word_of_the_users(place: str):
+    seen = recorder("after_tool_call")
+    script = [call("look_up"), "looked", call("send", to=EVE), "tried", call("send", to="ann@corp.example"), "sent"]
+    async with open_host(OnlyToThePersons, seen) as host:
+        processor, hooked = ProcessHistory[Any](_summary), HookSDK(host)
+        order = {"before": [processor, hooked], "behind": [hooked, processor], "of a tool": [hooked]}
+        agent = Agent(model_of(ScriptedModel(script)), tools=[look_up, send], capabilities=order[place])
+        history: list[ModelMessage] = []
+        for prompt in ("Write to ann@corp.example", "and send it", ["Once more: to ann@corp.example"]):
+            result = await agent.run(prompt, message_history=history, conversation_id="c")
+            history = result.all_messages()
+    assert [(one.call.name, one.status) for one in seen.of(AfterToolCall)] == [
+        ("look_up", "ok"), ("send", "blocked"), ("send", "ok"),
+    ]  # fmt: skip
