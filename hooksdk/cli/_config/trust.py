@@ -25,6 +25,7 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
     console = stdout_console()
     settings = merged.to_look_at()
     files, missing = project_files(folder)
+    _tell_of_guard(folder)
     assert merged.trust.digest  # taken now: what is shown is what is recorded, however long the answer takes
     if not settings and not files:
         console.print(f"{safe(merged.trust.folder)}: nothing here needs your trust", soft_wrap=True)
@@ -50,6 +51,16 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
     path = [record_trust(trust) for trust in new][-1]
     console.print(f"trusted until it changes, in {safe(path)}", soft_wrap=True)
     return 0
+
+
+def _tell_of_guard(folder: Path) -> None:
+    """What here ends the guard before coding agents, or goes around it: the word of `hooksdk trust` is not about that."""
+    from hooksdk.cli._guard.status import look_at
+
+    for is_problem, line in look_at(resolve(folder)).lines():
+        stdout_console().print(
+            f"{'[red]problem[/]' if is_problem else '[yellow]open[/]   '}     {safe(line)}", soft_wrap=True
+        )
 
 
 def _check_settings(merged: Merged) -> None:
