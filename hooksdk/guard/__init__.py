@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from hooksdk.guard._agents import AGENTS, Agent, HookEvent, UnreadableHook, Verdict, read_event, tool_of
 from hooksdk.guard._calls import AgentCalls
-from hooksdk.guard._judge import Judge, JudgeStatus, judge_status, serve
+from hooksdk.guard._judge import PROOF, PROOF_REASON, Judge, JudgeStatus, judge_status, serve
+from hooksdk.guard._places import last_seen
 from hooksdk.guard._rules import known_projects, let_count, waiting
 from hooksdk.guard._settings import GuardConfig, guard_problems
 from hooksdk.guard._starter import starter_policy
 
 __all__ = [
-    "AGENTS", "Agent", "AgentCalls", "GuardConfig", "HookEvent", "Judge", "JudgeStatus", "UnreadableHook", "Verdict",
-    "guard_problems", "judge_status", "known_projects", "let_count", "read_event", "serve", "starter_policy", "tool_of",
-    "waiting",
+    "AGENTS", "PROOF", "PROOF_REASON", "Agent", "AgentCalls", "GuardConfig", "HookEvent", "Judge", "JudgeStatus",
+    "UnreadableHook", "Verdict", "guard_problems", "judge_status", "known_projects", "last_seen", "let_count", "read_event",
+    "serve", "starter_policy", "tool_of", "waiting",
 ]  # fmt: skip

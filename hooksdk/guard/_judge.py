@@ -32,6 +32,9 @@ logger = logging.getLogger("hooksdk")
 
 STATUS = "status"
 """In the place of an agent's name: how the judge is."""
+PROOF = "hooksdk-guard-proof"
+"""In the arguments of a call that is always refused: with it `hooksdk guard status --prove` sees whether the judge is asked."""
+PROOF_REASON = "this call is made by `hooksdk guard status --prove`, to be refused"
 IDLE = 900.0
 """Seconds without any hook after which the judge ends. Its sessions are kept by the store, and the next hook starts it again."""
 
@@ -107,6 +110,8 @@ class Judge:
             if (folder, shadow) not in self._projects:
                 assert self._group is not None
                 self._projects[folder, shadow] = Project(folder, self._group, shadow=shadow)
+        if event.kind == "before_call" and PROOF in str(event.arguments):
+            return AGENTS[agent].answer(event, Verdict() if shadow else Verdict(deny=PROOF_REASON))
         project = self._projects[folder, shadow]
         verdict = await project.answer(event, alone=alone)
         if waits := project.waits or waits:  # whoever meets the rules of before is told of the new ones

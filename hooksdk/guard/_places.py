@@ -54,12 +54,16 @@ async def pinned_folder(event: HookEvent) -> tuple[Path, str]:
         facts = json.loads(await place.read_text("utf-8"))
     except FileNotFoundError:
         return await anyio.to_thread.run_sync(_pin, event, Path(place))
+    await anyio.to_thread.run_sync(os.utime, place)
     return Path(facts["folder"]), facts.get("waits", "")
 
 
-def keep_place(event: HookEvent) -> None:
-    """Have `remove_old_sessions` count the days from now."""
-    os.utime(_place(event.agent, event.session))
+def last_seen(agent: str, session: str) -> float:
+    """When a hook of this session of an agent last came before the judge, in seconds since 1970; 0 where none did."""
+    try:
+        return _place(agent, session).stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _pin(event: HookEvent, place: Path) -> tuple[Path, str]:

@@ -12,7 +12,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from hooksdk.config import Config, PluginConfig
 from hooksdk.guard._agents import HookEvent, Verdict
-from hooksdk.guard._places import DAY, began_in, keep_place, remove_old_sessions
+from hooksdk.guard._places import DAY, began_in, remove_old_sessions
 from hooksdk.guard._rules import RulesInForce
 from hooksdk.guard._session import AgentSession
 from hooksdk.guard._settings import GuardConfig
@@ -115,7 +115,6 @@ class Project:
             session = self._sessions[key] = AgentSession(
                 host, event, parent, shadow=self._shadow, continues=continues, is_over=self._is_over
             )
-            keep_place(event)
             self._forget_old()
             try:
                 await self._group.start(session.keep)

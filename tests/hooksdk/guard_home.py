@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from commands import environment
@@ -18,6 +18,8 @@ class Home:
     """A user's home, with a project and without any agent in it."""
 
     folder: Path
+    more: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Other variables of the user's."""
 
     @property
     def project(self) -> Path:
@@ -25,8 +27,8 @@ class Home:
 
     @property
     def variables(self) -> dict[str, str]:
-        names = {"CLAUDE_CONFIG_DIR", "CODEX_HOME", "CLAUDE_CODE_ENTRYPOINT"}
-        return {name: value for name, value in environment(self.folder).items() if name not in names}
+        names = {"CLAUDE_CONFIG_DIR", "CODEX_HOME", "QWEN_HOME", "GEMINI_CLI_HOME", "CLAUDE_CODE_ENTRYPOINT"}
+        return {name: value for name, value in environment(self.folder).items() if name not in names} | {**self.more}
 
     def hooksdk(self, *words: str) -> Done:
         return run(words, folder=self.project, environment=self.variables, stdin="")

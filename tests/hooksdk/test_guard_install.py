@@ -234,9 +234,10 @@ def test_the_status_says_that_hooks_are_gone_or_switched_off(home: Home):
     settings = json.loads(home.file().read_text())
     del settings["hooks"]["PreToolUse"]
     home.file().write_text(json.dumps({**settings, "disableAllHooks": True}))
-    (place,) = json.loads(home.guard("status", "--json").out)["installed"]
+    document = json.loads(home.guard("status", "--json").out)
+    (place,), (switch,) = document["installed"], document["settings"]
     assert "PreToolUse are gone" in place["problems"][0]
-    assert "disableAllHooks" in place["problems"][1]
+    assert (switch["file"], switch["entry"], switch["ends"]) == (str(home.file()), "disableAllHooks = true", True)
 
 
 def test_the_doctor_says_what_is_open_and_what_is_not_in_force(home: Home):

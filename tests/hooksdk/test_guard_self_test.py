@@ -34,13 +34,15 @@ class Home(guard_home.Home):
     """One with a Claude Code of our own in its path."""
 
     def install(self, program: str, *words: str) -> Done:
+        return self.type(program, "install", "--client", "claude-code", "--yes", *words)
+
+    def type(self, program: str, *words: str) -> Done:
         file = self.folder / "bin" / "claude"
-        file.parent.mkdir()
+        file.parent.mkdir(exist_ok=True)
         file.write_text(f"#!{sys.executable}\n{program}")
         file.chmod(0o755)
         path = f"{file.parent}:{self.variables['PATH']}"
-        words = ("guard", "install", "--client", "claude-code", "--yes", *words)
-        return run(words, folder=self.project, environment={**self.variables, "PATH": path}, stdin="")
+        return run(("guard", *words), folder=self.project, environment={**self.variables, "PATH": path}, stdin="")
 
 
 @pytest.fixture
@@ -67,3 +69,28 @@ def test_json_names_the_program_that_made_the_calls(home: Home):
     document = json.loads(home.install(RUNS_ALL, "--json").out)
     assert Path(document["program"]) == home.folder / "bin" / "claude"
     assert set(document["refused"].values()) == {False}
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (RUNS_ALL, "made a call in this folder, and it ran"),
+        ("import sys; sys.exit('not signed in')", "made no call here that the guard refused: not signed in"),
+    ],
+)
+def test_a_proof_in_which_nothing_was_refused_says_what_came_and_is_a_failure(home: Home, program: str, said: str):
+    home.guard("install", "--client", "claude-code", "--yes")
+    ran = home.type(program, "status", "--prove")
+    assert (ran.code, f"claude-code: {home.folder}/bin/claude {said}" in ran.out) == (1, True), ran
+    document = json.loads(home.type(program, "status", "--prove", "--json").out)
+    (proof,) = document["proof"]
+    assert (proof["refused"], proof["ran"]) == (False, program == RUNS_ALL)
+
+
+def test_a_proof_without_the_agents_program_or_without_the_guard_proves_nothing(home: Home):
+    nowhere = {**home.variables, "PATH": "/nowhere"}
+    for installed in (False, True):
+        if installed:
+            home.guard("install", "--client", "qwen", "--yes")
+        ran = run(("guard", "status", "--prove"), folder=home.project, environment=nowhere, stdin="")
+        assert (ran.code, "`qwen` is not in your PATH, so nothing is proven" in ran.out) == (1, installed), ran

@@ -28,6 +28,7 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
     console = stdout_console()
     settings = merged.to_look_at()
     files, missing = project_files(folder)
+    _tell_of_guard(folder)
     assert merged.trust.digest  # taken now: what is shown is what is recorded, however long the answer takes
     held_back = waiting(merged.trust.folder)
     if not settings and not files and not held_back:
@@ -66,6 +67,16 @@ def check_person() -> None:
     if agent := agent_around():
         raise CommandProblem(
             f"trust is a person's word, and this was started by {agent}. Type it in a terminal of your own"
+        )
+
+
+def _tell_of_guard(folder: Path) -> None:
+    """What here ends the guard before coding agents, or goes around it: the word of `hooksdk trust` is not about that."""
+    from hooksdk.cli._guard.status import look_at
+
+    for is_problem, line in look_at(resolve(folder)).lines():
+        stdout_console().print(
+            f"{'[red]problem[/]' if is_problem else '[yellow]open[/]   '}     {safe(line)}", soft_wrap=True
         )
 
 

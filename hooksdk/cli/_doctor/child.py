@@ -119,7 +119,7 @@ async def _examine(order: dict[str, Any], report: Report) -> None:
     examine_plugins(report, config, plugins, without)
     for problem in examine_store(open_store(config.store)):
         report.send(finding=asdict(problem))
-    _examine_guard(report)
+    _examine_guard(report, project)
     report.step("starting servers and opening a session", SESSION_SECONDS)
     logger.removeHandler(log)
     logger.addHandler(logging.NullHandler())
@@ -151,13 +151,14 @@ async def _prove(report: Report, config: Config, project: Path, holders: Sequenc
             report.problem("policy", what, "`hooksdk policy prove` shows the call, or what is in the way.")
 
 
-def _examine_guard(report: Report) -> None:
-    """Whether the guard is in force where it was installed, and what it cannot close there."""
+def _examine_guard(report: Report, project: Path) -> None:
+    """Whether the guard is in force where it was installed and in this project, and what it cannot close there."""
     if sys.platform == "win32":
         return
     from hooksdk.cli._guard.pause import pause_text
-    from hooksdk.cli._guard.status import places
+    from hooksdk.cli._guard.status import look_at, places
 
+    report.step("reading the settings and the transcripts of coding agents", SESSION_SECONDS)
     try:
         installed = places()
         if installed and (pause := pause_text()):
@@ -169,6 +170,8 @@ def _examine_guard(report: Report) -> None:
                 report.notice("guard", f"{place.file}: it refuses nothing here, since it was installed with --try")
             for what in place.open:
                 report.notice("guard", f"{place.file}: {what}")
+        for is_problem, line in look_at(project.absolute()).lines():
+            (report.problem if is_problem else report.notice)("guard", line)
     except CommandProblem as error:
         report.problem("guard", str(error))
 

@@ -9,7 +9,9 @@ from typing import Annotated
 import anyio
 import typer
 
+from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._gateway.client_commands import DryRun, Yes, scope_of
+from hooksdk.cli._guard.hooks import Scope
 from hooksdk.cli._guard.policy import policy
 from hooksdk.cli._guard.trial import try_rules
 from hooksdk.cli._options import Json, has_mcp, seconds_of
@@ -19,6 +21,10 @@ InProject = Annotated[
     bool, typer.Option("--project/--user", help="The settings of this folder's project, or your own for all projects.")
 ]
 InFolder = Annotated[bool, typer.Option("--local", help="Claude Code's settings of this folder that stay yours.")]
+OfMachine = Annotated[
+    bool,
+    typer.Option("--managed", help="The machine's own settings, which no project overrules: for an administrator."),
+]
 OfFile = Annotated[Path | None, typer.Option("--file", metavar="FILE", help="Another file of the agent's settings.")]
 
 guard_app = typer.Typer(help="Let your rules judge what a coding agent does itself.", no_args_is_help=True)
@@ -53,11 +59,18 @@ def hook(
     print(hook_command(check_agent(agent)))
 
 
+def _scope_of(in_project: bool, in_folder: bool, managed: bool, file: Path | None) -> Scope:
+    if managed and (in_project or in_folder or file is not None):
+        raise CommandProblem("--managed is a place of its own: leave --project, --local and --file out")
+    return "managed" if managed else scope_of(in_project, in_folder, file)
+
+
 @guard_app.command()
 def install(
     agent: Client,
     in_project: InProject = False,
     in_folder: InFolder = False,
+    managed: OfMachine = False,
     file: OfFile = None,
     trial: Annotated[
         bool, typer.Option("--try", help="Refuse nothing: `hooksdk guard try` says what would be refused.")
@@ -72,7 +85,7 @@ def install(
     """
     from hooksdk.cli._guard.install import GuardOptions, install_guard
 
-    scope = scope_of(in_project, in_folder, file)
+    scope = _scope_of(in_project, in_folder, managed, file)
     options = GuardOptions(agent=agent, scope=scope, file=file, trial=trial, dry_run=dry_run, yes=yes, as_json=as_json)
     raise typer.Exit(install_guard(options))
 
@@ -82,6 +95,7 @@ def uninstall(
     agent: Client,
     in_project: InProject = False,
     in_folder: InFolder = False,
+    managed: OfMachine = False,
     file: OfFile = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -90,17 +104,25 @@ def uninstall(
     """Take the guard's hooks out of an agent's settings, which are as they were, byte for byte. What was changed since stays."""
     from hooksdk.cli._guard.install import GuardOptions, uninstall_guard
 
-    scope = scope_of(in_project, in_folder, file)
+    scope = _scope_of(in_project, in_folder, managed, file)
     options = GuardOptions(agent=agent, scope=scope, file=file, dry_run=dry_run, yes=yes, as_json=as_json)
     raise typer.Exit(uninstall_guard(options))
 
 
 @guard_app.command()
-def status(as_json: Json = False) -> None:
-    """Say whether a judge runs, before which agents the guard is, and what stays open in each."""
+def status(
+    prove: Annotated[
+        bool,
+        typer.Option(
+            "--prove", help="Start each agent here once, with a call that must be refused. Its settings count, and run."
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Say whether a judge runs, before which agents the guard is, what counts against it here, and what stays open in each."""
     from hooksdk.cli._guard.status import show_status
 
-    show_status(as_json=as_json)
+    raise typer.Exit(show_status(as_json=as_json, proves=prove))
 
 
 @guard_app.command()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shlex
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+import tomlkit
 
 from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._edits import json_text
@@ -17,21 +21,44 @@ from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.guard import AGENTS, client
 from hooksdk.values import as_list, as_object, is_list, is_object, plain_json, read_json
 
-Scope = Literal["user", "project", "local"]
+Scope = Literal["user", "project", "local", "managed"]
 TITLE = "hooksdk guard"
 SECONDS = 60
 """How long an agent waits for a hook: longer than the hook itself waits, since an agent whose own limit is over runs the call."""
-_FOLDERS = {"claude-code": ".claude", "codex": ".codex", "gemini": ".gemini", "qwen": ".qwen"}
-_FOLDER_VARIABLES = {"claude-code": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME"}
+FOLDERS = {"claude-code": ".claude", "codex": ".codex", "gemini": ".gemini", "qwen": ".qwen"}
+"""What an agent calls its folder, in a home and in a project."""
+_FOLDER_VARIABLES = {"claude-code": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME", "qwen": "QWEN_HOME"}
+_MANAGED = {
+    "claude-code": ("/etc/claude-code/managed-settings.json", "/Library/Application Support/ClaudeCode/managed-settings.json"),
+    "codex": ("/etc/codex/requirements.toml", "/etc/codex/requirements.toml"),
+    "gemini": ("/etc/gemini-cli/settings.json", "/Library/Application Support/GeminiCli/settings.json"),
+    "qwen": ("/etc/qwen-code/settings.json", "/Library/Application Support/QwenCode/settings.json"),
+}  # fmt: skip
+"""The machine's own settings of each agent, on Linux and on macOS."""
+_MANAGED_VARIABLES = {"gemini": "GEMINI_CLI_SYSTEM_SETTINGS_PATH", "qwen": "QWEN_CODE_SYSTEM_SETTINGS_PATH"}
+LOADERS = ("LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES")
+"""Variables that have another's code run in every program."""
+_PINS: Mapping[str, Mapping[tuple[str, ...], object]] = {
+    "claude-code": {("env", name): "" for name in ("CLAUDE_CODE_SHELL_PREFIX", "CLAUDE_CODE_SIMPLE", *LOADERS)},
+    "codex": {("features", "hooks"): True},
+    "gemini": {("hooksConfig", "enabled"): True},
+    "qwen": {("disableAllHooks",): False},
+}
+"""What the machine's own settings say beside the hooks, so that no project says otherwise."""
+_BEGIN, _END = "# hooksdk guard: begin", "# hooksdk guard: end"
+"""Around what the guard has in a file of TOML."""
 _IN_MILLISECONDS = {"gemini", "qwen"}
 
+_NOT_REVIEWED = (
+    "Codex skips hooks that you have not reviewed, without a word: start it once in a terminal and look at its hooks"
+)
 OPEN: Mapping[str, tuple[str, ...]] = {
     "claude-code": (
         "a redactor that fails after a call shows the model the original result",
         "before 2.1.330 Claude Code runs a call whose hook is ended by its own time limit of 60 s",
     ),
     "codex": (
-        "Codex skips hooks that you have not reviewed, without a word: start it once in a terminal and look at its hooks",
+        _NOT_REVIEWED,
         "Codex runs a call whose hook is ended by its own time limit of 60 s",
         "a call whose arguments a policy has changed is not asked about by Codex itself",
     ),
@@ -43,6 +70,13 @@ OPEN: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """What the guard cannot close in each agent, as it was seen in the programs themselves."""
+_MANAGED_OPEN: Mapping[str, tuple[str, ...]] = {
+    "claude-code": ("a project's env may still have LD_LIBRARY_PATH, and a hook that changes calls: status and doctor name them",),
+    "codex": ("a hook of a project that you have reviewed may change calls: status and doctor name it",),
+    "gemini": ("a project's .env may still have BASH_ENV or LD_PRELOAD, and its settings a hook that changes calls: status and doctor name them",),
+    "qwen": ("a project's .env may still have QWEN_CODE_SIMPLE, QWEN_CODE_SYSTEM_SETTINGS_PATH, BASH_ENV or LD_PRELOAD, and its settings a hook that changes calls: status and doctor name them",),
+}  # fmt: skip
+"""What a project can still do in spite of the machine's own settings."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +89,11 @@ class HookFile:
 
     def read(self, text: str) -> dict[str, Any]:
         """All settings in it. Raises `ConfigError`."""
-        plain = plain_json(text.removeprefix("\ufeff"))
+        plain = text.removeprefix("\ufeff")
         try:
-            settings: Any = read_json(plain) if plain.strip() else {}
+            settings: Any = (
+                tomllib.loads(plain) if self._is_toml else read_json(plain_json(plain)) if plain.strip() else {}
+            )
         except ValueError as error:
             raise ConfigError(str(self.path), (str(error),)) from None
         hooks = settings.get("hooks", {}) if is_object(settings) else None
@@ -68,14 +104,22 @@ class HookFile:
     def installed(self, text: str, *, trial: bool = False) -> str:
         """The text with the guard's hooks as they are now, behind all others; with `trial` they refuse nothing. Raises
         `ConfigError`."""
-        new = self.removed(text, like=text)
+        if self._is_toml:
+            new = self.removed(text, like="")
+            return self._checked(f"{new}{self._block(new, trial=trial)}", text, like="")
+        new, name = self.removed(text, like=text), self._name(text)
         new = new if new.strip("\ufeff \t\r\n") else f"{new.rstrip()}{{}}\n"
         for event in self._events:
-            new = json_text.add_item(new, ["hooks", event], self._group(event, trial=trial))
+            new = json_text.add_item(new, ["hooks", event], self._group(event, name, trial=trial))
+        for keys, value in self._pins.items():
+            if value_at(self.read(new), keys) is None:
+                new = json_text.set_member(new, keys[:-1], keys[-1], value)
         return self._checked(new, text, like=text)
 
     def removed(self, text: str, *, like: str) -> str:
         """The text without the guard's hooks. What is empty then goes, unless it was there in `like`. Raises `ConfigError`."""
+        if self._is_toml:
+            return self._checked(re.sub(rf"(?s)\n?{_BEGIN}\n.*?{_END}\n?", "", text), text, like=like)
         new = text
         for event, at, group in reversed([*self._groups(text)]):
             entries = as_list(group.get("hooks"))
@@ -89,18 +133,27 @@ class HookFile:
         for event in self._events:
             if event not in before and as_object(self.read(new).get("hooks")).get(event) == []:
                 new = json_text.remove_member(new, ["hooks"], event)
-        if "hooks" not in self.read(like) and self.read(new).get("hooks") == {}:
-            new = json_text.remove_member(new, [], "hooks")
+        before, sections = self.read(like), {"hooks"}
+        for keys, value in self._pins.items():
+            if value_at(self.read(new), keys) == value and value_at(before, keys) is None:
+                new = json_text.remove_member(new, keys[:-1], keys[-1])
+                sections.update(keys[:-1])
+        for section in sections:
+            if section not in before and self.read(new).get(section) == {}:
+                new = json_text.remove_member(new, [], section)
         return self._checked(new, text, like=like)
 
     def events(self, text: str) -> set[str]:
         """The agent's hooks behind which the guard is. Raises `ConfigError`."""
         return {event for event, _, _ in self._groups(text)}
 
-    def notes(self, text: str) -> list[str]:
-        """What else in these settings keeps the guard from working."""
-        off = self.read(text).get("disableAllHooks") is True
-        return [f"{self.path} says disableAllHooks, so no hook runs"] if off else []
+    @property
+    def _is_toml(self) -> bool:
+        return self.path.suffix == ".toml"
+
+    @property
+    def _pins(self) -> Mapping[tuple[str, ...], object]:
+        return _PINS[self.agent] if self.scope == "managed" else {}
 
     @property
     def _events(self) -> Mapping[str, Any]:
@@ -115,15 +168,26 @@ class HookFile:
                     yield event, at, as_object(group)
 
     def _is_ours(self, entry: Any) -> bool:
-        command = as_object(entry).get("command")
-        pattern = rf"hooksdk[/\\]guard[/\\]client\.py'?\s+{re.escape(self.agent)}\b"
-        return isinstance(command, str) and re.search(pattern, command) is not None
+        return is_guards(as_object(entry).get("command"), self.agent)
 
-    def _group(self, event: str, *, trial: bool) -> dict[str, Any]:
+    def _name(self, text: str) -> str:
+        """What Gemini CLI and Qwen Code call the hooks. A project switches off a hook whose name it knows, so that the machine's
+        own have one that nobody can guess."""
+        if self.scope != "managed":
+            return TITLE
+        names = [as_object(as_list(group.get("hooks"))[-1]).get("name") for _, _, group in self._groups(text)]
+        return next((str(name) for name in names if name), f"{TITLE} {secrets.token_hex(8)}")
+
+    def _block(self, text: str, *, trial: bool) -> str:
+        hooks = {event: [self._group(event, TITLE, trial=trial)] for event in self._events}
+        pins = {} if value_at(self.read(text), ("features", "hooks")) is True else {"features": {"hooks": True}}
+        return f"\n{_BEGIN}\n{tomlkit.dumps({**pins, 'hooks': hooks})}{_END}\n"
+
+    def _group(self, event: str, name: str, *, trial: bool) -> dict[str, Any]:
         kind, late = self._events[event], SECONDS * (1000 if self.agent in _IN_MILLISECONDS else 1)
         entry: dict[str, Any] = {"type": "command", "command": hook_command(self.agent, trial=trial), "timeout": late}
         if self.agent in _IN_MILLISECONDS:
-            entry["name"] = TITLE
+            entry["name"] = name
         if self.agent == "claude-code" and kind == "before_call" and not trial:
             entry["onFailure"] = "block"
         return {"hooks": [entry]}
@@ -148,13 +212,41 @@ class HookFile:
                 hooks[event] = groups
             elif left or event in before:
                 hooks[event] = left
+        for keys, value in self._pins.items():
+            if value_at(settings, keys) == value:
+                table = {**(as_object(settings[keys[0]]) if keys[1:] else settings)}
+                del table[keys[-1]]
+                settings = {**settings, keys[0]: table} if keys[1:] else table
+            if keys[1:] and settings.get(keys[0]) == {}:
+                del settings[keys[0]]
         return {**settings, "hooks": hooks}
+
+
+def open_in(agent: str, scope: Scope) -> list[str]:
+    """What the guard cannot close in an agent, with its hooks in this place."""
+    if scope != "managed":
+        return [*OPEN[agent]]
+    others = [what for what in OPEN[agent] if what != _NOT_REVIEWED]
+    return [*others, *_MANAGED_OPEN[agent], f"each user of this machine must be able to run {sys.executable}"]
 
 
 def hook_command(agent: str, *more: str, trial: bool = False) -> str:
     """What an agent's hooks run. A shell that cannot start it refuses, too; with `trial` nothing is refused."""
     command = [sys.executable, "-I", "-S", str(client.__file__), agent, *more]
     return f"{shlex.join([*command, client.TRY])} || exit 0" if trial else f"{shlex.join(command)} || exit 2"
+
+
+def is_guards(command: object, agent: str = "") -> bool:
+    """True for what the guard's hooks run, of any hooksdk; `agent` is whose hooks they are."""
+    pattern = rf"hooksdk[/\\]guard[/\\]client\.py'?\s+{re.escape(agent)}\b"
+    return isinstance(command, str) and re.search(pattern, command) is not None
+
+
+def value_at(settings: Any, keys: tuple[str, ...]) -> Any:
+    """What stands under these keys; None where nothing does."""
+    for key in keys:
+        settings = as_object(settings).get(key)
+    return settings
 
 
 def need_sockets() -> None:
@@ -183,15 +275,29 @@ def check_agent(name: str) -> str:
 
 def hook_file(agent: str, scope: Scope, project: Path, file: Path | None = None) -> HookFile:
     """Where an agent has its hooks. Raises `CommandProblem` for an agent that has none in this place."""
-    title, folder = AGENTS[check_agent(agent)].title, _FOLDERS[agent]
+    title = AGENTS[check_agent(agent)].title
     name = "hooks.json" if agent == "codex" else "settings.json"
     if file is not None:
         return HookFile(agent, scope, file.expanduser().absolute())
     if scope == "user":
-        own = os.environ.get(_FOLDER_VARIABLES.get(agent, "")) or Path.home() / folder
-        return HookFile(agent, scope, Path(own).expanduser().absolute() / name)
+        return HookFile(agent, scope, own_folder(agent) / name)
+    if scope == "managed":
+        return HookFile(agent, scope, managed_file(agent))
     if scope == "local" and agent != "claude-code":
         raise CommandProblem(f"{title} has no settings of a folder that stay yours; leave --local out")
     if agent == "codex":
-        raise CommandProblem("Codex reads no hooks of a project; leave --project out")
-    return HookFile(agent, scope, project / folder / ("settings.local.json" if scope == "local" else name))
+        raise CommandProblem("Codex runs no hooks of a project that you do not trust; leave --project out")
+    return HookFile(agent, scope, project / FOLDERS[agent] / ("settings.local.json" if scope == "local" else name))
+
+
+def own_folder(agent: str) -> Path:
+    """The agent's folder of this user."""
+    home = os.environ.get("GEMINI_CLI_HOME", "") if agent == "gemini" else ""
+    own = os.environ.get(_FOLDER_VARIABLES.get(agent, "")) or Path(home or Path.home()) / FOLDERS[agent]
+    return Path(own).expanduser().absolute()
+
+
+def managed_file(agent: str) -> Path:
+    """The machine's own file of the agent's hooks, whose entries no project overrules."""
+    other = os.environ.get(_MANAGED_VARIABLES.get(agent, ""))
+    return Path(other or _MANAGED[agent][sys.platform == "darwin"]).absolute()

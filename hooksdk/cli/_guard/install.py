@@ -13,8 +13,9 @@ from typing import Any
 from hooksdk.cli._console import CommandProblem, print_json, safe, stderr_console, stdout_console
 from hooksdk.cli._edits.diff import confirm, print_diff
 from hooksdk.cli._edits.files import Change, digest_of, read_bytes, write_bytes
-from hooksdk.cli._guard.hooks import OPEN, HookFile, Scope, hook_file, judge_folder, need_sockets
+from hooksdk.cli._guard.hooks import HookFile, Scope, hook_file, judge_folder, need_sockets, open_in
 from hooksdk.cli._guard.self_test import SelfTest, self_test
+from hooksdk.cli._guard.settings import look_for_switches
 from hooksdk.errors import ConfigError
 from hooksdk.guard import AGENTS
 from hooksdk.stores.files import replace_file
@@ -89,11 +90,12 @@ def records() -> list[Installed]:
 def install_guard(options: GuardOptions) -> int:
     """Show what would change, ask, do it, and try it. The exit code."""
     place = options.place
+    _check_rights(options)
     now, record = read_bytes(place.path), _record(place)
     text = _decoded(place.path, now)
     before = _without_guard(place, now, record)
     new = place.installed(_decoded(place.path, before), trial=options.trial).encode()
-    notes = place.notes(text)
+    notes = [str(finding) for finding in look_for_switches(place.agent, Path().absolute(), [place.path])]
     if not options.as_json:
         print_diff(place.path, text, new.decode(), ())
     changes = new != now
@@ -106,7 +108,7 @@ def install_guard(options: GuardOptions) -> int:
         change = Change(str(place.path), _digest(before), digest_of(new), mode)
         Installed(place.agent, place.scope, change, options.trial).keep(before)
         if changes:
-            write_bytes(place.path, new, seen=now, mode=mode or 0o600)
+            write_bytes(place.path, new, seen=now, mode=mode or (0o644 if place.scope == "managed" else 0o600))
         if not options.as_json:
             stderr_console().print("[dim]testing[/]     a judge of its own is started, asked and ended", soft_wrap=True)
         test = self_test(place.agent, trial=options.trial)
@@ -114,7 +116,7 @@ def install_guard(options: GuardOptions) -> int:
     if options.as_json:
         print_json({
             "schema": 1, "agent": place.agent, "scope": place.scope, "file": str(place.path), "try": options.trial, "installed": done, "changed": done and changes,
-            "refused": test.refused, "problem": test.problem or None, "program": test.program, "open": [*OPEN[place.agent]], "notes": notes,
+            "refused": test.refused, "problem": test.problem or None, "program": test.program, "open": open_in(place.agent, place.scope), "notes": notes,
         })  # fmt: skip
     elif done:
         _print_installed(options, test, notes, is_new=changes)
@@ -126,6 +128,7 @@ def install_guard(options: GuardOptions) -> int:
 def uninstall_guard(options: GuardOptions) -> int:
     """Show what would change, ask, and do it. The exit code."""
     place = options.place
+    _check_rights(options)
     now, record = read_bytes(place.path), _record(place)
     text = _decoded(place.path, now)
     if record is None and not place.events(text):
@@ -189,7 +192,7 @@ def _print_installed(options: GuardOptions, test: SelfTest, notes: list[str], *,
         console.print(
             f"[red]problem[/]     the judge does not work, so no rule counts: {safe(test.problem)}", soft_wrap=True
         )
-    for what in notes if options.trial else (*OPEN[place.agent], *notes):
+    for what in notes if options.trial else (*open_in(place.agent, place.scope), *notes):
         console.print(f"[yellow]open[/]        {safe(what)}", soft_wrap=True)
     if place.scope == "project":
         console.print(
@@ -214,6 +217,14 @@ def _typed(options: GuardOptions) -> str:
         if options.file
         else {"user": ""}.get(options.scope, f" --{options.scope}")
     )
+
+
+def _check_rights(options: GuardOptions) -> None:
+    """Raise `CommandProblem` where the machine's own settings are not this user's to change."""
+    path = options.place.path
+    folder = next(folder for folder in path.parents if folder.exists())
+    if options.scope == "managed" and not options.dry_run and not os.access(folder, os.W_OK):
+        raise CommandProblem(f"{path} is the machine's, and you may not write it: type this again as its administrator")
 
 
 def _records_folder(*, make: bool = False) -> Path:

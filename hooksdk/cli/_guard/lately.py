@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from hooksdk.cli._guard.hooks import own_folder
 from hooksdk.values import as_list, as_object, is_object
 
 MAX_LINE = 20_000_000
@@ -44,21 +46,27 @@ class Transcripts:
     """Where an agent keeps its transcripts, and how one is read."""
 
     title: str
-    folder: Callable[[], Path]
+    folder: str
+    """In the agent's own."""
     pattern: str
     read: Callable[[Path, Sequence[Path]], Iterator[RecordedCall]]
 
 
-def read_lately(agent: str, since: datetime, projects: Sequence[Path], each: Callable[[Path], None]) -> Reading:
+def read_lately(
+    agent: str, since: datetime, projects: Sequence[Path], each: Callable[[Path], None], *, max_bytes: float = math.inf
+) -> Reading:
     """The calls of one agent since then, in their order. `projects` are folders whose names an agent may keep as a digest;
-    `each` is told of a file before it is read."""
+    `each` is told of a file before it is read. Of all files the newest are read, up to `max_bytes`."""
     transcripts = TRANSCRIPTS[agent]
     reading = Reading()
     seen: set[tuple[Any, ...]] = set()
-    for path in sorted(transcripts.folder().glob(transcripts.pattern)):
+    for changed, path in _newest(own_folder(agent) / transcripts.folder, transcripts.pattern):
+        if changed < since.timestamp():
+            break
         try:
-            if path.stat().st_mtime < since.timestamp():
-                continue
+            max_bytes -= path.stat().st_size
+            if max_bytes < 0:
+                raise ValueError("it was not read: it and what is newer are too large")
             each(path)
             reading.files += 1
             for call in transcripts.read(path, projects):
@@ -72,8 +80,14 @@ def read_lately(agent: str, since: datetime, projects: Sequence[Path], each: Cal
     return reading
 
 
-def _home(variable: str, name: str) -> Callable[[], Path]:
-    return lambda: Path(os.environ.get(variable) or Path.home() / name)
+def _newest(folder: Path, pattern: str) -> list[tuple[float, Path]]:
+    """Files and when each was changed, the newest first."""
+    found: list[tuple[float, Path]] = []
+    for path in folder.glob(pattern):
+        with suppress(OSError):  # gone since
+            if path.is_file():
+                found.append((path.stat().st_mtime, path))
+    return sorted(found, reverse=True)
 
 
 def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -120,7 +134,9 @@ def _codex(path: Path, projects: Sequence[Path]) -> Iterator[RecordedCall]:  # n
     for entry in _lines(path):
         payload = as_object(entry.get("payload"))
         if entry.get("type") in {"session_meta", "turn_context"}:
-            session, folder = str(payload.get("id") or session), str(payload.get("cwd") or folder)
+            # A sub-agent's own file has the id of the session that it works for.
+            session = str(payload.get("session_id") or payload.get("id") or session)
+            folder = str(payload.get("cwd") or folder)
         kind = payload.get("type") if entry.get("type") == "response_item" else ""
         if kind == "function_call":
             arguments = as_object(_json(payload.get("arguments")))
@@ -137,18 +153,33 @@ def _codex(path: Path, projects: Sequence[Path]) -> Iterator[RecordedCall]:  # n
 
 
 def _gemini(path: Path, projects: Sequence[Path]) -> Iterator[RecordedCall]:
-    entry = as_object(json.loads(path.read_text("utf-8")))
-    if "messages" not in entry:
+    # A file of one object, or since 0.61 of lines, of which the first has no messages yet.
+    entries = list(_lines(path)) if path.suffix == ".jsonl" else [as_object(json.loads(path.read_text("utf-8")))]
+    head = entries[0] if entries else {}
+    if "messages" not in head and "sessionId" not in head:
         raise ValueError("it has no list of messages, so its form is not known")
     # The agent keeps the digest of the folder alone.
     folders = {hashlib.sha256(str(folder).encode()).hexdigest(): str(folder) for folder in projects}
-    for message in map(as_object, as_list(entry.get("messages"))):
+    # A sub-agent's file lies in a folder with the id of the session that it works for.
+    session = path.parent.name if head.get("kind") == "subagent" else str(head.get("sessionId") or path.stem)
+    messages = [head, *entries[1:]] if "messages" not in head else as_list(head.get("messages"))
+    for message in map(as_object, messages):
         for call in map(as_object, as_list(message.get("toolCalls"))):
+            # The call's own time is that of its end.
             yield RecordedCall(
-                agent="gemini", session=str(entry.get("sessionId") or path.stem),
-                folder=folders.get(str(entry.get("projectHash")), ""), tool=str(call.get("name")),
-                arguments=as_object(call.get("args")), when=_time(call.get("timestamp") or message.get("timestamp")),
+                agent="gemini", session=session, folder=folders.get(str(head.get("projectHash")), ""), tool=str(call.get("name")),
+                arguments=as_object(call.get("args")), when=_time(message.get("timestamp") or call.get("timestamp")),
             )  # fmt: skip
+
+
+def _qwen(path: Path, projects: Sequence[Path]) -> Iterator[RecordedCall]:  # noqa: ARG001 - one form for all
+    for entry in _lines(path):
+        for part in map(as_object, as_list(as_object(entry.get("message")).get("parts"))):
+            if call := as_object(part.get("functionCall")):
+                yield RecordedCall(
+                    agent="qwen", session=str(entry.get("sessionId") or path.stem), folder=str(entry.get("cwd") or ""),
+                    tool=str(call.get("name")), arguments=as_object(call.get("args")), when=_time(entry.get("timestamp")),
+                )  # fmt: skip
 
 
 def _json(text: Any) -> Any:
@@ -159,15 +190,9 @@ def _json(text: Any) -> Any:
 
 
 TRANSCRIPTS: Mapping[str, Transcripts] = {
-    "claude-code": Transcripts(
-        "Claude Code",
-        lambda: _home("CLAUDE_CONFIG_DIR", ".claude")() / "projects",
-        "**/*.jsonl",
-        _claude_code,
-    ),
-    "codex": Transcripts("Codex", lambda: _home("CODEX_HOME", ".codex")() / "sessions", "**/rollout-*.jsonl", _codex),
-    "gemini": Transcripts("Gemini CLI", lambda: Path.home() / ".gemini" / "tmp", "*/chats/*.json", _gemini),
+    "claude-code": Transcripts("Claude Code", "projects", "**/*.jsonl", _claude_code),
+    "codex": Transcripts("Codex", "sessions", "**/rollout-*.jsonl", _codex),
+    "gemini": Transcripts("Gemini CLI", "tmp", "*/chats/**/*.json*", _gemini),
+    "qwen": Transcripts("Qwen Code", "projects", "*/chats/*.jsonl", _qwen),
 }
-"""Those that can be read, by the agent's name."""
-NOT_YET = {"qwen": "Qwen Code"}
-"""Agents whose transcripts are not read yet."""
+"""How each agent's are read."""

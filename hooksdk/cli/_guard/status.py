@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hooksdk.cli._console import CommandProblem, counted, print_json, safe, stdout_console
-from hooksdk.cli._guard.hooks import OPEN, need_sockets
+from hooksdk.cli._edits.files import Change
+from hooksdk.cli._guard.hooks import managed_file, need_sockets, open_in
 from hooksdk.cli._guard.install import Installed, records
 from hooksdk.cli._guard.pause import pause_text
+from hooksdk.cli._guard.settings import Finding, has_guard, look_for_switches, settings_files
+from hooksdk.cli._guard.unseen import Guarded, Unseen, unseen_sessions
 from hooksdk.config import trust_advice
 from hooksdk.errors import HookSDKError
 from hooksdk.guard import AGENTS, judge_status, known_projects, waiting
 from hooksdk.guard.client import NoJudge
 
+if TYPE_CHECKING:
+    from hooksdk.cli._guard.proof import Proof
 
-def show_status(*, as_json: bool) -> None:
-    """Say whether a judge runs, before which agents the guard is, and what stays open in each."""
+
+def show_status(*, as_json: bool, proves: bool = False) -> int:
+    """Say whether a judge runs, before which agents the guard is, what counts against it in this folder, and what stays open in
+    each. With `proves` each agent is started once; the exit code is 1 where a call was not refused."""
     need_sockets()
     try:
         running = judge_status()
     except (OSError, NoJudge) as error:
         raise CommandProblem(f"the judge does not say how it is: {error}") from None
-    installed, pause = places(), pause_text()
-    held_back = {str(folder): text for folder in known_projects() if (text := waiting(folder))}
+    folder = Path().absolute()
+    installed, pause, look = places(), pause_text(), look_at(folder)
+    held_back = {str(one): text for one in known_projects() if (text := waiting(one))}
+    proofs: list[Proof] = []
+    if proves:
+        from hooksdk.cli._guard.proof import prove  # a model of its own comes with it
+
+        proofs = [prove(agent, folder) for agent in look.agents]
+    code = int(proves and not (proofs and all(proof.refused for proof in proofs)))
     if as_json:
         judge = asdict(running) if running else None
         entries = [asdict(place) for place in installed]
-        print_json({"schema": 1, "judge": judge, "paused": pause or None, "installed": entries, "waiting": held_back})
-        return
+        print_json({
+            "schema": 1, "judge": judge, "paused": pause or None, "installed": entries, "waiting": held_back,
+            "folder": str(folder), "settings": [asdict(finding) for finding in look.settings],
+            "unseen": [{**asdict(one), "last": one.last.isoformat()} for one in look.unseen], "not_read": look.not_read,
+            "proof": [asdict(proof) for proof in proofs] if proves else None,
+        })  # fmt: skip
+        return code
     console = stdout_console()
     if pause:
         console.print(f"[red]paused[/]      {pause}", soft_wrap=True)
@@ -59,6 +81,64 @@ def show_status(*, as_json: bool) -> None:
             console.print(f"  [yellow]open[/]      {safe(what)}", soft_wrap=True)
     if not installed:
         console.print("It is before no agent: hooksdk guard install --client AGENT", soft_wrap=True)
+    for is_problem, line in look.lines():
+        console.print(f"{'[red]problem[/]' if is_problem else '[yellow]open[/]   '}     {safe(line)}", soft_wrap=True)
+    for proof in proofs:
+        word = "[green]refused[/]" if proof.refused else "[red]RAN[/]    " if proof.ran else "[red]unknown[/]"
+        console.print(f"{word}     {safe(proof)}", soft_wrap=True)
+    return code
+
+
+@dataclass
+class Look:
+    """What counts against the guard: in the settings of a folder, and in what agents did."""
+
+    agents: list[str] = field(default_factory=list[str])
+    """Those before which the guard is in this folder."""
+    settings: list[Finding] = field(default_factory=list[Finding])
+    unseen: list[Unseen] = field(default_factory=list[Unseen])
+    not_read: list[str] = field(default_factory=list[str])
+    """Transcripts that could not be read, and why."""
+
+    def lines(self) -> Iterator[tuple[bool, str]]:
+        """Each of them as a line, with whether it is a problem."""
+        yield from ((finding.ends, str(finding)) for finding in self.settings)
+        yield from ((True, str(one)) for one in self.unseen)
+        yield from ((False, line) for line in self.not_read)
+
+
+def look_at(folder: Path) -> Look:
+    """What counts against the guard where agents work in this folder. Raises `CommandProblem`."""
+    if sys.platform == "win32":
+        return Look()
+    installed = _everywhere()
+    look = Look()
+    for agent in AGENTS:
+        own = [
+            record.file.path for record in installed if record.agent == agent and record.scope in ("user", "managed")
+        ]
+        if own or has_guard(file.path for file in settings_files(agent, folder)):
+            look.agents.append(agent)
+            look.settings += look_for_switches(agent, folder, own)
+    guarded = [Guarded(record.agent, record.scope, record.file.path, _since(record)) for record in installed]
+    look.unseen, look.not_read = unseen_sessions(guarded, folder)
+    return look
+
+
+def _since(record: Installed) -> float:
+    return (record.place if record.place.exists() else record.file.path).stat().st_mtime
+
+
+def _everywhere() -> list[Installed]:
+    """The installations of this user, and those of the machine, which an administrator has recorded."""
+    own = records()
+    known = {record.target.file for record in own}
+    others = [
+        Installed(agent, "managed", Change(str(path), None, "", None))
+        for agent in AGENTS
+        if str(path := managed_file(agent)) not in known and has_guard([path])
+    ]
+    return own + others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +157,7 @@ class Place:
 
 def places() -> list[Place]:
     """Where the guard was installed, and how it is there. Raises `CommandProblem`."""
-    return [_place(record) for record in records()]
+    return [_place(record) for record in _everywhere()]
 
 
 def _place(record: Installed) -> Place:
@@ -87,9 +167,12 @@ def _place(record: Installed) -> Place:
         if missing := sorted(set(AGENTS[record.agent].events) - record.file.events(text)):
             again = f"hooksdk guard install --client {record.agent}"
             problems.append(f"the guard's hooks {', '.join(missing)} are gone: {again} writes them again")
-        problems += record.file.notes(text)
     except (OSError, ValueError, HookSDKError) as error:
         problems.append(str(error))
     return Place(
-        agent=record.agent, file=record.target.file, problems=problems, trial=record.trial, open=[*OPEN[record.agent]]
+        agent=record.agent,
+        file=record.target.file,
+        problems=problems,
+        trial=record.trial,
+        open=open_in(record.agent, record.scope),
     )

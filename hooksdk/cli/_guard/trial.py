@@ -25,7 +25,7 @@ from hooksdk.cli._console import (
     stdout_console,
     warnings_shown,
 )
-from hooksdk.cli._guard.lately import NOT_YET, TRANSCRIPTS, Reading, RecordedCall, read_lately
+from hooksdk.cli._guard.lately import TRANSCRIPTS, Reading, RecordedCall, read_lately
 from hooksdk.cli._options import Json
 from hooksdk.config import project_folder
 from hooksdk.errors import ConfigError, did_you_mean
@@ -63,7 +63,7 @@ def try_rules(
     client: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="This agent alone: claude-code, codex or gemini; may be given several times."
+            metavar="NAME", help="This agent alone: claude-code, codex, gemini or qwen; may be given several times."
         ),
     ] = None,
     since: Annotated[str, typer.Option(metavar="TIME", help="How far back: 30m, 12h, 1d or 2w.")] = "1d",
@@ -87,17 +87,15 @@ def try_rules(
                 lambda path: status.update(f"reading {safe(path.name)}"),
             )
             for agent in agents
-            if agent in TRANSCRIPTS
         }
         calls = [call for reading in readings.values() for call in reading.calls]
         status.update(f"judging {counted(len(calls), 'call')}")
         problems = [problem for reading in readings.values() for problem in reading.problems]
         findings, judged = anyio.run(_judge, calls, fixed, problems)
-    not_yet = [NOT_YET[agent] for agent in agents if agent in NOT_YET]
     if as_json:
-        print_json(_document(begin, readings, judged, findings, problems, not_yet))
+        print_json(_document(begin, readings, judged, findings, problems))
     else:
-        _print(begin, readings, judged, findings, problems, not_yet)
+        _print(begin, readings, judged, findings, problems)
 
 
 def _span(text: str) -> timedelta:
@@ -108,7 +106,7 @@ def _span(text: str) -> timedelta:
 
 
 def _agents(wanted: Sequence[str] | None) -> list[str]:
-    known = [*TRANSCRIPTS, *NOT_YET]
+    known = list(TRANSCRIPTS)
     for name in wanted or ():
         if name not in known:
             raise typer.BadParameter(
@@ -199,7 +197,6 @@ def _print(
     judged: int,
     findings: Sequence[Finding],
     problems: Sequence[tuple[Path, str]],
-    not_yet: Sequence[str],
 ) -> None:
     console = stdout_console()
     parts = [f"{TRANSCRIPTS[agent].title} {len(one.calls):,}" for agent, one in readings.items() if one.calls]
@@ -224,8 +221,6 @@ def _print(
             console.print(f"            [dim]in {one_line(folder)}[/]", soft_wrap=True)
     for path, problem in problems:
         stderr_console().print(f"[yellow]problem[/]     {safe(path)}: {one_line(problem)}", soft_wrap=True)
-    if not_yet:
-        stderr_console().print(f"[dim]not yet[/]     {', '.join(not_yet)}: its transcripts are not read yet")
 
 
 def _document(
@@ -234,7 +229,6 @@ def _document(
     judged: int,
     findings: Sequence[Finding],
     problems: Sequence[tuple[Path, str]],
-    not_yet: Sequence[str],
 ) -> dict[str, Any]:
     return {
         "schema": 1, "since": begin.isoformat(), "calls": judged,
@@ -248,5 +242,5 @@ def _document(
             }
             for one in findings
         ],
-        "problems": [{"path": str(path), "problem": problem} for path, problem in problems], "not_yet": list(not_yet),
+        "problems": [{"path": str(path), "problem": problem} for path, problem in problems],
     }  # fmt: skip

@@ -1,0 +1,253 @@
+"""Every settings file of an agent that counts in a folder, and what in it ends the guard's hooks or goes around them.
+
+Files and entries are two tables. What they do was seen in the agents' own programs: docs/reference/guard.md.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+from hooksdk.cli._guard.hooks import FOLDERS, LOADERS, TITLE, is_guards, managed_file, own_folder
+from hooksdk.values import as_list, as_object, is_object, plain_json, read_json
+
+Whose = Literal["user", "project", "managed"]
+MAX_BYTES = 4_000_000
+"""Of a file of settings that is still read."""
+_ANY = "*"
+"""In the keys of an entry: each of that level."""
+
+_FILES: Mapping[str, tuple[tuple[Whose, str], ...]] = {
+    "claude-code": (
+        ("user", "{own}/settings.json"), ("project", "{here}/settings.json"), ("project", "{here}/settings.local.json"),
+        ("managed", "{managed}"), ("managed", "{machine}/managed-settings.d/*.json"),
+    ),
+    "codex": (
+        ("managed", "{machine}/config.toml"), ("managed", "{machine}/hooks.json"), ("user", "{own}/config.toml"),
+        ("user", "{own}/hooks.json"), ("project", "{above}/config.toml"), ("project", "{above}/hooks.json"),
+        ("managed", "{machine}/managed_config.toml"), ("managed", "{managed}"),
+    ),
+    "gemini": (
+        ("managed", "{machine}/system-defaults.json"), ("user", "{own}/settings.json"), ("project", "{here}/settings.json"),
+        ("managed", "{managed}"), ("project", "{nearest}"),
+    ),
+    "qwen": (
+        ("managed", "{machine}/system-defaults.json"), ("user", "{own}/settings.json"), ("project", "{here}/settings.json"),
+        ("managed", "{managed}"), ("project", "{nearest}"),
+    ),
+}  # fmt: skip
+"""What each agent reads when it is started in a folder, the weakest first. `{above}` is its folder in each one from the root of the
+repository down, `{nearest}` the file of variables."""
+
+
+@dataclass(frozen=True)
+class SettingsFile:
+    """A file that an agent reads."""
+
+    whose: Whose
+    path: Path
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An entry of an agent's settings that ends the guard's hooks, or may go around them."""
+
+    agent: str
+    file: str
+    entry: str
+    """Its keys, and its value where that is short; empty where the file cannot be read."""
+    problem: str
+    ends: bool = True
+    """False for what may well be meant, such as a hook of the project's own."""
+
+    def __str__(self) -> str:
+        return f"{self.file} says {self.entry}, so {self.problem}" if self.entry else f"{self.file} {self.problem}"
+
+
+@dataclass(frozen=True)
+class _Switch:
+    """An entry by which hooks do not run. Of several files with it the strongest decides, unless each `adds` its own."""
+
+    keys: tuple[str, ...]
+    is_off: Callable[[Any], bool]
+    problem: str
+    of: tuple[Whose, ...] = ("user", "project", "managed")
+    """In whose files it counts."""
+    other: tuple[str, ...] = ()
+    """Its older name."""
+    adds: bool = False
+    ends: bool = True
+    spares_managed: bool = False
+    """True where the hooks of the agent's managed file run all the same."""
+
+
+def _is(word: bool) -> Callable[[Any], bool]:
+    return lambda value: value is word
+
+
+def _variables(*names: str, problem: str, ends: bool = True) -> tuple[_Switch, ...]:
+    """Variables that the settings give the agent, and it its hooks."""
+    return tuple(_Switch(("env", name), bool, problem, ends=ends) for name in names)
+
+
+def _names_guard(value: Any) -> bool:
+    """True for a list with the name of a hook of the guard's, which in the machine's own file is `TITLE` and a secret."""
+    return any(str(name).startswith(TITLE) or is_guards(name) for name in as_list(value))
+
+
+def _has_others(value: Any) -> bool:
+    """True for hooks that are not the guard's."""
+    groups = map(as_object, as_list(value))
+    return not all(
+        is_guards(as_object(entry).get("command")) for group in groups for entry in as_list(group.get("hooks"))
+    )
+
+
+def _others(event: str) -> _Switch:
+    problem = "another hook runs before calls, which may change a call that the guard has judged"
+    return _Switch(("hooks", event), _has_others, problem, ("project",), adds=True, ends=False)
+
+
+_NONE_RUN, _YOURS = "no hook runs", "no hook of yours runs"
+_LOADED = "what it names runs in each hook, and may end it"
+_LIBRARIES = _variables(
+    "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", problem="each hook may load other libraries from there", ends=False
+)
+_SWITCHES: Mapping[str, tuple[_Switch, ...]] = {
+    "claude-code": (
+        _Switch(("disableAllHooks",), _is(True), _NONE_RUN, ("user", "project"), spares_managed=True),
+        _Switch(("disableAllHooks",), _is(True), _NONE_RUN, ("managed",)),
+        _Switch(("allowManagedHooksOnly",), _is(True), _YOURS, ("managed",), spares_managed=True),
+        _Switch(
+            ("strictPluginOnlyCustomization",), lambda value: value is True or "hooks" in as_list(value), _YOURS, ("managed",),
+            spares_managed=True,
+        ),
+        *_variables("CLAUDE_CODE_SHELL_PREFIX", problem="this program gets each hook, and may leave it out"),
+        *_variables("CLAUDE_CODE_SIMPLE", problem=_NONE_RUN), *_variables(*LOADERS, problem=_LOADED), *_LIBRARIES,
+        _others("PreToolUse"),
+    ),
+    "codex": (
+        _Switch(("features", "hooks"), _is(False), _NONE_RUN, other=("features", "codex_hooks")),
+        _Switch(("allow_managed_hooks_only",), _is(True), _YOURS, ("managed",), spares_managed=True),
+        _Switch(("hooks", "state", _ANY, "enabled"), _is(False), "this hook does not run", adds=True, ends=False),
+        _others("PreToolUse"),
+    ),
+    "gemini": (
+        _Switch(("hooksConfig", "enabled"), _is(False), _NONE_RUN),
+        _Switch(("hooksConfig", "disabled"), _names_guard, "the guard's hooks do not run", ("project",), adds=True, spares_managed=True),
+        _Switch(("hooksConfig", "disabled"), _names_guard, "the guard's hooks do not run", ("user", "managed"), adds=True),
+        *_variables("BASH_ENV", *LOADERS, problem=_LOADED), *_LIBRARIES, _others("BeforeTool"),
+    ),
+    "qwen": (
+        _Switch(("disableAllHooks",), _is(True), _NONE_RUN), *_variables("QWEN_CODE_SIMPLE", problem=_NONE_RUN),
+        *_variables("QWEN_CODE_SYSTEM_SETTINGS_PATH", problem="other settings count in the place of the machine's own"),
+        *_variables("BASH_ENV", *LOADERS, problem=_LOADED), *_LIBRARIES, _others("PreToolUse"),
+    ),
+}  # fmt: skip
+
+
+def settings_files(agent: str, folder: Path) -> list[SettingsFile]:
+    """Every file of settings that counts where the agent is started in this folder, whether it is there or not, the weakest
+    first."""
+    managed = managed_file(agent)
+    above = [folder, *folder.parents]
+    root = next((at for at, up in enumerate(above) if (up / ".git").exists()), 0)
+    places = {
+        "own": [own_folder(agent)], "here": [folder / FOLDERS[agent]], "managed": [managed], "machine": [managed.parent],
+        "above": [up / FOLDERS[agent] for up in reversed(above[: root + 1])], "nearest": _variables_file(agent, above),
+    }  # fmt: skip
+    found: dict[Path, SettingsFile] = {}
+    for whose, template in _FILES[agent]:
+        word, _, name = template.removeprefix("{").partition("}")
+        for place in places[word]:
+            paths = sorted(place.parent.glob(name[1:])) if _ANY in name else [Path(f"{place}{name}")]
+            for path in paths:
+                found.setdefault(path, SettingsFile(whose, path))
+    return [*found.values()]
+
+
+def _variables_file(agent: str, above: Iterable[Path]) -> list[Path]:
+    """The one `.env` that the agent reads: the nearest upwards, or else the user's."""
+    places = chain(
+        ((up / FOLDERS[agent] / ".env", up / ".env") for up in above),
+        ((own_folder(agent) / ".env", Path.home() / ".env"),),
+    )
+    return [path for two in places for path in two if path.is_file()][:1]
+
+
+def look_for_switches(agent: str, folder: Path, more: Iterable[Path] = ()) -> Iterator[Finding]:
+    """What in the agent's settings ends the guard's hooks in this folder, or may go around them; `more` are files of the user's
+    that the agent is told to read."""
+    files = settings_files(agent, folder)
+    known = {file.path for file in files}
+    read: list[tuple[SettingsFile, dict[str, Any]]] = []
+    for file in [*(SettingsFile("user", path) for path in more if path not in known), *files]:
+        try:
+            read.append((file, _read(file.path)))
+        except (OSError, ValueError, RecursionError) as error:
+            problem = f"cannot be read, so what it says of hooks is not known: {error}"
+            yield Finding(agent, str(file.path), "", problem, ends=False)
+    is_managed = any(file.whose == "managed" and _guard_is_in(settings) for file, settings in read)
+    for switch in _SWITCHES[agent]:
+        deciding: dict[object, tuple[SettingsFile, tuple[str, ...], Any]] = {}
+        for file, settings in read:
+            for keys, value in chain.from_iterable(
+                _values(settings, keys) for keys in (switch.keys, switch.other) if keys
+            ):
+                deciding[(file.path, keys) if switch.adds else ()] = file, keys, value
+        for file, keys, value in deciding.values():
+            if file.whose in switch.of and switch.is_off(value) and not (switch.spares_managed and is_managed):
+                shown = f" = {json.dumps(value)}" if isinstance(value, (bool, str)) else ""
+                yield Finding(agent, str(file.path), f"{'.'.join(keys)}{shown}", switch.problem, switch.ends)
+
+
+def has_guard(paths: Iterable[Path]) -> bool:
+    """True where the guard's hooks stand in one of these files, whoever has written them."""
+    for path in paths:
+        try:
+            if _guard_is_in(_read(path)):
+                return True
+        except (OSError, ValueError, RecursionError):
+            continue  # `look_for_switches` says it
+    return False
+
+
+def _guard_is_in(settings: Mapping[str, Any]) -> bool:
+    groups = [as_object(group) for event in as_object(settings.get("hooks")).values() for group in as_list(event)]
+    return any(is_guards(as_object(entry).get("command")) for group in groups for entry in as_list(group.get("hooks")))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What a file says; nothing where there is none."""
+    if not path.is_file():  # what a repository has put there may be a pipe
+        return {}
+    if path.stat().st_size > MAX_BYTES:
+        raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
+    text = path.read_text("utf-8").removeprefix("\ufeff")
+    if path.name == ".env":
+        lines = re.finditer(r"(?m)^[ \t]*(?:export[ \t]+)?([\w.-]+)[ \t]*[=:][ \t]*(.*)$", text)
+        return {"env": {line[1]: line[2].strip().strip("'\"") for line in lines}}
+    settings: Any = (
+        tomllib.loads(text) if path.suffix == ".toml" else read_json(plain_json(text)) if text.strip() else {}
+    )
+    if not is_object(settings):
+        raise ValueError("it is no object")
+    return as_object(settings)
+
+
+def _values(
+    settings: Any, keys: tuple[str, ...], before: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """What stands under these keys, with the keys as they are."""
+    if not keys:
+        yield before, settings
+        return
+    table = as_object(settings)
+    for key in list(table) if keys[0] == _ANY else [key for key in keys[:1] if key in table]:
+        yield from _values(table[key], keys[1:], (*before, key))
