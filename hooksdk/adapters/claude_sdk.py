@@ -154,11 +154,9 @@ class _Judge:
         agent, options = self._agents[key], {"workspace_dir": str(event.folder), **self._conversations.options}
         if event.helper:
             options |= {"agent_id": event.helper_type or event.helper, "trigger": None}
+        more: dict[str, Any] = {"agent_id": CLAUDE.name, "trigger": "user", **options, "transcript": False}
         try:
-            await agent.conversation.begin(
-                [event.prompt] if event.prompt else [],
-                **{"agent_id": CLAUDE.name, "trigger": "user", **options, "transcript": False},
-            )
+            await agent.conversation.begin([event.prompt] if event.prompt else [], before=(), **more)
         except BaseException:
             await self.end(*key)
             raise

@@ -338,12 +338,12 @@ def test_the_command_of_a_hook_and_the_status_are_printed(place: Place):
     assert hooksdk("hook", "claude-code").stdout.strip().endswith("hooksdk/guard/client.py claude-code || exit 2")
     assert "knows no agent 'claud-code'. Did you mean 'claude-code'?" in hooksdk("hook", "claud-code").stderr
     assert hooksdk("status").stdout.startswith("No judge runs; the next hook of an agent starts it.\n")
-    assert json.loads(hooksdk("status", "--json").stdout) == {
-        "schema": 1,
-        "judge": None,
-        "paused": None,
-        "installed": [],
-    }
+    status = json.loads(hooksdk("status", "--json").stdout)
+    assert Path(status.pop("folder")) == Path.cwd()
+    assert status == {
+        "schema": 1, "judge": None, "paused": None, "installed": [], "waiting": {}, "settings": [], "unseen": [],
+        "not_read": [], "proof": None,
+    }  # fmt: skip
     assert place.denies()
     assert f"process {place.judge}" in hooksdk("status").stdout
     assert json.loads(hooksdk("status", "--json").stdout)["judge"]["pid"] == place.judge
