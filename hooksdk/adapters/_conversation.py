@@ -15,7 +15,6 @@ from hooksdk.adapters._hosts import Runs
 from hooksdk.approvals import Approval, ApprovalRequest, Later
 from hooksdk.calls import CallInDoubt, ToolCall, ToolResult
 from hooksdk.catalog import ToolContext
-from hooksdk.desk.console import MAX_CHARS, MAX_EVIDENCE, clip_visibly, visible
 from hooksdk.errors import (
     ApprovalPending,
     ConfigError,
@@ -190,12 +189,7 @@ class Conversation:
         if host is not self._all.host:
             options = {name: one for name, one in options.items() if name not in OF_OWN_HOST}
         elif self._outer is not None and len(self.sessions) > 1 and (outer := self._outer[0].run) is not None:
-            info = outer.info
-            inherited: dict[str, Any] = {
-                "requester": info.requester,
-                "workspace_dir": info.workspace_dir,
-                "family": info.family,
-            }
+            inherited = {name: getattr(outer.info, name) for name in ("requester", "workspace_dir", "family")}
             options = {**inherited, "trigger": "subagent", **options}
         approver = None if host.approver is not None else ask_later
         options = {"approver": approver, "deferral": "off", **options}
@@ -404,23 +398,3 @@ def short_texts(call_ids: Iterable[str | None], texts: Texts) -> list[str | None
         found.append(None if call_id is None else texts.get((call_id, times[call_id])))
         times[call_id or ""] += 1
     return found
-
-
-def read_decision(answer: Any) -> Approval:
-    """What a person decided, as LangChain's `HumanInTheLoopMiddleware` has it: anything but an approval is a no."""
-    try:
-        (decision,) = answer["decisions"]
-        kind, message = decision["type"], decision.get("message")
-    except (AttributeError, KeyError, TypeError, ValueError):
-        kind, message = "", ""
-    if kind in {"approve", "reject"}:
-        return Approval(True) if kind == "approve" else Approval(False, str(message or ""))
-    return Approval(False, "the answer was neither an approval nor a refusal", unanswered="not_an_answer")
-
-
-def description_of(request: ApprovalRequest) -> str:
-    """What a person reads beside the title: why it is asked, and a line for each value that is strange, without what others wrote
-    to steer a terminal."""
-    strange = [one for one in request.evidence if not one.cleared][:MAX_EVIDENCE]
-    lines = [visible(clip_visibly(str(request.mask(str(one))), MAX_CHARS)) for one in strange]
-    return "\n".join(filter(None, (request.description, *lines)))

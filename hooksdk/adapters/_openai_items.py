@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
-from agents import FunctionTool, ItemHelpers, Model
+from agents import FunctionTool, ItemHelpers, Model, RunState
 from agents.models import get_default_model
 
 from hooksdk.adapters._conversation import FORMAT, ModelName, Texts, short_texts, split_name
@@ -35,6 +35,11 @@ def listed(items: str | list[Any]) -> list[Item]:
 def asked_texts(items: Sequence[Any]) -> list[str]:
     """What the user says in these items."""
     return [text for one in items if one.get("role") == "user" and (text := ITEMS.text(one))]
+
+
+def prompt_texts(prompt: str | list[Any] | RunState[Any, Any]) -> list[str]:
+    """What the user says where a run begins; nothing where it goes on from a state."""
+    return [] if isinstance(prompt, RunState) else asked_texts(listed(prompt))
 
 
 def answered(item: Item) -> str | None:

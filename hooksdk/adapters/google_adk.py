@@ -41,10 +41,10 @@ from hooksdk.adapters._conversation import (
     Conversations,
     Native,
     SomeHost,
-    description_of,
     native_tool,
     split_name,
 )
+from hooksdk.adapters._questions import description_of
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.run import JudgedCall, Run

@@ -34,12 +34,11 @@ from hooksdk.adapters._conversation import (
     Native,
     SomeHost,
     Texts,
-    description_of,
     native_tool,
     plain_call,
-    read_decision,
     short_texts,
 )
+from hooksdk.adapters._questions import description_of, read_decision
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message

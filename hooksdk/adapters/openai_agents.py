@@ -58,6 +58,7 @@ from hooksdk.adapters._openai_items import (
     native_items,
     output_text,
     plain_messages,
+    prompt_texts,
     shorten,
     tool_result,
     trimmed_items,
@@ -163,7 +164,7 @@ class _Played:
             return result
 
         try:
-            result: RunResult = await self.conversation.whole(_asked(prompt), play, before=await self._before())
+            result: RunResult = await self.conversation.whole(prompt_texts(prompt), play, before=await self._before())
             await self._finish(result)
             return result
         finally:
@@ -181,7 +182,7 @@ class _Played:
 
         try:
             before = await self._before()
-            result: RunResultStreaming = await self.conversation.whole(_asked(prompt), start, before=before)
+            result: RunResultStreaming = await self.conversation.whole(prompt_texts(prompt), start, before=before)
             result.stream_events = partial(self._ending.events, result, go_on)
             try:
                 yield result
@@ -395,7 +396,3 @@ class _Provider(ModelProvider):
 
     async def aclose(self) -> None:
         await self._provider.aclose()
-
-
-def _asked(prompt: Input) -> list[str]:
-    return [] if isinstance(prompt, RunState) else asked_texts(listed(prompt))

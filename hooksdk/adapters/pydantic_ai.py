@@ -49,10 +49,10 @@ from hooksdk.adapters._conversation import (
     Native,
     SomeHost,
     Texts,
-    description_of,
     native_tool,
     short_texts,
 )
+from hooksdk.adapters._questions import description_of
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message

@@ -41,11 +41,11 @@ from hooksdk.adapters._conversation import (
     Native,
     SomeHost,
     Texts,
-    description_of,
     native_tool,
     short_texts,
     split_name,
 )
+from hooksdk.adapters._questions import description_of
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message
