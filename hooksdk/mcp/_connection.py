@@ -37,6 +37,7 @@ from hooksdk.mcp._transport import one_line, serving
 from hooksdk.mcp.sign_in._auth import SignedIn
 
 T = TypeVar("T")
+Send = Callable[[ClientSession], Awaitable[T]]  # makes one request
 
 _CALL_WAIT = 1.0
 """Seconds that a call waits for the next attempt to start its server; if the pause is longer, the call fails at once."""
@@ -184,9 +185,7 @@ class Connection:
 
         return await self.request(tool.name, limit, call, send)
 
-    async def request(
-        self, what: str, limit: float, call: RunningCall, send: Callable[[ClientSession], Awaitable[T]]
-    ) -> T:
+    async def request(self, what: str, limit: float, call: RunningCall, send: Send[T]) -> T:
         """The answer to one request, as `send` makes it, in the same way; `what` is what it is about."""
         if (older := await self._older_for(call)) is not None:
             return await older.request(what, limit, call, send)
@@ -216,9 +215,7 @@ class Connection:
             contextvars.Context().run(self._spawn, self.older.keep)
         return self.older if self.older is not None and self.older.handshake else None
 
-    async def _request(
-        self, name: str, limit: float, call: RunningCall, send: Callable[[ClientSession], Awaitable[T]]
-    ) -> T:
+    async def _request(self, name: str, limit: float, call: RunningCall, send: Send[T]) -> T:
         with anyio.move_on_after(limit):
             for is_last in (False, True):
                 call.is_sent = False
@@ -226,13 +223,12 @@ class Connection:
                 try:
                     return await self._send(life, name, call, send)
                 except MCPError as error:
-                    lost = error.code == types.CONNECTION_CLOSED and not call.is_sent
-                    if is_last or not (life.forgotten or lost):
+                    if is_last or (call.is_sent and not life.forgotten):
                         raise await self._failure(life, name, call, error) from None
                 life.ended.set()  # the server has forgotten the session, or was not reached: it did not run the call
         raise too_late(self.spec.name, name, limit, started=call.is_sent)
 
-    async def _send(self, life: Life, name: str, call: RunningCall, send: Callable[[ClientSession], Awaitable[T]]) -> T:
+    async def _send(self, life: Life, name: str, call: RunningCall, send: Send[T]) -> T:
         assert life.session is not None
         life.called = True
         call.is_sent = not self.spec.url  # of a request over HTTP its transport says so
