@@ -43,9 +43,9 @@ class Catalog(Sequence[Tool]):
     withheld: Mapping[str, str]
     """Tools handed to this run and taken away by policy: name to reason."""
     removed_names: frozenset[str]
-    """Names and ids that an earlier attempt of this run had, and that no tool has now."""
+    """Names and ids that an earlier attempt of this run had, and that no tool has now; none of an owner that is `missing`."""
     missing: Mapping[str, str]
-    """Owners whose tools should be here and are not, such as MCP servers that could not be started: name to reason."""
+    """Owners whose tools cannot be called now, such as MCP servers that cannot be reached: name to reason."""
     diagnostics: tuple[str, ...]
     """What is missing, what was left out, renamed or copied without its schema, one line each."""
 
@@ -187,7 +187,7 @@ def build_catalog(
     `owner__name`, too. A tool without a name is left out, and so is a second one of the same owner and name. `diagnostics`
     says all that. Of the `earlier` names and ids, those that no tool has now are `removed_names`. With `runnable` the
     catalog's tools have no executors; those that have are put in there, by name."""
-    notes = [f"the tools of '{owner}' are missing: {reason}" for owner, reason in (missing or {}).items()]
+    notes = [f"'{owner}' is not available: {reason}" for owner, reason in (missing or {}).items()]
     by_look: dict[str, list[Tool]] = {}
     entries = list(_with_distinct_ids(tools, notes))
     for entry in entries:

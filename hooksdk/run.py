@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, final
+from typing import Any, Self, cast, final
 
 import anyio
 
@@ -90,8 +90,8 @@ class Run(AsyncOnly):
         self._transcript = parts.transcript
         self._state = RunState(parts, info, context_window, input)
         self._announced = 0
-        self._earlier_names: set[str] = set()
-        """Names and ids that tools of this run had in some attempt."""
+        self._earlier: dict[str, str] = {}
+        """Names and ids that tools of this run had in some attempt, and whose tools they were."""
         self._compacting = False
         self._paused: str | None = None
         self._around = AroundStack()
@@ -195,22 +195,27 @@ class Run(AsyncOnly):
         tools, and definitions in a provider's JSON, which have no executor (`Tool.from_json` gives them one). They and the
         plugins' tools pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
         `PolicyFailed` when a narrowing plugin fails. `core` names the tools of yours, by name or pattern, that are always shown,
-        and lets tool search hide the others; without it each says so itself (`Tool.core`). `missing` are owners whose tools should be among them, by name, and why
-        they are not: a model that searches is told, too."""
+        and lets tool search hide the others; without it each says so itself (`Tool.core`). `missing` are owners whose tools cannot be
+        called now, by name, and why: a model that searches, or calls a tool that is not there, is told. By default it is what the
+        object has as `missing` whose method `tools` is, such as an `McpServers`."""
         self._state.check_open()
         state = self._state
         check("run.resolve_tools(missing=...)", missing, (Mapping, type(None)), "a mapping of names to reasons")
         given = [*map(state.itself, as_tools(tools, "run.resolve_tools(...)"))]
+        if missing is None:
+            source: object = getattr(getattr(tools, "__self__", None), "missing", None)
+            missing = cast("Mapping[str, str]", source) if isinstance(source, Mapping) else {}
+        earlier = {name for name, owner in self._earlier.items() if owner not in missing}
         candidates = [*(given if core is None else with_core(given, core)), *self._parts.tools]
         try:
-            offered = await settle_tools(state, candidates, self._earlier_names, missing or {})
+            offered = await settle_tools(state, candidates, earlier, missing)
         except BaseException as error:
             state.catalog = None  # what an earlier attempt was granted is granted no more
             state.secrets.error(error)
             raise
         catalog = state.tools
         await state.parts.unmatched.check_patterns(self._hooks, self.info, [*candidates, *catalog, *offered])
-        self._earlier_names.update(name for tool in (*catalog, *offered) for name in (tool.name, tool.id))
+        self._earlier |= {name: tool.owner for tool in (*catalog, *offered) for name in (tool.name, tool.id)}
         state.stats.resolved(catalog, offered, state.prefetched)
         await label_loaded(state)
         await tell_settled(state, offered)

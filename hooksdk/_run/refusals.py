@@ -6,6 +6,9 @@ from hooksdk.catalog import Catalog
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.values import clip
 
+_MOST_NAMED = 5
+"""Owners that cannot be called now, and that a refusal names."""
+
 
 def no_such_tool(name: str, catalog: Catalog, call_hint: str) -> str:
     """Nothing in the catalog has this name: why, in words that make the next attempt right."""
@@ -19,6 +22,10 @@ def no_such_tool(name: str, catalog: Catalog, call_hint: str) -> str:
         return f"'{name}' was not run: there is no such tool any more. Do not retry.{advice}"
     if not near and call_hint:
         advice = f" There are tools that are not shown to you. {call_hint}"
+    away = [f"{clip(owner, 60)} ({clip(reason, 200)})" for owner, reason in list(catalog.missing.items())[:_MOST_NAMED]]
+    if away:
+        more = f"; {len(catalog.missing) - len(away)} more" if len(catalog.missing) > len(away) else ""
+        advice = f" Not available now: {'; '.join(away)}{more}.{advice}"
     return f"'{clip(name, 200)}' was not run: there is no such tool.{advice}"
 
 

@@ -94,7 +94,7 @@ class McpServers:
     environment. A wrong entry raises `ConfigError`, and in a file counts as a server that failed; an unknown key is ignored,
     logged and listed in `notices`.
 
-    Entering starts all servers at once. One that fails is reported and left out, never raised. Leaving ends all of
+    Entering starts all servers at once. One that fails is reported, never raised. Leaving ends all of
     them, child processes included, within a few seconds, after an error or a cancellation too. A server that ends in
     between is started again for the next call of one of its tools, or the next `tools()`; one that keeps failing is
     tried less and less often.
@@ -217,7 +217,7 @@ class McpServers:
 
     @property
     def missing(self) -> Mapping[str, str]:
-        """The servers that have no tools to offer now, or wait for a person to sign in, by name, and why, in one line."""
+        """The servers that cannot be called now, or whose tools are not known yet, by name, and why, in one line."""
         missing = {name: status.problem for name, status in self._fleet.wanted.refused.items()}
         for one in self._listed():
             if one.status.failed or (one.status.state == "starting" and not one.tools):
@@ -228,8 +228,8 @@ class McpServers:
     def tools(self) -> list[Tool]:
         """The tools of all servers as they are now; asks for a new start of each server that has ended.
 
-        A server that has ended keeps its tools as long as it may be started again: the next call of one does so. Its
-        tools go when that fails. The list of a server that says that its tools have changed counts from the next call
+        A server that has ended, or cannot be reached, keeps the tools that it listed last: the next call of one starts it again, or
+        says why that failed. The list of a server that says that its tools have changed counts from the next call
         of this method. Two servers may have a tool of one name: the run's catalog tells them apart.
         """
         tools: list[Tool] = []

@@ -20,7 +20,7 @@ from hooksdk.mcp._offer import ServerOffer
 from hooksdk.mcp._offered import check_offered
 from hooksdk.mcp._offering import Offering
 from hooksdk.mcp._protocol import agree, answers, is_modern
-from hooksdk.mcp._relay import CALLED, Callers, Client, RunningCall, current_client, masked, send_call
+from hooksdk.mcp._relay import CALLED, Callers, Client, RunningCall, current_client, masked, send_call, sent_for
 from hooksdk.mcp._scope import NOBODY, ScopeKey
 from hooksdk.mcp._status import (
     CallFailed,
@@ -37,6 +37,7 @@ from hooksdk.mcp._transport import one_line, serving
 from hooksdk.mcp.sign_in._auth import SignedIn
 
 T = TypeVar("T")
+Send = Callable[[ClientSession], Awaitable[T]]  # makes one request
 
 _CALL_WAIT = 1.0
 """Seconds that a call waits for the next attempt to start its server; if the pause is longer, the call fails at once."""
@@ -184,16 +185,14 @@ class Connection:
 
         return await self.request(tool.name, limit, call, send)
 
-    async def request(
-        self, what: str, limit: float, call: RunningCall, send: Callable[[ClientSession], Awaitable[T]]
-    ) -> T:
+    async def request(self, what: str, limit: float, call: RunningCall, send: Send[T]) -> T:
         """The answer to one request, as `send` makes it, in the same way; `what` is what it is about."""
         if (older := await self._older_for(call)) is not None:
             return await older.request(what, limit, call, send)
         self._calls += 1
         try:
             with self._callers.serving(call):
-                return await self._request(what, limit, send)
+                return await self._request(what, limit, call, send)
         finally:
             self._calls -= 1
             self._last_call = anyio.current_time()
@@ -216,26 +215,24 @@ class Connection:
             contextvars.Context().run(self._spawn, self.older.keep)
         return self.older if self.older is not None and self.older.handshake else None
 
-    async def _request(self, name: str, limit: float, send: Callable[[ClientSession], Awaitable[T]]) -> T:
-        life: Life | None = None
+    async def _request(self, name: str, limit: float, call: RunningCall, send: Send[T]) -> T:
         with anyio.move_on_after(limit):
-            life = await self._ready()
-            try:
-                return await self._send(life, name, send)
-            except MCPError as error:
-                if not life.forgotten:
-                    raise await self._failure(life, name, error) from None
-            life.ended.set()  # the server has forgotten the session and did not run the call
-            life = await self._ready()
-            try:
-                return await self._send(life, name, send)
-            except MCPError as error:
-                raise await self._failure(life, name, error) from None
-        raise too_late(self.spec.name, name, limit, started=life is not None and life.ready)
+            for is_last in (False, True):
+                call.is_sent = False
+                life = await self._ready()
+                try:
+                    return await self._send(life, name, call, send)
+                except MCPError as error:
+                    if is_last or (call.is_sent and not life.forgotten):
+                        raise await self._failure(life, name, call, error) from None
+                life.ended.set()  # the server has forgotten the session, or was not reached: it did not run the call
+        raise too_late(self.spec.name, name, limit, started=call.is_sent)
 
-    async def _send(self, life: Life, name: str, send: Callable[[ClientSession], Awaitable[T]]) -> T:
+    async def _send(self, life: Life, name: str, call: RunningCall, send: Send[T]) -> T:
         assert life.session is not None
         life.called = True
+        call.is_sent = not self.spec.url  # of a request over HTTP its transport says so
+        token = sent_for.set(call)
         try:
             result = await send(life.session)
         except anyio.get_cancelled_exc_class():
@@ -245,6 +242,8 @@ class Connection:
             problem = one_line(self.spec.redact(str(error)))
             text = f"The MCP server '{self.spec.name}' gave a result for '{name}' that is not MCP: {problem}"
             raise CallFailed(text) from None
+        finally:
+            sent_for.reset(token)
         self._attempts.failures = 0
         return result
 
@@ -346,8 +345,6 @@ class Connection:
         life.problem = problem
         self._attempts.failed()
         state = "needs sign-in" if life.transport.needs_sign_in else "failed"
-        if state == "failed":  # who signs in calls the same tools again
-            self.offering.forget()
         count, seconds = len(self.tools), anyio.current_time() - life.since
         self._set(ServerStatus(name=self.spec.name, state=state, problem=problem, tools=count, seconds=seconds))
 
@@ -375,9 +372,12 @@ class Connection:
             life = self._life
         if life and life.usable and self._open:
             return life
-        raise unavailable(self.spec, self.status, self._attempts.next_at - anyio.current_time(), is_open=self._open)
+        raise self._unavailable()
 
-    async def _failure(self, life: Life, name: str, error: MCPError) -> CallFailed:
+    def _unavailable(self) -> CallFailed:
+        return unavailable(self.spec, self.status, self._attempts.next_at - anyio.current_time(), is_open=self._open)
+
+    async def _failure(self, life: Life, name: str, call: RunningCall, error: MCPError) -> CallFailed:
         """What the model reads of a call that got an error instead of a result."""
         problem = one_line(self.spec.redact(error.message), 1000)
         needs_sign_in = life.transport.needs_sign_in
@@ -392,7 +392,7 @@ class Connection:
             await life.over.wait()
         if needs_sign_in:
             return SignInNeeded(self.spec.name, needs_sign_in)
-        return ended_during(self.spec.name, name, life.problem or problem)
+        return ended_during(self.spec.name, name, life.problem or problem) if call.is_sent else self._unavailable()
 
     def _set(self, status: ServerStatus) -> None:
         if status != self.status or status.state == "starting":

@@ -83,10 +83,6 @@ class Offering:
             self.offer = offer
             self._terms.changed(self._spec.name)
 
-    def forget(self) -> None:
-        """It offers nothing any more."""
-        self.learn(ServerOffer(server=self._spec.name))
-
     async def ask_all(self, session: ClientSession) -> None:
         """Ask for everything, at a start. Raises `MCPError`, and `ValidationError`."""
         self.learn(await all_offered(session, self._spec.name, self._spec.redact))

@@ -196,6 +196,8 @@ class RunningCall:
         self.client = current_client.get()
         self.questions: set[anyio.CancelScope] = set()
         """What its client is asked now."""
+        self.is_sent = True
+        """Its request is on its way to the server, or has been: where no answer comes it may have taken effect."""
         self._context = context
         self._furthest = float("-inf")
         self._over = False
@@ -324,11 +326,7 @@ async def send_call(
     Raises `MCPError`, and `ValidationError` for an answer that is not MCP."""
     for _ in range(ROUNDS):
         # Not `call_tool`: it raises for a result that misses the output schema, which the run itself checks.
-        token = sent_for.set(call)
-        try:
-            result = await session.send_request(request, answers, progress_callback=call.on_progress)
-        finally:
-            sent_for.reset(token)
+        result = await session.send_request(request, answers, progress_callback=call.on_progress)
         if not isinstance(result, types.InputRequiredResult):
             return result
         responses = await _answers(session, call, result.input_requests or {})

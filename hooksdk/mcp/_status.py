@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -99,10 +100,10 @@ def unavailable(spec: ServerSpec, status: ServerStatus, seconds: float, *, is_op
         return CallFailed(f"The MCP servers of this host are closed. {ADVICE}")
     if status.state == "needs sign-in":
         return SignInNeeded(spec.name, status.problem)
-    problem = status.problem or "it ended at once"
-    again = f"It is tried again in {seconds:.0f} s. " if seconds >= 1 else ""
+    problem = status.problem.removeprefix(f"{spec.place} cannot be reached: ") or "it ended at once"
     return CallFailed(
-        f"The MCP server '{spec.name}' is not running and could not be started: {problem}. {again}{ADVICE}"
+        f"The MCP server '{spec.name}' cannot be reached at the moment ({problem}), and nothing was called: try again in "
+        f"{max(math.ceil(seconds), 1)} s, go on without its tools, or tell the user."
     )
 
 

@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from types import TracebackType
@@ -24,6 +24,7 @@ from mcp.shared.message import SessionMessage
 
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._lines import ENCODING
+from hooksdk.mcp._relay import sent_for
 from hooksdk.mcp.sign_in._auth import SignedIn
 
 logger = logging.getLogger("hooksdk")
@@ -143,12 +144,22 @@ class Transport:
                 status = f"HTTP {response.status_code} {response.reason_phrase}"
                 self.http_status = status if response.status_code >= 400 else ""
 
+        async def trace(request: httpx2.Request) -> None:
+            call = sent_for.get()
+
+            async def note_sent(step: str, about: Mapping[str, Any]) -> None:
+                # A proxy's own CONNECT comes before; it carries nothing.
+                if call is not None and step.endswith("send_request_headers.started"):
+                    call.is_sent = call.is_sent or about["request"].method == b"POST"
+
+            request.extensions["trace"] = note_sent
+
         async with (
             httpx2.AsyncClient(
                 headers=dict(self._spec.headers),
                 auth=self._signed_in,
                 timeout=httpx2.Timeout(30.0, read=300.0),
-                event_hooks={"response": [note]},
+                event_hooks={"request": [trace], "response": [note]},
             ) as client,
             streamable_http_client(self._spec.url, http_client=client) as streams,
         ):

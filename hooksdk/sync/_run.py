@@ -270,8 +270,9 @@ class Run(Opened[run_side.Run]):
         tools, and definitions in a provider's JSON, which have no executor (`Tool.from_json` gives them one). They and the
         plugins' tools pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
         `PolicyFailed` when a narrowing plugin fails. `core` names the tools of yours, by name or pattern, that are always shown,
-        and lets tool search hide the others; without it each says so itself (`Tool.core`). `missing` are owners whose tools should be among them, by name, and why
-        they are not: a model that searches is told, too."""
+        and lets tool search hide the others; without it each says so itself (`Tool.core`). `missing` are owners whose tools cannot be
+        called now, by name, and why: a model that searches, or calls a tool that is not there, is told. By default it is what the
+        object has as `missing` whose method `tools` is, such as an `McpServers`."""
         return self._call("resolve_tools", tools, core=core, missing=missing)
 
     def use_model(self, *names: tuple[str | None, str], context_window: int | None = None) -> None:

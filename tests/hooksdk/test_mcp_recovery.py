@@ -114,7 +114,7 @@ async def test_asking_for_tools_starts_a_dead_server_again_and_keeps_its_tools_m
         assert len(servers.tools()) == 2
 
 
-async def test_a_restart_that_fails_is_told_in_words_and_takes_the_tools_away(tmp_path: Path) -> None:
+async def test_a_restart_that_fails_is_told_in_words_and_takes_no_tools_away(tmp_path: Path) -> None:
     used_up = tmp_path / "used-up"
     async with McpServers({"dying": script("dying", str(used_up))}) as servers:
         tool = find(servers, "process_id")
@@ -123,10 +123,10 @@ async def test_a_restart_that_fails_is_told_in_words_and_takes_the_tools_away(tm
         assert tool.execute is not None
         result = await tool.execute({})
         assert result.is_error
-        assert "'dying' is not running and could not be started: exited during its start; it wrote:" in result.text
+        assert "'dying' cannot be reached at the moment (exited during its start; it wrote:" in result.text
         assert "the licence is used up" in result.text
-        assert result.text.endswith("Go on without its tools, or tell the user.")
-        assert servers.tools() == []
+        assert result.text.endswith(" s, go on without its tools, or tell the user.")
+        assert len(servers.tools()) == 2
         used_up.unlink()
         await servers.refresh()
         assert len(servers.tools()) == 2
@@ -140,8 +140,8 @@ async def test_a_server_that_keeps_dying_is_left_alone_longer_each_time() -> Non
         for _ in range(4):
             assert "ended during the call" in (await tool.execute({})).text
         refused = await tool.execute({})
-        assert "is not running" in refused.text
-        assert "It is tried again in " in refused.text
+        assert "cannot be reached at the moment" in refused.text
+        assert "try again in " in refused.text
 
 
 def test_one_object_may_be_entered_again_even_on_another_event_loop() -> None:

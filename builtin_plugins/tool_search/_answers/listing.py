@@ -17,7 +17,7 @@ MAX_OWNERS = 210
 CLIENT_OWNERS = 160
 """The same, for the client of a gateway."""
 MAX_MISSING = 5
-"""Owners without tools that every answer names."""
+"""Owners that cannot be called now, and that every answer names."""
 MAX_AVAILABLE = 20
 """Owners that an answer names where it found too little."""
 LISTING_TOKENS = 4_000
@@ -35,7 +35,7 @@ def available(tools: Iterable[Tool]) -> dict[str, int]:
 
 
 def not_available(missing: Mapping[str, str]) -> dict[str, str]:
-    """Some owners whose tools are missing, and why; of the others how many there are."""
+    """Some owners that cannot be called now, and why; of the others how many there are."""
     shown = {clip(name, 60): clip(reason, 200) for name, reason in list(missing.items())[:MAX_MISSING]}
     more = len(missing) - MAX_MISSING
     return {**shown, f"({more} more sources)": ""} if more > 0 else shown
