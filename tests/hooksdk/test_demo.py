@@ -24,8 +24,7 @@ from warm import Done, run
 
 from hooksdk.agent import Limits
 from hooksdk.cli._demo.commits import Commits
-from hooksdk.cli._demo.numbers import Numbers
-from hooksdk.cli._demo.office import Files, Texts, Times
+from hooksdk.cli._demo.office import other_tools
 from hooksdk.cli._demo.play import OFFICE, DemoOptions, play
 from hooksdk.cli._demo.repository import SUBJECTS, make_history
 from hooksdk.cli._demo.tables import Tables
@@ -319,7 +318,7 @@ def test_it_needs_neither_git_nor_mcp_nor_any_other_program(tmp_path: Path) -> N
 @pytest.mark.anyio
 async def test_every_tool_of_the_demo_has_a_description_of_each_parameter() -> None:
     async with open_session(*OFFICE) as session, session.run() as run:
-        await run.resolve_tools()
+        await run.resolve_tools(other_tools())
         tools = [tool for tool in run.tools if tool.source == "plugin"]
     assert len(tools) == 55
     for tool in tools:
@@ -331,79 +330,16 @@ async def test_every_tool_of_the_demo_has_a_description_of_each_parameter() -> N
 
 USES: dict[type, list[tuple[str, dict[str, Any], str]]] = {
     Commits: [
-        ("show_commit", {"repo_path": "R", "revision": "39646e4f60"}, "Message: Release 1.0"),
-        ("search_commits", {"repo_path": "R", "words": "LEAP"}, "Fix: leap second"),
-        ("commits_by_author", {"repo_path": "R", "author": "mara"}, "Mara Lind"),
-        ("commits_between", {"repo_path": "R", "since": "2026-01-05", "until": "2026-01-06"}, "2026-01-06 Yuki Arai"),
-        ("commit_authors", {"repo_path": "R"}, '"Mara Lind": 7'),
-        ("commits_per_day", {"repo_path": "R"}, '"Monday": '),
-        ("file_history", {"repo_path": "R", "file": "README"}, "Document the wiring"),
-        ("latest_release", {"repo_path": "R"}, "Release 1.0, 0 commits ago"),
+        ("commit_log", {"repo_path": "R"}, "Message: Release 1.0"),
         ("commit_log", {"repo_path": "nowhere"}, "nowhere is no repository"),
-        ("show_commit", {"repo_path": "R", "revision": ""}, "30 commits begin with"),
     ],
     Tables: [
         ("create_spreadsheet", {"path": "T/t.csv", "columns": ["name", "age"]}, "with 2 columns"),
         ("create_spreadsheet", {"path": "T/t.csv", "columns": ["name"]}, "is there already"),
-        ("write_rows", {"path": "T/t.csv", "rows": [["b", "2"], ["a", "3"]], "at_row": 2}, "which has 3 rows now"),
+        ("write_rows", {"path": "T/t.csv", "rows": [["a", "3"], ["b", "2"]], "at_row": 2}, "which has 3 rows now"),
         ("write_rows", {"path": "T/t.csv", "rows": [["b"]], "at_row": 2}, "row 1 of yours has 1 values"),
-        ("append_row", {"path": "T/t.csv", "values": ["c", "4"]}, "row 4 added"),
-        ("set_cell", {"path": "T/t.csv", "row": 4, "column": "age", "value": "7"}, "was '4' and is '7'"),
-        ("summarize_column", {"path": "T/t.csv", "column": "age"}, '"mean": 4.0'),
-        ("summarize_column", {"path": "T/t.csv", "column": "name"}, "is not a column of numbers"),
-        ("sort_spreadsheet", {"path": "T/t.csv", "column": "name"}, "sorted by name"),
         ("read_rows", {"path": "T/t.csv", "first_row": 2, "last_row": 2}, '{"values": [["a", "3"]]}'),
-        ("add_column", {"path": "T/t.csv", "name": "town", "value": "Ulm"}, "has 3 columns now"),
-        ("rename_column", {"path": "T/t.csv", "name": "town", "new_name": "city"}, "town is city now"),
-        ("filter_rows", {"path": "T/t.csv", "column": "name", "equals": "b"}, '[["b", "2", "Ulm"]]'),
-        ("count_values", {"path": "T/t.csv", "column": "city"}, '{"Ulm": 3}'),
-        ("delete_rows", {"path": "T/t.csv", "first_row": 1, "last_row": 2}, "1 rows deleted"),
-        ("describe_spreadsheet", {"path": "T/t.csv"}, '{"columns": ["name", "age", "city"], "rows": 2}'),
-        ("export_spreadsheet_as_html", {"path": "T/t.csv", "html_path": "T/t.html"}, "written"),
-        ("set_cell", {"path": "T/t.csv", "row": 1, "column": "x", "value": ""}, "there is no column 'x'"),
         ("read_rows", {"path": "T/none.csv", "first_row": 1, "last_row": 1}, "cannot be read: No such file"),
-    ],
-    Files: [
-        ("make_folder", {"folder": "T/f"}, "made"),
-        ("write_text_file", {"file": "T/f/a.txt", "text": "one\n"}, "4 characters written"),
-        ("append_to_file", {"file": "T/f/a.txt", "text": "two\n"}, "4 characters added"),
-        ("copy_file", {"file": "T/f/a.txt", "target": "T/f/b.txt"}, "copied to"),
-        ("append_to_file", {"file": "T/f/b.txt", "text": "three\n"}, "added"),
-        ("compare_files", {"first": "T/f/a.txt", "second": "T/f/b.txt"}, "+three"),
-        ("move_file", {"file": "T/f/b.txt", "target": "T/f/c.txt"}, "moved to"),
-        ("list_folder", {"folder": "T/f"}, "a.txt\nc.txt"),
-        ("find_files", {"folder": "T/f", "pattern": "c*"}, "c.txt"),
-        ("search_in_files", {"folder": "T/f", "words": "thr"}, "c.txt:3: three"),
-        ("file_details", {"file": "T/f/a.txt"}, '"bytes": 8'),
-        ("read_text_file", {"file": "T/f/a.txt"}, "one\ntwo\n"),
-        ("delete_file", {"file": "T/f/a.txt"}, "deleted"),
-    ],
-    Texts: [
-        ("count_words", {"text": "one two"}, '"words": 2'),
-        ("replace_text", {"text": "a b", "old": "b", "new": "c"}, "a c"),
-        ("wrap_text", {"text": "one two", "width": 3}, "one\ntwo"),
-        ("change_case", {"text": "one", "to": "upper"}, "ONE"),
-        ("make_slug", {"text": "My first page!"}, "my-first-page"),
-        ("encode_base64", {"text": "one"}, "b25l"),
-        ("decode_base64", {"text": "b25l"}, "one"),
-        ("hash_text", {"text": "one"}, "7692c3ad3540bb80"),
-        ("format_json", {"text": '{"b":1,"a":2}'}, '{\n  "a": 2,\n  "b": 1\n}'),
-    ],
-    Times: [
-        ("current_time", {"utc_offset_hours": 1}, "+01:00"),
-        ("convert_time", {"time": "2026-01-05T08:00:00+01:00", "utc_offset_hours": 0}, "2026-01-05T07:00:00"),
-        ("days_between", {"first_day": "2026-01-05", "last_day": "2026-02-05"}, "31"),
-        ("add_days", {"day": "2026-01-05", "days": -5}, "2025-12-31"),
-        ("weekday_of", {"day": "2026-01-05"}, "Monday"),
-    ],
-    Numbers: [
-        ("describe_numbers", {"values": [1, 2, 3]}, '"median": 2'),
-        ("describe_numbers", {"values": [1]}, "at least two numbers"),
-        ("percentage_of", {"part": 1, "whole": 4}, "25"),
-        ("round_number", {"value": 2.345, "digits": 1}, "2.3"),
-        ("convert_temperature", {"degrees": 100, "to": "fahrenheit"}, "212"),
-        ("convert_length", {"meters": 1609.344, "to": "miles"}, "1"),
-        ("distance_between_places", {"latitude": 0, "longitude": 0, "other_latitude": 0, "other_longitude": 180}, "20015"),
     ],
 }  # fmt: skip
 

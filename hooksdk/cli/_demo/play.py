@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,8 +26,7 @@ from hooksdk.agent import Outcome, run_agent
 from hooksdk.cli._clock import seconds_since_start
 from hooksdk.cli._console import CommandProblem, one_line, print_json, print_line
 from hooksdk.cli._demo.commits import Commits
-from hooksdk.cli._demo.numbers import Numbers
-from hooksdk.cli._demo.office import Files, Texts, Times
+from hooksdk.cli._demo.office import other_tools
 from hooksdk.cli._demo.repository import make_history, make_repository
 from hooksdk.cli._demo.script import LIGHT, PROMPT, REAL, Answer, Office, scripted_secretary
 from hooksdk.cli._demo.story import Story, seen
@@ -40,8 +40,8 @@ from hooksdk.testing import ScriptedModel, Turn
 
 logger = logging.getLogger("hooksdk")
 
-OFFICE = (Commits, Tables, Files, Texts, Times, Numbers)
-"""The plugins of the light demo."""
+OFFICE = (Commits, Tables)
+"""The plugins of the light demo, with the tools that its script uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,12 +156,12 @@ async def play(
     async with Host(plugins=plugins, config=config, approver=approver) as host:
         if not options.story:
             print_line(console, "policies", one_line(host.judging))
-        tools = await _real_tools(host, console) if options.real else []
+        tools = await _real_tools(host, console) if options.real else other_tools()
         if not options.real and not options.story:
-            counts = ", ".join(
-                f"{plugin['id']} {len(plugin['tools'])}" for plugin in host.describe() if plugin["tools"]
-            )
-            print_line(console, "plugins", one_line(counts))
+            counts = Counter(tool.owner for tool in tools)
+            counts.update({plugin["id"]: len(plugin["tools"]) for plugin in host.describe()})
+            told = (f"{owner} {count}" for owner, count in counts.items() if count)
+            print_line(console, "tools", one_line(", ".join(told)))
         # A store of one's own may hold an earlier demo, which this one must not go on with.
         session = host.session(None if options.store else "demo")
         story = Story(console, folder, asks=options.interactive)
