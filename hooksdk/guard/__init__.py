@@ -9,12 +9,12 @@ from __future__ import annotations
 from hooksdk.guard._agents import AGENTS, Agent, HookEvent, UnreadableHook, Verdict, read_event, tool_of
 from hooksdk.guard._calls import AgentCalls
 from hooksdk.guard._judge import Judge, JudgeStatus, judge_status, serve
-from hooksdk.guard._rules import known_projects, let_count, waiting
+from hooksdk.guard._rules import known_projects, let_count, to_let_count, waiting
 from hooksdk.guard._settings import GuardConfig, guard_problems
 from hooksdk.guard._starter import starter_policy
 
 __all__ = [
     "AGENTS", "Agent", "AgentCalls", "GuardConfig", "HookEvent", "Judge", "JudgeStatus", "UnreadableHook", "Verdict",
-    "guard_problems", "judge_status", "known_projects", "let_count", "read_event", "serve", "starter_policy", "tool_of",
-    "waiting",
+    "guard_problems", "judge_status", "known_projects", "let_count", "read_event", "serve", "starter_policy", "to_let_count",
+    "tool_of", "waiting",
 ]  # fmt: skip
