@@ -30,6 +30,9 @@ MAX_DEPTH = 100
 """Levels of tables and lists in a file. No setting needs ten; a cloned repository's file may have thousands, which would
 end as a RecursionError in whatever reads them."""
 
+MAX_BYTES = 2_000_000
+"""Of a file. A guard reads what an agent has written, and the calls of other agents wait for it: one of 50 MB takes a minute."""
+
 
 def fold(plugin_id: str) -> str:
     """Plugin ids count as equal whether they are written with `-` or `_`, in upper or lower case."""
@@ -189,7 +192,13 @@ def _read_toml(path: Path) -> dict[str, Any] | None:
 
 def _text(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8") if path.is_file() else None
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise ConfigError(str(path), (f"is too large: at most {MAX_BYTES // 1_000_000} MB",))
+        return content.decode("utf-8")
     except OSError as error:
         raise ConfigError(str(path), (f"cannot be read: {error.strerror}",)) from None
     except UnicodeDecodeError as error:

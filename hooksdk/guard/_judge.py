@@ -104,7 +104,8 @@ class Judge:
         self.calls += event.kind == "before_call"
         shadow = shadow or time.time() < paused_until()
         async with self._opening:
-            folder, waits = await pinned_folder(event)
+            folder, waits, workspace = await pinned_folder(event)
+            event = replace(event, folder=workspace)
             if (other := self._projects.get((folder, not shadow))) is not None:
                 await other.leave(event)  # of two hosts only one can have a session
             if (folder, shadow) not in self._projects:

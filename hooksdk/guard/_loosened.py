@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from hooksdk.errors import ConfigError
 from hooksdk.guard._versions import Version
 from hooksdk.host import Plugin, installed_plugins, look_at
 from hooksdk.rules import Rules
+from hooksdk.values import is_object
 
 STEPS = 20_000_000
 """What a comparison of rules may cost, as `hooksdk.rules.proofs` counts it: about a second."""
@@ -21,28 +22,34 @@ _UNREAD = ("gateway", "mcp", "policy", "plugins")
 
 
 def loosened(before: Version, after: Version) -> str:
-    """What of the newer version may loosen the older one, in words; empty where surely nothing does. Raises `ConfigError`."""
+    """The first of `loosenings`; empty where there is none."""
+    return next(loosenings(before, after), "")
+
+
+def loosenings(before: Version, after: Version) -> Iterator[str]:
+    """What of the newer version may loosen the older one, in words; nothing where surely nothing does. Raises `ConfigError`."""
     for path, digest in before.files.items():
         if NamedFile("", Path(path)).digest != digest:
-            return f"{path} has changed"
+            yield f"{path} has changed"
     if before.has(after):
-        return ""
+        return
     halves = (before.user, after.user), (before.project, after.project)
     where = " and ".join(one["where"] for old, one in halves if old != one)
-    if path := next((path for path in after.files if path not in before.files), ""):
-        return f"{where}: {path} would count"
+    for path in after.files:
+        if path not in before.files:
+            yield f"{where}: {path} would count"
     try:
         (old, old_merged), (new, new_merged) = before.read(), after.read()
     except ConfigError as error:
-        return str(error).rstrip(".")
+        yield str(error).rstrip(".")
+        return
     for name in Config.model_fields:
         if name not in _UNREAD and getattr(old, name) != getattr(new, name):
-            return f"{where}: '{name}' is another"
+            yield f"{where}: '{name}' is another"
     for folded in sorted({fold(name) for config in (old, new) for name in config.plugins}):
         is_same = _said(folded, old, old_merged) == _said(folded, new, new_merged)
-        if not is_same and (reason := _plugin_loosened(folded, old, new)):
-            return f"{where}: {reason}"
-    return ""
+        if not is_same:
+            yield from (f"{where}: {reason}" for reason in _plugin_loosened(folded, old, new))
 
 
 def _said(folded: str, config: Config, merged: Merged) -> object:
@@ -63,10 +70,11 @@ class _Judging:
     """All other settings."""
 
 
-def _plugin_loosened(folded: str, old: Config, new: Config) -> str:
+def _plugin_loosened(folded: str, old: Config, new: Config) -> Iterator[str]:
     before, after = (_judging(folded, config) for config in (old, new))
     if before is None or after is None or before.rest != after.rest:
-        return f"the settings of plugin '{folded}' are others"
+        yield f"the settings of plugin '{folded}' are others"
+        return
     missing = [*after.written]
     for rule in before.written:
         if rule not in missing:
@@ -76,19 +84,23 @@ def _plugin_loosened(folded: str, old: Config, new: Config) -> str:
         added = [one.action for one in after.rules.rules if not any(_alike(one, other) for other in before.rules.rules)]
         stops = ("deny",) if after.rules.default == "deny" else ("deny", "ask")
         if before.rules.default == after.rules.default and all(action in stops for action in added):
-            return ""
+            return
+    if any(is_object(rule) and rule.get("limit") for rule in before.written if rule not in after.written):
+        yield f"a rule with a limit is another in plugin '{folded}', and would count anew"
+        return
     try:
         from hooksdk.rules.proofs import Unknown, changes
     except ModuleNotFoundError:
-        return f"more than an added deny or ask has changed in plugin '{folded}'"
+        yield f"more than an added deny or ask has changed in plugin '{folded}'"
+        return
+    words = {one.number: one.words for one in before.rules.rules}
     try:
-        change = next((one for one in changes(before.rules, after.rules, budget=STEPS) if one.is_loosened), None)
+        for change in changes(before.rules, after.rules, budget=STEPS):
+            if change.is_loosened:
+                rule = words.get(change.old_rule.number, "its default")
+                yield f"plugin '{folded}' would say {change.new} where it says {change.old} ({rule})"
     except Unknown:
-        return f"the rules of plugin '{folded}' take too long to compare"
-    if change is None:
-        return ""
-    rule = next((one.words for one in before.rules.rules if one.number == change.old_rule.number), "its default")
-    return f"plugin '{folded}' would say {change.new} where it says {change.old} ({rule})"
+        yield f"the rules of plugin '{folded}' take too long to compare"
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -47,15 +47,16 @@ def began_in(session_id: str) -> Path | None:
         return None
 
 
-async def pinned_folder(event: HookEvent) -> tuple[Path, str]:
-    """The project of the agent's session, and what waits there, as in `project_of`: of the folder in which it was first seen."""
+async def pinned_folder(event: HookEvent) -> tuple[Path, str, Path]:
+    """The project of the agent's session, and what waits there, as in `project_of`: of the folder in which it was first seen, which
+    is the third. Rules with relative paths go on to mean that folder when the agent has gone to another."""
     place = anyio.Path(_place(event.agent, event.session))
     try:
         facts = json.loads(await place.read_text("utf-8"))
     except FileNotFoundError:
         return await anyio.to_thread.run_sync(_pin, event, Path(place))
     await anyio.to_thread.run_sync(os.utime, place)
-    return Path(facts["folder"]), facts.get("waits", "")
+    return Path(facts["folder"]), facts.get("waits", ""), Path(facts.get("workspace", event.folder))
 
 
 def last_seen(agent: str, session: str) -> float:
@@ -66,13 +67,15 @@ def last_seen(agent: str, session: str) -> float:
         return 0.0
 
 
-def _pin(event: HookEvent, place: Path) -> tuple[Path, str]:
+def _pin(event: HookEvent, place: Path) -> tuple[Path, str, Path]:
     folder, waits = project_of(event.folder)
-    facts = {"agent": event.agent, "session": event.session, "folder": str(folder), "waits": waits}
+    facts = {
+        "agent": event.agent, "session": event.session, "folder": str(folder), "waits": waits, "workspace": str(event.folder),
+    }  # fmt: skip
     make_private(place.parent)
     # A judge that is killed here must not leave half a file, which would refuse all calls of the session.
     replace_file(place, json.dumps(facts).encode())
-    return folder, waits
+    return folder, waits, event.folder
 
 
 async def remove_old_sessions(store: Store, days: int) -> None:

@@ -11,6 +11,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from hooksdk.config import Config, PluginConfig
+from hooksdk.errors import ConfigError
 from hooksdk.guard._agents import HookEvent, Verdict
 from hooksdk.guard._places import DAY, began_in, remove_old_sessions
 from hooksdk.guard._rules import RulesInForce
@@ -35,6 +36,8 @@ class Project:
         self._store = open_store(self._rules.config.store or "jsonl")
         self._open: tuple[Host, anyio.Event, anyio.Event] | None = None
         self._sessions: dict[str, AgentSession] = {}
+        self._paused: set[str] = set()
+        """Keys of sessions whose run goes on when they come back."""
         self._changing = anyio.Lock()
         self._tidy_next = 0.0
         self._events = 0
@@ -90,8 +93,11 @@ class Project:
                 while self._events:
                     self._at_rest = anyio.Event()
                     await self._at_rest.wait()
-                await self.close()
-                self._open = await self._group.start(_keep_host, self._host(self._rules.config))
+                await self.close(pauses=True)
+                try:
+                    self._open = await self._group.start(_keep_host, self._host(self._rules.config))
+                except ConfigError as error:
+                    raise self._rules.explained(error) from None
             self._rules.keep()
             assert self._open is not None
             host = self._open[0]
@@ -99,6 +105,7 @@ class Project:
         try:
             yield host
         finally:
+            self._rules.keep()  # a handler may have imported more
             self._events -= 1
             self._at_rest.set()
 
@@ -121,6 +128,9 @@ class Project:
             except BaseException:
                 self._sessions.pop(key, None)
                 raise
+            if key in self._paused:
+                self._paused.discard(key)
+                await session.go_on()
         return session
 
     def _is_over(self, session_id: str) -> bool:
@@ -142,18 +152,19 @@ class Project:
         if self._events > 1:  # somebody else's call may be in one of them
             return
         now = anyio.current_time()
-        await self._leave([key for key, each in self._sessions.items() if now - each.used >= SESSION_IDLE])
+        await self._leave([key for key, each in self._sessions.items() if now - each.used >= SESSION_IDLE], pauses=True)
 
-    async def _leave(self, keys: Iterable[str]) -> None:
+    async def _leave(self, keys: Iterable[str], *, pauses: bool = False) -> None:
         """End these sessions, sub-agents' before those that they work for."""
         for key in reversed([*keys]):
             session = self._sessions.pop(key, None)
-            if session is not None:  # another hook may have ended it meanwhile
-                await session.leave()
+            # Another hook may have ended it meanwhile.
+            if session is not None and await session.leave(pauses=pauses):
+                self._paused.add(key)
 
-    async def close(self) -> None:
-        """End all sessions, and the host."""
-        await self._leave(self._sessions)
+    async def close(self, *, pauses: bool = False) -> None:
+        """End all sessions, and the host; `pauses` as in `AgentSession.leave`."""
+        await self._leave(self._sessions, pauses=pauses)
         if self._open is not None:
             _, leave, left = self._open
             self._open = None

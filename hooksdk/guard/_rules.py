@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import final
 
@@ -14,7 +14,7 @@ import anyio.to_thread
 
 from hooksdk.config import Config, FileWatch, NamedFile, config_files, project_folder, resolve, trust_advice
 from hooksdk.errors import ConfigError, HookSDKError
-from hooksdk.guard._loosened import loosened
+from hooksdk.guard._loosened import loosened, loosenings
 from hooksdk.guard._versions import Version, places, plugins_file, read_half, rules_folder
 
 logger = logging.getLogger("hooksdk")
@@ -31,10 +31,13 @@ class RulesInForce:
         self._kept = Version.let_count(folder)
         """What is on the disk, at the last look."""
         self._version = self._kept or Version.of_now(folder)
-        self.config: Config = self._version.read()[0]
+        try:
+            self.config: Config = self._version.read()[0]
+        except ConfigError as error:
+            raise self.explained(error) from None
         self.waits = ""
         """What the files say that does not count, and what lets it count, in one line; empty where nothing waits."""
-        self._is_seen, self._is_kept = self._kept is None, False
+        self._is_seen, self._is_kept, self._modules = self._kept is None, False, 0
 
     async def catch_up(self) -> bool:
         """True when the rules are others than before. Without a change it costs one question to the file system for each file."""
@@ -50,15 +53,25 @@ class RulesInForce:
 
     def keep(self) -> None:
         """Have the rules that the host judges by outlive this process, with the files that its plugins have imported."""
-        if self._is_kept:
+        if self._is_kept and len(sys.modules) == self._modules:
             return
+        self._modules = len(sys.modules)
+        files = self._version.files
         user, project = self._version.user, self._version.project
         for path in plugins_file(self.config, self._folder):
             half = user if str(path) in user["files"] else project
             imported = {str(one): NamedFile("", one).digest for one in _imported_from(path.parent)}
             half["files"] = {**imported, **half["files"]}
-        self._version.keep()
+        if not self._is_kept or self._version.files != files:
+            self._version.keep()
         self._kept, self._is_kept = self._version, True
+
+    def explained(self, error: ConfigError) -> ConfigError:
+        """Why the rules cannot be used, with what to do where they are not those of the files, which may be right by now."""
+        if self._kept is None or "hooksdk trust" in str(error):
+            return error
+        advice = f"These are the rules that count, whatever the files say now. {trust_advice(self._folder)}"
+        return ConfigError(error.where, (f"{'; '.join(error.problems)}. {advice}",))
 
     def _look(self) -> None:
         """Take up what a person let count, and what tightens it."""
@@ -78,9 +91,10 @@ class RulesInForce:
         if waits and waits != self.waits:
             logger.warning("the rules stay as they were: %s", waits)
         self.waits = waits
-        tighter = self._version.with_rules_of(now) if reason else now
-        if not self._version.has(tighter) and not loosened(self._version, tighter):
-            self._count(tighter)
+        for tighter in [now] if not reason else self._version.with_rules_of(now):
+            if not self._version.has(tighter) and not loosened(self._version, tighter):
+                self._count(tighter)
+                break
 
     def _count(self, version: Version) -> None:
         config, _ = version.read()
@@ -95,6 +109,28 @@ def waiting(folder: Path) -> str:
         return loosened(kept, Version.of_now(kept.folder)) if kept else ""
     except ConfigError as error:
         return str(error)
+
+
+def to_let_count(folder: Path) -> tuple[Sequence[str], Callable[[], None]]:
+    """All of what waits, and what lets it count. Both raise `ConfigError`, the second where the files are others by then: a person
+    has not read those."""
+    shown = Version.of_now(resolve(folder))
+    try:
+        kept = Version.let_count(shown.folder)
+        reasons = [*loosenings(kept, shown)] if kept else []
+    except ConfigError as error:
+        reasons = [str(error)]
+
+    def let() -> None:
+        now = Version.of_now(shown.folder)  # trust in the folder has been recorded meanwhile
+        if not now.says_as(shown):
+            raise ConfigError(
+                str(folder), (f"has changed while you looked at it, and waits still. {trust_advice(folder)}",)
+            )
+        if rules_folder().exists():
+            now.keep()
+
+    return reasons, let
 
 
 def let_count(folder: Path) -> None:
@@ -135,8 +171,10 @@ def _home() -> tuple[Path, ...]:
 
 
 def _imported_from(folder: Path) -> Iterator[Path]:
-    """The files in a folder from which modules were imported."""
+    """The files in a folder from which modules were imported. A Python that is installed there is replaced like its packages."""
+    installed = [one for one in {Path(sys.prefix), Path(sys.base_prefix).resolve()} if one.is_relative_to(folder)]
     for module in list(sys.modules.values()):
         path = Path(getattr(module, "__file__", None) or "").resolve()
-        if path.suffix == ".py" and path.is_relative_to(folder) and "site-packages" not in path.parts:
+        is_installed = "site-packages" in path.parts or any(path.is_relative_to(one) for one in installed)
+        if path.suffix == ".py" and path.is_relative_to(folder) and not is_installed:
             yield path

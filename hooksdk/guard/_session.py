@@ -86,6 +86,8 @@ class AgentSession:
                 self._run = None
                 if step.blocked is not None:
                     raise step.blocked
+                if step.pauses:
+                    run.pause("the guard's host is another")
         except (RunBlocked, PolicyFailed) as error:
             step.problem = error
         finally:
@@ -96,12 +98,20 @@ class AgentSession:
         step.done.set()
         return await self._receive()
 
-    async def leave(self) -> None:
-        """End the run and the session."""
+    async def leave(self, *, pauses: bool = False) -> bool:
+        """End the run and the session; True where it `pauses` an open run, which `go_on` takes up in the next one: what is counted
+        for a run does not begin anew."""
         async with self._turn:
+            pauses = pauses and self._run is not None
             if not self.ended.is_set():
-                await self._take(_Step(ends=True))
+                await self._take(_Step(ends=True, pauses=pauses))
                 await self.ended.wait()
+            return pauses
+
+    async def go_on(self) -> None:
+        """Take up the run that was paused."""
+        async with self._turn:
+            await self._begin_run("")
 
     @property
     def _asks(self) -> bool:
@@ -205,7 +215,9 @@ class AgentSession:
 class _Step:
     """What a session's task is to do next: begin a run with a prompt, or end the one that is open, or all of it."""
 
-    def __init__(self, *, prompt: str = "", ends: bool = False, blocked: RunBlocked | None = None) -> None:
-        self.prompt, self.ends, self.blocked = prompt, ends, blocked
+    def __init__(
+        self, *, prompt: str = "", ends: bool = False, pauses: bool = False, blocked: RunBlocked | None = None
+    ) -> None:
+        self.prompt, self.ends, self.pauses, self.blocked = prompt, ends, pauses, blocked
         self.done = anyio.Event()
         self.problem: Exception | None = None

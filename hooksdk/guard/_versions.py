@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -34,6 +34,11 @@ from hooksdk.values import is_object
 
 Json = dict[str, Any]
 _TABLES = {"gateway": config_problems, "guard": guard_problems}
+_USER = "user.json"
+_KINDS: Mapping[str, type] = {"where": str, "settings": dict, "files": dict}
+_OF_USER: Mapping[str, type] = {"variables": dict, "autoload": str}
+_OF_PROJECT: Mapping[str, type] = {"folder": str, "trusted": bool}
+"""What stands in the two records."""
 _AUTOLOAD = "HOOKSDK_DISABLE_AUTOLOAD"
 """A variable that leaves out installed plugins, policies among them."""
 
@@ -92,9 +97,21 @@ class Version:
             for mine, theirs in halves
         )
 
-    def with_rules_of(self, now: Version) -> Version:
-        """This one with the denies and asks that another one adds to the rules of plugins: they count whatever else waits there."""
-        return Version(self.folder, _with_rules(self.user, now.user), _with_rules(self.project, now.project))
+    def says_as(self, other: Version) -> bool:
+        """True where it has the other's settings, and files: of more files the content is trusted with their folder."""
+        halves = (self.user, other.user), (self.project, other.project)
+        return all(mine["settings"] == theirs["settings"] for mine, theirs in halves) and (
+            self.files.items() >= other.files.items()
+        )
+
+    def with_rules_of(self, now: Version) -> Iterator[Version]:
+        """This one with what another one adds to the rules of plugins, which counts whatever else waits there: the denies and asks of
+        all of them, and where one of these does not tighten, less."""
+        folded = _rules_in(self.user) | _rules_in(self.project) | _rules_in(now.user) | _rules_in(now.project)
+        for names in (folded, *([name] for name in folded if len(folded) > 1)):
+            for actions in (("deny", "ask"), ("deny",)):
+                halves = (self.user, now.user), (self.project, now.project)
+                yield Version(self.folder, *(_with_rules(old, new, names, actions) for old, new in halves))
 
     @property
     def files(self) -> Mapping[str, str]:
@@ -126,18 +143,18 @@ def rules_folder() -> Path:
 
 def places(folder: Path) -> tuple[Path, Path]:
     """Where it is kept what the user let count, for all projects, and for this one."""
-    return rules_folder() / "user.json", rules_folder() / f"{digest_of(str(folder))[:32]}.json"
+    return rules_folder() / _USER, rules_folder() / f"{digest_of(str(folder))[:32]}.json"
 
 
 def read_half(place: Path) -> Json | None:
     try:
         half: Any = json.loads(place.read_text("utf-8"))
-        missing = {"where", "settings", "files"} - set(half)
-        if missing:
-            raise ValueError(f"it lacks {', '.join(sorted(missing))}")
+        kinds = {**_KINDS, **(_OF_USER if place.name == _USER else _OF_PROJECT)}
+        if wrong := [name for name, kind in kinds.items() if not isinstance(half.get(name), kind)]:
+            raise ValueError(f"it lacks {', '.join(wrong)}")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise ConfigError(
             str(place), (f"cannot be read: {error}. A person writes it anew with `hooksdk trust`",)
         ) from None
@@ -149,11 +166,11 @@ def plugins_file(config: Config, folder: Path) -> list[Path]:
     return [] if setting is False else [resolve(folder / (PLUGINS_FILE if setting is True else setting))]
 
 
-def _with_rules(half: Json, now: Json) -> Json:
+def _with_rules(half: Json, now: Json, names: Collection[str], actions: Sequence[str]) -> Json:
     half = copy.deepcopy(half)
     for folded, rules in _rules_in(now).items():
         have = _rules_in(half).get(folded, [])
-        if added := [one for one in rules if one.get("action") in ("deny", "ask") and one not in have]:
+        if added := [one for one in rules if folded in names and one.get("action") in actions and one not in have]:
             plugins: Json = half["settings"].setdefault("plugins", {})
             name = next((one for one in plugins if fold(one) == folded), folded)
             plugins.setdefault(name, {}).setdefault("config", {})["rules"] = [*have, *added]

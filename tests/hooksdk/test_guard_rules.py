@@ -17,14 +17,14 @@ from typing import Any
 import anyio
 import pytest
 import tomlkit
-from guard_hooks import after, before
+from guard_hooks import after, before, hook
 from warm import Done, run
 
-from hooksdk.cli._config.around import VARIABLES, agent_around
+from hooksdk.cli._config.around import VARIABLES, agent_around, is_agent, program_in
 from hooksdk.cli._edits.configuration import record_trust
 from hooksdk.config import read_config
 from hooksdk.errors import ConfigError
-from hooksdk.guard import Judge, _loosened, let_count, waiting
+from hooksdk.guard import Judge, _loosened, let_count, to_let_count, waiting
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 RULE = '[[plugins.tool_policy.config.rules]]\naction = "{}"\ntools = "Bash"\n{}\n'
@@ -339,6 +339,70 @@ async def test_a_limit_that_is_raised_waits(place: Place):
         assert await place.says(judge, tool_use_id="t4") == ""
 
 
+async def calls_until_the_limit(place: Place, judge: Judge, **more: Any) -> None:
+    await judge.answer("claude-code", hook(place.project, "UserPromptSubmit", prompt="hi"))
+    assert await place.says(judge, **more) == ""
+    await judge.answer("claude-code", {**after(place.project, "", command="rm a"), **more})
+
+
+@pytest.mark.parametrize("helper", [{}, {"agent_id": "h1", "agent_type": "helper"}], ids=["agent", "sub-agent"])
+@pytest.mark.parametrize("per", ["run", "family", "session", "requester", "tool"])
+async def test_no_limit_begins_anew_by_a_change_that_counts(place: Place, per: str, helper: dict[str, str]):
+    place.rules.write_text(DENY_RM + f"limit = {{ calls = 1, per = '{per}' }}\n")
+    async with Judge() as judge:
+        await calls_until_the_limit(place, judge, **helper)
+        for number in range(3):
+            place.rules.write_text(place.rules.read_text() + DENY_MV.replace("mv", f"mv{number}"))
+            assert await place.says(judge, tool_use_id=f"t{number}", **helper) == "deny"
+            assert await place.says(judge, f"mv{number}", tool_use_id=f"u{number}", **helper) == "deny"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("calls = 1", "calls = 1, window = '7d'"), ("removed", "deleted"), ('["rm"]', '["rm", "mv"]')],
+    ids=["a window", "a reason", "a wider condition"],
+)
+async def test_no_limit_begins_anew_by_a_rule_of_other_words(place: Place, old: str, new: str):
+    place.rules.write_text(DENY_RM + "limit = { calls = 1, per = 'session' }\n")
+    async with Judge() as judge:
+        await calls_until_the_limit(place, judge)
+        place.rules.write_text(place.rules.read_text().replace(old, new))
+        assert await place.says(judge, tool_use_id="t2") == "deny"
+        place.rules.write_text(place.rules.read_text().replace("calls = 1", "calls = 8"))
+        assert await place.says(judge, tool_use_id="t3") == "deny"
+
+
+async def test_the_next_prompt_begins_a_run_after_a_change_as_well(place: Place):
+    place.rules.write_text(DENY_RM + "limit = { calls = 1, per = 'run' }\n")
+    async with Judge() as judge:
+        await calls_until_the_limit(place, judge)
+        place.rules.write_text(place.rules.read_text() + DENY_MV)
+        await judge.answer("claude-code", hook(place.project, "UserPromptSubmit", prompt="again"))
+        assert await place.says(judge, tool_use_id="t2") == ""
+
+
+@pytest.mark.parametrize("way", ["a change", "a judge", "a sub-agent", "nothing"])
+async def test_relative_paths_of_rules_mean_the_folder_in_which_the_session_began(place: Place, way: str):
+    rule = RULE.format("deny", 'path_inside = "secret"').replace("Bash", "Write")
+    place.rules.write_text(rule)
+    (place.project / "deep").mkdir()
+    call = {"tool": "Write", "file_path": str(place.project / "secret" / "x"), "content": "x"}
+    helper = {"agent_id": "h1", "agent_type": "helper"} if way == "a sub-agent" else {}
+
+    async def decision(judge: Judge, folder: Path, **more: Any) -> object:
+        said = await judge.answer("claude-code", {**before(folder, **call), **more})
+        return said.get("hookSpecificOutput", {}).get("permissionDecision")
+
+    async with Judge() as judge:
+        assert await decision(judge, place.project) == "deny"
+        if way == "a change":
+            place.rules.write_text(rule + DENY_MV)
+        if way != "a judge":
+            assert await decision(judge, place.project / "deep", **helper) == "deny"
+    async with Judge() as judge:
+        assert await decision(judge, place.project / "deep", **helper) == "deny"
+
+
 OTHERS = {
     "store": ('store = "jsonl"', 'store = "memory"'),
     "on_missing_grant": ('on_missing_grant = "refuse"', 'on_missing_grant = "disable"'),
@@ -396,6 +460,19 @@ TIGHTENED = {
     "by the same words": (DENY_RM, DENY_RM.replace("removed", "deleted") + DENY_MV),
     "a wider condition": (DENY_RM, DENY_RM.replace('["rm"]', '["rm", "mv"]')),
     "a stricter action": (DENY_RM + DENY_MV.replace("deny", "ask"), DENY_RM + DENY_MV),
+    "a deny beside an ask that loosens": (
+        SETTINGS.format('default = "deny"') + ALLOW_RM + ALLOW_RM.replace("rm", "mv"),
+        SETTINGS.format('default = "deny"')
+        + ALLOW_RM
+        + ALLOW_RM.replace("rm", "mv")
+        + DENY_RM
+        + DENY_MV
+        + RULE.format("ask", 'command = ["ls"]'),
+    ),
+    "beside rules of another plugin": (
+        DENY_RM,
+        DENY_RM + DENY_MV + '[[plugins.stranger.config.rules]]\naction = "deny"\n',
+    ),
     "out of shadow mode": (POLICY.format('mode = "shadow"') + DENY_RM + DENY_MV, DENY_RM + DENY_MV),
 }
 PROVED = ("by the same words", "a wider condition", "a stricter action")
@@ -430,7 +507,7 @@ async def test_without_the_solver_an_added_deny_or_ask_alone_tightens(
         await place.says(judge)
         place.rules.write_text(new)
         await place.says(judge)
-        assert bool(waiting(place.project)) == (name in PROVED or name == "a rule beside a loosening")
+        assert bool(waiting(place.project)) == (name in PROVED or "beside" in name)
 
 
 async def test_a_comparison_that_takes_too_long_counts_as_loosening(place: Place, monkeypatch: pytest.MonkeyPatch):
@@ -534,7 +611,63 @@ async def test_code_beside_the_plugins_file_is_frozen_with_it(place: Place):
         assert await place.says(judge) == "deny"  # the process has imported the file of before
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"folder": "x"}'])
+async def test_code_that_a_handler_imports_is_frozen_once_it_was_imported(place: Place):
+    (place.project / "guard_later.py").write_text('WORD = "rm a"\n')
+    code = CODE.replace('"rm a"', "guard_later.WORD").replace("    return", "    import guard_later\n    return")
+    (place.project / "hooksdk_plugins.py").write_text(code)
+    place.rules.write_text("plugins_file = true\n")
+    trust(place)
+    async with Judge() as judge:
+        assert await place.says(judge) == "deny"
+    (place.project / "guard_later.py").write_text('WORD = "nothing"\n')
+    async with Judge() as judge:
+        with pytest.raises(ConfigError, match=r"guard_later\.py: has changed since you trusted it"):
+            await place.says(judge)
+
+
+FORMS: dict[str, Any] = {
+    "where": "x",
+    "settings": {},
+    "files": {},
+    "variables": {},
+    "autoload": "",
+    "folder": "x",
+    "trusted": False,
+}
+RECORDS = [
+    "", "{}", "[]", '{"folder": "x"}', "[" * 100_000, '{"where": "x", "settings": {}, "files": {}}',
+    *(json.dumps({**FORMS, name: 3}) for name in FORMS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "settings", [{"gone": 1}, {"plugins": 3}, {"plugins": {"tool_policy": {"config": {"rules": [3]}}}}], ids=str
+)
+async def test_settings_that_this_version_does_not_know_say_how_others_come_to_count(place: Place, settings: object):
+    place.rules.write_text(DENY_RM)
+    async with Judge() as judge:
+        assert await place.says(judge) == "deny"
+    for path in place.records.iterdir():
+        path.write_text(json.dumps({**json.loads(path.read_text()), "settings": settings}))
+    async with Judge() as judge:
+        with pytest.raises(ConfigError, match=f"hooksdk trust {place.project}"):
+            await place.says(judge)
+        let_count(place.project)
+        assert await place.says(judge) == "deny"
+
+
+@pytest.mark.parametrize("name", ["hooksdk.toml", "pyproject.toml"])
+async def test_a_file_that_is_too_large_holds_up_nobody(place: Place, name: str):
+    place.rules.write_text(DENY_RM)
+    async with Judge() as judge:
+        assert await place.says(judge) == "deny"
+        place.rules.unlink()
+        (place.project / name).write_text("# x\n" * 600_000)
+        assert await place.says(judge) == "deny"
+    assert waiting(place.project) == f"{place.project / name}: is too large: at most 2 MB"
+
+
+@pytest.mark.parametrize("text", RECORDS, ids=lambda text: text[:60])
 async def test_a_record_that_cannot_be_read_refuses_until_a_person_writes_it_anew(place: Place, text: str):
     place.rules.write_text(DENY_RM)
     async with Judge() as judge:
@@ -588,6 +721,45 @@ async def test_trust_and_status_say_what_waits(place: Place):
         assert "the guard's rules are the new ones from the next call on" in done.out
         assert await place.says(judge) == ""
         assert typed(place, "guard", "status", "--json").json()["waiting"] == {}
+
+
+async def test_trust_shows_all_that_waits_and_lets_nothing_else_count(place: Place):
+    place.user.write_text('store = "jsonl"')
+    place.rules.write_text(DENY_RM + DENY_MV)
+    async with Judge() as judge:
+        assert await place.says(judge) == "deny"
+        place.user.write_text("")
+        place.rules.write_text("")
+        reasons, let = to_let_count(place.project)
+        assert [word for word in ("'store'", '"rm"', '"mv"') if any(word in one for one in reasons)] == [
+            "'store'", '"rm"', '"mv"',
+        ]  # fmt: skip
+        place.rules.write_text(ALLOW_RM)
+        with pytest.raises(ConfigError, match="has changed while you looked at it, and waits still"):
+            let()
+        assert await place.says(judge) == "deny"
+        place.rules.write_text("")
+        let()
+        assert await place.says(judge) == ""
+
+
+PEOPLE = [
+    "sudo -u claude bash", "su - claude", "login -pf claude", "SCREEN -S claude", "code --unity-launch /home/ada/codex", "vim claude.md",
+    "/home/ada/codex/node_modules/electron/dist/electron .", "node /home/ada/codex/node_modules/vite/bin/vite.js", "tmux new -s codex",
+    "sshd: claude@pts/0", "make claude", "git -C codex rebase", "-zsh", "bash|-c|cd /home/ada/codex", "sh|-lc|hooksdk trust /home/ada/codex",
+]  # fmt: skip
+PROGRAMS = [
+    "claude", "/usr/local/bin/codex exec", "node /usr/lib/node_modules/@openai/codex/bin/codex.js", "/bin/sh /home/ada/bin/claude",
+    "node --no-warnings=X /opt/node_modules/@google/gemini-cli/dist/index.js", "node /home/ada/codex/node_modules/@qwen-code/qwen-code/cli.js",
+    "/x/node_modules/@anthropic-ai/claude-code/vendor/rg", "bun /x/node_modules/@anthropic-ai/claude-code/cli.js", "python3.12 /usr/bin/claude",
+    "node /x/node_modules/@anthropic-ai/claude-agent-sdk/cli.js",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", [*PEOPLE, *PROGRAMS])
+def test_a_program_is_an_agent_by_its_own_name_and_not_by_a_user_folder_or_file_called_so(line: str):
+    words = program_in(line.split("|") if "|" in line else line.split())
+    assert any(map(is_agent, words)) == (line in PROGRAMS)
 
 
 AROUND = {

@@ -9,8 +9,10 @@ from pathlib import Path
 
 VARIABLES = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CODEX_SANDBOX", "CODEX_THREAD_ID", "GEMINI_CLI", "QWEN_CODE")
 """What agents set in the shells of their tools."""
-_NAMES = {"claude", "claude-code", "codex", "gemini", "gemini-cli", "qwen", "qwen-code"}
+_NAMES = {"claude", "claude-code", "claude-agent-sdk", "codex", "gemini", "gemini-cli", "qwen", "qwen-code"}
 """What agents' programs and packages are called."""
+_INTERPRETERS = ("node", "bun", "deno", "python", "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox")
+"""What runs a script. Of any other program the first word may be a folder, a user or a file that is called as an agent is."""
 _DEEPEST = 100
 
 
@@ -20,15 +22,15 @@ def agent_around() -> str:
     if variable := next((name for name in VARIABLES if name in os.environ), ""):
         return f"an agent, as the variable {variable} says"
     for pid, words in _parents():
-        if word := next(filter(_is_agent, words), ""):
+        if word := next(filter(is_agent, words), ""):
             return f"{word} (process {pid})"
     return ""
 
 
-def _is_agent(word: str) -> bool:
+def is_agent(word: str) -> bool:
     """True for a program of an agent, and a script in the package of one."""
     path = Path(word)
-    return path.stem in _NAMES or ("node_modules" in path.parts and not _NAMES.isdisjoint(path.parts))
+    return path.stem in _NAMES or not _NAMES.isdisjoint(word.partition("node_modules/")[2].split("/")[:-1])
 
 
 def _parents() -> Iterator[tuple[int, list[str]]]:
@@ -50,7 +52,7 @@ def _by_proc(pid: int) -> tuple[int, list[str]]:
         name = (place / "comm").read_text("utf-8", "replace").strip()
     except (OSError, ValueError):  # it has ended meanwhile
         return 0, [""]
-    return parent, [*_program(words), name]
+    return parent, [*program_in(words), name]
 
 
 def _by_ps(pid: int) -> tuple[int, list[str]]:
@@ -58,9 +60,15 @@ def _by_ps(pid: int) -> tuple[int, list[str]]:
         ["/bin/ps", "-o", "ppid=,command=", "-p", str(pid)], capture_output=True, text=True, check=False
     )
     parent, *words = done.stdout.split() or ["0"]
-    return int(parent), _program(words or [""])
+    return int(parent), program_in(words or [""])
 
 
-def _program(words: list[str]) -> list[str]:
-    """The program, and the first word that is no option: of an interpreter its script."""
-    return [words[0], *[word for word in words[1:] if not word.startswith("-")][:1]]
+def program_in(words: list[str]) -> list[str]:
+    """The program, and of an interpreter its script, the first word that is no option; after `-c` stand commands."""
+    if Path(words[0]).name.lstrip("-").startswith(_INTERPRETERS):
+        for word in words[1:]:
+            if not word.startswith("-"):
+                return [words[0], word]
+            if word.endswith("c"):
+                break
+    return words[:1]

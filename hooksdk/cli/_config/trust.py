@@ -17,7 +17,7 @@ from hooksdk.cli._edits.configuration import forget_trust, record_trust
 from hooksdk.cli._mcp.files import project_files, servers_remark
 from hooksdk.config import Config, Merged, PluginConfig, Remark, fold, look_up_file, resolve, trusted_digests
 from hooksdk.errors import ConfigError
-from hooksdk.guard import let_count, waiting
+from hooksdk.guard import to_let_count
 from hooksdk.host import installed_plugins, look_at
 
 
@@ -30,7 +30,7 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
     files, missing = project_files(folder)
     _tell_of_guard(folder)
     assert merged.trust.digest  # taken now: what is shown is what is recorded, however long the answer takes
-    held_back = waiting(merged.trust.folder)
+    held_back, let_count = to_let_count(merged.trust.folder)
     if not settings and not files and not held_back:
         console.print(f"{safe(merged.trust.folder)}: nothing here needs your trust", soft_wrap=True)
         return 0
@@ -46,8 +46,8 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
         own = [*settings, *merged.named_files(), *missing]
         for remark in own if trust is merged.trust else [servers_remark(trust)]:
             console.print(f"  {describe(remark)}", soft_wrap=True)
-    if held_back:
-        console.print(f"the guard goes by the rules of before. This would count: {safe(held_back)}", soft_wrap=True)
+    for reason in held_back:
+        console.print(f"the guard goes by the rules of before. This would count: {safe(reason)}", soft_wrap=True)
     if not yes:
         if not sys.stdin.isatty():
             raise CommandProblem("nobody is there to answer: --yes trusts it unasked")
@@ -56,7 +56,7 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
             return 1
     for path in {record_trust(trust) for trust in new}:
         console.print(f"trusted until it changes, in {safe(path)}", soft_wrap=True)
-    let_count(merged.trust.folder)
+    let_count()
     if held_back:
         console.print("the guard's rules are the new ones from the next call on", soft_wrap=True)
     return 0
