@@ -103,6 +103,8 @@ def _parts(text: str, folders: Folders, folder: str, depth: int) -> list[Part] |
                 return None
             parts += nested
         starts = folders.starts(command, folder)
+        if inner and inner[0] in HOLES:  # a line that a substitution says
+            parts.append(Part(EVERYTHING, tuple(filling), starts))
         parts += (
             replace(part, starts=starts)
             for part in _parts_of_command(command, whole, folders.values, within=inner is not None)
@@ -122,7 +124,7 @@ def _filling(command: Command) -> list[str]:
 
 
 def _has_hole(word: str) -> bool:
-    return not HOLES.isdisjoint(word)
+    return not HOLES.isdisjoint(word) or word.startswith(("~+", "~-"))
 
 
 def _line_within(command: Command) -> str | None:
