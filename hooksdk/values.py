@@ -41,6 +41,7 @@ __all__ = [
     "is_object",
     "is_sdk_object",
     "is_sequence",
+    "json_in",
     "kind_of",
     "map_strings",
     "parse_arguments",
@@ -63,6 +64,9 @@ MAX_DIGITS = 308
 """Of a number. No float has more, so larger numbers cannot be calculated with."""
 _SECRET = re.compile(r"\{\{\s*secret:([A-Za-z0-9_.\-]+)\s*\}\}")
 _JOINTS = re.compile(r"[.\[\]/]+")
+_AROUND = " !\"#$'*-?@\\^`"
+"""What JSONPath and its like put around a name."""
+_OPENS_JSON = re.compile(r'[\s"\\\ufeff\0]*(?:[{\[]|/[/*])')
 _KINDS: dict[type, str] = {
     bool: "boolean",
     int: "integer",
@@ -158,8 +162,15 @@ def _plain_key(key: object) -> str:
 def place_of(name: str) -> tuple[str, ...]:
     """The place in arguments that a name may mean for a tool: `Message.To`, `message[to]`, `/message/to` and `message.0.to` are
     one. A tool may be lenient, so a policy that only compared the letters of a key would be passed by another spelling."""
-    parts = _JOINTS.split(unicodedata.normalize("NFKC", name).casefold())
-    return tuple(part for part in map(str.strip, parts) if part and not part.isdecimal())
+    seen = "".join(char if char.isprintable() else " " * char.isspace() for char in unicodedata.normalize("NFKC", name))
+    parts = [part.strip(_AROUND) for part in _JOINTS.split(seen.casefold())]
+    return tuple(part for part in parts if part and not part.isdecimal())
+
+
+def json_in(text: str) -> Any:
+    """What a tool may read out of a text that looks like JSON, or like a string that holds some; None where it does not. Raises
+    `BadArguments` where only some parsers would read it."""
+    return read_json(text.strip("\ufeff\0 \t\r\n")) if _OPENS_JSON.match(text) else None
 
 
 def compact(value: object, *, sort_keys: bool = False) -> str:

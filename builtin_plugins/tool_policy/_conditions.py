@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 
 from builtin_plugins.tool_policy._lines import LINE_NAMES, resembles_line
 from hooksdk import Tool
-from hooksdk.values import BadArguments, place_of, read_json
+from hooksdk.values import BadArguments, json_in, place_of
 
 EVERY = "*"
 """Under this name a condition holds what counts for arguments that it does not name."""
@@ -138,6 +138,8 @@ class Condition:
         for leaf in leaves:
             wanted = self._named(leaf.name)
             if wanted is None:
+                if self._may_name(leaf.name):
+                    return f"the argument '{leaf.name}' is another spelling of one that {self.key} names"
                 unknown = leaf.argument not in declared
                 if not (unknown or self._is_meant(leaf, by_value=others is not None)):
                     continue
@@ -198,15 +200,15 @@ class Condition:
     def _in_text(self, leaf: Leaf) -> list[Leaf]:
         """What is named in JSON text, which a tool may read."""
         place = place_of(leaf.name)
-        goes_on = any(place == outer[: len(place)] != outer for outer, _ in self._places)
-        if not (goes_on and isinstance(leaf.value, str) and leaf.value.lstrip()[:1] in {"{", "["}):
+        near = [outer for outer, _ in self._places if place[: len(outer)] == outer[: len(place)]]
+        if not (near and isinstance(leaf.value, str)):
             return []
         try:
-            inner = list(leaves_of({leaf.name: read_json(leaf.value)}))
+            inner = json_in(leaf.value)
         except BadArguments:  # a tool may read more than strict JSON: something stands there, and it is not known what
-            deeper = [name for name in self.targets if place_of(name)[: len(place)] == place]
-            return [Leaf(name, False, leaf.in_list) for name in deeper]
-        return [one for each in inner for one in (each, *self._in_text(each)) if self._may_name(one.name)]
+            return [Leaf(".".join(outer), False, leaf.in_list) for outer in near if len(outer) > len(place)]
+        found = leaves_of({leaf.name: inner} if inner is not None else {})
+        return [one for each in found for one in (each, *self._in_text(each)) if self._may_name(one.name)]
 
     def _named(self, name: str) -> list[str] | None:
         """What is listed for this argument by its name, or for one that it is part of."""

@@ -6,8 +6,9 @@ The tables hold programs of which it is known that they do no more. Everything e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import islice, pairwise
 
 from builtin_plugins.tool_policy._commands import read_plainly
@@ -91,7 +92,8 @@ def _parts(text: str, folders: Folders, folder: str, depth: int) -> list[Part] |
     line = read_line(text, folders.values)
     if line.broken or depth > _MAX_LINES:
         return None
-    filling = [word for command in line.commands for word in _filling(command)]
+    filling = dict.fromkeys(word for command in line.commands for word in _filling(command))
+    whole = cache(lambda: tuple(dict.fromkeys(islice(texts_in(text, 0, folders.values), MAX_TEXTS + 1))))
     parts: list[Part] = []
     for command in line.commands:
         inner = _line_within(command)
@@ -101,25 +103,28 @@ def _parts(text: str, folders: Folders, folder: str, depth: int) -> list[Part] |
                 return None
             parts += nested
         starts = folders.starts(command, folder)
+        if inner and inner[0] in HOLES:  # a line that a substitution says
+            parts.append(Part(EVERYTHING, tuple(filling), starts))
         parts += (
             replace(part, starts=starts)
-            for part in _parts_of_command(command, text, folders.values, within=inner is not None)
+            for part in _parts_of_command(command, whole, folders.values, within=inner is not None)
         )
     # What a variable of the line holds, or a substitution says, may stand wherever something is filled in.
     return [
         replace(part, words=(*part.words, *filling)) if filling and any(map(_has_hole, part.words)) else part
-        for part in parts
+        for part in dict.fromkeys(parts)
     ]
 
 
 def _filling(command: Command) -> list[str]:
     said = command.words[1:] if command.words[:1] in (["echo"], ["printf"], ["export"], ["for"]) else []
-    texts = [*said, *(one.partition("=")[2] for one in (*command.assigned, *said))]
-    return [text for text in texts if not _has_hole(text)]
+    fed = command.fed if command.words[:1] in ([], ["read"]) else []
+    texts = [*said, *fed, *(one.partition("=")[2] for one in (*command.assigned, *said))]
+    return [one for text in texts if not _has_hole(text) for one in (text, *(texts_in(text) if " " in text else ()))]
 
 
 def _has_hole(word: str) -> bool:
-    return not HOLES.isdisjoint(word)
+    return not HOLES.isdisjoint(word) or word.startswith(("~+", "~-"))
 
 
 def _line_within(command: Command) -> str | None:
@@ -141,7 +146,9 @@ def _without_prefixes(command: Command) -> list[str]:
     return words
 
 
-def _parts_of_command(command: Command, line: str, values: Mapping[str, str], *, within: bool) -> Iterator[Part]:
+def _parts_of_command(
+    command: Command, whole: Callable[[], tuple[str, ...]], values: Mapping[str, str], *, within: bool
+) -> Iterator[Part]:
     inputs = [name for name in command.files if name not in command.outputs]
     if inputs:
         yield _part("read", words=inputs)
@@ -156,7 +163,7 @@ def _parts_of_command(command: Command, line: str, values: Mapping[str, str], *,
     if known is not None:
         yield from (replace(part, words=(*part.words, *inside)) for part in known)
     elif program in {"xargs", "parallel"} or program in SHELLS or program in {"eval", "source", "."}:
-        yield Part(EVERYTHING, tuple(dict.fromkeys(islice(texts_in(line, 0, values), MAX_TEXTS + 1))))
+        yield Part(EVERYTHING, whole())
     elif program in {"apply_patch", "applypatch"} and (patched := _PATCHED.findall("\n".join((*command.fed, *words)))):
         yield _part("read", "write", words=patched)
     else:

@@ -9,7 +9,8 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from builtin_plugins.tool_policy._denied import base
-from builtin_plugins.tool_policy._launchers import LAUNCHERS
+from builtin_plugins.tool_policy._launchers import LAUNCHERS, SHELLS
+from builtin_plugins.tool_policy._lines import as_printed
 from builtin_plugins.tool_policy._shell import read_line
 from builtin_plugins.tool_policy._shell_words import ASSIGNMENT, CLOSE, COMMA, HOLES, OPEN, SPLIT, Command, expanded
 
@@ -75,7 +76,7 @@ def folders_in(text: str) -> Folders:
     if "glob" in text.casefold():  # the shell may be told that `*` is `.ssh`, too
         going = [(re.sub(r"[*?\[]", SPLIT, place), inner) for place, inner in going]
     goes = tuple(dict.fromkeys(place for place, _ in going))
-    if len(goes) > _MAX_FOLDERS:
+    if len(goes) > _MAX_FOLDERS or "cdable" in text:
         return Folders(values, (SPLIT,), (SPLIT,), leaves=False)
     known = tuple(dict.fromkeys(place for place, inner in going if not inner or HOLES.isdisjoint(place)))
     return Folders(values, goes, known, leaves=_LEAVES.match(text) is not None)
@@ -90,10 +91,13 @@ def named_plainly(text: str) -> str:
 
 def _commands_in(text: str, values: Mapping[str, str], depth: int = 0) -> Iterator[Command]:
     """The commands of a line, and of lines that these run."""
-    for command in read_line(text, values).commands:
+    commands = read_line(text, values).commands
+    programs = [base("".join(command.words[:1])) for command in commands]
+    runs = not SHELLS.isdisjoint(programs)  # what any of them says
+    for command, program in zip(commands, programs, strict=True):
         yield command
-        if depth < _MAX_DEPTH and command.words and base(command.words[0]) in LAUNCHERS:
-            for inner in (*command.words[1:], *command.fed):
+        if depth < _MAX_DEPTH and (runs or program in LAUNCHERS):
+            for inner in (*(as_printed(command, word) for word in command.words[1:]), *command.fed):
                 if re.search(r"[\s;|&=]", inner):
                     yield from _commands_in(inner, values, depth + 1)
 
@@ -141,7 +145,10 @@ def _assigned(command: Command) -> Iterator[tuple[str, str]]:
     for word in (*command.assigned, *(words[1:] if program in _DECLARING else ())):
         if sign := ASSIGNMENT.match(word):
             name = re.split(r"\W", sign[0])[0]
-            yield name, word[sign.end() :] if sign[0] == f"{name}=" else SPLIT
+            refers = program in _DECLARING and any(re.match("-[a-zA-Z]*n", option) for option in words)
+            yield name, word[sign.end() :] if sign[0] == f"{name}=" and not refers else SPLIT
+    if words:
+        yield "_", words[-1]
     if program in {"for", "select"} and len(words) > 1:
         yield from ((words[1], value) for value in (words[3:] if words[2:3] == ["in"] else [SPLIT]))
     if program in _SETTING:

@@ -29,7 +29,7 @@ _RECURSIVE = re.compile(r"-[a-zA-Z]*[rR]|--rec")
 _GOES_DOWN = {
     **dict.fromkeys(("chgrp", "chmod", "chown", "cp", "egrep", "fgrep", "grep", "rm", "zgrep"), _RECURSIVE),
     **dict.fromkeys(("rsync", "scp", "zip"), re.compile(r"-[a-zA-Z]*[ar]|--rec|--arch")),
-    "find": re.compile(r"-(?:exec|ok|delete)"), "rg": re.compile(""), "tar": re.compile(r"-?[a-zA-Z]*[cru]|--cr|--app|--up"),
+    "find": re.compile(r"-(?:exec|ok|delete)"), "git": re.compile("--no-index"), "rg": re.compile(""), "tar": re.compile(r"-?[a-zA-Z]*[cru]|--cr|--app|--up"),
 }  # fmt: skip
 """Programs that may go through whole folders, and the arguments with which they do."""
 
@@ -59,11 +59,17 @@ def texts_of(command: Command, depth: int = 0, values: Mapping[str, str] | None 
     for word in (*command.words, *command.assigned, *command.files):
         yield word
         yield from parts_of(word)
-        if depth < _MAX_DEPTH and re.search(r"[\s;|&()<>\"']", word):
-            yield from texts_in(word, depth + 1, values)
+        line = as_printed(command, word)
+        if depth < _MAX_DEPTH and re.search(r"[\s;|&()<>\"']", line):
+            yield from texts_in(line, depth + 1, values)
     if depth < _MAX_DEPTH:
         for fed in command.fed:
             yield from texts_in(fed, depth + 1, values)
+
+
+def as_printed(command: Command, word: str) -> str:
+    """A word as `printf` and `echo -e` print it, for who runs that."""
+    return re.sub(r"\\[nt]", "\n", word) if command.words[:1] in (["printf"], ["echo"]) else word
 
 
 def parts_of(word: str) -> list[str]:
@@ -79,5 +85,6 @@ def below(words: Sequence[str]) -> list[str]:
         return []
     folders = [word for word in options if word and not word.startswith("-")]
     return [
-        f"{folder}/{FOUND}" for folder in (*folders, *(["."] if program.endswith("g") or "grep" in program else []))
+        f"{folder}/{FOUND}"
+        for folder in (*folders, *(["."] if program.endswith("g") or "grep" in program or program == "git" else []))
     ]

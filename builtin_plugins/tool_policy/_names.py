@@ -16,11 +16,12 @@ from builtin_plugins.tool_policy._paths import (
     hides_something,
     home_filled,
     is_inside,
+    linked,
     places_of,
     readings,
     resolved,
 )
-from builtin_plugins.tool_policy._shell_words import HOLES
+from builtin_plugins.tool_policy._shell_words import FOUND, HOLES
 
 _MAX_NAME = 255
 _HOLES = re.compile(f"[{''.join(sorted(HOLES))}]+")
@@ -92,7 +93,7 @@ def check_name(text: str) -> str:
 
 
 def _may_be_outside(text: str, wanted: Sequence[str], start: str | None, workspace: str | None) -> bool:
-    text = home_filled(_HOME.sub("~", text.strip()))
+    text = home_filled(_HOME.sub("~", text.strip())).removesuffix(f"/{FOUND}")
     if _DEVICES.fullmatch(text):
         return False
     fixed = re.split(rf"[*?\[{''.join(sorted(HOLES))}]", text, maxsplit=1)[0]
@@ -105,6 +106,8 @@ def _may_be_outside(text: str, wanted: Sequence[str], start: str | None, workspa
         return True
     ends = [folded(resolved(folder)) for one in wanted if (folder := absolute(one, workspace))]
     ways = {folded(resolved(place)), folded(resolved(os.path.normpath(place)))}
+    if rest and HOLES.isdisjoint(rest):
+        ways.update(map(folded, linked(absolute(text, start) or place)))
     return not all(any(is_inside(way, end) for end in ends) for way in ways)
 
 

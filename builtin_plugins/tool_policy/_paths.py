@@ -16,7 +16,7 @@ from builtin_plugins.tool_policy._conditions import MAX_CHARS, AloneReader, word
 from builtin_plugins.tool_policy._folders import folders_in
 from builtin_plugins.tool_policy._lines import texts_of
 from builtin_plugins.tool_policy._shell import read_line, with_holes
-from builtin_plugins.tool_policy._shell_words import FOUND, HOLES
+from builtin_plugins.tool_policy._shell_words import FILLED, FOUND, HOLES
 
 _LAST_WORDS = {
     "path", "paths", "file", "files", "filename", "filenames", "filepath", "filepaths", "pathname", "dir", "dirs",
@@ -28,7 +28,10 @@ MAX_TEXTS = 500
 """Words of a line that are looked up on the disk."""
 MAX_LOOKS = 5000
 """Looks at the disk for one command, which takes some 0.3 s."""
+MAX_ENTRIES = 50_000
+"""Entries of folders that are looked through for links which a pattern may be."""
 _PATTERN = re.compile(r"[*?\[]")
+_SAYS_NOTHING = re.compile(rf"[*?{''.join(sorted(HOLES))}]|\[[^\]]*\]")
 _READ_ANOTHER_WAY = re.compile(
     r"""
     ^[~\-@"']                 # a home, an option of a command, a file of arguments, quotes
@@ -98,7 +101,8 @@ class PathReader(AloneReader):
                 if named or self.resembles(text):
                     return True
                 continue
-            for real in {folded(os.path.normpath(place)), folded(resolved(place))}:
+            led = linked(absolute(reading, workspace) or place) if pattern else ()
+            for real in {folded(way) for way in (os.path.normpath(place), resolved(place), *led)}:
                 if any(is_inside(real, end) or (pattern and is_inside(end, real)) for end in ends):
                     return True
         return False
@@ -144,8 +148,12 @@ class PathReader(AloneReader):
             return True
         if any(place and _meets(place, end, inside=True) for place in places[1:] for end in ends):
             return True  # whatever runs there is in it
+        # What `find`, `parallel` and `xargs -I` put a name in the place of.
+        marks = ["{}", *(re.findall(r"\n-I\n?([^\n]+)", "\n".join(("", *texts))) if "xargs" in texts else ())]
         for word in texts:
             text = home_filled(word)
+            for mark in marks:
+                text = text.replace(mark, FILLED) if text != mark else text
             if word.startswith("~") and any(_in_some_home(word, end) for end in ends):
                 return True
             hole, below = not HOLES.isdisjoint(text), text.endswith(f"/{FOUND}")
@@ -158,7 +166,7 @@ class PathReader(AloneReader):
                     way = os.path.normpath(absolute(text, place) or "")
                     # A search in the workspace itself is everyday work, whatever lies in it.
                     if not (below and workspace and is_inside(way, workspace)) and any(
-                        _meets(way, end, inside=True) for end in ends
+                        _meets(one, end, inside=True) for one in both_ways(way) for end in ends
                     ):
                         return True
                 elif self.possibly(text, wanted, place, named=False):
@@ -329,7 +337,10 @@ def _may_become(text: str, folder: str) -> bool:
     if start.startswith("/"):
         return folder.startswith(start) or start.startswith(f"{folder}/")
     name = folder.rpartition("/")[2]
-    return bool(name) and name in re.split(r"[/\\]", text)
+    return bool(name) and any(
+        part == name or (len(_SAYS_NOTHING.sub("", part)) > 1 and _may_be_called(part, name))
+        for part in re.split(r"[/\\]", text)
+    )
 
 
 def home_filled(text: str) -> str:
@@ -340,9 +351,40 @@ def home_filled(text: str) -> str:
 
 
 def both_ways(path: str) -> set[str]:
-    """A path as it is written, and where its links lead."""
+    """A path as it is written, and where its links lead, those as well that a pattern in it may be."""
     plain = os.path.normpath(path)
-    return {plain} if _PATTERN.search(path) or not HOLES.isdisjoint(path) else {plain, resolved(path)}
+    if not HOLES.isdisjoint(path):
+        return {plain}
+    return {plain, *linked(plain)} if _PATTERN.search(path) else {plain, resolved(path)}
+
+
+def linked(path: str) -> Iterator[str]:
+    """Where the links lead that the patterns in a path from the root may be; any place, where these are too many to look at."""
+    waiting, left = [("", path.strip("/").split("/"))], MAX_ENTRIES
+    while waiting:
+        at, (name, *rest) = waiting.pop()
+        goes_on = any(map(_PATTERN.search, rest))
+        if not _PATTERN.search(name):
+            waiting += [(f"{at}/{name}", rest)] if goes_on else []
+            continue
+        for entry in _entries(at or "/"):
+            left -= 1
+            if _may_be_called(name, entry.name):
+                way = resolved(entry.path) if entry.is_symlink() else entry.path
+                if entry.is_symlink():
+                    yield "/".join((way, *rest))
+                waiting += [(way, rest)] if goes_on else []
+        if left < 0:
+            yield "/**"
+            return
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except (OSError, ValueError):
+        return []
 
 
 def resolved(path: str) -> str:

@@ -27,6 +27,8 @@ _PLAIN = re.compile(r"[^\s'\"\\$`;&|<>(){},#*?\[\]\x01-\x07]+")
 _REDIRECTION = re.compile(r"<<<|<<-?|<>|<&|<|>>|>\||>&|>")
 _AFTER_WORD = frozenset({"", " ", "\t", "\n", ";", "&", "|", ")", "<", ">"})
 _NAME = re.compile(r"\w+|[@*#?$!_-]")
+_OTHERWISE = re.compile(r"(\w+):?[-=+](?=.)", re.DOTALL)
+"""Before what stands for a variable that has no value."""
 _NUMBERS = frozenset("#?$!-")
 """`$?` and the like stand for a number."""
 _ESCAPES = {
@@ -216,9 +218,13 @@ class _Reader:
             return self._substitution(at, hole)
         if following == "{":
             end = self._closing_brace(at + 2)
+            other = _OTHERWISE.match(text, at + 2, end)
+            value = self._value(other[1] if other else text[at + 2 : end], hole)
             if end < len(text):
-                self._part_in_quotes(at + 2, end)
-            return self._value(text[at + 2 : end], hole), end + 1
+                said = self._part_in_quotes(other.end() if other else at + 2, end)
+                if other and self._values is not None:
+                    value = f"{OPEN}{value}{COMMA}{_one_word(said, hole)}{CLOSE}"
+            return value, end + 1
         if name := _NAME.match(text, at + 1):
             if following in _NUMBERS:
                 return "0", at + 2
@@ -228,16 +234,17 @@ class _Reader:
         return "$", at + 1
 
     def _value(self, name: str, hole: str) -> str:
-        value = (self._values or {}).get(name, hole)
-        return hole if hole == SPLIT and re.search(r"\s", value) else value
+        return _one_word((self._values or {}).get(name, hole), hole)
 
     def _said(self, commands: list[Command], text: str, hole: str) -> str:
         """What a substitution says, where that is a folder which the line names."""
         match [command.words for command in commands] if self._values is not None else []:
             case [["pwd", *_]]:
                 return "."
+            case [["echo", *words]] if not re.search(r"^-|\\", said := " ".join(words)):
+                return _one_word(said, hole)
             case [["cd", place], ["pwd", *_]] if re.fullmatch(r"[^;|&\n]+&&[^;|&\n]+", text):
-                return hole if hole == SPLIT and re.search(r"\s", place) else place
+                return _one_word(place, hole)
             case _:
                 return hole
 
@@ -354,6 +361,11 @@ class _Reader:
             values, end = self.commands(at + 1, ")")
             level.add(" ".join(word for value in values for word in value.words), quoted=True)
             return end
+        end = self._bracket_pairs.get(at, 0)
+        if end and self._values is not None and level.word and level.word[-1] in "?*+@!":
+            names = self._part_in_quotes(at + 1, end)
+            level.word = level.word[:-1] + (FILLED if "." in names else "*")
+            return end + 1
         level.bracket("(")
         return at + 1
 
@@ -368,6 +380,11 @@ class _Reader:
             return part.end()
         level.add(FILLED if self._values is None else char)
         return at + 1
+
+
+def _one_word(text: str, hole: str) -> str:
+    """What is filled in, where a shell makes no several words of it."""
+    return hole if hole == SPLIT and re.search(r"\s", text) else text
 
 
 def _unescaped(escape: re.Match[str]) -> str:

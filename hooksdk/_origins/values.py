@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from hooksdk.values import BadArguments, is_list, is_object, parse_arguments, place_of, read_json
+from hooksdk.values import BadArguments, is_list, is_object, json_in, parse_arguments, place_of
 
 ADDRESSES = "**addresses"
 """The path that means all addresses in the arguments, wherever they stand."""
@@ -91,9 +91,9 @@ def _at(where: str, value: Any, names: tuple[str, ...]) -> Iterator[tuple[str, A
                 yield _joined(where, key), each
             elif names[: len(own)] == own:
                 yield from _at(_joined(where, key), each, names[len(own) :])
-    elif isinstance(value, str) and value.lstrip()[:1] in {"{", "["}:
+    elif isinstance(value, str):
         try:
-            inner = read_json(value)
+            inner = json_in(value)
         except BadArguments:  # a tool may read more than strict JSON
             yield where, value
         else:

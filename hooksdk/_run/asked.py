@@ -6,6 +6,7 @@ import html
 import quopri
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, NamedTuple, final
 from urllib.parse import unquote
@@ -38,16 +39,15 @@ class Asked:
     """What the calls of each tool have said, in their order."""
 
     def __init__(self) -> None:
-        self._tools: dict[tuple[str, bool], _Calls] = {}
+        self._tools: defaultdict[tuple[str, bool], _Calls] = defaultdict(_Calls)
 
     def note(self, tool: str, arguments: Any, moment: Moment, *, by_agent: bool = False) -> None:
         """A call has said this; one of a sub-agent, where it is `by_agent`."""
-        self._tools.setdefault((tool, by_agent), _Calls()).add(moment, arguments)
+        self._tools[tool, by_agent].add(moment, arguments)
 
     def first_said(self, tool: str, value: str, *, by_agents: bool = True) -> Moment:
         """When a call of the tool first said what the value may be made of."""
-        calls = [self._tools.get((tool, by_agent)) for by_agent in {False, by_agents}]
-        return min((one.first_said(_bare(value)) for one in calls if one), default=NEVER)
+        return min(self._tools[tool, by_agent].first_said(_bare(value)) for by_agent in {False, by_agents})
 
 
 class _Calls:
@@ -72,21 +72,17 @@ class _Calls:
         return min(whole, max(map(self._made, value.split()), default=NEVER), self._unreadable)
 
     def _read(self) -> None:
+        said: list[_Said] = []
         for moment, arguments in self._waiting:
             try:
-                said = [_Said(moment, _bare(text)) for text in _readings(arguments)]
+                said += dict.fromkeys([_Said(moment, _bare(text)) for text in _readings(arguments)])
             except OverflowError:
                 self._unreadable = min(self._unreadable, moment)
-            else:
-                self._said += dict.fromkeys(said)
-                self._note_words(said)
         self._waiting.clear()
-        if sum(len(said.text) for said in self._said) > _MOST_KEPT:
-            self._said = self._said[len(self._said) // 2 :]
+        self._said += said
+        if sum(len(one.text) for one in self._said) > _MOST_KEPT:
+            self._said = said = self._said[len(self._said) // 2 :]
             self._words.clear()
-            self._note_words(self._said)
-
-    def _note_words(self, said: list[_Said]) -> None:
         for moment, text in said:
             for word in text.split():
                 self._words[word] = min(moment, self._words.get(word, NEVER))
@@ -123,7 +119,7 @@ def _readings(arguments: Any) -> Iterator[str]:
     while waiting:
         text = waiting.pop()
         yield text
-        for undo in (fold, undo_escapes, html.unescape, unquote, _of_mail, _once):
+        for undo in (fold, undo_escapes, html.unescape, unquote, _of_mail, _of_all):
             if (other := undo(text)) not in known:
                 left -= 0 if undo is fold else len(other)
                 if left < 0:
@@ -132,9 +128,8 @@ def _readings(arguments: Any) -> Iterator[str]:
                 waiting.append(other)
 
 
-def _once(text: str) -> str:
-    """With the escapes of all writers undone."""
-    return next(iter(unescaped(text, 1)), text)
+def _of_all(text: str) -> str:
+    return [text, *unescaped(text, 1)][-1]
 
 
 def _of_mail(text: str) -> str:

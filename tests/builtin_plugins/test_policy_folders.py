@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from test_policy_conditions import allows, denies
 from test_policy_does import BASH
 
+from builtin_plugins.tool_policy._effects import parts_of_line
+
 CANARY = "canary-5d1f"
 SSH: dict[str, Any] = {"path_inside": "~/.ssh"}
 READS: dict[str, Any] = {"does": ["read", "write"], **SSH}
@@ -177,6 +179,28 @@ case x in x) cd ~;; esac; cat .ssh/config
 cd ~ & cd ~/.ssh; cat config
 cd ~/.ssh 2>/dev/null && cat config
 cd <<< x ~/.ssh; cat config
+cat ${X:-$HOME/.ssh}/config
+d=${X:-~/.ssh}; cat $d/config
+cat "${HOME#x}/.s"*/config
+cat lin?/config
+cd l*; cat config
+cd src; cat ../l*/config
+cat ../*/l*/config
+while read f; do cat $f; done <<< ~/.ssh/config
+echo ~ | xargs -I{} cat {}/.ssh/config
+echo ~ | xargs -I % cat %/.ssh/config
+bash -c "$(echo 'cd ~/.ssh; cat config')"
+bash -c "$(echo 'cd; cat .ssh/config')"
+printf 'cd ~/.ssh\ncat config\n' | sh
+printf 'cd\ncat .ssh/config\n' | sh
+`echo cd` ~; cat .ssh/config
+: ~/.ssh; cat $_/config
+test -d ~/.ssh && cd $_ && cat config
+declare -n r=HOME; cd $r/.ssh; cat config
+OLDPWD=~/.ssh; cat ~-/config
+PWD=~/.ssh; cat ~+/config
+git -C ~ grep --no-index canary
+shopt -s cdable_vars; d=~; cd d; cat .ssh/config
 """.strip().splitlines()
 """Each prints the key, in bash, from the project."""
 
@@ -248,6 +272,13 @@ export PATH=$HOME/bin:$PATH; node app.js
 ls ~/project
 cat "$HOME/.bashrc" | head
 cd "$PROJECT" && make
+mkdir -p build && cd $_ && cmake .. && cat CMakeCache.txt
+cat lib*/config
+echo $(cat VERSION); cat README.md
+cat ${FILE:-a.txt}
+ls | xargs -I{} mv {} {}.bak
+printf 'cd build\nmake\n' > run.sh && bash run.sh
+echo "cd src, then cat x" | tee notes.txt
 VENV=.venv; source $VENV/bin/activate && pytest tests
 DIR="$(cd "$(dirname "$0")" && pwd)"; cat "$DIR/x.txt"
 """.strip().splitlines()
@@ -257,6 +288,26 @@ DIR="$(cd "$(dirname "$0")" && pwd)"; cat "$DIR/x.txt"
 def test_everyday_work_in_a_project_is_left_alone(line: str, home: Path):
     assert not denies(BASH, {"command": line}, project(home), **READS)
     assert not denies(BASH, {"command": line}, project(home), **SSH)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["find . -name '*.pyc' -delete", "rm -rf *.egg-info", "chmod -R +x *.sh", "shopt -s extglob; rm -r !(keep).txt", "mkdir -p a/b && cp x $_"],
+)  # fmt: skip
+def test_what_stays_in_a_project_is_not_outside(line: str, home: Path):
+    assert not denies(BASH, {"command": line}, project(home), **OUTSIDE)
+
+
+def test_a_pattern_that_is_a_link_leads_outside(home: Path):
+    assert denies(BASH, {"command": "echo x > lin[k]/config"}, project(home), **OUTSIDE)
+
+
+@pytest.mark.parametrize("command", ["eval cd a", "xargs cat", "cat {a,b}{c,d}{e,f}"])
+def test_equal_commands_are_judged_once(command: str):
+    """Some thousands took minutes, in which no other agent was answered."""
+    parts = parts_of_line(f"{command};" * 1000)
+    assert parts is not None
+    assert len(parts) == 1
 
 
 # A line and its twin with the folder written out

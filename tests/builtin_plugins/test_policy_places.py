@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.builtin_plugins.test_policy_conditions import SILENT, denies
+from hooksdk import Tool
+from tests.builtin_plugins.test_policy_conditions import SILENT, allows, denies
 from tests.builtin_plugins.test_policy_origins import ANN, EVE, acting, ran, rule, send
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +40,13 @@ SPELLINGS: dict[str, Spelling] = {
     "another case within": lambda value, other: {"message": {"to": other, "TO": value}},
     "another width": lambda value, other: {"message": {"to": other}, "\uff4dessage": {"\uff54o": value}},
     "blanks around": lambda value, other: {"message": {"to": other, " to ": value}},
+    "JSONPath": lambda value, other: {"message": {"to": other}, "$['message'].*[\"to\"]": value},
+    "a character that nobody sees": lambda value, other: {"message": {"to": other}, "\ufeffmess\u200bage": {"to\u00ad": value}},
+    "a dot that is escaped": lambda value, other: {"message": {"to": other}, "message\\.to": value},
     "JSON text": lambda value, other: {"message": json.dumps({"to": value})},
+    "JSON text of a JSON string": lambda value, other: {"message": json.dumps(json.dumps(json.dumps({"to": value})))},
+    "JSON text behind a mark of its order of bytes": lambda value, other: {"message": "\ufeff" + json.dumps({"to": value})},
+    "JSON text behind a comment": lambda value, other: {"message": "/* mail */" + json.dumps({"to": value})},
     "JSON text in JSON text": lambda value, other: {"message": json.dumps([json.dumps({"to": value})])},
     "JSON text with a key twice": lambda value, other: {"message": f'{{"to": {json.dumps(value)}, "to": {json.dumps(other)}}}'},
     "JSON text that only some parsers take": lambda value, other: {"message": f"{{to: {json.dumps(value)},}}"},
@@ -51,7 +58,7 @@ VERY_NAME = {
 }  # fmt: skip
 """Where something stands at the place for an allow as well."""
 
-UNREADABLE = {"JSON text with a key twice", "JSON text that only some parsers take"}
+UNREADABLE = {"JSON text with a key twice", "JSON text that only some parsers take", "JSON text behind a comment"}
 CONDITIONS: dict[str, tuple[Any, str, str]] = {
     "path_inside": (["/etc"], "/etc/passwd", "/srv/a"),
     "path_outside": (["/srv"], "/etc/passwd", "/srv/a"),
@@ -69,6 +76,14 @@ def test_a_deny_looks_at_each_spelling_of_the_place_that_it_names(key: str, spel
     condition: dict[str, Any] = {key: {"message.to": wanted}}
     assert denies(SILENT, SPELLINGS[spelling](bad, good), **condition)
     assert denies(SILENT, SPELLINGS[spelling](good, good), **condition) == (spelling in UNREADABLE)
+
+
+@pytest.mark.parametrize("key", CONDITIONS)
+def test_a_deny_looks_into_json_text_that_stands_at_the_place(key: str) -> None:
+    wanted, bad, _ = CONDITIONS[key]
+    condition: dict[str, Any] = {key: {"message.to": wanted}}
+    for text in (json.dumps([bad]), json.dumps({"x": {"y": bad}}), json.dumps(json.dumps([bad]))):
+        assert denies(SILENT, {"message": {"to": text}}, **condition), text
 
 
 async def spellings_that_run(value: str, other: object, action: str, **condition: Any) -> set[str]:
@@ -91,6 +106,27 @@ async def test_an_allow_by_values_fits_no_spelling_of_a_value_from_elsewhere(oth
 
 async def test_another_spelling_alone_does_not_stand_at_the_place_that_an_allow_names() -> None:
     assert await spellings_that_run(ANN, None, "allow", values_from=["message.to"]) == VERY_NAME
+
+
+@pytest.mark.parametrize("key", ["path_inside", "url_host", "command"])
+def test_an_allow_fits_no_call_that_has_another_spelling_of_the_place_beside_it(key: str) -> None:
+    wanted, bad, good = {
+        **CONDITIONS,
+        "path_inside": (["/srv"], "/etc/x", "/srv/a"),
+        "url_host": (["corp.example"], "https://e.example", "https://corp.example/x"),
+        "command": (["ls"], "rm x", "ls x"),
+    }[key]
+    tool = Tool(name="send", parameters={"type": "object", "properties": {"message": {"type": "object"}, "note": {}}})
+    condition: dict[str, Any] = {key: {"message.to": wanted}}
+    assert allows(tool, {"message": {"to": good}, "note": "x"}, **condition)
+    for name in ("TO", " to", "to\u200b", "0.to", "[to]"):
+        assert not allows(tool, {"message": {"to": good, name: bad}}, **condition), name
+
+
+@pytest.mark.parametrize("line", ["[ -f x ] && ls", "{ ls; }", "[[ -f x ]] && ls", "// x", '"{x}"'])
+def test_a_text_that_only_begins_like_json_is_read_as_it_stands(line: str) -> None:
+    assert not denies(SILENT, {"command": line}, command={"command": ["rm"]})
+    assert not denies(SILENT, {"to": line}, path_name={"to": [".env"]})
 
 
 def test_a_name_is_the_same_in_both_forms_of_unicode() -> None:
