@@ -296,6 +296,9 @@ def short_texts(call_ids: Iterable[str | None], texts: Texts) -> list[str | None
     return found
 
 
+NO_ANSWER = Approval(False, "the answer was neither an approval nor a refusal", unanswered="not_an_answer")
+
+
 def read_decision(answer: Any) -> Approval:
     """What a person decided, as LangChain's `HumanInTheLoopMiddleware` has it: anything but an approval is a no."""
     try:
@@ -305,7 +308,7 @@ def read_decision(answer: Any) -> Approval:
         kind, message = "", ""
     if kind in {"approve", "reject"}:
         return Approval(True) if kind == "approve" else Approval(False, str(message or ""))
-    return Approval(False, "the answer was neither an approval nor a refusal", unanswered="not_an_answer")
+    return NO_ANSWER
 
 
 def description_of(request: ApprovalRequest) -> str:

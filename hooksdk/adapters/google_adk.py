@@ -37,6 +37,7 @@ from hooksdk.adapters._adk_contents import (
     words_of,
 )
 from hooksdk.adapters._conversation import (
+    NO_ANSWER,
     Conversation,
     Conversations,
     Native,
@@ -229,7 +230,7 @@ class HookSDK(BasePlugin):
                     hint="\n".join(filter(None, (request.title, description_of(request))))
                 )
                 raise _Pause
-            return Approval(answer.confirmed)
+            return Approval(answer.confirmed) if "confirmed" in answer.model_fields_set else NO_ANSWER
 
         native = Native(run, _result, _Pause)
         call = ToolCall(tool_context.function_call_id or "", tool.name, tool_args)

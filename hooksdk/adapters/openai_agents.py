@@ -293,7 +293,7 @@ class _Played:
         def ask(judged: JudgedCall, _request: ApprovalRequest) -> Approval:
             # Whatever waits was asked about before: only an approved call comes here.
             approved = context.is_tool_approved(context.tool_name, judged.call.id)
-            return Approval(True) if approved else Approval(False, "nobody was asked")
+            return Approval(True) if approved else Approval(False, "nobody was asked", unanswered="not_asked")
 
         native = Native(run, _result, ())
         result = await self.conversation.call(call, native, ask, self._judged.pop(call.id, None))

@@ -36,6 +36,7 @@ from strands.types.tools import AgentTool, ToolSpec
 
 from hooksdk.adapters._conversation import (
     FORMAT,
+    NO_ANSWER,
     Conversation,
     Conversations,
     Native,
@@ -226,7 +227,9 @@ class HookSDK(Plugin):
             call = {"tool": judged.call.name, "arguments": judged.arguments}
             reason = {"title": request.title, "description": description_of(request), **call}
             answer = context.interrupt(INTERRUPT, reason=reason).response
-            return Approval(default_evaluate(answer), "" if isinstance(answer, bool) else str(answer))
+            reason = answer if isinstance(answer, str) else ""
+            is_answer = isinstance(answer, bool) or reason.strip()
+            return Approval(default_evaluate(answer), reason) if is_answer else NO_ANSWER
 
         native = Native(run, _result, (InterruptException, _Pause))
         conversation = self._conversation(agent)
