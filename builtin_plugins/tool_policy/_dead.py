@@ -89,9 +89,9 @@ def _said(rule: Rule, sizes: Sequence[int]) -> Iterator[_Key]:
 
 
 def _letters(text: str) -> str:
-    """The letters and digits in which no two ways of writing a name differ."""
+    """The letters and digits in which no two ways of writing a name differ: an iota may be a mark below another letter."""
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
-    return "".join(filter(str.isalnum, folded))
+    return "".join(char for char in folded if char.isalnum() and char != "\N{GREEK SMALL LETTER IOTA}")
 
 
 def problem_of(rules: Sequence[Rule], dead: int, by: int) -> str:

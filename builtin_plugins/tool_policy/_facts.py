@@ -32,6 +32,7 @@ from hooksdk.rules import (
     Triggered,
     names_in_schema,
 )
+from hooksdk.values import place_of
 
 if TYPE_CHECKING:
     from builtin_plugins.tool_policy._rules import Rule
@@ -112,7 +113,8 @@ class _Means(WrittenFact):
 
     def named(self) -> Iterator[NamedArgument]:
         """Those that it lists something for by name."""
-        return (_named(name) for name, _ in self.targets if name != EVERY)
+        any_of = isinstance(self, MayMean)
+        return (_named(name, texts if any_of else None) for name, texts in self.targets if name != EVERY)
 
     def in_words(self) -> str:
         """The key with what it lists."""
@@ -243,7 +245,7 @@ class FitsReading(CallFact):
 
     def named(self) -> Iterator[NamedArgument]:
         """Those at its paths."""
-        return (_named(path) for path in self.reading.paths if path != ADDRESSES)
+        return (_named(path, any_of) for path, any_of in self.reading.paths.items() if path != ADDRESSES)
 
     def examples(self) -> Iterator[Mapping[str, Any]]:
         """A value that nobody has written, at each path."""
@@ -301,8 +303,9 @@ def _sample(schema: Mapping[str, Any], *, only_required: bool) -> object:
     return {name: _sample(properties.get(name, {}), only_required=only_required) for name in names}
 
 
-def _named(name: str) -> NamedArgument:
-    return NamedArgument(tuple(name.split(".")), dotted=True)
+def _named(name: str, asked: Sequence[str] | None) -> NamedArgument:
+    texts = None if asked is None else tuple(sorted(asked))
+    return NamedArgument(place_of(name) or (name,), dotted=True, written=name, asked=texts)
 
 
 def facts_of(rule: Rule, vocabulary: Vocabulary, labels: str = "") -> list[Fact]:

@@ -61,9 +61,9 @@ class Reading:
         return bool(self._labels or self._surely or self._elsewhere)
 
     @property
-    def paths(self) -> list[str]:
-        """Those that the conditions are about."""
-        return list({**self._surely, **self._elsewhere})
+    def paths(self) -> dict[str, list[Source] | None]:
+        """Those that the conditions are about, each with what clears a value there; None where a value must stand at each."""
+        return {**self._elsewhere, **dict.fromkeys(self._surely)}
 
     def as_written(self) -> dict[str, Any]:
         """The conditions by the keys of a rule."""

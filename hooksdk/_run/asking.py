@@ -96,7 +96,7 @@ async def take_refusal(state: RunState, work: CallInProgress, approval: Approval
     title = work.pending.title if work.pending else work.call.name
     work.pending = None
     await _trace_answer(state, work, approval, remembered=False)
-    return _blocked(refusals.approval_refused(title, approval.reason) if text is None else text)
+    return _blocked(refusals.approval_refused(title, approval) if text is None else text)
 
 
 def _request(state: RunState, work: CallInProgress) -> ApprovalRequest:
@@ -135,7 +135,7 @@ async def _settle(
     await _trace_answer(state, work, approval, remembered=remembered)
     if not approval.granted:
         doubts = [one.description for one in request.questions if one.plugin == OWNER]
-        return _blocked(". ".join([refusals.approval_refused(request.title, approval.reason), *doubts]))
+        return _blocked(". ".join([refusals.approval_refused(request.title, approval), *doubts]))
     if approval.agree == "values":
         await state.parts.reading.agree([each.digest for each in request.evidence])
     work.granted, work.questions, work.answered_by = (*work.granted, *work.questions), (), approval.by

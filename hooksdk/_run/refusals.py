@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hooksdk.approvals import Approval
 from hooksdk.catalog import Catalog
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.values import clip
@@ -79,9 +80,10 @@ def arguments_changed(name: str) -> str:
     return f"Blocked: the arguments of '{name}' were changed while they were judged, so it was not run."
 
 
-def approval_refused(title: str, reason: str) -> str:
+def approval_refused(title: str, approval: Approval) -> str:
     """A person said no, or could not be asked."""
-    return f"Blocked: '{title}' was not approved: {reason or 'a person said no'}"
+    nobody = approval.unanswered and f"nobody answered ({approval.unanswered.replace('_', ' ')})"
+    return f"Blocked: '{title}' was not approved: {approval.reason or nobody or 'a person said no'}"
 
 
 CANNOT_WAIT = "its answer comes later, and a call that another tool makes cannot wait"

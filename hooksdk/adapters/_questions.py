@@ -7,6 +7,8 @@ from typing import Any
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.desk.console import MAX_CHARS, MAX_EVIDENCE, clip_visibly, visible
 
+NO_ANSWER = Approval(False, "the answer was neither an approval nor a refusal", unanswered="not_an_answer")
+
 
 def read_decision(answer: Any) -> Approval:
     """What a person decided, as LangChain's `HumanInTheLoopMiddleware` has it: anything but an approval is a no."""
@@ -17,7 +19,7 @@ def read_decision(answer: Any) -> Approval:
         kind, message = "", ""
     if kind in {"approve", "reject"}:
         return Approval(True) if kind == "approve" else Approval(False, str(message or ""))
-    return Approval(False, "the answer was neither an approval nor a refusal", unanswered="not_an_answer")
+    return NO_ANSWER
 
 
 def description_of(request: ApprovalRequest) -> str:

@@ -121,7 +121,7 @@ class _Judge:
             agent, run = await self._ready(event)
             judged = await agent.calls.judge(run, event)
             verdict = agent.calls.let_run(event, judged)
-            return replace(verdict, allow=judged.approval.by or "a person") if judged.approval else verdict
+            return replace(verdict, allow=judged.approval.by or "the approver") if judged.approval else verdict
         return Verdict()
 
     async def _finish(self, event: HookEvent) -> Verdict:

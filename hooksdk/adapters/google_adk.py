@@ -44,7 +44,7 @@ from hooksdk.adapters._conversation import (
     native_tool,
     split_name,
 )
-from hooksdk.adapters._questions import description_of
+from hooksdk.adapters._questions import NO_ANSWER, description_of
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.run import JudgedCall, Run
@@ -234,7 +234,7 @@ class HookSDK(BasePlugin):
                     hint="\n".join(filter(None, (request.title, description_of(request))))
                 )
                 raise _Pause
-            return Approval(answer.confirmed)
+            return Approval(answer.confirmed) if "confirmed" in answer.model_fields_set else NO_ANSWER
 
         native = Native(run, _result, _Pause)
         call = ToolCall(tool_context.function_call_id or "", tool.name, tool_args)

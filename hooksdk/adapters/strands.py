@@ -45,7 +45,7 @@ from hooksdk.adapters._conversation import (
     short_texts,
     split_name,
 )
-from hooksdk.adapters._questions import description_of
+from hooksdk.adapters._questions import NO_ANSWER, description_of
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message
@@ -229,7 +229,9 @@ class HookSDK(Plugin):
             call = {"tool": judged.call.name, "arguments": judged.arguments}
             reason = {"title": request.title, "description": description_of(request), **call}
             answer = context.interrupt(INTERRUPT, reason=reason).response
-            return Approval(default_evaluate(answer), "" if isinstance(answer, bool) else str(answer))
+            reason = answer if isinstance(answer, str) else ""
+            is_answer = isinstance(answer, bool) or reason.strip()
+            return Approval(default_evaluate(answer), reason) if is_answer else NO_ANSWER
 
         native = Native(run, _result, (InterruptException, _Pause))
         conversation = self._conversation(agent)

@@ -63,7 +63,7 @@ class GroupWithOptions(TyperGroup):
         options, group_options = list[str](), cast("list[Any]", self.params)
         for option in group_options:
             source = ctx.get_parameter_source(option.name)
-            if source is None or source.name != "COMMANDLINE":
+            if source is None or source.name != "COMMANDLINE" or ctx.resilient_parsing:  # a shell that completes a word
                 continue
             spelling = option.opts[0]
             if own.get(option.name) != option.opts:

@@ -124,7 +124,7 @@ class _Nobody:
 
     async def __call__(self, request: ApprovalRequest) -> Approval:
         self.requests.append(request)
-        return Approval(False, "nobody is asked by this command")
+        return Approval(False, "nobody is asked by this command", unanswered="not_asked")
 
 
 async def judge(document: CallFile, project: Path, mcp: Sequence[Path], plugins: Sequence[Any] = ()) -> dict[str, Any]:

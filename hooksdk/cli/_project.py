@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 def project_config(project: Path, store: str | Path | None = None) -> Config:
     """The project's configuration. A command is a new process each time, so sessions and plugins' values are in files,
     unless the configuration, or `store` (a folder or a URL), says otherwise. Raises `ConfigError`."""
-    config = load_config({"store": store_spec(store)} if store else None, folder=project)
+    config = load_config({"store": store_spec(store)} if store is not None else None, folder=project)
     return config if config.store is not None else config.model_copy(update={"store": "jsonl"})
 
 
 def store_spec(store: str | Path) -> str:
     """What a configuration calls the store of `--store`: a database's URL stays, anything else is a folder."""
+    if not str(store).strip():  # as of a variable that is not set: not the store that is meant
+        raise CommandProblem(
+            "--store: expected a folder or a URL, got an empty text; leave it out for the configuration's"
+        )
     return str(store) if "://" in str(store) else f"jsonl:{store}"
 
 

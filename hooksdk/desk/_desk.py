@@ -85,7 +85,7 @@ class ApprovalDesk:
             try:
                 record, answer = await records.ask(request, keep=self.keep, waited_for=waited_for, is_over=is_over)
             except ValueError as problem:
-                return Approval(False, str(problem))
+                return Approval(False, str(problem), unanswered="cannot_wait")
             if answer is not None:
                 return answer
             if anyio.current_time() >= until:

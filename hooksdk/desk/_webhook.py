@@ -126,7 +126,7 @@ def _read_answer(answer: bytes) -> Approval | None:
     granted, scope = fields.get("granted"), fields.get("scope", "once")
     by, reason = fields.get("by", "the web service"), fields.get("reason", "")
     agree = fields.get("agree", "")
-    if granted is None:
+    if granted is None or fields.get("unanswered"):  # a service that nobody answered has no answer
         return None
     is_text = isinstance(by, str) and isinstance(reason, str)
     if not isinstance(granted, bool) or scope not in SCOPES or not is_text or agree not in ("", "values"):

@@ -183,8 +183,7 @@ class ClientApprovals:
         if self._hasty >= HASTY_ANSWERS:
             self._shows = False
             logger.warning("a client refuses approvals faster than a person reads them: it is not asked any more")
-            return None
-        return Approval(False, REFUSAL, by=self._by) if answer.action == "decline" else None
+        return Approval(False, REFUSAL, by=self._by) if answer.action == "decline" and not self._hasty else None
 
 
 def _asks_by_result(context: Request) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import Any
 
 from hooksdk import schema
@@ -17,6 +17,7 @@ from hooksdk.values import as_list, as_object, is_object, place_of
 _NEVER, _OPEN, _UNSAID, _KNOWN = range(4)
 """Whether an argument can be there: the schema forbids it, names others and does not forbid it, says nothing of names, or has it."""
 _Keys = tuple[str, ...]
+_Choices = tuple[tuple[int, int], ...]
 _ELEMENTS = ("items", "additionalItems", "unevaluatedItems", "contains")
 _MOST_NAMES = 1000
 
@@ -46,7 +47,7 @@ class UnknownArgument:
 def unknown_arguments(facts: Collection[Fact], tools: Iterable[Tool]) -> Iterator[UnknownArgument]:
     """The arguments that the facts of a rule name and none of the tools has that it is about. A tool that does not say what it takes
     may take anything. Of a condition with several names any of which is enough, one is left out that is like no argument of
-    the tools, where another one is there: it may be written for other tools."""
+    the tools, or only like one of which the condition asks the same, where another one is there: it may be written for other tools."""
     named = {fact: list(dict.fromkeys(fact.named())) for fact in facts if isinstance(fact, CallFact)}
     schemas = [tool.parameters for tool in tools if is_about(facts, tool)] if any(named.values()) else []
     for fact, arguments in named.items() if schemas else ():
@@ -56,11 +57,39 @@ def unknown_arguments(facts: Collection[Fact], tools: Iterable[Tool]) -> Iterato
             looks = [_Look(one, dotted=argument.dotted) for one in schemas]
             standings[argument] = max(look.standing(argument.keys) for look in looks)
             seen.update(*(look.names for look in looks))
+        unknown: dict[str, UnknownArgument] = {}
         for argument, best in standings.items():
-            near = did_you_mean(str(argument), sorted(seen))
-            is_spare = argument.dotted and not near and max(standings.values()) >= _UNSAID
-            if best < _UNSAID and not is_spare:
-                yield UnknownArgument(fact, str(argument), near, closed=best == _NEVER)
+            if best >= _UNSAID:
+                continue
+            # The same is asked of these as well, so a slip of the pen for one of them would lose nothing.
+            alike = {
+                place_of(str(one)) for one in arguments if argument.asked is not None and one.asked == argument.asked
+            }
+            candidates = [
+                name for name in seen if place_of(name) not in alike and _is_near(argument.keys, place_of(name))
+            ]
+            near = did_you_mean(str(argument), sorted(candidates))
+            if near or not _is_spare(argument, standings):
+                unknown[str(argument)] = UnknownArgument(fact, str(argument), near, closed=best == _NEVER)
+        yield from unknown.values()
+
+
+def _is_near(keys: _Keys, others: _Keys) -> bool:
+    """True where the one may be meant by the other, whatever objects both of them stand in."""
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(keys, others, strict=False)))
+    return bool(did_you_mean(".".join(keys[same:]), [".".join(others[same:])]))
+
+
+def _is_spare(argument: NamedArgument, standings: Mapping[NamedArgument, int]) -> bool:
+    """True where the tools may have all that another way asks for to meet the condition."""
+    if argument.asked is not None:
+        return max(standings.values()) >= _UNSAID
+    others: dict[tuple[int, int], int] = {}
+    for one, standing in standings.items():
+        for choice in one.choices:
+            others[choice] = min(standing, others.get(choice, standing))
+    own = dict(argument.choices)
+    return any(own.get(at, way) != way and worst >= _UNSAID for (at, way), worst in others.items())
 
 
 def as_judged(rules: Rules, tools: Sequence[Tool]) -> Rules:
@@ -93,14 +122,14 @@ def is_about(facts: Iterable[Fact], tool: Tool) -> bool:
 
 def names_in_schema(document: Mapping[str, Any]) -> Iterator[NamedArgument]:
     """The arguments that a condition names which is a JSON Schema itself."""
-    return map(NamedArgument, islice(_names_below(document), _MOST_NAMES))
+    return islice(_names_below(document), _MOST_NAMES)
 
 
-def _names_below(root: Mapping[str, Any]) -> Iterator[_Keys]:
+def _names_below(root: Mapping[str, Any]) -> Iterator[NamedArgument]:
     seen: dict[int, list[_Keys]] = {}
-    waiting: list[tuple[object, _Keys]] = [(root, ())]
+    waiting: list[tuple[object, _Keys, _Choices]] = [(root, (), ())]
     while waiting:
-        node, keys = waiting.pop()
+        node, keys, choices = waiting.pop()
         places = seen.setdefault(id(node), [])
         if not is_object(node) or any(
             keys[: len(one)] == one for one in places
@@ -110,12 +139,15 @@ def _names_below(root: Mapping[str, Any]) -> Iterator[_Keys]:
         properties, required_by = (as_object(node.get(key)) for key in ("properties", "dependentRequired"))
         by_name = {**as_object(node.get("dependencies")), **as_object(node.get("dependentSchemas"))}
         lists = map(as_list, [node.get("required"), *required_by.values(), *by_name.values()])
-        for name in (*properties, *by_name, *required_by, *chain.from_iterable(lists)):
-            yield (*keys, str(name))
+        values = [one for one in (node.get("const"), *as_list(node.get("enum"))) if is_object(one)]
+        for name in (*properties, *by_name, *required_by, *chain.from_iterable([*lists, *values])):
+            yield NamedArgument((*keys, str(name)), choices=choices)
         same = [node.get(key) for key in (*_ELEMENTS, "not", "if", "then", "else")]
-        same += [one for key in ("allOf", "anyOf", "oneOf", "prefixItems", "items") for one in as_list(node.get(key))]
-        waiting += [(inner, keys) for inner in (*same, *by_name.values(), _target(root, node))]
-        waiting += [(inner, (*keys, name)) for name, inner in properties.items()]
+        same += [one for key in ("allOf", "prefixItems", "items") for one in as_list(node.get(key))]
+        waiting += [(inner, keys, choices) for inner in (*same, *by_name.values(), _target(root, node))]
+        waiting += [(inner, (*keys, name), choices) for name, inner in properties.items()]
+        for several in (as_list(node.get("anyOf")), as_list(node.get("oneOf"))):
+            waiting += [(inner, keys, (*choices, (id(several), at))) for at, inner in enumerate(several)]
 
 
 def _target(root: object, node: Mapping[str, Any]) -> object:
@@ -166,6 +198,8 @@ class _Look:
             parts = range(1, len(keys) + 1 if self._dotted else 2)
             heads = [(".".join(keys[:at]), *keys[at:]) for at in parts]
             ways += [self._in_object(node, head, before) for head in heads]
+        if self._dotted and "string" in types:  # a tool may read JSON text, so conditions do
+            ways.append(_UNSAID)
         if "array" in types or (types == [None] and elements):
             ways.append(max((self._at(one, keys, before) for one in elements), default=_UNSAID))
         return max(ways)

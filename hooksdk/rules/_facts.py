@@ -25,9 +25,15 @@ class NamedArgument:
     keys: tuple[str, ...]
     dotted: bool = False
     """True where keys that follow each other may also be one key with dots in it."""
+    written: str = ""
+    """The name as it is written, where it differs."""
+    asked: tuple[str, ...] | None = None
+    """What is asked of it, where one of the condition's names is enough; None where each must be there."""
+    choices: tuple[tuple[int, int], ...] = ()
+    """Where one of several schemas is enough: which choice it stands in, and in which schema of it."""
 
     def __str__(self) -> str:
-        return ".".join(self.keys)
+        return self.written or ".".join(self.keys)
 
 
 class Fact(ABC):  # noqa: B024 - what there is to ask differs by kind

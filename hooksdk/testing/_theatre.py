@@ -69,7 +69,9 @@ class Theatre:
     async def answer(self, request: ApprovalRequest) -> Approval:
         """The person of the record: a call that ran was allowed."""
         self._questions.append(request)
-        return Approval(self._would_run, "" if self._would_run else "it was not run when this was recorded")
+        if self._would_run:
+            return Approval(True)
+        return Approval(False, "it was not run when this was recorded", unanswered="not_asked")
 
     async def play(
         self,

@@ -123,6 +123,14 @@ async def test_a_question_is_an_interrupt_and_its_answer_counts(answer: object, 
     assert [one.status for one in seen.of(AfterToolCall)] == [statuses]
 
 
+@pytest.mark.parametrize("answer", [{}, [], 3, " "])
+async def test_an_answer_that_is_none_is_nobodys_refusal(answer: object):
+    async with open_host(AsksFirst, approver=ScriptedApprover(Later())) as host:
+        agent = agent_of(HookSDK(host), model_of(WEATHER, "done"), weather)
+        await agent.invoke_async(answers(await agent.invoke_async("go"), answer))
+    assert "the answer was neither an approval nor a refusal" in results(agent)[0]["content"][0]["text"]
+
+
 async def test_a_question_outlasts_the_process(tmp_path: Any):
     seen = recorder("after_tool_call")
     options: Any = {"store": f"jsonl:{tmp_path / 'store'}", "approver": ScriptedApprover(Later(), Later())}

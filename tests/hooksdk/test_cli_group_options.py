@@ -61,6 +61,27 @@ def test_one_that_a_subcommand_uses_for_something_else_is_refused() -> None:
         COMMAND(["approvals", "--all", "revoke"], standalone_mode=False, prog_name="hooksdk")
 
 
+@pytest.mark.parametrize(
+    "typed", ["approvals --all list", "approvals approve", "approvals --all grant", "gateway --http x:1 status"]
+)
+def test_a_shell_that_completes_a_word_is_told_no_problem(typed: str) -> None:
+    name, *words = typed.split()
+    with COMMAND.make_context("hooksdk", [name], resilient_parsing=True) as context:
+        group = COMMAND.get_command(context, name)
+        with group.make_context(name, [*words, "--"], parent=context, resilient_parsing=True) as inner:
+            assert group.resolve_command(inner, [words[-1]])[2] == []
+
+
+@pytest.mark.parametrize(
+    "command", ["approvals --store {} grant 1", "approvals grant 1 --store {}", "sessions list --store {}"]
+)
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_empty_store_is_not_the_default_one(command: str, empty: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [empty if word == "{}" else word for word in command.split(" ")]
+    assert _app.run(words) == 1
+    assert "--store" in capsys.readouterr().err
+
+
 def test_an_option_after_the_subcommand_is_the_one_that_counts() -> None:
     with COMMAND.make_context("hooksdk", ["approvals"]) as context:
         group = COMMAND.get_command(context, "approvals")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 import pytest
@@ -16,9 +17,10 @@ from rich.console import Console
 
 from builtin_plugins.audit import Audit
 from hooksdk import Approval, ApprovalRequest, Host, MemoryStore, Tool, ToolCall, ToolContext, ToolResult, hooks
-from hooksdk.approvals import Approver, Later, plain_answer
+from hooksdk.approvals import Approver, Later, Unanswered, plain_answer
 from hooksdk.audit import read_records
-from hooksdk.desk import ConsoleApprover
+from hooksdk.desk import ApprovalDesk, ConsoleApprover
+from hooksdk.desk._webhook import _read_answer  # pyright: ignore[reportPrivateUsage]
 from hooksdk.hooks import Ask, BeforeToolCall, Trace
 from hooksdk.records import ApprovalAnswered
 from tests.hooksdk.commands import hooksdk
@@ -165,6 +167,25 @@ async def test_a_host_that_gets_no_answer_says_why(case: str) -> None:
     assert (await refused(approver, name))[1:] == ("", unanswered)
 
 
+@pytest.mark.parametrize("unanswered", [*filter(None, get_args(Unanswered))])
+async def test_no_refusal_of_nobodys_reads_as_a_persons_no(unanswered: Any) -> None:
+    async def answers(_request: ApprovalRequest) -> Approval:
+        return Approval(False, unanswered=unanswered)
+
+    assert await refused(answers) == (f"nobody answered ({unanswered.replace('_', ' ')})", "", unanswered)
+
+
+async def test_a_desk_that_can_keep_no_more_questions_names_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hooksdk.desk._records.MAX_WAITING", 0)
+    told = await refused(ApprovalDesk(wait=0))
+    assert told == ("0 calls of this session wait for an approval already", "", "cannot_wait")
+
+
+@pytest.mark.parametrize("answer", [{"granted": False, "unanswered": "timeout"}, {"granted": None}, {}])
+def test_a_service_that_nobody_answered_has_no_answer(answer: dict[str, Any]) -> None:
+    assert _read_answer(json.dumps(answer).encode()) is None
+
+
 @pytest.mark.parametrize(
     "wrong", [{"granted": True}, {"by": "ann"}, {"scope": "always"}, {"unanswered": "asleep"}, {"unanswered": 3}]
 )
@@ -185,7 +206,7 @@ async def test_the_signed_audit_names_nobody(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.heavy
 async def test_watch_leaves_a_question_open_to_which_no_answer_was_typed(tmp_path: Path) -> None:
-    from hooksdk.desk import ApprovalDesk, ApprovalRecords
+    from hooksdk.desk import ApprovalRecords
     from hooksdk.stores import JsonlStore
 
     records = ApprovalRecords(JsonlStore(tmp_path / "kept" / "sessions"))

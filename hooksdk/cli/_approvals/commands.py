@@ -29,7 +29,12 @@ class ApprovalGroup(GroupWithOptions):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that was typed."""
-        if args and args[0] not in self.commands and (meant := MEANT.get(args[0])) is not None:
+        if (
+            args
+            and not ctx.resilient_parsing
+            and args[0] not in self.commands
+            and (meant := MEANT.get(args[0])) is not None
+        ):
             _, _, rest = super().resolve_command(ctx, [meant, *args[1:]])
             typed = shlex.join(["hooksdk", "approvals", meant, *rest])
             ctx.fail(f"no such command '{args[0]}'; did you mean: {typed}")

@@ -58,7 +58,7 @@ class GatewayProject:
         """Reads all files, and starts nothing. Raises `ConfigError`, and `CommandProblem` where there are no servers."""
         self._options = options
         self._console = console
-        overrides: dict[str, Any] = {"store": store_spec(options.store)} if options.store else {}
+        overrides: dict[str, Any] = {"store": store_spec(options.store)} if options.store is not None else {}
         if own := {
             **({"expose": options.expose} if options.expose else {}),
             **({"tls": options.tls} if options.tls else {}),

@@ -94,7 +94,7 @@ def with_store(project: Path, place: str | None, work: Callable[[Store], Awaitab
         spec = project_config(project).store
     elif "://" in place:
         spec = place
-    elif Path(place).expanduser().is_dir():
+    elif place.strip() and Path(place).expanduser().is_dir():
         spec = f"jsonl:{place}"
     else:
         raise CommandProblem(f"there is no folder {printable(place)}. --store takes the folder of a store, or a URL")
