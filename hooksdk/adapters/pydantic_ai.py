@@ -26,7 +26,7 @@ from pydantic_ai import (
     WrapperToolset,
 )
 from pydantic_ai.agent import CallToolsNode, ModelRequestNode
-from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering, HandleDeferredToolCalls
 from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import (
     ModelMessage,
@@ -90,6 +90,10 @@ class HookSDK(AbstractCapability[Any]):
         """Calls that run elsewhere, by their ids: tool and arguments as they were judged."""
         self.made: set[str] = set()
         """The ids of those whose results come from elsewhere."""
+
+    def get_ordering(self) -> CapabilityOrdering:
+        """Whoever runs calls elsewhere gets them as they were judged, wherever it stands."""
+        return CapabilityOrdering(wraps=[HandleDeferredToolCalls])
 
     async def for_run(self, ctx: RunContext[Any]) -> HookSDK:
         """One for each run, with its conversation."""
@@ -175,8 +179,7 @@ class HookSDK(AbstractCapability[Any]):
         answers = _answers(messages)
         made = {call_id: result for call_id, result in answers.items() if call_id in self.made}
         ids = [_answered(part) for one in messages if isinstance(one, ModelRequest) for part in one.parts]
-        texts = {call_id: result.text for call_id, result in answers.items()}
-        await self.conversation.settle(texts, ids, made=made)
+        await self.conversation.settle({call_id: one.text for call_id, one in answers.items()}, ids, made=made)
 
     async def after_model_request(
         self,
