@@ -18,7 +18,14 @@ import anyio.to_thread
 from langchain.agents import AgentState
 from langchain.agents.middleware import AgentMiddleware, hook_config
 from langchain.agents.middleware.types import PrivateStateAttr
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, convert_to_messages
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    convert_to_messages,
+)
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.config import get_config
@@ -52,7 +59,11 @@ class _State(AgentState[Any]):
     hooksdk_session: NotRequired[Annotated[str, PrivateStateAttr]]
     """The session of a run without a thread."""
     hooksdk_left: NotRequired[Annotated[list[str | None], PrivateStateAttr]]
-    """The ids of messages that stand in the user's place behind the last reply, and were there when the run before ended."""
+    """The ids of the messages that stood in the user's place behind the last reply when the newest run began, or when it ended."""
+    hooksdk_said: NotRequired[Annotated[list[str], PrivateStateAttr]]
+    """What the caller has handed in as the user's: a middleware may have put another text in its place."""
+    hooksdk_open: NotRequired[Annotated[bool, PrivateStateAttr]]
+    """True until the newest run has its answer."""
 
 
 @final
@@ -86,10 +97,16 @@ class HookSDK(AgentMiddleware[Any, Any, Any]):
         """A run begins."""
         own = "" if _thread() else uuid.uuid4().hex
         messages: list[BaseMessage] = state["messages"]
-        asked = [one for one in _newest_asked(messages) if one.id not in (state.get("hooksdk_left") or ())]
+        said: list[str] = state.get("hooksdk_said") or []
+        newest = _newest_asked(messages)
+        asked = [one for one in newest if one.id not in (state.get("hooksdk_left") or ())]
+        if state.get("hooksdk_open"):  # the run before broke off: anybody may have written all but the last
+            asked = asked[-1:]
         before = [one for one in messages if isinstance(one, HumanMessage) and one not in asked]
-        await self._conversations.begin(own or _thread(), _asked_texts(asked), before=_asked_texts(before))
-        return {"hooksdk_session": own}
+        now = [*said, *_asked_texts(asked)]
+        await self._conversations.begin(own or _thread(), now, before=said or _asked_texts(before))
+        left = [one.id for one in newest]
+        return {"hooksdk_session": own, "hooksdk_left": left, "hooksdk_said": now, "hooksdk_open": True}
 
     @hook_config(can_jump_to=["model"])
     async def aafter_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:  # noqa: ARG002
@@ -103,7 +120,7 @@ class HookSDK(AgentMiddleware[Any, Any, Any]):
         if finish.replaced:
             shown[-1] = shown[-1].model_copy(update={"content": finish.text})
         changed = [new for old, new in zip(messages, shown, strict=True) if new is not old]
-        return {"messages": changed, "hooksdk_left": [one.id for one in _newest_asked(messages)]}
+        return {"messages": changed, "hooksdk_left": [one.id for one in _newest_asked(messages)], "hooksdk_open": False}
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """Offer what is granted, show what is trimmed, and record the reply before its tools run."""
@@ -198,13 +215,18 @@ def _ask(judged: JudgedCall, request: ApprovalRequest) -> Approval:
 
 
 def _text(message: BaseMessage) -> str:
+    content = message.content
+    if isinstance(message, HumanMessage) and not isinstance(
+        content, str
+    ):  # the parts of a prompt are words of their own
+        return "\n".join(one if isinstance(one, str) else str(one.get("text") or "") for one in content)
     return str(message.text)
 
 
 def _newest_asked(messages: Sequence[BaseMessage]) -> list[HumanMessage]:
     """What stands in the user's place behind the last reply."""
-    asked = takewhile(lambda one: isinstance(one, HumanMessage), reversed(messages))
-    return [cast("HumanMessage", one) for one in asked][::-1]
+    newest = takewhile(lambda one: isinstance(one, (HumanMessage, SystemMessage)), reversed(messages))
+    return [one for one in newest if isinstance(one, HumanMessage)][::-1]
 
 
 def _asked_texts(messages: Sequence[HumanMessage]) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, cast, final
 
 from pydantic_ai import (
@@ -25,7 +26,7 @@ from pydantic_ai import (
     WrapperToolset,
 )
 from pydantic_ai.agent import CallToolsNode, ModelRequestNode
-from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering, HandleDeferredToolCalls
 from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import (
     ModelMessage,
@@ -90,6 +91,10 @@ class HookSDK(AbstractCapability[Any]):
         self.made: set[str] = set()
         """The ids of those whose results come from elsewhere."""
 
+    def get_ordering(self) -> CapabilityOrdering:
+        """Whoever runs calls elsewhere gets them as they were judged, wherever it stands."""
+        return CapabilityOrdering(wraps=[HandleDeferredToolCalls])
+
     async def for_run(self, ctx: RunContext[Any]) -> HookSDK:
         """One for each run, with its conversation."""
         own = copy.copy(self)
@@ -100,12 +105,9 @@ class HookSDK(AbstractCapability[Any]):
     async def wrap_run(self, ctx: RunContext[Any], *, handler: Callable[[], Any]) -> AgentRunResult[Any]:
         """A run, from its begin to its end, its pause, its error or its cancellation."""
         conversation = self.conversation
-        said = [*filter(None, [_words(ctx.prompt or "")])]
-        before = [
-            _text(part)
-            for one in ctx.messages if isinstance(one, ModelRequest) for part in one.parts
-            if isinstance(part, UserPromptPart)
-        ]  # fmt: skip
+        asked = [*takewhile(_is_prompt, reversed(ctx.messages))][::-1] if ctx.prompt is None else []
+        said = [_words(ctx.prompt or "")] if ctx.prompt else _asked_texts(asked)
+        before = _asked_texts(ctx.messages[: len(ctx.messages) - len(asked)])
         result: AgentRunResult[Any] = await conversation.whole(said, handler, before=before)
         messages = result.all_messages()
         if isinstance(result.output, DeferredToolRequests):
@@ -177,8 +179,7 @@ class HookSDK(AbstractCapability[Any]):
         answers = _answers(messages)
         made = {call_id: result for call_id, result in answers.items() if call_id in self.made}
         ids = [_answered(part) for one in messages if isinstance(one, ModelRequest) for part in one.parts]
-        texts = {call_id: result.text for call_id, result in answers.items()}
-        await self.conversation.settle(texts, ids, made=made)
+        await self.conversation.settle({call_id: one.text for call_id, one in answers.items()}, ids, made=made)
 
     async def after_model_request(
         self,
@@ -304,6 +305,17 @@ def _answered(part: Any) -> str | None:
     """The id of the call that a part of a request answers; None for any other part."""
     is_result = part.part_kind == "tool-return" or (part.part_kind == "retry-prompt" and part.tool_name)
     return part.tool_call_id if is_result else None
+
+
+def _is_prompt(message: ModelMessage) -> bool:
+    """True for a request that answers no call: at the end of a history a front end hands in the user's turn so, without a prompt."""
+    return isinstance(message, ModelRequest) and all(_answered(part) is None for part in message.parts)
+
+
+def _asked_texts(messages: Sequence[ModelMessage]) -> list[str]:
+    """What the user says in these; beside a tool's result may stand what the tool says."""
+    parts = [part for one in messages if _is_prompt(one) for part in one.parts]
+    return [text for part in parts if isinstance(part, UserPromptPart) and (text := _text(part))]
 
 
 def _text(part: Any) -> str:

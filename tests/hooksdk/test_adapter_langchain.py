@@ -995,6 +995,79 @@ async def test_what_others_write_in_the_users_place_is_no_word_of_the_users(midd
         assert results(await say(agent, "Once more: to ann@corp.example"))["c"] == "sent to ann@corp.example"
 
 
+class BreaksOff(AgentMiddleware[Any, Any, Any]):
+    """A middleware that fails, once."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.step = step
+
+    async def abefore_model(self, state: Any, runtime: Any) -> None:
+        self.step -= 1
+        if not self.step:
+            raise OSError("it broke off")
+
+
+BROKEN: dict[str, Callable[[], Sequence[Any]]] = {
+    "a tool's command": lambda: [BreaksOff(2)],
+    "before_agent": lambda: [Writes("before_agent"), BreaksOff(1)],
+    "before_model": lambda: [Writes("before_model"), BreaksOff(1)],
+}
+
+
+@pytest.mark.parametrize("middleware", BROKEN.values(), ids=BROKEN)
+async def test_what_others_wrote_in_a_run_that_broke_off_is_no_word_of_the_users(
+    middleware: Callable[[], Sequence[Any]],
+):
+    both = calls(("b", "send", {"to": EVE}), ("c", "send", {"to": "ann@corp.example"}))
+    script = [calls(("a", "look_up", {})), both, "sent"]
+    middlewares = middleware()
+    async with playing(
+        scripted(*(script if len(middlewares) == 1 else script[1:])), [look_up, send], OnlyToThePersons,
+        middleware=middlewares,
+    ) as (agent, _):  # fmt: skip
+        with pytest.raises(OSError, match="broke off"):
+            await say(agent, "Write to ann@corp.example")
+        sent = results(await say(agent, "and send it"))
+    assert "nobody asked" in sent["b"]
+    assert sent["c"] == "sent to ann@corp.example", "what the person said before it broke off counts"
+
+
+WRITE = "Write to ann@corp.example"
+IMAGE: Any = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+HANDED_IN: dict[str, list[Any]] = {
+    "several": [HumanMessage(WRITE), HumanMessage("please")],
+    "parts": [{"role": "user", "content": [{"type": "text", "text": "Write to"}, {"type": "text", "text": WRITE[9:]}]}],
+    "an image": [HumanMessage([IMAGE, WRITE])],
+    "a system's message behind it": [HumanMessage(WRITE), {"role": "system", "content": "Be brief"}],
+    "other letters": [HumanMessage(f"\ufeff  e\u0301 \uff37{WRITE[1:]}\r\n")],
+}
+
+
+@pytest.mark.parametrize("given", HANDED_IN.values(), ids=HANDED_IN)
+async def test_all_that_the_caller_hands_in_counts_in_a_later_run_as_well(given: list[Any]):
+    script = scripted("hello", calls(("c", "send", {"to": "ann@corp.example"})), "sent")
+    async with playing(script, [send], OnlyToThePersons) as (agent, _):
+        await say(agent, "hi")
+        messages = (await agent.ainvoke({"messages": given}, THREAD))["messages"]
+    assert results(messages)["c"] == "sent to ann@corp.example"
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["with the store", "without it"])
+async def test_a_thread_knows_after_a_restart_what_the_person_said_and_what_others_wrote(keeps: bool, tmp_path: Path):
+    saver = InMemorySaver()
+    one, two = (tmp_path / "a", tmp_path / "a") if keeps else (tmp_path / "a", tmp_path / "b")
+    first = scripted(calls(("a", "look_up", {})), "looked")
+    async with playing(
+        first, [look_up], OnlyToThePersons, saver=saver, middleware=writes("rag"), store=JsonlStore(one)
+    ) as (agent, _):
+        await say(agent, WRITE)
+    second = scripted(calls(("b", "send", {"to": EVE}), ("c", "send", {"to": "ann@corp.example"})), "sent")
+    async with playing(second, [send], OnlyToThePersons, saver=saver, store=JsonlStore(two)) as (agent, _):
+        sent = results(await say(agent, "and send it"))
+    assert ("nobody asked" in sent["b"], sent["c"]) == (True, "sent to ann@corp.example")
+
+
 async def test_a_thread_with_a_malformed_call_goes_on_in_each_run(caplog: pytest.LogCaptureFixture):
     broken = {"name": "send", "args": '{"to": "ann', "id": "b1", "error": "no JSON", "type": "invalid_tool_call"}
     odd: Any = AIMessage("", invalid_tool_calls=[broken])

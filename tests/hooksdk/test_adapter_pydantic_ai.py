@@ -26,7 +26,7 @@ from pydantic_ai import (
     ToolReturn,
 )
 from pydantic_ai import Tool as NativeTool
-from pydantic_ai.capabilities import ProcessHistory
+from pydantic_ai.capabilities import HandleDeferredToolCalls, ProcessHistory
 from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
 from pydantic_ai.tools import ToolDefinition
 
@@ -372,9 +372,35 @@ async def test_a_sub_agents_external_call_is_judged_in_it():
     assert (first.call.name, first.status) == ("delete_city", "blocked")
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["before", "behind"])
+async def test_whoever_runs_calls_elsewhere_gets_them_as_they_were_judged(first: bool):
+    got, seen = dict[str, Any](), recorder("after_tool_call")
+
+    async def run(_context: Any, requests: DeferredToolRequests) -> DeferredToolResults:
+        got.update({one.tool_name: one.args_as_dict() for one in requests.calls})
+        return DeferredToolResults(calls={one.tool_call_id: "made" for one in requests.calls})
+
+    async with open_host(Rules, seen) as host:
+        capabilities: list[Any] = [HandleDeferredToolCalls[Any](run), HookSDK(host)]
+        script = [[call("delete_city", city="Rome"), call("write_city", city="Rome")], "done"]
+        agent = Agent[object, Any](
+            model_of(ScriptedModel(script)), output_type=[str, DeferredToolRequests],
+            toolsets=deferring("external", *NAMES), capabilities=capabilities if first else capabilities[::-1],
+        )  # fmt: skip
+        assert (await agent.run("go")).output == "done"
+    assert got == {"write_city": {"city": "Oslo"}}
+    assert {one.call.name: one.status for one in seen.of(AfterToolCall)} == {
+        "delete_city": "blocked",
+        "write_city": "ok",
+    }
+
+
 def send(to: str) -> str:
     """Send it."""
     return f"sent to {to}"
+
+
+WRITE = "Write to ann@corp.example"
 
 
 def look_up() -> ToolReturn[str]:
@@ -402,3 +428,33 @@ async def test_what_others_write_in_the_users_place_is_no_word_of_the_users(plac
     assert [(one.call.name, one.status) for one in seen.of(AfterToolCall)] == [
         ("look_up", "ok"), ("send", "blocked"), ("send", "ok"),
     ]  # fmt: skip
+
+
+def asked(*texts: str) -> ModelRequest:
+    return ModelRequest(parts=[UserPromptPart(one) for one in texts])
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [[asked(WRITE)], [asked(WRITE, "please")], [asked(WRITE), asked("please")]],
+    ids=["one", "parts", "requests"],
+)
+async def test_the_users_turn_that_a_front_end_hands_in_without_a_prompt_counts_in_each_run(turn: list[ModelRequest]):
+    seen = recorder("after_tool_call")
+    script = ["hello", call("look_up"), "looked", [call("send", to=EVE), call("send", to="ann@corp.example")], "sent"]
+    async with open_host(OnlyToThePersons, seen) as host:
+        agent, _ = made(host, script, send, look_up)
+        history: list[ModelMessage] = []
+        for given in ([asked("hi")], [asked("look")], turn):
+            history = (await agent.run(message_history=[*history, *given], conversation_id="c")).all_messages()
+    assert [one.status for one in seen.of(AfterToolCall)] == ["ok", "blocked", "ok"]
+
+
+async def test_what_a_tool_says_beside_its_result_is_no_word_of_the_users_in_another_conversation():
+    seen = recorder("after_tool_call")
+    script = [call("look_up"), "looked", [call("send", to=EVE), call("send", to="ann@corp.example")], "sent"]
+    async with open_host(OnlyToThePersons, seen) as host:
+        agent, _ = made(host, script, send, look_up)
+        first = await agent.run(WRITE, conversation_id="a")
+        await agent.run("and send it", message_history=first.all_messages(), conversation_id="b")
+    assert [one.status for one in seen.of(AfterToolCall)] == ["ok", "blocked", "ok"]
