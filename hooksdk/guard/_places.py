@@ -63,7 +63,7 @@ def last_seen(agent: str, session: str) -> float:
     """When a hook of this session of an agent last came before the judge, in seconds since 1970; 0 where none did."""
     try:
         return _place(agent, session).stat().st_mtime
-    except OSError:
+    except (OSError, ValueError):  # an id that no text has, such as half a letter
         return 0.0
 
 

@@ -254,12 +254,14 @@ OFF: dict[str, Sequence[tuple[str, str]]] = {
     "codex": ((".codex/config.toml", "[features]\nhooks = false\n"), (".codex/config.toml", "[features]\ncodex_hooks = false\n")),
     "gemini": (
         (".gemini/settings.json", '{"hooksConfig": {"enabled": false}}'), (".gemini/settings.json", '{"hooksConfig": {"disabled": ["hooksdk guard"]}}'),
-        (".env", "BASH_ENV=./pre.sh"),
+        (".env", "BASH_ENV=./pre.sh"), (".gemini/settings.json", '{"hooks": null}'), (".gemini/settings.json", '{"hooksConfig": {"enabled": 0}}'),
+        (".gemini/settings.json", '{"hooksConfig": {"disabled": ["hooksdk${X:- }guard"]}}'),
     ),
     "qwen": (
         (".qwen/settings.json", '{"disableAllHooks": true}'), (".env", "QWEN_CODE_SIMPLE=1"),
         (".qwen/settings.json", '{"env": {"BASH_ENV": "./pre.sh"}}'),
-        (".env", "QWEN_CODE_SYSTEM_SETTINGS_PATH=./other.json"),
+        (".env", "QWEN_CODE_SYSTEM_SETTINGS_PATH=./other.json"), (".env", "QWEN_CODE_SYSTEM_DEFAULTS_PATH=./other.json"),
+        (".qwen/settings.json", '{"disableAllHooks": 1}'),
     ),
 }  # fmt: skip
 """By which files of a project no hook of the user's runs."""

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import pytest
 import tomlkit
 
 from hooksdk.cli._guard import unseen
-from hooksdk.cli._guard.hooks import HookFile, Scope, hook_command, hook_file, managed_file
+from hooksdk.cli._guard.hooks import FOLDERS, HookFile, Scope, hook_command, hook_file, managed_file
 from hooksdk.cli._guard.settings import MAX_BYTES, Finding, look_for_switches, settings_files
 from hooksdk.cli._guard.unseen import Guarded, Unseen, unseen_sessions
 from hooksdk.guard import AGENTS, PROOF, PROOF_REASON, Judge
@@ -41,6 +41,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HOOKSDK_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    machine = {agent: (str(tmp_path / "machine" / agent / f"settings.{'toml' if agent == 'codex' else 'json'}"),) * 2 for agent in AGENTS}  # fmt: skip
+    monkeypatch.setattr("hooksdk.cli._guard.hooks._MANAGED", machine)
     for agent in ("gemini", "qwen"):
         name = {"gemini": "GEMINI_CLI_SYSTEM_SETTINGS_PATH", "qwen": "QWEN_CODE_SYSTEM_SETTINGS_PATH"}[agent]
         monkeypatch.setenv(name, str(tmp_path / "machine" / agent / "settings.json"))
@@ -137,6 +139,90 @@ def test_a_hook_of_the_projects_own_before_calls_is_named_and_no_problem(
     assert (one.entry, one.ends) == (f"hooks.{event}", False)
 
 
+TRACED: Json = {"env": {"LD_TRACE_LOADED_OBJECTS": ""}}
+VALUES: list[tuple[str, str, list[tuple[object, bool | None]]]] = [
+    ("gemini", "hooksConfig.enabled", [(0, True), ("", True), ("$X", True), ("false", None), (1, None), (None, None)]),
+    ("gemini", "hooksConfig.disabled", [("hooksdk guard", True), (["hooksdk${X:- }guard"], True), (["$X"], True), (["lint"], None)]),
+    ("gemini", "hooks", [(None, True), ("x", True), ([], True), ({}, None)]),
+    ("qwen", "disableAllHooks", [(1, True), ("false", True), ([], True), (0, None), ("", None), (None, None)]),
+    ("qwen", "env.NODE_OPTIONS", [("--require=./x.js", True), ("-r ./x.js", True), ("--a=9 --import ./x.mjs", True), ("--max-old-space-size=8192", None)]),
+]  # fmt: skip
+
+
+def nested(keys: str, value: object) -> Json:
+    first, _, rest = keys.partition(".")
+    return {first: nested(rest, value) if rest else value}
+
+
+SAYS: list[tuple[str, str, Json | str | bytes, bool | None]] = [
+    ("claude-code", ".claude/settings.json", TRACED, True), ("claude-code", ".claude/settings.json", {"env": {"SHELLOPTS": "noexec"}}, True),
+    ("claude-code", ".claude/settings.json", b'{"disableAllHooks": true, "x": "\xff"}', True),
+    ("claude-code", ".claude/settings.json", b'\xef\xbb\xbf{"disable\\u0041llHooks":\r\n true}', True),
+    ("claude-code", ".claude/settings.json", '{"disableAllHooks": false, "disableAllHooks": true}', True),
+    ("claude-code", ".claude/settings.json", '{"disableAllHooks": true, "disableAllHooks": false}', None),
+    ("claude-code", ".claude/settings.json", '{"disableAllHooks": true, "n": %s, "s": "\\ud800"}' % ("9" * 5000), True),
+    ("claude-code", ".claude/settings.json", {"env": {"CLAUDE_CODE_SAFE_MODE": "1"}}, False),
+    ("claude-code", ".claude/settings.json", {"env": {"CLAUDE_CODE_SKIP_PROMPT_HISTORY": "1"}}, False),
+    ("claude-code", ".claude/settings.json", {"hooks": {"PermissionRequest": OTHERS["PreToolUse"]}}, False),
+    ("claude-code", ".claude/settings.json", {"hooks": {"PreToolUse": [{"hooks": [{"command": "./x # hooksdk/guard/client.py claude-code"}]}]}}, False),
+    ("codex", ".codex/config.toml", '[features]\n"hooks" = false\n', True), ("codex", ".codex/config.toml", "features = {hooks = false}", True),
+    ("codex", "~/.codex/.env", "LD_TRACE_LOADED_OBJECTS=1\n", True), ("codex", "~/.codex/.env", "OPENAI_API_KEY=x\n", None),
+    *((agent, f".{agent}/settings.json", nested(keys, value), ends) for agent, keys, values in VALUES for value, ends in values),
+    ("qwen", ".qwen/settings.json", {"env": {"QWEN_CODE_SYSTEM_DEFAULTS_PATH": "./x.json"}}, True),
+    *(
+        (agent, ".env", text, ends)
+        for agent in ("gemini", "qwen")
+        for text, ends in (
+            ("SHELLOPTS=noexec\n", True), ("LD_TRACE_LOADED_OBJECTS=\n", True), ("BASH_ENV: ./x\n", True), ("export\n BASH_ENV\n=\n`./x` # mine\n", True),
+            ("# mine\u2028BASH_ENV=./x", True), (b"A=1\rBASH_ENV=./x\r", True), (b"A=\xff\nBASH_ENV=./x\n", True), ("\u00a0BASH_ENV\u00a0=./x", True),
+            ("# BASH_ENV=./x\n", None), ("BASH_ENV=''  # none\n", None), ("BASH_ENV= # none\n", None), ("BASH_ENV=./x\nBASH_ENV=\n", None),
+            ('KEY="a\nBASH_ENV=./x\n"\n', None), ("PATH=/a:/b\nHTTPS_PROXY=http://p\nNO_PROXY=x\n", None),
+        )
+    ),
+    ("claude-code", ".claude/settings.json", {"permissions": {"allow": ["Bash(ls:*)"]}, "model": "x", "statusLine": {"type": "command", "command": "x"}, "env": {"PATH": "/a:/b", "NODE_OPTIONS": "--max-old-space-size=9", "HTTPS_PROXY": "x"}, "hooks": {"Stop": OTHERS["PreToolUse"]}}, None),
+    ("codex", ".codex/config.toml", {"model": "x", "mcp_servers": {"a": {"command": "x"}}, "features": {"hooks": True}}, None),
+    ("gemini", ".gemini/settings.json", {"mcpServers": {"a": {"command": "x", "env": {"LD_LIBRARY_PATH": "x"}}}, "hooksConfig": {"disabled": ["lint"]}, "hooks": {"AfterTool": OTHERS["PreToolUse"]}}, None),
+]  # fmt: skip
+"""What ends the hooks (True), may go around them (False), or is an everyday setting (None), as each agent reads its files."""
+
+
+@pytest.mark.parametrize(("agent", "file", "content", "ends"), SAYS)
+def test_settings_are_read_as_the_agent_reads_them(
+    project: Path, agent: str, file: str, content: Json | str | bytes, ends: bool | None
+):
+    path = project / Path(file).expanduser()
+    if isinstance(content, bytes):
+        write(path, "").write_bytes(content)
+    else:
+        write(path, content)
+    assert [one.ends for one in found(agent, project)] == ([] if ends is None else [ends])
+
+
+def test_a_file_of_variables_takes_no_longer_than_it_is_large(project: Path):
+    for text in ("\n", " ", "A=\n", "A='", "A=\\'\n", "export\n", "A"):
+        write(project / ".env", text * (200_000 // len(text)))
+        assert found("qwen", project) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="it becomes another user")
+@pytest.mark.parametrize("agent", AGENTS)
+def test_folders_that_may_not_be_looked_into_cost_a_line_each(project: Path, tmp_path: Path, agent: str):
+    for folder in (project / FOLDERS[agent], Path.home() / FOLDERS[agent]):
+        folder.mkdir(parents=True)
+        folder.chmod(0)
+    for folder in (*tmp_path.parents[:2], tmp_path, project.parent, project, Path.home()):
+        folder.chmod(0o755)
+    os.seteuid(65534)
+    try:
+        problems = found(agent, project)
+        guarded = [Guarded(agent, "user", hook_file(agent, "user", project).path, moment(days=2).timestamp())]
+        named, not_read = unseen_sessions(guarded, project)
+    finally:
+        os.seteuid(0)
+    assert (named, len(not_read)) == ([], 1)
+    assert all("cannot be read" in str(one) and not one.ends for one in problems)
+
+
 def test_a_hook_that_somebody_has_switched_off_in_codex_is_named_and_no_problem(project: Path):
     write(
         Path.home() / ".codex" / "config.toml",
@@ -173,7 +259,7 @@ def test_of_two_files_the_stronger_one_decides(
         ("claude-code", '{"disableAllHooks": "true", "env": {"CLAUDE_CODE_SIMPLE": ""}}', []),
         ("claude-code", '{"disableAllHooks": null, "env": [], "hooks": 3}', []),
         ("claude-code", '{"allowManagedHooksOnly": true}', []),  # counts in the machine's own file alone
-        ("gemini", '{"hooksConfig": {"disabled": ["another"], "enabled": 0}}', []),
+        ("gemini", '{"hooksConfig": {"disabled": ["another"], "enabled": null}}', []),
         ("qwen", "[]", [False]), ("qwen", '{"hooks": [', [False]), ("qwen", "\x00", [False]), ("qwen", "[" * 5000, [False]),
         ("qwen", f"{{}}{' ' * MAX_BYTES}", [False]), ("qwen", "", []),
     ],
@@ -330,6 +416,59 @@ def test_a_transcript_that_cannot_be_read_costs_a_line_and_the_others_count(
     monkeypatch.setattr(unseen, "MAX_BYTES", newest.stat().st_size)
     named, problems = unseen_sessions(own, project)
     assert ([one.session for one in named], "too large" in problems[0]) == (["s1"], True)
+
+
+ODD: dict[str, tuple[Callable[[str], str], int, int]] = {
+    "half a letter": (lambda text: text.replace('"s1"', '"\\ud800"'), 1, 0),
+    "no name of a file": (lambda text: text.replace('"s1"', '"\\u0000/../x"'), 1, 0),
+    "no time": (lambda text: text.replace('"timestamp": "2', '"timestamp": "x'), 0, 1),
+    "the future": (lambda text: text.replace('"timestamp": "2', '"timestamp": "8'), 1, 0),
+    "the last year": (lambda text: text.replace(f'"timestamp": "{moment().year}', '"timestamp": "9999'), 0, 1),
+    "long ago": (lambda text: text.replace('"timestamp": "20', '"timestamp": "00'), 0, 1),
+    "broken": (lambda text: text[:-2] + "\n{}\n", 0, 1),
+    "being written": (lambda text: text + '{"type": "user"', 1, 0),
+    "deep": (lambda text: text + '{"a":' * 9000 + "1" + "}" * 9000 + "\n", 1, 1),
+}
+"""What is changed in a transcript with one call, how many sessions are named then, and how many lines it costs."""
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("what", ODD)
+def test_odd_lines_of_a_transcript_hide_nothing_in_silence(project: Path, agent: str, what: str):
+    change, sessions, lines = ODD[what]
+    path = transcript(agent, project, "s1", moment(hours=1))
+    path.write_text(change(path.read_text()))
+    own = [Guarded(agent, "user", hook_file(agent, "user", project).path, moment(days=2).timestamp())]
+    named, problems = unseen_sessions(own, project)
+    assert (len([str(one) for one in named]), len(problems)) == (sessions, lines), problems
+
+
+def test_many_transcripts_that_are_too_large_cost_one_line_and_are_not_opened(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+):
+    own = [Guarded("qwen", "user", hook_file("qwen", "user", project).path, moment(days=2).timestamp())]
+    for number in range(30):
+        transcript("qwen", project, f"s{number:02}", moment(hours=1))
+    size = transcript("qwen", project, "s00", moment(hours=1)).stat().st_size
+    monkeypatch.setattr(unseen, "MAX_BYTES", 5 * size)
+    named, problems = unseen_sessions(own, project)
+    assert (len(named), len(problems), "neither were 24 more" in problems[0]) == (5, 1, True)
+
+
+@pytest.mark.parametrize("agent", ["claude-code", "qwen"])
+def test_a_session_that_goes_to_another_folder_is_still_of_the_project_that_it_began_in(project: Path, agent: str):
+    began = transcript(agent, project, "s1", moment(hours=2)).read_text()
+    path = transcript(agent, project / "sub", "s1", moment(hours=1))
+    path.write_text(began + path.read_text())
+    assert [(one.calls, one.folder) for one in look(project, agent, "project")] == [(2, str(project / "sub"))]
+
+
+async def test_a_fork_of_a_session_that_was_seen_is_named_by_its_own_id(project: Path):
+    path = transcript("codex", project, "fork", moment(hours=1))
+    first, *others = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([first, first.replace('"fork"', '"before"'), *others]))
+    await seen("codex", project, "before")
+    assert [one.session for one in look(project, "codex")] == ["fork"]
 
 
 @pytest.mark.parametrize("agent", AGENTS)

@@ -71,10 +71,10 @@ OPEN: Mapping[str, tuple[str, ...]] = {
 }
 """What the guard cannot close in each agent, as it was seen in the programs themselves."""
 _MANAGED_OPEN: Mapping[str, tuple[str, ...]] = {
-    "claude-code": ("a project's env may still have LD_LIBRARY_PATH, and a hook that changes calls: status and doctor name them",),
+    "claude-code": ("a project's env may still have LD_TRACE_LOADED_OBJECTS, SHELLOPTS or LD_LIBRARY_PATH, and a hook that changes calls: status and doctor name them",),
     "codex": ("a hook of a project that you have reviewed may change calls: status and doctor name it",),
-    "gemini": ("a project's .env may still have BASH_ENV or LD_PRELOAD, and its settings a hook that changes calls: status and doctor name them",),
-    "qwen": ("a project's .env may still have QWEN_CODE_SIMPLE, QWEN_CODE_SYSTEM_SETTINGS_PATH, BASH_ENV or LD_PRELOAD, and its settings a hook that changes calls: status and doctor name them",),
+    "gemini": ("a project's .env may still have BASH_ENV, SHELLOPTS or the loader's LD_ variables, and its settings a hook that changes calls: status and doctor name them",),
+    "qwen": ("a project's .env may still have QWEN_CODE_SIMPLE, QWEN_CODE_SYSTEM_SETTINGS_PATH, NODE_OPTIONS, BASH_ENV, SHELLOPTS or the loader's LD_ variables, and its settings a hook that changes calls: status and doctor name them",),
 }  # fmt: skip
 """What a project can still do in spite of the machine's own settings."""
 

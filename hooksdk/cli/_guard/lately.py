@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hooksdk.values import as_list, as_object, is_object
 
 MAX_LINE = 20_000_000
 """Characters of a line that is still read."""
+_NO_TIME = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,22 +62,37 @@ def read_lately(
     transcripts = TRANSCRIPTS[agent]
     reading = Reading()
     seen: set[tuple[Any, ...]] = set()
-    for changed, path in _newest(own_folder(agent) / transcripts.folder, transcripts.pattern):
+    left: list[Path] = []
+    folder = own_folder(agent) / transcripts.folder
+    try:
+        newest = _newest(folder, transcripts.pattern)
+    except OSError as error:
+        newest = []
+        reading.problems.append((folder, str(error)))
+    for changed, path in newest:
         if changed < since.timestamp():
             break
         try:
-            max_bytes -= path.stat().st_size
-            if max_bytes < 0:
-                raise ValueError("it was not read: it and what is newer are too large")
+            size, untimed = path.stat().st_size, 0
+            if size > max_bytes:
+                left.append(path)
+                continue
+            max_bytes -= size
             each(path)
             reading.files += 1
             for call in transcripts.read(path, projects):
+                untimed += call.when == _NO_TIME
                 key = (call.session, call.when, call.tool, json.dumps(call.arguments, sort_keys=True))
                 if call.when >= since and key not in seen:  # a resumed session has the lines of the one before it
                     seen.add(key)
                     reading.calls.append(call)
+            if untimed:
+                raise ValueError(f"{untimed} of its calls do not say when they were made")
         except (OSError, ValueError, RecursionError) as error:
             reading.problems.append((path, str(error) or type(error).__name__))
+    if left:
+        more = f", and neither were {len(left) - 1} more" if left[1:] else ""
+        reading.problems.append((left[0], f"it was not read{more}: it and what is newer are too large"))
     reading.calls.sort(key=lambda call: call.when)
     return reading
 
@@ -91,7 +108,8 @@ def _newest(folder: Path, pattern: str) -> list[tuple[float, Path]]:
 
 
 def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The objects of a file of JSON lines. A line that is none is left out: an agent may be writing the last one."""
+    """The objects of a file of JSON lines. A line that is none is left out: an agent may be writing the last one, whose end is not
+    there yet."""
     broken = read = 0
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
@@ -103,18 +121,18 @@ def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
                 read += 1
                 yield entry
             elif line.strip():
-                broken += 1
-    if broken > 1 or (broken and not read):
+                broken += line.endswith("\n") or not read
+    if broken:
         raise ValueError(f"{broken} of its lines are no JSON objects; the others were read")
 
 
 def _time(text: Any) -> datetime:
-    """A moment as transcripts have it; the beginning of time where it is none."""
+    """A moment as transcripts have it; the beginning of time where it is none, or none that an agent can have had."""
     try:
         moment = datetime.fromisoformat(str(text))
     except ValueError:
-        return datetime.min.replace(tzinfo=UTC)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return _NO_TIME
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) if 2000 < moment.year < 9999 else _NO_TIME
 
 
 def _claude_code(path: Path, projects: Sequence[Path]) -> Iterator[RecordedCall]:  # noqa: ARG001 - one form for all
@@ -130,12 +148,12 @@ def _claude_code(path: Path, projects: Sequence[Path]) -> Iterator[RecordedCall]
 
 
 def _codex(path: Path, projects: Sequence[Path]) -> Iterator[RecordedCall]:  # noqa: ARG001 - one form for all
-    session, folder = path.stem, ""
+    session, folder = "", ""
     for entry in _lines(path):
         payload = as_object(entry.get("payload"))
         if entry.get("type") in {"session_meta", "turn_context"}:
-            # A sub-agent's own file has the id of the session that it works for.
-            session = str(payload.get("session_id") or payload.get("id") or session)
+            # A sub-agent's own file has the id of the session that it works for, a fork below its own that of the one before it.
+            session = session or str(payload.get("session_id") or payload.get("id") or "")
             folder = str(payload.get("cwd") or folder)
         kind = payload.get("type") if entry.get("type") == "response_item" else ""
         if kind == "function_call":
@@ -147,22 +165,24 @@ def _codex(path: Path, projects: Sequence[Path]) -> Iterator[RecordedCall]:  # n
         else:
             continue
         yield RecordedCall(
-            agent="codex", session=session, folder=str(arguments.get("workdir") or folder),
+            agent="codex", session=session or path.stem, folder=str(arguments.get("workdir") or folder),
             tool=str(payload.get("name") or "local_shell"), arguments=arguments, when=_time(entry.get("timestamp")),
         )  # fmt: skip
 
 
 def _gemini(path: Path, projects: Sequence[Path]) -> Iterator[RecordedCall]:
     # A file of one object, or since 0.61 of lines, of which the first has no messages yet.
-    entries = list(_lines(path)) if path.suffix == ".jsonl" else [as_object(json.loads(path.read_text("utf-8")))]
-    head = entries[0] if entries else {}
+    entries: Iterator[Mapping[str, Any]] = (
+        _lines(path) if path.suffix == ".jsonl" else iter([as_object(json.loads(path.read_text("utf-8")))])
+    )
+    head = as_object(next(entries, None))
     if "messages" not in head and "sessionId" not in head:
         raise ValueError("it has no list of messages, so its form is not known")
     # The agent keeps the digest of the folder alone.
     folders = {hashlib.sha256(str(folder).encode()).hexdigest(): str(folder) for folder in projects}
     # A sub-agent's file lies in a folder with the id of the session that it works for.
     session = path.parent.name if head.get("kind") == "subagent" else str(head.get("sessionId") or path.stem)
-    messages = [head, *entries[1:]] if "messages" not in head else as_list(head.get("messages"))
+    messages: Iterable[Any] = chain([head], entries) if "messages" not in head else as_list(head.get("messages"))
     for message in map(as_object, messages):
         for call in map(as_object, as_list(message.get("toolCalls"))):
             # The call's own time is that of its end.

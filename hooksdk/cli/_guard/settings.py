@@ -6,6 +6,7 @@ Files and entries are two tables. What they do was seen in the agents' own progr
 from __future__ import annotations
 
 import json
+import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,8 +15,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from hooksdk.cli._guard.hooks import FOLDERS, LOADERS, TITLE, is_guards, managed_file, own_folder
-from hooksdk.values import as_list, as_object, is_object, plain_json, read_json
+from hooksdk.cli._guard.hooks import FOLDERS, LOADERS, TITLE, hook_command, is_guards, managed_file, own_folder
+from hooksdk.values import as_list, as_object, is_object, plain_json
 
 Whose = Literal["user", "project", "managed"]
 MAX_BYTES = 4_000_000
@@ -30,7 +31,7 @@ _FILES: Mapping[str, tuple[tuple[Whose, str], ...]] = {
     ),
     "codex": (
         ("managed", "{machine}/config.toml"), ("managed", "{machine}/hooks.json"), ("user", "{own}/config.toml"),
-        ("user", "{own}/hooks.json"), ("project", "{above}/config.toml"), ("project", "{above}/hooks.json"),
+        ("user", "{own}/hooks.json"), ("user", "{own}/.env"), ("project", "{above}/config.toml"), ("project", "{above}/hooks.json"),
         ("managed", "{machine}/managed_config.toml"), ("managed", "{managed}"),
     ),
     "gemini": (
@@ -91,34 +92,53 @@ def _is(word: bool) -> Callable[[Any], bool]:
     return lambda value: value is word
 
 
-def _variables(*names: str, problem: str, ends: bool = True) -> tuple[_Switch, ...]:
+def _variables(
+    *names: str, problem: str, ends: bool = True, is_off: Callable[[Any], bool] = bool
+) -> tuple[_Switch, ...]:
     """Variables that the settings give the agent, and it its hooks."""
-    return tuple(_Switch(("env", name), bool, problem, ends=ends) for name in names)
+    return tuple(_Switch(("env", name), is_off, problem, ends=ends) for name in names)
+
+
+def _may_be_false(value: Any) -> bool:
+    """True for what is false in JavaScript but null, and for a text in which Gemini CLI puts a variable's value."""
+    return value in (False, "") or "$" in str(value)
 
 
 def _names_guard(value: Any) -> bool:
-    """True for a list with the name of a hook of the guard's, which in the machine's own file is `TITLE` and a secret."""
-    return any(str(name).startswith(TITLE) or is_guards(name) for name in as_list(value))
+    """True for a name of a hook of the guard's, which in the machine's own file is `TITLE` and a secret, or for one with a
+    variable's value in it."""
+    names = [value] if isinstance(value, str) else as_list(value)
+    return any(TITLE in str(name) or "$" in str(name) or is_guards(name) for name in names)
 
 
 def _has_others(value: Any) -> bool:
-    """True for hooks that are not the guard's."""
-    groups = map(as_object, as_list(value))
-    return not all(
-        is_guards(as_object(entry).get("command")) for group in groups for entry in as_list(group.get("hooks"))
+    """True for hooks that are not this guard's, to the letter: a project may write what looks like it."""
+    ours = {hook_command(agent, trial=trial) for agent in FOLDERS for trial in (False, True)}
+    entries = [entry for group in as_list(value) for entry in as_list(as_object(group).get("hooks"))]
+    return not all(as_object(entry).get("command") in ours for entry in entries)
+
+
+def _others(*events: str) -> tuple[_Switch, ...]:
+    problem = "another hook runs before calls, which may change or allow a call that the guard has judged"
+    return tuple(
+        _Switch(("hooks", event), _has_others, problem, ("project",), adds=True, ends=False) for event in events
     )
 
 
-def _others(event: str) -> _Switch:
-    problem = "another hook runs before calls, which may change a call that the guard has judged"
-    return _Switch(("hooks", event), _has_others, problem, ("project",), adds=True, ends=False)
-
-
 _NONE_RUN, _YOURS = "no hook runs", "no hook of yours runs"
-_LOADED = "what it names runs in each hook, and may end it"
-_LIBRARIES = _variables(
-    "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", problem="each hook may load other libraries from there", ends=False
-)
+_LOADED = "what it says comes before each hook, and may end it"
+_IN_ALL = (
+    *_variables(*LOADERS, "SHELLOPTS", problem=_LOADED),
+    # The loader looks at the name alone: with it the libraries of a program are listed, and the program is not run.
+    *_variables("LD_TRACE_LOADED_OBJECTS", problem=_NONE_RUN, is_off=lambda value: value is not None),
+    *_variables("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", problem="each hook may load other libraries from there", ends=False),
+)  # fmt: skip
+_IN_BASH = _variables("BASH_ENV", problem=_LOADED)
+_IN_QWEN = _variables(
+    "NODE_OPTIONS", problem="what it names runs in the agent, and may leave out its hooks",
+    is_off=lambda value: re.search(r"-r\b|-require|-import|loader|\\", str(value)) is not None,
+)  # fmt: skip
+"""Its other options are everyday ones, such as a size of memory. A backslash hides a letter of an option."""
 _SWITCHES: Mapping[str, tuple[_Switch, ...]] = {
     "claude-code": (
         _Switch(("disableAllHooks",), _is(True), _NONE_RUN, ("user", "project"), spares_managed=True),
@@ -129,25 +149,31 @@ _SWITCHES: Mapping[str, tuple[_Switch, ...]] = {
             spares_managed=True,
         ),
         *_variables("CLAUDE_CODE_SHELL_PREFIX", problem="this program gets each hook, and may leave it out"),
-        *_variables("CLAUDE_CODE_SIMPLE", problem=_NONE_RUN), *_variables(*LOADERS, problem=_LOADED), *_LIBRARIES,
-        _others("PreToolUse"),
+        *_variables("CLAUDE_CODE_SIMPLE", problem=_NONE_RUN), *_IN_ALL, *_others("PreToolUse", "PermissionRequest"),
+        *_variables("CLAUDE_CODE_SAFE_MODE", problem="hooks of yours may not run", ends=False),
+        *_variables("CLAUDE_CODE_SKIP_PROMPT_HISTORY", problem="no transcript tells of calls that no judge has seen", ends=False),
     ),
     "codex": (
         _Switch(("features", "hooks"), _is(False), _NONE_RUN, other=("features", "codex_hooks")),
         _Switch(("allow_managed_hooks_only",), _is(True), _YOURS, ("managed",), spares_managed=True),
         _Switch(("hooks", "state", _ANY, "enabled"), _is(False), "this hook does not run", adds=True, ends=False),
-        _others("PreToolUse"),
+        *_IN_BASH, *_IN_ALL, *_others("PreToolUse", "PermissionRequest"),
     ),
     "gemini": (
-        _Switch(("hooksConfig", "enabled"), _is(False), _NONE_RUN),
+        _Switch(("hooksConfig", "enabled"), _may_be_false, _NONE_RUN),
+        _Switch(("hooks",), lambda value: not is_object(value), _YOURS),
         _Switch(("hooksConfig", "disabled"), _names_guard, "the guard's hooks do not run", ("project",), adds=True, spares_managed=True),
         _Switch(("hooksConfig", "disabled"), _names_guard, "the guard's hooks do not run", ("user", "managed"), adds=True),
-        *_variables("BASH_ENV", *LOADERS, problem=_LOADED), *_LIBRARIES, _others("BeforeTool"),
+        *_IN_BASH, *_IN_ALL, *_others("BeforeTool"),
     ),
     "qwen": (
-        _Switch(("disableAllHooks",), _is(True), _NONE_RUN), *_variables("QWEN_CODE_SIMPLE", problem=_NONE_RUN),
-        *_variables("QWEN_CODE_SYSTEM_SETTINGS_PATH", problem="other settings count in the place of the machine's own"),
-        *_variables("BASH_ENV", *LOADERS, problem=_LOADED), *_LIBRARIES, _others("PreToolUse"),
+        _Switch(("disableAllHooks",), lambda value: value not in (None, False, ""), _NONE_RUN),
+        *_variables("QWEN_CODE_SIMPLE", problem=_NONE_RUN),
+        *_variables(
+            "QWEN_CODE_SYSTEM_SETTINGS_PATH", "QWEN_CODE_SYSTEM_DEFAULTS_PATH",
+            problem="other settings count in the place of the machine's own",
+        ),
+        *_IN_BASH, *_IN_QWEN, *_IN_ALL, *_others("PreToolUse", "PermissionRequest"),
     ),
 }  # fmt: skip
 
@@ -157,7 +183,7 @@ def settings_files(agent: str, folder: Path) -> list[SettingsFile]:
     first."""
     managed = managed_file(agent)
     above = [folder, *folder.parents]
-    root = next((at for at, up in enumerate(above) if (up / ".git").exists()), 0)
+    root = next((at for at, up in enumerate(above) if os.access(up / ".git", os.F_OK)), 0)
     places = {
         "own": [own_folder(agent)], "here": [folder / FOLDERS[agent]], "managed": [managed], "machine": [managed.parent],
         "above": [up / FOLDERS[agent] for up in reversed(above[: root + 1])], "nearest": _variables_file(agent, above),
@@ -178,7 +204,7 @@ def _variables_file(agent: str, above: Iterable[Path]) -> list[Path]:
         ((up / FOLDERS[agent] / ".env", up / ".env") for up in above),
         ((own_folder(agent) / ".env", Path.home() / ".env"),),
     )
-    return [path for two in places for path in two if path.is_file()][:1]
+    return [path for two in places for path in two if os.access(path, os.R_OK)][:1]
 
 
 def look_for_switches(agent: str, folder: Path, more: Iterable[Path] = ()) -> Iterator[Finding]:
@@ -223,19 +249,27 @@ def _guard_is_in(settings: Mapping[str, Any]) -> bool:
     return any(is_guards(as_object(entry).get("command")) for group in groups for entry in as_list(group.get("hooks")))
 
 
+_ASSIGNMENT = re.compile(
+    r"""(?mx)^[^\S\n]*(?:export\s+)?([A-Za-z0-9_.-]+)(?:\s*=|:(?=\s))
+    (\s*'(?:\\'|[^'])*'|\s*"(?:\\"|[^"])*"|\s*`(?:\\`|[^`])*`|[^\#\n]+)?[^\S\n]*(?:\#.*)?$"""
+)
+"""One of a file of variables, as Node's reader takes them: a value in quotes may have several lines."""
+
+
 def _read(path: Path) -> dict[str, Any]:
     """What a file says; nothing where there is none."""
     if not path.is_file():  # what a repository has put there may be a pipe
         return {}
     if path.stat().st_size > MAX_BYTES:
         raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
-    text = path.read_text("utf-8").removeprefix("\ufeff")
+    text = path.read_text("utf-8", errors="replace").removeprefix("\ufeff")
     if path.name == ".env":
-        lines = re.finditer(r"(?m)^[ \t]*(?:export[ \t]+)?([\w.-]+)[ \t]*[=:][ \t]*(.*)$", text)
-        return {"env": {line[1]: line[2].strip().strip("'\"") for line in lines}}
-    settings: Any = (
-        tomllib.loads(text) if path.suffix == ".toml" else read_json(plain_json(text)) if text.strip() else {}
-    )
+        lines = _ASSIGNMENT.finditer(re.sub("[\u2028\u2029]", "\n", text))
+        return {"env": {line[1]: (line[2] or "").strip().strip("'\"`") for line in lines}}
+    if path.suffix == ".toml":
+        settings: Any = tomllib.loads(text)
+    else:  # of two members with one name the last one counts, and a number may have any length, as in JavaScript
+        settings = json.loads(plain_json(text), parse_int=float) if text.strip() else {}
     if not is_object(settings):
         raise ValueError("it is no object")
     return as_object(settings)

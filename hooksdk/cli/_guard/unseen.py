@@ -32,9 +32,9 @@ class Guarded:
     since: float
     """Seconds since 1970."""
 
-    def counts_for(self, call: RecordedCall) -> bool:
-        """True for a call that should have come before the judge."""
-        is_here = self.scope in ("user", "managed") or Path(call.folder) == self.file.parent.parent
+    def counts_for(self, call: RecordedCall, began: str) -> bool:
+        """True for a call that should have come before the judge, of a session that began in this folder."""
+        is_here = self.scope in ("user", "managed") or Path(began) == self.file.parent.parent
         return is_here and call.when.timestamp() > self.since
 
 
@@ -69,9 +69,13 @@ def unseen_sessions(installed: Sequence[Guarded], here: Path) -> tuple[list[Unse
         folders = [here, *(place.file.parent.parent for place in own)]
         reading = read_lately(agent, since, folders, lambda _path: None, max_bytes=MAX_BYTES)
         problems += [f"{path} is not compared with what the judge has seen: {why}" for path, why in reading.problems]
+        began, seen = dict[str, str](), dict[str, float]()
         for call in reading.calls:
-            is_seen = call.when.timestamp() <= last_seen(agent, call.session) + 1 or call.when > now - ON_ITS_WAY
-            if not is_seen and any(place.counts_for(call) for place in own):
+            folder = began.setdefault(call.session, call.folder)
+            if call.session not in seen:
+                seen[call.session] = last_seen(agent, call.session)
+            is_seen = call.when.timestamp() <= seen[call.session] + 1 or abs(call.when - now) < ON_ITS_WAY
+            if not is_seen and any(place.counts_for(call, folder) for place in own):
                 one = found.setdefault((agent, call.session), Unseen(agent, call.session, "", call.when))
                 one.calls, one.last, one.folder = one.calls + 1, call.when, call.folder
     return sorted(found.values(), key=lambda one: one.last, reverse=True), problems
