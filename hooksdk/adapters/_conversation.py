@@ -27,6 +27,7 @@ from hooksdk.errors import (
     refuse,
 )
 from hooksdk.formats import Message, get_format
+from hooksdk.hooks import RunInfo
 from hooksdk.run import Finish, JudgedCall, PreparedMessages, Run
 from hooksdk.session import Session
 from hooksdk.tasks import run_shielded
@@ -128,8 +129,14 @@ class Conversation:
     """One run of a framework's agent, from its first sign to its end or its pause."""
 
     def __init__(self, conversations: Conversations, session_id: str) -> None:
-        self._all, self.id = conversations, session_id
+        self._all, self.key, self.id = conversations, session_id, session_id
         self._outer = inside.get()
+        self.below: set[str] = set()
+        """The session ids of its sub-agents that are open: two that one tool runs at once have one each."""
+        if self._outer is not None:
+            while self.id in self._outer[0].below:
+                self.id += "+"
+            self._outer[0].below.add(self.id)
         self._lock = anyio.Lock()
         self._known: Sequence[Any] | None = None
         self.told: dict[tuple[str, int], str] = {}
@@ -141,8 +148,10 @@ class Conversation:
         self._replied = ""
         """The name in its last reply."""
         self.sessions: list[tuple[SomeHost, Session]] = []
-        """Its own host's, and those of the hosts whose sub-agent it is."""
+        """Its own host's, and those of the hosts whose sub-agent it is; of its last run, where none is open."""
         self.run: Run | None = None
+        self.info: RunInfo | None = None
+        """Of its run, or its last one."""
         self.working = 0
         """How many of its calls are at work."""
         self.paused = ""
@@ -166,7 +175,7 @@ class Conversation:
                 except BaseException:
                     await self._close()
                     raise
-                self.run = run
+                self.run, self.info = run, run.info
             return self.run
 
     @property
@@ -175,7 +184,7 @@ class Conversation:
         return self.sessions[0][1]
 
     async def _open(self) -> None:
-        own = self._all.host
+        own, self.sessions = self._all.host, []
         outer = self._outer[0].sessions if self._outer else []
         if all(host is not own for host, _ in outer):
             self.sessions.append((own, await own.hold(self.id)))
@@ -189,8 +198,7 @@ class Conversation:
         options: dict[str, Any] = {**self._all.options, **more}
         if host is not self._all.host:
             options = {name: one for name, one in options.items() if name not in OF_OWN_HOST}
-        elif self._outer is not None and len(self.sessions) > 1 and (outer := self._outer[0].run) is not None:
-            info = outer.info
+        elif self._outer is not None and len(self.sessions) > 1 and (info := self._outer[0].info) is not None:
             inherited: dict[str, Any] = {
                 "requester": info.requester,
                 "workspace_dir": info.workspace_dir,
@@ -311,7 +319,9 @@ class Conversation:
     async def end(self, error: BaseException | None = None) -> Texts:
         """End the run: by the error, `paused` where something has paused it, else `completed`. Answers what is trimmed then."""
         run, self.run = self.run, None
-        self._all.open.pop(self.id, None)
+        self._all.open.pop(self.key, None)
+        if self._outer is not None:
+            self._outer[0].below.discard(self.id)
         return {} if run is None else await run_shielded(self._end, run, error)
 
     async def _end(self, run: Run, error: BaseException | None) -> Texts:
@@ -326,8 +336,7 @@ class Conversation:
 
     async def _close(self) -> None:
         """A sub-agent's session lives as long as its run; the host holds the others."""
-        sessions, self.sessions = self.sessions, []
-        for _, session in sessions if self._outer is not None else ():
+        for _, session in self.sessions if self._outer is not None else ():
             await session.close()
 
 
@@ -344,11 +353,16 @@ class Conversations:
         self.host, self.core, self.options = host, core, options
         self.open: dict[str, Conversation] = {}
 
-    def get(self, session_id: str) -> Conversation:
-        """The open one, or a new one. Inside of another's tool it is a sub-agent's, whatever id it has."""
+    def get(self, session_id: str, *, anew: bool = False) -> Conversation:
+        """The open one, or a new one. Inside of another's tool it is a sub-agent's, whatever id it has, and `anew` one of several
+        that the tool runs at once."""
         if (outer := inside.get()) is not None:
             session_id = f"{outer[0].id}/{outer[1]}"
-        return self.open.setdefault(session_id, Conversation(self, session_id))
+            while anew and session_id in self.open:
+                session_id += "+"
+        if session_id not in self.open:
+            self.open[session_id] = Conversation(self, session_id)
+        return self.open[session_id]
 
     async def begin(self, session_id: str, said: Sequence[str], *, before: Sequence[str] = ()) -> None:
         """A run begins. One that the framework has left without a word ends first. Raises `RunAlreadyOpen` while its calls are

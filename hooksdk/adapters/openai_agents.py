@@ -116,7 +116,7 @@ class HookSDK:
     def _played(self, options: dict[str, Any]) -> _Played:
         session: Session | None = options.get("session")
         session_id = options.pop("conversation", "") or (session.session_id if session else uuid.uuid4().hex)
-        return _Played(self._conversations.get(session_id), options, self._tool)
+        return _Played(self._conversations.get(session_id, anew=True), options, self._tool)
 
     def _tool(self, tool: FunctionTool) -> Tool:
         where = self._owner_of(tool) if self._owner_of else ("host", "")

@@ -93,7 +93,7 @@ class HookSDK(AbstractCapability[Any]):
     async def for_run(self, ctx: RunContext[Any]) -> HookSDK:
         """One for each run, with its conversation."""
         own = copy.copy(self)
-        own.conversation = self._conversations.get(ctx.conversation_id or ctx.run_id or "")
+        own.conversation = self._conversations.get(ctx.conversation_id or ctx.run_id or "", anew=True)
         own.leaving, own.made = {}, set()
         return own
 
