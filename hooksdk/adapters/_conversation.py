@@ -228,7 +228,9 @@ class Conversation:
         """What the user has said of the model counts more than what the framework says."""
         options = self._all.options
         if options.get("model"):
-            names = ((options.get("provider"), options["model"]),)
+            names = ((None, options["model"]),)
+        own = options.get("provider")
+        names = tuple((own or provider, name.removeprefix("models/")) for provider, name in names)
         run.use_model(*names, context_window=options.get("context_window") or window)
 
     async def resolve(self, natives: Sequence[Any], make: Callable[[Any], Tool]) -> Run:
@@ -402,6 +404,12 @@ def plain_call(host: SomeHost, entry: str, other: str, function: Callable[..., A
         problem = f"{entry} needs HookSDK(LazyHost(...)), with LazyHost of hooksdk.sync; with a Host call {other}"
         raise ConfigError("HookSDK(host)", (problem,))
     return plain.call(function, *args)
+
+
+def split_names(name: str) -> list[ModelName]:
+    """All that a router's name can mean: the names of some providers' models have a slash of their own."""
+    parts = name.split("/")
+    return [split_name(name), *((parts[at - 1], "/".join(parts[at:])) for at in range(len(parts) - 2, 0, -1))]
 
 
 def split_name(name: object) -> ModelName:

@@ -54,7 +54,7 @@ from hooksdk.adapters._openai_items import (
     definition,
     function_of,
     listed,
-    model_name,
+    model_names,
     native_items,
     output_text,
     plain_messages,
@@ -265,7 +265,7 @@ class _Played:
         known = [*map(definition, self._natives)]
         if [*map(definition, natives)] != known:  # an MCP server's are made anew each time
             self._natives = natives
-        await self.conversation.ask_model(model_name(self._options["run_config"].model or agent.model))
+        await self.conversation.ask_model(*model_names(self._options["run_config"].model or agent.model))
         run = await self.conversation.resolve(self._natives, self._make)
         own = {one.name: one for one in natives}
         added = [function_of(tool) for tool in run.offered if tool.name not in own]
@@ -320,7 +320,7 @@ class _Played:
         named: Mapping[str, Any],
     ) -> Any:  # fmt: skip
         """What the model is sent: the items, and of the tools those that are offered."""
-        await self.conversation.note_reply(*model_name(model))  # a provider may have put it in the place of a name
+        await self.conversation.note_reply(*model_names(model)[0])  # a provider may have put it in the place of a name
         self._handoffs.names.update(one.tool_name for one in handoffs)
         given = listed(items)
         outputs = {call_id: output_text(one) for one in given if (call_id := answered(one))}
