@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -168,7 +168,9 @@ async def test_a_prefix_is_no_part_of_the_name_and_what_the_user_says_counts(
 
     sees = Sees()
     async with host(sees.plugin) as open_host:
-        agent = create_agent(_Chat.made(["done"], provider, name), [], middleware=[HookSDK(open_host, **said)])
+        agent = create_agent(
+            _Chat.made(["done"], provider, name), [], middleware=[HookSDK(open_host, **cast("Any", said))]
+        )
         await agent.ainvoke({"messages": "go"})
     assert sees.asked == [expected]
 

@@ -247,3 +247,18 @@ async def test_what_a_summary_has_left_out_is_lost_once_its_run_has_died(tmp_pat
     async with bank.run(bank.dead) as (_, run):
         await bank.play(run, SAVED[saved](stored), pays("d"))
     assert (bank.questions, bank.paid) == (["ann ended", "bob ended", "eve ended"], [])
+
+
+async def test_a_reply_that_was_saved_without_its_results_is_asked_about(tmp_path: Path) -> None:
+    bank = Bank(tmp_path)
+    with anyio.CancelScope() as scope:
+        async with bank.run() as (session, run):
+            await bank.play(run, [USER], pays("c"))
+            stored = session.messages
+            scope.cancel()
+            await anyio.sleep_forever()
+    async with bank.run() as (_, run):
+        await run.prepare_messages(stored[:2], follow=True)
+        for call in pays("c"):
+            await run.call_tool(call)
+    assert (bank.questions, bank.paid) == (["ann ended", "bob ended", "eve ended"], [*NAMES])
