@@ -70,7 +70,7 @@ async def take_messages(
     await reading.note_strangers(
         (form.text(one), form.text(two)) for one, two in zip(given, whole, strict=True) if is_of_user(two, form)
     )
-    new = await transcript.match(whole, follow=True)
+    new = await transcript.match(whole, follow=True, run_id=state.info.run_id)
     await reading.note_strangers((text, text) for one in new if is_of_user(one, form) if (text := form.text(one)))
     return new
 

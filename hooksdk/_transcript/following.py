@@ -13,7 +13,7 @@ from hooksdk.formats import Message
 from hooksdk.schema import fingerprint
 
 
-def plan_following(ledger: Ledger, messages: Sequence[Message]) -> tuple[list[Entry], int]:
+def plan_following(ledger: Ledger, messages: Sequence[Message], run_id: str) -> tuple[list[Entry], int]:
     """The journal entries that let the view be this list, as far as it is known, and how many messages that are: those after
     them are new. Messages that are stored are told by their places, so their results keep their trims. `Unmatched.keep` has
     made it a list that can be stored.
@@ -37,11 +37,15 @@ def plan_following(ledger: Ledger, messages: Sequence[Message]) -> tuple[list[En
         if base[-1] == upto:
             base.pop()
     view: Entry = {"kind": "compact", "base": base, "upto": upto, "hash": ledger.last_hash(upto)}
-    return [view, *_lost(ledger, places.values())], known
+    rewriting = run_id if len(places) < len(checked) else ""
+    told = {result.call_id for message in checked for result in message_format.results(message)}
+    return [view, *_lost(ledger, places.values(), rewriting, run_id, told)], known
 
 
-def _lost(ledger: Ledger, places: Collection[int]) -> list[Entry]:
-    """The calls that ran and whose reply stands behind all that the list knows: what it left out before that, it had."""
+def _lost(ledger: Ledger, places: Collection[int], rewriting: str, run_id: str, told: Collection[str]) -> list[Entry]:
+    """The calls that ran and whose reply stands behind all that the list knows: what it left out before that, it had. A run that
+    is `rewriting` its list, as by a summary, has lost none of its own; of an earlier run also those of the last
+    reply that it knows are lost whose results it has not `told`."""
     effects, kinds = ledger.effects, ledger.facts.kinds[: max(places, default=-1) + 1]
     effects.sweep()
     joined, known, before = ledger.need_format().joined, 0, False
@@ -49,7 +53,12 @@ def _lost(ledger: Ledger, places: Collection[int]) -> list[Entry]:
         is_reply = kind in (REPLY, LOOSE)
         known += is_reply and not (joined and before)
         before = is_reply
-    lost = [effect for effect, one in effects.over.items() if (one.reply or 0) > known]
+    lost = [
+        effect
+        for effect, one in effects.over.items()
+        if ((one.reply or 0) > known and one.entry["run"] != rewriting)
+        or (one.reply == known and one.entry["run"] != run_id and one.entry["call"][0] not in told)
+    ]
     return [{"kind": "lost", "effects": lost}] if lost else []
 
 

@@ -118,10 +118,11 @@ class Transcript(Beginnings):
             await self._journal({"kind": "used", **used})
 
     @alone
-    async def match(self, messages: Sequence[Message], *, follow: bool = False) -> list[Message]:
+    async def match(self, messages: Sequence[Message], *, follow: bool = False, run_id: str = "") -> list[Message]:
         """Take a message list that the host keeps: it must begin with the view (each message as stored, as shown now, or as
         shown before), and what follows is appended, and answered. Else the view is to `follow` the list, or `TranscriptChanged`
-        is raised. A list to follow is always taken: what cannot be matched in it becomes text."""
+        is raised. A list to follow is always taken: what cannot be matched in it becomes text. `run_id` is the run that hands it
+        in."""
         unmatched, message_format = Unmatched(), self._need_format()
         if follow:
             messages = unmatched.readable(messages, message_format)
@@ -136,7 +137,7 @@ class Transcript(Beginnings):
             try:
                 count = compare(ours, self._ledger)
             except MismatchError:
-                count = await self._follow(ours)
+                count = await self._follow(ours, run_id)
         new = ours[count:]
         if follow:
             new = unmatched.keep(with_our_ids(new, self._ledger), message_format, self._ledger)
@@ -159,11 +160,11 @@ class Transcript(Beginnings):
         found = self._ledger.trimmed_results()
         return {key: text for key, text in found.items() if key[0] not in self._unmatched.call_ids}
 
-    async def _follow(self, messages: Sequence[Message]) -> int:
-        entries, count = plan_following(self._ledger, messages)
+    async def _follow(self, messages: Sequence[Message], run_id: str) -> int:
+        entries, count = plan_following(self._ledger, messages, run_id)
         if self._ledger.last_reply < entries[0]["upto"] and any(slot.record is None for slot in self._ledger.slots):
             await self._close_turn(NO_RESULT)  # of a reply that the list goes on from no more
-            entries, count = plan_following(self._ledger, messages)
+            entries, count = plan_following(self._ledger, messages, run_id)
         await self._journal(*entries)
         return count
 

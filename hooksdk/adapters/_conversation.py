@@ -12,9 +12,9 @@ from typing import Any, Protocol, cast, final
 import anyio
 
 from hooksdk.adapters._hosts import Runs
+from hooksdk.adapters._native import Native
 from hooksdk.approvals import Approval, ApprovalRequest, Later
 from hooksdk.calls import CallInDoubt, ToolCall, ToolResult
-from hooksdk.catalog import ToolContext
 from hooksdk.errors import (
     ApprovalPending,
     ConfigError,
@@ -26,6 +26,7 @@ from hooksdk.errors import (
     refuse,
 )
 from hooksdk.formats import Message, get_format
+from hooksdk.hooks import RunInfo
 from hooksdk.run import Finish, JudgedCall, PreparedMessages, Run
 from hooksdk.session import Session
 from hooksdk.tasks import run_shielded
@@ -33,8 +34,6 @@ from hooksdk.tools import Tool
 
 FORMAT = get_format("openai-chat")
 """Plugins see one format in every framework."""
-NO_LIMIT = 7 * 24 * 3600.0
-"""Seconds that a framework's tool may take here: its own limit counts."""
 OF_OWN_HOST = ("approver", "family", "in_doubt", "requester", "trigger", "withhold", "workspace_dir")
 """Options of `Session.run` that one host's run of a sub-agent does not say to another host."""
 ModelName = tuple[str | None, str | None]
@@ -65,70 +64,18 @@ class SomeHost(Protocol):
 
 
 @final
-class Native:
-    """What an executor of a framework's tool gets beside its arguments, and what came of the call that the model made."""
-
-    def __init__(
-        self, run: Callable[[str, dict[str, Any], str], Awaitable[object]], read: Callable[[object], ToolResult],
-        pauses: type[BaseException] | tuple[type[BaseException], ...],
-    ) -> None:  # fmt: skip
-        self._run, self._read, self._pauses = run, read, pauses
-        self.value: object = None
-        """The framework's own value."""
-        self.result: ToolResult | None = None
-        """The same, as hooksdk has it."""
-        self.pause: BaseException | None = None
-        """What the tool raised to pause the framework."""
-        self._call_id = ""
-        self._judged: dict[str, list[JudgedCall]] = {}
-        """By call id: the calls of hosts around the one that runs the tool, which run it in turn."""
-        self._around: Sequence[Run] = ()
-
-    def put_around(self, call_id: str, judged: Sequence[JudgedCall], around: Sequence[Run]) -> None:
-        """Run the model's own call within these, and each that its tool makes within one of each of these runs."""
-        self._call_id, self._judged[call_id], self._around = call_id, [*judged], around
-
-    async def execute(self, name: str, arguments: dict[str, Any], call: ToolCall) -> ToolResult:
-        """Run the framework's tool."""
-        if self._around and call.id not in self._judged:
-            made = [await run.judge(ToolCall(call.id, name, arguments)) for run in self._around]
-            for one in [one for one in made if one.pending is not None]:
-                await one.refuse("nobody can be asked about a call that a tool makes")
-            self._judged[call.id] = made
-        if rest := self._judged.get(call.id):
-            return await rest.pop(0).execute(native=self)
-        try:
-            value = await self._run(name, arguments, call.id)
-        except self._pauses as pause:
-            self.pause = pause
-            raise ApprovalPending from None
-        result = self._read(value)
-        if (
-            call.id == (self._call_id or call.id) and not call.parent_id
-        ):  # the model's own call, and none that a tool makes
-            self.value, self.result = value, result
-        return result
-
-
-def native_tool(name: str, description: str, parameters: Mapping[str, Any], source: Any, owner: str) -> Tool:
-    """A framework's tool. Whoever watches the framework reads its arguments, so it gets no secrets."""
-
-    async def execute(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        return await context.native.execute(name, arguments, context.call)
-
-    return Tool(
-        name=name, description=description, parameters=parameters, source=source, owner=owner, execute=execute,
-        timeout=NO_LIMIT, core=False, keeps_secrets=False,
-    )  # fmt: skip
-
-
-@final
 class Conversation:
     """One run of a framework's agent, from its first sign to its end or its pause."""
 
     def __init__(self, conversations: Conversations, session_id: str) -> None:
-        self._all, self.id = conversations, session_id
+        self._all, self.key, self.id = conversations, session_id, session_id
         self._outer = inside.get()
+        self.below: set[str] = set()
+        """The session ids of its sub-agents that are open: two that one tool runs at once have one each."""
+        if self._outer is not None:
+            while self.id in self._outer[0].below:
+                self.id += "+"
+            self._outer[0].below.add(self.id)
         self._lock = anyio.Lock()
         self._known: Sequence[Any] | None = None
         self.told: dict[tuple[str, int], str] = {}
@@ -140,8 +87,10 @@ class Conversation:
         self._replied = ""
         """The name in its last reply."""
         self.sessions: list[tuple[SomeHost, Session]] = []
-        """Its own host's, and those of the hosts whose sub-agent it is."""
+        """Its own host's, and those of the hosts whose sub-agent it is; of its last run, where none is open."""
         self.run: Run | None = None
+        self.info: RunInfo | None = None
+        """Of its run, or its last one."""
         self.working = 0
         """How many of its calls are at work."""
         self.paused = ""
@@ -165,7 +114,7 @@ class Conversation:
                 except BaseException:
                     await self._close()
                     raise
-                self.run = run
+                self.run, self.info = run, run.info
             return self.run
 
     @property
@@ -174,7 +123,7 @@ class Conversation:
         return self.sessions[0][1]
 
     async def _open(self) -> None:
-        own = self._all.host
+        own, self.sessions = self._all.host, []
         outer = self._outer[0].sessions if self._outer else []
         if all(host is not own for host, _ in outer):
             self.sessions.append((own, await own.hold(self.id)))
@@ -188,8 +137,8 @@ class Conversation:
         options: dict[str, Any] = {**self._all.options, **more}
         if host is not self._all.host:
             options = {name: one for name, one in options.items() if name not in OF_OWN_HOST}
-        elif self._outer is not None and len(self.sessions) > 1 and (outer := self._outer[0].run) is not None:
-            inherited = {name: getattr(outer.info, name) for name in ("requester", "workspace_dir", "family")}
+        elif self._outer is not None and len(self.sessions) > 1 and (info := self._outer[0].info) is not None:
+            inherited = {name: getattr(info, name) for name in ("requester", "workspace_dir", "family")}
             options = {**inherited, "trigger": "subagent", **options}
         approver = None if host.approver is not None else ask_later
         options = {"approver": approver, "deferral": "off", **options}
@@ -214,7 +163,9 @@ class Conversation:
         """What the user has said of the model counts more than what the framework says."""
         options = self._all.options
         if options.get("model"):
-            names = ((options.get("provider"), options["model"]),)
+            names = ((None, options["model"]),)
+        own = options.get("provider")
+        names = tuple((own or provider, name.removeprefix("models/")) for provider, name in names)
         run.use_model(*names, context_window=options.get("context_window") or window)
 
     async def resolve(self, natives: Sequence[Any], make: Callable[[Any], Tool]) -> Run:
@@ -305,7 +256,9 @@ class Conversation:
     async def end(self, error: BaseException | None = None) -> Texts:
         """End the run: by the error, `paused` where something has paused it, else `completed`. Answers what is trimmed then."""
         run, self.run = self.run, None
-        self._all.open.pop(self.id, None)
+        self._all.open.pop(self.key, None)
+        if self._outer is not None:
+            self._outer[0].below.discard(self.id)
         return {} if run is None else await run_shielded(self._end, run, error)
 
     async def _end(self, run: Run, error: BaseException | None) -> Texts:
@@ -320,8 +273,7 @@ class Conversation:
 
     async def _close(self) -> None:
         """A sub-agent's session lives as long as its run; the host holds the others."""
-        sessions, self.sessions = self.sessions, []
-        for _, session in sessions if self._outer is not None else ():
+        for _, session in self.sessions if self._outer is not None else ():
             await session.close()
 
 
@@ -338,11 +290,16 @@ class Conversations:
         self.host, self.core, self.options = host, core, options
         self.open: dict[str, Conversation] = {}
 
-    def get(self, session_id: str) -> Conversation:
-        """The open one, or a new one. Inside of another's tool it is a sub-agent's, whatever id it has."""
+    def get(self, session_id: str, *, anew: bool = False) -> Conversation:
+        """The open one, or a new one. Inside of another's tool it is a sub-agent's, whatever id it has, and `anew` one of several
+        that the tool runs at once."""
         if (outer := inside.get()) is not None:
             session_id = f"{outer[0].id}/{outer[1]}"
-        return self.open.setdefault(session_id, Conversation(self, session_id))
+            while anew and session_id in self.open:
+                session_id += "+"
+        if session_id not in self.open:
+            self.open[session_id] = Conversation(self, session_id)
+        return self.open[session_id]
 
     async def begin(self, session_id: str, said: Sequence[str], *, before: Sequence[str] = ()) -> None:
         """A run begins. One that the framework has left without a word ends first. Raises `RunAlreadyOpen` while its calls are
@@ -382,6 +339,12 @@ def plain_call(host: SomeHost, entry: str, other: str, function: Callable[..., A
         problem = f"{entry} needs HookSDK(LazyHost(...)), with LazyHost of hooksdk.sync; with a Host call {other}"
         raise ConfigError("HookSDK(host)", (problem,))
     return plain.call(function, *args)
+
+
+def split_names(name: str) -> list[ModelName]:
+    """All that a router's name can mean: the names of some providers' models have a slash of their own."""
+    parts = name.split("/")
+    return [split_name(name), *((parts[at - 1], "/".join(parts[at:])) for at in range(len(parts) - 2, 0, -1))]
 
 
 def split_name(name: object) -> ModelName:

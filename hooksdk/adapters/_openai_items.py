@@ -9,7 +9,7 @@ from typing import Any, final
 from agents import FunctionTool, ItemHelpers, Model, RunState
 from agents.models import get_default_model
 
-from hooksdk.adapters._conversation import FORMAT, ModelName, Texts, short_texts, split_name
+from hooksdk.adapters._conversation import FORMAT, ModelName, Texts, short_texts, split_names
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message, get_format
 from hooksdk.tools import Tool
@@ -130,10 +130,10 @@ def shorten(result: Any, texts: Texts) -> None:
         one.raw_item = item
 
 
-def model_name(model: str | Model | None) -> ModelName:
+def model_names(model: str | Model | None) -> list[ModelName]:
     """Of a model of the SDK's, or the name for which a provider has one."""
     name: Any = get_default_model() if model is None else getattr(model, "model", model)
-    return split_name(name) if isinstance(name, str) else (None, None)
+    return split_names(name) if isinstance(name, str) else [(None, None)]
 
 
 def definition(tool: FunctionTool) -> tuple[str, str, Any]:

@@ -31,7 +31,7 @@ from fastmcp.tools import ToolResult as NativeResult
 from fastmcp.utilities.versions import dedupe_with_versions
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from hooksdk.adapters._conversation import NO_LIMIT, Native, SomeHost, ask_later, check_hook_sdk
+from hooksdk.adapters._conversation import SomeHost, ask_later, check_hook_sdk
 from hooksdk.adapters._doubts import Doubts
 from hooksdk.adapters._fastmcp_forms import (
     QUESTION,
@@ -44,6 +44,7 @@ from hooksdk.adapters._fastmcp_forms import (
     read_result,
     refusal,
 )
+from hooksdk.adapters._native import NO_LIMIT, Native
 from hooksdk.approvals import ApprovalRequest, digest_of
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import ToolContext

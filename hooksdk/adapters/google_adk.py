@@ -36,14 +36,8 @@ from hooksdk.adapters._adk_contents import (
     trimmed_contents,
     words_of,
 )
-from hooksdk.adapters._conversation import (
-    Conversation,
-    Conversations,
-    Native,
-    SomeHost,
-    native_tool,
-    split_name,
-)
+from hooksdk.adapters._conversation import Conversation, Conversations, SomeHost, split_name
+from hooksdk.adapters._native import Native, native_tool
 from hooksdk.adapters._questions import NO_ANSWER, description_of
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult

@@ -38,13 +38,12 @@ from hooksdk.adapters._conversation import (
     Conversation,
     Conversations,
     ModelName,
-    Native,
     SomeHost,
     Texts,
-    native_tool,
     plain_call,
     short_texts,
 )
+from hooksdk.adapters._native import Native, native_tool
 from hooksdk.adapters._questions import description_of, read_decision
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult

@@ -36,15 +36,8 @@ from agents.memory import Session
 from agents.tool_context import ToolContext
 from openai.types.responses import ResponseFunctionToolCall
 
-from hooksdk.adapters._conversation import (
-    FORMAT,
-    Conversation,
-    Conversations,
-    Native,
-    SomeHost,
-    native_tool,
-    plain_call,
-)
+from hooksdk.adapters._conversation import FORMAT, Conversation, Conversations, SomeHost, plain_call
+from hooksdk.adapters._native import Native, native_tool
 from hooksdk.adapters._openai_finish import Ending
 from hooksdk.adapters._openai_items import (
     ITEMS,
@@ -54,7 +47,7 @@ from hooksdk.adapters._openai_items import (
     definition,
     function_of,
     listed,
-    model_name,
+    model_names,
     native_items,
     output_text,
     plain_messages,
@@ -117,7 +110,7 @@ class HookSDK:
     def _played(self, options: dict[str, Any]) -> _Played:
         session: Session | None = options.get("session")
         session_id = options.pop("conversation", "") or (session.session_id if session else uuid.uuid4().hex)
-        return _Played(self._conversations.get(session_id), options, self._tool)
+        return _Played(self._conversations.get(session_id, anew=True), options, self._tool)
 
     def _tool(self, tool: FunctionTool) -> Tool:
         where = self._owner_of(tool) if self._owner_of else ("host", "")
@@ -266,7 +259,7 @@ class _Played:
         known = [*map(definition, self._natives)]
         if [*map(definition, natives)] != known:  # an MCP server's are made anew each time
             self._natives = natives
-        await self.conversation.ask_model(model_name(self._options["run_config"].model or agent.model))
+        await self.conversation.ask_model(*model_names(self._options["run_config"].model or agent.model))
         run = await self.conversation.resolve(self._natives, self._make)
         own = {one.name: one for one in natives}
         added = [function_of(tool) for tool in run.offered if tool.name not in own]
@@ -321,7 +314,7 @@ class _Played:
         named: Mapping[str, Any],
     ) -> Any:  # fmt: skip
         """What the model is sent: the items, and of the tools those that are offered."""
-        await self.conversation.note_reply(*model_name(model))  # a provider may have put it in the place of a name
+        await self.conversation.note_reply(*model_names(model)[0])  # a provider may have put it in the place of a name
         self._handoffs.names.update(one.tool_name for one in handoffs)
         given = listed(items)
         outputs = {call_id: output_text(one) for one in given if (call_id := answered(one))}

@@ -43,16 +43,8 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_core import SchemaValidator, core_schema, to_json
 from pydantic_graph import End
 
-from hooksdk.adapters._conversation import (
-    FORMAT,
-    Conversation,
-    Conversations,
-    Native,
-    SomeHost,
-    Texts,
-    native_tool,
-    short_texts,
-)
+from hooksdk.adapters._conversation import FORMAT, Conversation, Conversations, SomeHost, Texts, short_texts
+from hooksdk.adapters._native import Native, native_tool
 from hooksdk.adapters._questions import description_of
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
@@ -98,7 +90,7 @@ class HookSDK(AbstractCapability[Any]):
     async def for_run(self, ctx: RunContext[Any]) -> HookSDK:
         """One for each run, with its conversation."""
         own = copy.copy(self)
-        own.conversation = self._conversations.get(ctx.conversation_id or ctx.run_id or "")
+        own.conversation = self._conversations.get(ctx.conversation_id or ctx.run_id or "", anew=True)
         own.leaving, own.made = {}, set()
         return own
 

@@ -34,17 +34,8 @@ from strands.tools.tools import PythonAgentTool
 from strands.types.content import Message as NativeMessage
 from strands.types.tools import AgentTool, ToolSpec
 
-from hooksdk.adapters._conversation import (
-    FORMAT,
-    Conversation,
-    Conversations,
-    Native,
-    SomeHost,
-    Texts,
-    native_tool,
-    short_texts,
-    split_name,
-)
+from hooksdk.adapters._conversation import FORMAT, Conversation, Conversations, SomeHost, Texts, short_texts, split_name
+from hooksdk.adapters._native import Native, native_tool
 from hooksdk.adapters._questions import NO_ANSWER, description_of
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
 from pydantic_ai import Tool as NativeTool
 
-from hooksdk import Approval, ApprovalRequest, Config, Host, hooks
+from hooksdk import Approval, ApprovalRequest, Config, Host, JsonlStore, hooks
 from hooksdk.adapters.pydantic_ai import HookSDK
 from hooksdk.hooks import (
     AfterToolCall,
@@ -28,7 +29,7 @@ from hooksdk.hooks import (
     TransformToolResult,
 )
 from hooksdk.sync import LazyHost
-from hooksdk.testing import Script, ScriptedModel, call
+from hooksdk.testing import Script, ScriptedModel, Turn, call
 from tests.hooksdk.pydantic_ai_driver import model_of
 
 AnyHost = Host | LazyHost
@@ -153,6 +154,84 @@ async def test_several_agents_that_one_tool_runs_at_once_are_judged_each(world: 
 
     await world.agent(lazy(blocks("c")), [call("consult"), "done"], NativeTool(consult)).run("go")
     assert sorted(world.deleted) == ["a", "b"]
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("hosts", ["one", "the agents' own", "each its own"])
+@pytest.mark.parametrize("stored", [False, True])
+async def test_agents_of_one_host_that_one_tool_runs_at_once_have_a_session_each(
+    world: World, tmp_path: Path, hosts: str, depth: int, *, stored: bool
+):
+    def made(name: str, *cities: str) -> LazyHost:
+        return lazy(blocks(*cities), store=JsonlStore(tmp_path / name) if stored else None)
+
+    outer = made("outer", "c")
+    inner = {"one": [outer] * 2, "the agents' own": [made("inner", "b")] * 2}.get(
+        hosts, [made(one, "b") for one in "xy"]
+    )
+    agents = [world.deletes(one, "a", "b", "c") for one in inner]
+    for _ in range(1, depth):
+        agents = [world.caller(lazy(), one) for one in agents]
+
+    async def consult() -> str:
+        """Ask two agents."""
+        return str(len(await asyncio.gather(*(one.run("go") for one in agents))))
+
+    await world.agent(outer, [call("consult"), "done"], NativeTool(consult)).run("go")
+    assert sorted(world.deleted) == (["a", "a", "b", "b"] if hosts == "one" else ["a", "a"])
+
+
+async def test_one_agent_that_one_tool_runs_twice_at_once_is_judged_twice(world: World):
+    def script(turn: Turn) -> Any:
+        return "done" if turn.results else [call("delete", city=one) for one in "abc"]
+
+    agent = world.agent(lazy(blocks("b")), script)
+
+    async def consult() -> str:
+        """Ask an agent twice."""
+        return str(len(await asyncio.gather(agent.run("go"), agent.run("go"))))
+
+    await world.agent(lazy(blocks("c")), [call("consult"), "done"], NativeTool(consult)).run("go")
+    assert world.deleted == ["a", "a"]
+
+
+@pytest.mark.parametrize("begins", ["in the tool", "after the run"])
+@pytest.mark.parametrize("one_host", [False, True])
+async def test_an_agent_that_outlives_the_tool_that_ran_it_is_held_to_both(
+    world: World, begins: str, *, one_host: bool
+):
+    begun, over = asyncio.Event(), asyncio.Event()
+    tasks: list[asyncio.Task[Any]] = []
+    sees = observer()
+
+    async def wait() -> str:
+        """Wait until the caller's run is over."""
+        begun.set()
+        await over.wait()
+        return "waited"
+
+    async def consult() -> str:
+        """Ask an agent, and do not wait for it."""
+
+        async def play() -> None:
+            if begins == "after the run":
+                await over.wait()
+            await agent.run("go")
+
+        tasks.append(asyncio.create_task(play()))
+        if begins == "in the tool":
+            await begun.wait()
+        return "begun"
+
+    outer = lazy(blocks("b"))
+    inner = outer if one_host else lazy(blocks("c"), sees)
+    agent = world.agent(inner, [call("wait"), [call("delete", city=one) for one in "abc"], "done"], NativeTool(wait))
+    tools = [NativeTool(consult), NativeTool(wait)]
+    await world.agent(outer, [call("consult"), "done"], *tools, requester={"id": "ann"}).run("go")
+    over.set()
+    await asyncio.gather(*tasks)
+    assert world.deleted == (["a", "c"] if one_host else ["a"])
+    assert [one["id"] for one in sees.requesters] == ([] if one_host else ["ann"])
 
 
 @pytest.mark.parametrize(("outer", "inner", "left"), [(2, 9, 2), (9, 2, 2), (1, 1, 1)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -150,6 +150,31 @@ async def test_a_limit_of_dollars_without_a_price_says_what_to_write(name: str |
     assert state["messages"][-1].text == "done"
 
 
+@pytest.mark.parametrize(
+    ("provider", "name", "said", "expected"),
+    [
+        ("acme", "models/small", {}, ("acme", "small")),
+        ("google_genai", "models/gemini-2.5-flash", {}, ("google_genai", "gemini-2.5-flash")),
+        ("proxy", "small", {"provider": "acme"}, ("acme", "small")),
+        ("proxy", "its-deployment", {"provider": "acme", "model": "large"}, ("acme", "large")),
+    ],
+)
+async def test_a_prefix_is_no_part_of_the_name_and_what_the_user_says_counts(
+    provider: str, name: str, said: dict[str, str], expected: Any
+):
+    pytest.importorskip("genai_prices")
+    from hooksdk.adapters.langchain import HookSDK
+    from tests.hooksdk.langchain_driver import create_agent
+
+    sees = Sees()
+    async with host(sees.plugin) as open_host:
+        agent = create_agent(
+            _Chat.made(["done"], provider, name), [], middleware=[HookSDK(open_host, **cast("Any", said))]
+        )
+        await agent.ainvoke({"messages": "go"})
+    assert sees.asked == [expected]
+
+
 # pydantic-ai
 
 
@@ -206,6 +231,11 @@ async def test_a_run_of_pydantic_ai_with_a_model_of_its_own_is_known():
         ("gpt-4o-2024-08-06", (None, "gpt-4o-2024-08-06")),
         ("openai/gpt-4o", ("openai", "gpt-4o")),
         ("litellm/anthropic/claude-sonnet-4-5", ("anthropic", "claude-sonnet-4-5")),
+        (
+            "litellm/together_ai/meta-llama/Llama-3.3-70B-Instruct-Turbo",
+            ("together_ai", "meta-llama/Llama-3.3-70B-Instruct-Turbo"),
+        ),
+        ("litellm/acme/small", ("acme", "small")),
     ],
 )
 async def test_a_model_of_openai_agents_is_known_by_its_string(given: str, expected: Any):

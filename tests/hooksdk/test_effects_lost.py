@@ -210,3 +210,56 @@ async def test_a_run_that_was_cancelled_and_is_asked_for_anew_is_asked_about(tmp
     async with bank.run() as (_, run):
         await bank.play(run, [USER], pays("d"))
     assert (bank.questions, bank.paid) == (["ann ended", "bob ended", "eve ended"], [*NAMES])
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3, 4, 20])
+async def test_what_a_summary_leaves_out_within_a_run_is_not_lost_to_it(tmp_path: Path, kept: int) -> None:
+    bank, messages = Bank(tmp_path), [USER]
+    async with bank.run() as (_, run):
+        for turn in range(3):
+            calls = pays(f"{turn}-")
+            texts = await bank.play(run, messages, calls)
+            results: list[Message] = [
+                {"role": "tool", "tool_call_id": call.id, "content": text}
+                for call, text in zip(calls, texts, strict=True)
+            ]
+            since = [*messages, reply(*calls), *results]
+            messages = [{"role": "user", "content": f"Summary {turn}."}, *(since[-kept:] if kept else ())]
+    assert (bank.asked, bank.paid) == ([], [*NAMES] * 3)
+
+
+async def test_a_step_that_a_run_tries_again_from_its_old_list_is_asked_about(tmp_path: Path) -> None:
+    bank = Bank(tmp_path)
+    async with bank.run() as (_, run):
+        for attempt in "cd":
+            await bank.play(run, [USER], pays(attempt))
+    assert (bank.questions, bank.paid) == (["ann ended", "bob ended", "eve ended"], [*NAMES])
+
+
+@pytest.mark.parametrize("saved", SAVED)
+async def test_what_a_summary_has_left_out_is_lost_once_its_run_has_died(tmp_path: Path, saved: str) -> None:
+    bank = Bank(tmp_path, dies_in=4)
+    async with bank.run() as (session, run):
+        await bank.play(run, [USER], pays("c"))
+        stored = session.messages
+        await bank.play(run, [{"role": "user", "content": "Summary."}], [ToolCall("other", "pay", {"path": "dan"})])
+    bank.paid.clear()
+    async with bank.run(bank.dead) as (_, run):
+        await bank.play(run, SAVED[saved](stored), pays("d"))
+    assert (bank.questions, bank.paid) == (["ann ended", "bob ended", "eve ended"], [])
+
+
+async def test_a_reply_that_was_saved_without_its_results_is_asked_about(tmp_path: Path) -> None:
+    bank = Bank(tmp_path)
+    stored: list[dict[str, Any]] = []
+    with anyio.CancelScope() as scope:
+        async with bank.run() as (session, run):
+            await bank.play(run, [USER], pays("c"))
+            stored += session.messages
+            scope.cancel()
+            await anyio.sleep_forever()
+    async with bank.run() as (_, run):
+        await run.prepare_messages(stored[:2], follow=True)
+        for call in pays("c"):
+            await run.call_tool(call)
+    assert (bank.questions, bank.paid) == (["ann ended", "bob ended", "eve ended"], [*NAMES])
