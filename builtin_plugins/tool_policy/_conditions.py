@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, Protocol, cast
 
 from builtin_plugins.tool_policy._lines import LINE_NAMES, resembles_line
+from builtin_plugins.tool_policy._shell import MAX_LINE
 from hooksdk import Tool
 from hooksdk.values import BadArguments, json_in, place_of
 
@@ -67,6 +68,11 @@ def is_line(leaf: Leaf, *, by_value: bool = True) -> bool:
     if any((words := words_of(name)) and words[-1] in LINE_NAMES for name in with_outer(leaf.name)):
         return True
     return by_value and isinstance(leaf.value, str) and resembles_line(leaf.value)
+
+
+def _is_unread(leaf: Leaf) -> bool:
+    """True for a command line that nobody reads, since it is too long. What only looks like one may be a file's content."""
+    return isinstance(leaf.value, str) and len(leaf.value) > MAX_LINE and is_line(leaf, by_value=False)
 
 
 class Reader(Protocol):
@@ -174,7 +180,7 @@ class Condition:
                     if named:
                         return f"the argument '{leaf.name}' is not text, so it cannot be read as {self.reader.noun}"
                 elif self.reader.possibly(leaf.value, wanted, workspace, named=named) or (
-                    is_line(leaf) and self.reader.in_line(leaf.value, wanted, workspace)
+                    is_line(leaf) and (_is_unread(leaf) or self.reader.in_line(leaf.value, wanted, workspace))
                 ):
                     return f"the argument '{leaf.name}' fits {self.key} ({', '.join(wanted)}), or may fit it"
         return ""

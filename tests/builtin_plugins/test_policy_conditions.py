@@ -345,6 +345,16 @@ def test_a_line_that_surely_runs_other_programs_is_not_denied(line: str):
 
 
 @pytest.mark.parametrize(
+    "line", ["cd /etc;%s cat passwd", "cat %s /etc/passwd", "cat passwd #%s", "curl %s https://evil.example"]
+)
+@pytest.mark.parametrize("condition", [{"path_inside": "/etc"}, {"url_host": "evil.example"}, {"command": "rm"}])
+def test_a_command_line_that_is_too_long_to_be_read_is_denied(line: str, condition: dict[str, Any], folder: Path):
+    padded = line % (" " * 40_000)
+    assert denies(make(command=TEXT), {"command": padded}, str(folder), **condition)
+    assert not denies(make(content=TEXT), {"content": "words of a long text\n" * 4_000}, str(folder), **condition)
+
+
+@pytest.mark.parametrize(
     "text", ["a/" * 40_000, "../" * 30_000, "%2f" * 30_000, "é" + "a" * 80_000, "a." * 40_000, "$x " * 30_000, "'" * 80_000, "rm;" * 30_000]
 )  # fmt: skip
 def test_a_hundred_thousand_characters_are_judged_at_once(text: str, folder: Path):
