@@ -111,7 +111,8 @@ class AgentSession:
     async def go_on(self) -> None:
         """Take up the run that was paused."""
         async with self._turn:
-            await self._begin_run("")
+            if self._run is None:  # a call that came at the same time may have taken it up
+                await self._begin_run("")
 
     @property
     def _asks(self) -> bool:

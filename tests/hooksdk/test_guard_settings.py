@@ -210,7 +210,7 @@ def test_folders_that_may_not_be_looked_into_cost_a_line_each(project: Path, tmp
     for folder in (project / FOLDERS[agent], Path.home() / FOLDERS[agent]):
         folder.mkdir(parents=True)
         folder.chmod(0)
-    for folder in (*tmp_path.parents[:2], tmp_path, project.parent, project, Path.home()):
+    for folder in (*tmp_path.parents[:-2], tmp_path, project.parent, project, Path.home()):
         folder.chmod(0o755)
     os.seteuid(65534)
     try:

@@ -16,6 +16,7 @@ from hooksdk import Session, Tool, ToolCall, ToolResult, hooks
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 from hooksdk.hooks import BeforeToolCall
 from hooksdk.testing import open_session
+from hooksdk.values import canonical
 from tests.hooksdk.provider_rules import PNG, violations
 
 LONG = "entry of a long listing\n" * 20
@@ -109,7 +110,8 @@ async def hold(session: Session, form: str, messages: list[Message]) -> None:
         first = await run.prepare_messages(messages, follow=True)
         stored = len(session.messages)
         again = await run.prepare_messages(messages, follow=True)
-        assert again == first
+        # Prose behind a call without a result stands before or behind what closes the call.
+        assert sorted(map(canonical, again)) == sorted(map(canonical, first))
         assert len(session.messages) == stored, "the same list is stored once"
         assert not run.pending
         await run.record(reader.reply_messages("", [made("new1", "x"), made("new2", "y")]))

@@ -178,6 +178,14 @@ _SWITCHES: Mapping[str, tuple[_Switch, ...]] = {
 }  # fmt: skip
 
 
+def _matching(place: Path, name: str) -> list[Path]:
+    """The files of a pattern; of a folder that may not be looked into the pattern itself, which then cannot be read."""
+    try:
+        return sorted(place.parent.glob(name[1:]))
+    except OSError:
+        return [Path(f"{place}{name}")]
+
+
 def settings_files(agent: str, folder: Path) -> list[SettingsFile]:
     """Every file of settings that counts where the agent is started in this folder, whether it is there or not, the weakest
     first."""
@@ -192,7 +200,7 @@ def settings_files(agent: str, folder: Path) -> list[SettingsFile]:
     for whose, template in _FILES[agent]:
         word, _, name = template.removeprefix("{").partition("}")
         for place in places[word]:
-            paths = sorted(place.parent.glob(name[1:])) if _ANY in name else [Path(f"{place}{name}")]
+            paths = _matching(place, name) if _ANY in name else [Path(f"{place}{name}")]
             for path in paths:
                 found.setdefault(path, SettingsFile(whose, path))
     return [*found.values()]
