@@ -83,6 +83,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     place = Place(tmp_path)
     place.project.mkdir()
     place.user.parent.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)  # a trace with a relative path is written there
     known = set(sys.path)
     yield place
     sys.path[:] = [one for one in sys.path if one in known]
