@@ -74,10 +74,7 @@ def _tell_of_guard(folder: Path) -> None:
     """What here ends the guard before coding agents, or goes around it: the word of `hooksdk trust` is not about that."""
     from hooksdk.cli._guard.status import look_at
 
-    for is_problem, line in look_at(resolve(folder)).lines():
-        stdout_console().print(
-            f"{'[red]problem[/]' if is_problem else '[yellow]open[/]   '}     {safe(line)}", soft_wrap=True
-        )
+    look_at(resolve(folder)).tell(stdout_console())
 
 
 def _check_settings(merged: Merged) -> None:

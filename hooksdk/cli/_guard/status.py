@@ -22,6 +22,8 @@ from hooksdk.guard import AGENTS, judge_status, known_projects, waiting
 from hooksdk.guard.client import NoJudge
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from hooksdk.cli._guard.proof import Proof
 
 
@@ -81,8 +83,7 @@ def show_status(*, as_json: bool, proves: bool = False) -> int:
             console.print(f"  [yellow]open[/]      {safe(what)}", soft_wrap=True)
     if not installed:
         console.print("It is before no agent: hooksdk guard install --client AGENT", soft_wrap=True)
-    for is_problem, line in look.lines():
-        console.print(f"{'[red]problem[/]' if is_problem else '[yellow]open[/]   '}     {safe(line)}", soft_wrap=True)
+    look.tell(console)
     for proof in proofs:
         word = "[green]refused[/]" if proof.refused else "[red]RAN[/]    " if proof.ran else "[red]unknown[/]"
         console.print(f"{word}     {safe(proof)}", soft_wrap=True)
@@ -105,6 +106,12 @@ class Look:
         yield from ((finding.ends, str(finding)) for finding in self.settings)
         yield from ((True, str(one)) for one in self.unseen)
         yield from ((False, line) for line in self.not_read)
+
+    def tell(self, console: Console) -> None:
+        """Print them, for the commands that show the same."""
+        for is_problem, line in self.lines():
+            word = "[red]problem[/]" if is_problem else "[yellow]open[/]   "
+            console.print(f"{word}     {safe(line)}", soft_wrap=True)
 
 
 def look_at(folder: Path) -> Look:
