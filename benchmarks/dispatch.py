@@ -21,8 +21,8 @@ from typing import Any
 import pluggy
 
 from hooksdk import Config, Host, JsonlStore, MemoryStore, Tool, ToolCall, hooks
+from hooksdk._ledger.calls import CallInProgress
 from hooksdk._run.judged import judge_call
-from hooksdk._run.state import CallInProgress
 from hooksdk.hooks import AfterToolCall, BeforeToolCall, Block, RunInfo
 
 ROUNDS = 41
@@ -149,8 +149,10 @@ async def calling() -> Measured:
         await guarded_run.resolve_tools([tool])
 
         # Nested calls, so that the transcript's growth is not measured.
+        outer = CallInProgress(ToolCall("outer", "t", {}))
+
         async def call(run: Any) -> None:
-            judged = await judge_call(run._state, CallInProgress(ToolCall("c", "t", {"path": "a"}), depth=1))
+            judged = await judge_call(run._state, CallInProgress(ToolCall("c", "t", {"path": "a"}), outer))
             await judged.execute()
 
         return await measure(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
 import anyio
 
+from hooksdk._ledger.doubts import calls_in_doubt
 from hooksdk._plugins.discovery import find_plugins, load_plugins, look_at, survey
 from hooksdk._plugins.files import names_file, plugins_at
 from hooksdk._plugins.handlers import judging_line
@@ -26,7 +27,6 @@ from hooksdk._run.sharing import forget_shared
 from hooksdk._tasks.background import Background, Keeper, leave_all, logger
 from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
-from hooksdk._transcript.doubts import calls_in_doubt
 from hooksdk.approvals import Approver
 from hooksdk.calls import CallInDoubt
 from hooksdk.catalog import Storage

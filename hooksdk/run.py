@@ -15,12 +15,12 @@ from typing import Any, Self, cast, final
 import anyio
 
 from hooksdk import hooks, schema
+from hooksdk._ledger.calls import CallInProgress, CallOptions
 from hooksdk._run import messages as messaging
 from hooksdk._run.around import AroundStack
 from hooksdk._run.asking import keep_let_through
 from hooksdk._run.call import call_once, end_calls
 from hooksdk._run.compaction import Compaction
-from hooksdk._run.effects import write_running
 from hooksdk._run.finishing import Finish, judge_answer, newest_reply, waits_for_finish
 from hooksdk._run.judged import JudgedCall, judge_call
 from hooksdk._run.labelling import label_loaded
@@ -30,8 +30,7 @@ from hooksdk._run.options import check_options
 from hooksdk._run.owners import fill_for_owner
 from hooksdk._run.parts import RunParts
 from hooksdk._run.prompts import prompt_text, prompt_texts
-from hooksdk._run.room import record_again
-from hooksdk._run.state import CallInProgress, RunState
+from hooksdk._run.state import RunState
 from hooksdk._run.tools import grant_beside, settle_tools, tell_settled, with_core
 from hooksdk._run.written_calls import notice_text_calls
 from hooksdk._tasks.background import logger
@@ -142,7 +141,7 @@ class Run(AsyncOnly):
     def in_doubt(self) -> Sequence[CallInDoubt]:
         """The session's calls that began, and of which nobody knows how they ended: they may have taken effect. Those of the newest
         reply are among `pending`, too."""
-        return self._state.in_doubt()
+        return self._state.ledger.in_doubt()
 
     @property
     def reminder(self) -> str | None:
@@ -257,7 +256,7 @@ class Run(AsyncOnly):
         self._state.keeps_list = messages is not None
         if messages is not None:
             await self._show_replies(await messaging.take_messages(self._state, messages, follow=follow, said=said))
-        await write_running(self._state)
+        await self._state.ledger.write_running()
         await self._transcript.close_turn("not run: no result came before the next model call")
         if self._parts.drain_early:
             await messaging.drain_trims(self._state)
@@ -328,7 +327,7 @@ class Run(AsyncOnly):
         that. `only` is asked about the real tool before anybody judges the call: the reason that it answers refuses it."""
         self._state.check_open()
         call = messaging.call_of(self._state, call, "run.call_tool(...)")
-        return await call_once(self._state, CallInProgress(call, runs_at_once=True, only=only))
+        return await call_once(self._state, CallInProgress(call, options=CallOptions(only=only, at_once=True)))
 
     async def judge(
         self,
@@ -346,7 +345,8 @@ class Run(AsyncOnly):
         self._state.check_open()
         check("run.judge(tool=...)", tool, (Tool, type(None)), "a Tool")
         call = messaging.call_of(self._state, call, "run.judge(...)")
-        return await judge_call(self._state, CallInProgress(call, only=only, beside=tool, made=made))
+        options = CallOptions(tool=tool, only=only, made=made)
+        return await judge_call(self._state, CallInProgress(call, options=options))
 
     async def grant(self, tools: Sequence[Tool]) -> Catalog:
         """Which of these tools, that are none of the catalog, the session may have: what `judge(tool=...)` would find withheld is in
@@ -468,7 +468,7 @@ class Run(AsyncOnly):
         if reason != "paused":
             try:
                 await end_calls(self._state)
-                await record_again(self._state)  # of a call that ran nobody says that it did not
+                await self._state.ledger.space.record_again()  # of a call that ran nobody says that it did not
                 await self._transcript.close_turn(NOT_RUN)
             except Exception as problem:
                 problems.append(problem)
@@ -486,8 +486,8 @@ class Run(AsyncOnly):
         self._transcript.end_run()
 
         async def close_turn() -> None:
-            await record_again(self._state)
-            await write_running(self._state)
+            await self._state.ledger.space.record_again()
+            await self._state.ledger.write_running()
             if reason == "paused":
                 await keep_let_through(self._state)
             elif self._transcript.pending:

@@ -147,14 +147,14 @@ class Session(AsyncOnly):
     @property
     def in_doubt(self) -> Sequence[CallInDoubt]:
         """The calls that began, and of which nobody knows how they ended: they may have taken effect."""
-        running = self._open_run.run.at_work if self._open_run.run else ()
+        running = self._open_run.run.ledger.at_work if self._open_run.run else ()
         return [one for one in self._need_transcript().without_end if one.effect_id not in running]
 
     async def settle(self, reference: str, result: ToolResult | str) -> CallInDoubt:
         """Say what came of a call that is in doubt, by its call id or its effect id; durable when this returns. The result becomes
         the call's own where the conversation has not gone on without it. An equal call runs without a question then. Answers the
         call; raises `WrongArgument` where no call, or more than one, has this id."""
-        running = self._open_run.run.at_work if self._open_run.run else ()
+        running = self._open_run.run.ledger.at_work if self._open_run.run else ()
         whole = self._secrets.result(ToolResult(result) if isinstance(result, str) else result)
         call = await self._need_transcript().settle(reference, whole, running)
         if self._dispatcher is not None:

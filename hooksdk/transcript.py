@@ -10,7 +10,6 @@ import builtins
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Literal, final
 
-from hooksdk._transcript.doubts import ledger_of
 from hooksdk._transcript.encoding import encode, encode_for, is_same
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.facts import ResultRow
@@ -19,6 +18,7 @@ from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, check_message
 from hooksdk._transcript.messages import EncodedMessages, MessageSource
 from hooksdk._transcript.pairing import NO_RESULT, gather_results, pair_results
+from hooksdk._transcript.reading import ledger_of
 from hooksdk._transcript.requests import Plan, find_record, plan_restore, plan_trim
 from hooksdk._transcript.sizes import message_tokens
 from hooksdk._transcript.storage import (

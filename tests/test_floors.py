@@ -228,3 +228,15 @@ def test_importing_hooksdk_loads_nothing_heavy() -> None:
     script = f"import sys, hooksdk; print(*[name for name in {HEAVY!r} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert result.stdout.split() == []
+
+
+def test_only_move_changes_the_stage_of_a_call() -> None:
+    changes = [
+        (module_of(path), node.lineno)
+        for path in files_of("hooksdk")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assign | ast.AugAssign)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if isinstance(target, ast.Attribute) and target.attr == "stage"
+    ]
+    assert [module for module, _ in changes] == ["hooksdk._ledger.calls"]

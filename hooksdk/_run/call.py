@@ -10,6 +10,7 @@ import inspect
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -20,19 +21,19 @@ from hooksdk import hooks, schema
 from hooksdk._approvals.request import Question, digest_of
 from hooksdk._firing.dispatcher import HandlerOutcome
 from hooksdk._firing.signature import is_async, own_result, to_result
+from hooksdk._ledger.calls import CallEnd, CallInProgress, EffectState, Stage
 from hooksdk._masking.mask import MIN_MASKED, SecretMask
 from hooksdk._origins.labels import UNLABELLED
-from hooksdk._run import asking, effects, refusals, room
+from hooksdk._run import asking, equal_calls, refusals
 from hooksdk._run.around import AroundStack
 from hooksdk._run.context import Context, without_secrets
 from hooksdk._run.labelling import label_result
 from hooksdk._run.origins import origins_of
-from hooksdk._run.state import CallEnd, CallInProgress, RunState
+from hooksdk._run.state import RunState
 from hooksdk._run.tools import grant_beside
-from hooksdk._run.waiting_calls import digest_of_call
 from hooksdk._schema.fresh import peek, put_fresh
 from hooksdk._tasks.background import logger
-from hooksdk._tasks.limits import Attempt, describe, is_cancelled
+from hooksdk._tasks.limits import Attempt, describe
 from hooksdk._tasks.shielding import in_abandonable_thread, run_shielded
 from hooksdk._transcript.effects import in_doubt
 from hooksdk.calls import CallOrigin, ToolCall, ToolResult, join_labels
@@ -62,132 +63,85 @@ async def call_once(state: RunState, work: CallInProgress) -> ToolResult:
     await begin(state, work, _judge_and_execute)
     work = work if work.replaced_by is None else work.newest
     if work.end is None:
-        if work.pending is not None:
-            raise ApprovalPending(work.pending, work.call)
+        if work.verdict.pending is not None:
+            raise ApprovalPending(work.verdict.pending, work.call)
         state.check_open()  # the run was paused while the call was judged
     assert work.end is not None
     return work.end.result
 
 
 async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
-    """Take a call up, unless the transcript has its result already, and through these steps."""
+    """Take a call up, unless its result is known or comes of an equal call, and through these steps."""
     work.catalog = state.tools
-    if has_result(state, work):
+    if await equal_calls.settle(state, work):
         return
-    unwritten = state.parts.transcript.unwritten
-    if (unwritten.may_be_full or unwritten.failures or state.busy) and await _is_made(state, work):
-        return
-    state.open_calls.append(work)
+    state.ledger.open_calls.append(work)
     await go_on(state, work, steps(state, work))
     if work.end is None and state.ended not in {None, "paused"}:  # `end_calls` left it out: it was not judged yet
         await go_on(state, work, _not_run(state, work))
         state.check_open()
 
 
-async def _is_made(state: RunState, work: CallInProgress) -> bool:
-    """Wait until there is room for its record, and while somebody makes this very call. True when what came of that is this one's."""
-    await room.check_room(state)
-    return await join(state, work) or has_result(state, work)
-
-
-def has_result(state: RunState, work: CallInProgress) -> bool:
-    """True, with its end set, for a call whose result the transcript has."""
-    recorded = work.depth == 0 and not state.asked_model and state.parts.transcript_kept
-    result = state.parts.transcript.result_of(work.written) if recorded else None
-    if result is not None:
-        work.end = CallEnd("error" if result.is_error else "ok", result)
-    return result is not None
-
-
-async def join(state: RunState, work: CallInProgress) -> bool:
-    """Wait while somebody makes this very call of the newest reply: it is made once. True when what came of it is this one's."""
-    if work.depth or state.asked_model or not state.parts.transcript_kept:
-        return False
-    written = digest_of_call(work.written)
-    while twin := next((one for one in state.busy if _is_made_again(one, work.written, written)), None):
-        times = sum(call.id == work.written.id for call in state.parts.transcript.pending)
-        if not times:  # it has its result, or its reply is not recorded
-            return False
-        await wait_until_at_rest(state, twin)
-        twin = twin.newest
-        goes_on = twin.judged and not work.runs_at_once
-        if times == 1 and (twin.end is not None or twin.pending is not None or goes_on):
-            work.replaced_by = twin
-            return True
-    return False
-
-
-def _is_made_again(twin: CallInProgress, call: ToolCall, digest: str) -> bool:
-    return twin.depth == 0 and twin.written.id == call.id and digest_of_call(twin.written) == digest
-
-
-async def wait_until_at_rest(state: RunState, work: CallInProgress) -> None:
-    """Wait until nobody takes the call further. From now on it goes on also where whoever takes it further is cancelled, as far
-    as this can be held back: asyncio's own `task.cancel()` cannot."""
-    scope = state.busy[work]
-    work.at_rest = at_rest = work.at_rest or anyio.Event()
-    work.waiting += 1
-    if not is_cancelled(scope):
-        scope.shield = True
-    try:
-        await at_rest.wait()
-    finally:
-        work.waiting -= 1
-        if not work.waiting and state.busy.get(work) is scope:
-            scope.shield = False
-
-
 async def _judge_and_execute(state: RunState, work: CallInProgress) -> CallEnd | None:
     end = await judge(state, work)
-    if end is not None or work.pending is not None or not state.open:  # a person may take longer than the run lives
+    if (
+        end is not None or work.verdict.pending is not None or not state.open
+    ):  # a person may take longer than the run lives
         return end
-    if state.parts.transcript.unwritten.failures > state.failures_before:  # another call's record, meanwhile
+    if state.ledger.space.has_failed:  # another call's record, meanwhile
         return _refused("not_run", refusals.no_records(work.call.name))
-    work.running = True
+    work.claimed = True
     return await execute(state, work)
 
 
 async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
     """The steps before the tool runs."""
-    plans = state.hooks.plans
-    if work.beside is not None:
-        work.catalog = await grant_beside(state, [work.beside])
-    is_judged = (len(state.open_calls) > 1 or bool(state.waiting.calls)) and await asking.take_up(state, work)
-    end = None if is_judged else await unwrap_tool_call(state, work)
+    if work.options.tool is not None:
+        work.catalog = await grant_beside(state, [work.options.tool])
+    resumed = await equal_calls.take_up(state, work)
+    end = None if resumed else await unwrap_tool_call(state, work)
     if state.hooks.tracing:
         await trace_start(state, work)
-    if is_judged:
+    if resumed:
         state.stats.called(work.call)
-        if work.made:
-            work.judged = True
-            return None
-        was_approved = work.answered_by is not None
-        end = await judge_again(state, work)
-        if end is None and was_approved and work.again and work.pending is None:
-            await asking.keep_approval(state, work)
+        end = None if work.options.made else await _judge_resumed(state, work)
     else:
-        end = end or check_scope(state, work)
-        end = end or check_way(work)
-        end = end or repair_arguments(state, work)
-        if "rewrite_tool_call" in plans:
-            end = end or await rewrite_tool_call(state, work)
-        end = end or validate_arguments(work)
-        if "before_tool_call" in plans or state.asked_about():
-            end = end or await before_tool_call(state, work)
-    end = end or check_still_granted(state, work)
-    work.judged = True
+        end = end or await _judge_new(state, work)
+    work.move(Stage.JUDGED)
     return end
+
+
+async def _judge_new(state: RunState, work: CallInProgress) -> CallEnd | None:
+    plans = state.hooks.plans
+    end = check_scope(state, work) or check_way(work) or repair_arguments(state, work)
+    if "rewrite_tool_call" in plans:
+        end = end or await rewrite_tool_call(state, work)
+    end = end or validate_arguments(work)
+    if "before_tool_call" in plans or state.ledger.asked_about():
+        end = end or await before_tool_call(state, work)
+    return end or check_still_granted(state, work)
+
+
+async def _judge_resumed(state: RunState, work: CallInProgress) -> CallEnd | None:
+    was_approved = work.verdict.answered_by is not None
+    end = await judge_again(state, work)
+    if end is None and was_approved and work.verdict.resumed and work.verdict.pending is None:
+        await asking.keep_approval(state, work)
+    return end or check_still_granted(state, work)
 
 
 async def judge_again(state: RunState, work: CallInProgress) -> CallEnd | None:
     """The steps of a call that was judged and has waited: by the policies of now, with the arguments that were judged. Where a
     plugin that was not asked then rewrites them, no answer counts any more: each was about the others."""
-    work.again, work.recorded = True, False
+    work.verdict.resumed = True
+    if work.judged:
+        work.move(Stage.JUDGED)
     end, judged = check_way(work), work.arguments
     if "rewrite_tool_call" in state.hooks.plans:
         end = end or await rewrite_tool_call(state, work)
     if work.arguments is not judged and digest_of(work.arguments) != (digest_of(judged) or None):
-        work.again, work.questions, work.granted, work.answered_by, work.effect = False, (), (), None, ""
+        work.verdict.forget_answers()
+        work.effect.id = ""
     end = end or validate_arguments(work)
     end = end or await before_tool_call(state, work)
     return end or check_still_granted(state, work)
@@ -195,18 +149,19 @@ async def judge_again(state: RunState, work: CallInProgress) -> CallEnd | None:
 
 async def execute(state: RunState, work: CallInProgress) -> CallEnd:
     """The steps of a call that was judged and let through."""
-    if state.waiting.calls:
-        await state.waiting.forget(work.written)  # a crash from here on has it judged anew: its tool may have run
+    ledger = state.ledger
+    if ledger.waiting.calls:
+        await ledger.waiting.forget(work.written)  # a crash from here on has it judged anew: its tool may have run
     end = await resolve_secrets(state, work) if "resolve_secrets" in state.hooks.plans else None
     end = end or check_still_granted(state, work) or await let_through(state, work)
     end = end or check_still_granted(state, work)
-    if end is None and await effects.begin(state, work):
+    if end is None and await ledger.begin(work):
         end = check_still_granted(state, work)
     try:
         return end or await run_tool(state, work)
     except ApprovalPending as error:
         pause = error
-    effects.withdraw(state, work)
+    ledger.withdraw(work)
     # Raised outside the except block: the tool's own error, which may quote its arguments, is not chained.
     raise await asking.pause_tool(state, work, pause)
 
@@ -222,7 +177,7 @@ async def unwrap_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
     """Find the tool; a name outside the catalog may be a bridge's, which stands for another call."""
     call, catalog = work.call, work.catalog
     work.tool = catalog.get(call.name)
-    if work.beside is not None:
+    if work.options.tool is not None:
         return None
     if work.tool is None and call.name not in catalog.withheld and call.name not in state.bridges:
         work.tool = catalog.meant(call.name, _readable(call.arguments))
@@ -318,7 +273,7 @@ def check_scope(state: RunState, work: CallInProgress) -> CallEnd | None:
 def check_way(work: CallInProgress) -> CallEnd | None:
     """Whoever makes the call may take some tools only, whatever bridge it came by."""
     assert work.tool is not None
-    reason = work.only(work.tool) if work.only is not None else None
+    reason = work.options.only(work.tool) if work.options.only is not None else None
     return _refused("blocked", reason) if reason else None
 
 
@@ -348,9 +303,9 @@ async def rewrite_tool_call(state: RunState, work: CallInProgress) -> CallEnd | 
         return hooks.RewriteToolCall(info=state.info, call=work.call, tool=tool, arguments=own)
 
     asked = [one for one in state.hooks.plans["rewrite_tool_call"] if not one.shadow and one.concerns(tool)]
-    before, everybody = work.rewriters or (), work.rewriters is None
+    before, everybody = work.verdict.rewriters or (), work.verdict.rewriters is None
     leave_out = {one.plugin for one in asked} if everybody else {*before}
-    work.rewriters = tuple(sorted({*before, *(one.plugin for one in asked)}))
+    work.verdict.rewriters = tuple(sorted({*before, *(one.plugin for one in asked)}))
     async for outcome in state.hooks.fire("rewrite_tool_call", event, tool, leave_out=leave_out):
         arguments = await outcome.use(lambda answer: schema.clone(dict(answer.arguments)))
         if arguments is None:
@@ -365,7 +320,7 @@ def validate_arguments(work: CallInProgress) -> CallEnd | None:
     assert work.tool is not None
     if work.problems:
         return _refused("invalid", work.tool.refusal(work.problems))
-    work.own_arguments = schema.clone(work.arguments)
+    work.input.arguments = schema.clone(work.arguments)
     if work.arguments is not peek(work.call, "arguments"):  # read from text, repaired or rewritten
         work.call = with_arguments(work.call, work.arguments)
     return None
@@ -376,11 +331,11 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
     tool = work.tool
     assert tool is not None
     event = hooks.BeforeToolCall(
-        info=state.info, call=work.call, tool=tool, arguments=work.arguments, again=work.again, begun=work.let_through,
+        info=state.info, call=work.call, tool=tool, arguments=work.arguments, again=work.verdict.resumed, begun=work.verdict.let_through,
         labels=state.labels, origins=partial(origins_of, state, work.arguments),
     )  # fmt: skip
     questions: list[Question] = []
-    answer: ToolResult | None = None
+    answer: CallEnd | None = None
     async for outcome in state.hooks.fire("before_tool_call", event, tool):
         if isinstance(outcome.answer, hooks.Block):
             return _refused("blocked", refusals.blocked(outcome.handler.plugin, outcome.answer.reason))
@@ -389,20 +344,18 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
             question = await outcome.use(lambda ask, plugin=plugin: asking.read_question(plugin, ask))
             questions += [question] if question is not None else []
         elif answer is None:
-            answer = await outcome.use(_result_in)
-            work.answerer = outcome.handler.plugin
+            answer = await outcome.use(lambda given, plugin=outcome.handler.plugin: _answered(plugin, given))
         if outcome.failure is not None:
             return policy_failed(outcome)
     if answer is None or questions:
-        questions += effects.question(state, work)
-    if questions or work.questions:
+        questions += state.ledger.question(work)
+    if questions or work.verdict.questions:
         end = await asking.ask(state, work, questions)
         if end is not None:
             return end
-    if answer is not None and not questions and work.pending is None:
-        return CallEnd("answered", answer)
-    work.answerer = ""
-    if work.arguments != work.own_arguments:  # somebody reached into an event: not everybody judged what would run
+    if answer is not None and not questions and work.verdict.pending is None:
+        return answer
+    if work.arguments != work.input.arguments:  # somebody reached into an event: not everybody judged what would run
         return _refused("blocked", refusals.arguments_changed(work.call.name))
     return None
 
@@ -412,7 +365,7 @@ def check_still_granted(state: RunState, work: CallInProgress) -> CallEnd | None
     that is withheld now does not run, nor one whose arguments would have to be checked again."""
     tool, name = work.tool, work.call.name
     assert tool is not None
-    if work.beside is not None or (
+    if work.options.tool is not None or (
         state.catalog is work.catalog and state.parts.parent_run is None
     ):  # not resolved anew
         return None
@@ -427,8 +380,9 @@ def check_still_granted(state: RunState, work: CallInProgress) -> CallEnd | None
     return None
 
 
-def _result_in(answer: hooks.Answer) -> ToolResult:
-    return ToolResult(answer.result) if isinstance(answer.result, str) else own_result(answer.result)
+def _answered(plugin: str, answer: hooks.Answer) -> CallEnd:
+    result = ToolResult(answer.result) if isinstance(answer.result, str) else own_result(answer.result)
+    return CallEnd("answered", result, plugin)
 
 
 def policy_failed(outcome: HandlerOutcome) -> CallEnd:
@@ -447,7 +401,7 @@ async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | No
     assert tool is not None
     if work.call.name in state.bridges:
         return None
-    names = secret_names(work.own_arguments)
+    names = secret_names(work.input.arguments)
     if not names:
         return None
     if not tool.keeps_secrets and state.hooks.enforces("resolve_secrets"):
@@ -468,9 +422,9 @@ async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | No
         return CallEnd("blocked", ToolResult.error(refusals.no_secret_value(missing)))
     state.secrets.add(values)
     if short := [(name, value) for name, value in values.items() if len(value.strip()) < MIN_MASKED]:
-        work.short_secrets = SecretMask(short, shortest=1)
-    work.own_arguments = fill_secrets(work.own_arguments, values)
-    if problems := tool.check(work.own_arguments, quote_values=False):
+        work.input.short_secrets = SecretMask(short, shortest=1)
+    work.input.arguments = fill_secrets(work.input.arguments, values)
+    if problems := tool.check(work.input.arguments, quote_values=False):
         return CallEnd("invalid", ToolResult.error(tool.refusal(problems)))
     return None
 
@@ -488,9 +442,9 @@ async def let_through(state: RunState, work: CallInProgress) -> CallEnd | None:
 async def record_decision(state: RunState, work: CallInProgress) -> CallEnd | None:
     """With `record_first` a call is held back that nobody wrote down, or that somebody could not."""
     first, written = state.parts.record_first, "record_decision" in state.hooks.plans
-    if work.recorded or not (first or written):
+    if work.stage is not Stage.JUDGED or not (first or written):
         return None
-    work.recorded = True
+    work.move(Stage.RECORDED)
     if written:
         async for outcome in state.hooks.fire("record_decision", _decision_event(state, work)):
             outcome.log(", so the call is blocked" if first else "")
@@ -503,22 +457,22 @@ def _decision_event(state: RunState, work: CallInProgress) -> hooks.RecordDecisi
     assert tool is not None
     judges = [one for one in state.hooks.plans.get("before_tool_call", ()) if not one.shadow and one.concerns(tool)]
     return hooks.RecordDecision(
-        info=state.info, call=with_arguments(work.call, arguments := effects.storable_arguments(state, work)), tool=tool,
+        info=state.info, call=with_arguments(work.call, arguments := state.ledger.storable_arguments(work)), tool=tool,
         arguments=arguments, judged_by=tuple(dict.fromkeys(one.plugin for one in judges)), labels=state.labels,
-        granted=work.granted, approved_by=work.answered_by, effect_id=effects.effect_id(state, work),
+        granted=work.verdict.granted, approved_by=work.verdict.answered_by, effect_id=state.ledger.effect_id(work),
         required=state.parts.record_first,
     )  # fmt: skip
 
 
 async def tool_call_start(state: RunState, work: CallInProgress) -> CallEnd | None:
     """The last word, for whoever counts what begins. A call whose tool has paused has begun already."""
-    tool, before = work.tool, work.let_through
+    tool, before = work.tool, work.verdict.let_through
     assert tool is not None
-    work.let_through = True
+    work.verdict.let_through = True
     if before or "tool_call_start" not in state.hooks.plans:
         return None
     event = hooks.ToolCallStart(
-        info=state.info, call=work.call, tool=tool, arguments=work.arguments, granted=work.granted
+        info=state.info, call=work.call, tool=tool, arguments=work.arguments, granted=work.verdict.granted
     )
     async for outcome in state.hooks.fire("tool_call_start", event, tool):
         if outcome.failure is not None:
@@ -529,14 +483,15 @@ async def tool_call_start(state: RunState, work: CallInProgress) -> CallEnd | No
 
 async def run_tool(state: RunState, work: CallInProgress) -> CallEnd:
     """Run the tool with exactly the arguments that were judged. What it raises, and a limit that it misses, are results."""
-    tool = work.beside or state.runnable[work.call.name]
+    tool = work.options.tool or state.runnable[work.call.name]
     if tool.execute is None:
         return take_result(state, work, ToolResult.error(refusals.no_executor(tool.name)))
     try:
         inside = _attempt_inside if "around_tool_call" in state.hooks.plans else _attempt
         result = await inside(state, work, tool)
     finally:
-        work.abandoned = True
+        if work.stage is Stage.ENTERED:
+            work.move(Stage.LEFT)
     return take_result(state, work, result)
 
 
@@ -560,10 +515,13 @@ def _around_event(state: RunState, work: CallInProgress) -> hooks.AroundToolCall
 
 async def _attempt(state: RunState, work: CallInProgress, tool: Tool) -> ToolResult:
     assert tool.execute is not None
-    inputs = (work.own_arguments, Context(state, work, _call_nested)) if tool.takes_context else (work.own_arguments,)
+    inputs = (
+        (work.input.arguments, Context(state, work, _call_nested)) if tool.takes_context else (work.input.arguments,)
+    )
     result: ToolResult | None = None
     async with Attempt(tool.timeout) as attempt:
-        work.attempt, work.entered = attempt, True
+        work.attempt = attempt
+        work.move(Stage.ENTERED)
         if is_async(tool.execute):
             value = await tool.execute(*inputs)
         else:
@@ -571,8 +529,7 @@ async def _attempt(state: RunState, work: CallInProgress, tool: Tool) -> ToolRes
             value = await value if inspect.isawaitable(value) else value
         result = to_result(value)
     if attempt.late and attempt.cancelled:
-        work.in_doubt = work.begun
-        return ToolResult.error(refusals.too_late(tool.name, tool.timeout, in_doubt=work.in_doubt))
+        return ToolResult.error(refusals.too_late(tool.name, tool.timeout, in_doubt=work.effect.doubt()))
     if isinstance(attempt.error, ApprovalPending) and not work.depth:
         raise attempt.error
     if attempt.error is not None:
@@ -584,12 +541,13 @@ async def _attempt(state: RunState, work: CallInProgress, tool: Tool) -> ToolRes
 def _problem(state: RunState, work: CallInProgress, error: BaseException) -> str:
     name = work.call.name
     if isinstance(error, ToolError):
-        work.in_doubt = work.begun and error.in_doubt
+        if error.in_doubt:
+            work.effect.doubt()
         return error.text
     if isinstance(error, ApprovalPending):
         return refusals.cannot_pause(name)
     if isinstance(error, anyio.get_cancelled_exc_class()):
-        work.in_doubt = work.begun
+        work.effect.doubt()
         return refusals.tool_cancelled(name)
     # Masked before it is clipped and set in one line: half a secret, or one on two lines, is not recognised.
     return refusals.tool_failed(name, describe(error, MAX_PROBLEM, lambda text: without_secrets(state, work, text)))
@@ -600,8 +558,8 @@ def take_result(state: RunState, work: CallInProgress, result: ToolResult) -> Ca
     not match the tool's declared output schema."""
     if state.secrets.active:
         result = state.secrets.result(result)
-    if work.short_secrets:
-        result = work.short_secrets.result(result)
+    if work.input.short_secrets:
+        result = work.input.short_secrets.result(result)
     if work.tool is not None and not result.is_error and peek(work.tool, "output_schema") is not None:
         result = _checked(work.tool, result)
     return CallEnd("error" if result.is_error else "ok", result)
@@ -636,7 +594,7 @@ async def _call_nested(
     state.check_open()
     call_id = f"{outer.call.id}/{state.stats.next_nested()}"
     call = ToolCall(call_id, name, dict(arguments), origin=origin, parent_id=outer.call.id)
-    return await call_once(state, CallInProgress(call, depth=outer.depth + 1, parent=outer, native=outer.native))
+    return await call_once(state, CallInProgress(call, parent=outer, native=outer.native))
 
 
 # It ends
@@ -644,18 +602,18 @@ async def _call_nested(
 
 async def go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd | None]) -> None:
     """Take a call further, until its run ends at the latest."""
-    state.busy[work] = scope = anyio.CancelScope()
+    state.ledger.busy[work] = scope = anyio.CancelScope()
     try:
         with scope:
             await _take_steps(state, work, steps)
-        if scope.cancelled_caught and not work.running:
+        if scope.cancelled_caught and not work.claimed:
             state.check_open()
     finally:
-        del state.busy[work]
+        del state.ledger.busy[work]
         if work.at_rest is not None:
             work.at_rest.set()
             work.at_rest = None
-        if not state.busy and state.calls_over is not None:
+        if not state.ledger.busy and state.calls_over is not None:
             state.calls_over.set()
 
 
@@ -675,24 +633,27 @@ async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[Ca
     except ApprovalPending:  # its tool has paused: there is no result yet
         raise
     except BaseException as error:
-        work.in_doubt = work.begun and work.entered
-        text = refusals.interrupted(work.call.name, error, ran=work.entered, in_doubt=work.in_doubt)
+        in_doubt = work.entered and work.effect.doubt()
+        text = refusals.interrupted(work.call.name, error, ran=work.entered, in_doubt=in_doubt)
         has_not_begun = isinstance(error, (StoreError, SessionBusy)) and not work.entered
         end = CallEnd("not_run" if has_not_begun else "error", ToolResult.error(text))
-        if state.ended is not None and not work.running:  # cut off before its tool ran
+        if state.ended is not None and not work.claimed:  # cut off before its tool ran
             end = await _not_run(state, work)
         clean = state.secrets.error(error)
         if clean is error:
             raise
     finally:
         if end is not None:
-            work.end = end = effects.with_doubt(state, work, end)
-            state.open_calls.remove(work)
+            end = state.ledger.with_doubt(work, end)
+            if work.effect.repeats and not work.entered:
+                work.effect.state = EffectState.IN_DOUBT
+            work.finish(end)
+            state.ledger.open_calls.remove(work)
             try:
                 if work.depth == 0:  # nested results stay out of the transcript
                     await run_shielded(_record_result, state, work, end.result)
-                elif work.begun:
-                    await run_shielded(effects.finish, state, work)
+                elif work.effect.begun:
+                    await run_shielded(state.ledger.finish, work)
             finally:
                 await after_tool_call(state, work, end)
     if clean is not None:  # raised outside the except block, so that the error with the value is not chained
@@ -700,22 +661,22 @@ async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[Ca
 
 
 def _masked(state: RunState, end: CallEnd) -> CallEnd:
-    return CallEnd(end.status, state.secrets.result(end.result))
+    return replace(end, result=state.secrets.result(end.result))
 
 
 async def _record_result(state: RunState, work: CallInProgress, result: ToolResult) -> None:
     parts = state.parts
     if parts.transcript_kept:
         try:
-            ends = await effects.prepare_end(state, work)
+            ends = await state.ledger.prepare_end(work)
             await parts.transcript.answer(work.written, result, work.tool, replies=state.replies_at_end, ends=ends)
         except Exception:
-            room.keep_result(state, work, result)
+            state.ledger.space.keep_result(work, result, state.replies_at_end)
             raise
-    elif work.begun:
-        await effects.finish(state, work)
-    if state.waiting.calls:
-        await state.waiting.forget(work.written)
+    elif work.effect.begun:
+        await state.ledger.finish(work)
+    if state.ledger.waiting.calls:
+        await state.ledger.waiting.forget(work.written)
     await parts.states.save()
 
 
@@ -726,7 +687,7 @@ async def transform_tool_result(state: RunState, work: CallInProgress, end: Call
     def event() -> hooks.TransformToolResult:
         return hooks.TransformToolResult(
             info=state.info, call=work.call, arguments=work.arguments, tool=work.tool, result=result,
-            status=end.status, answered_by=work.answerer, count=state.stats.count,
+            status=end.status, answered_by=end.answerer, count=state.stats.count,
         )  # fmt: skip
 
     async for outcome in state.hooks.fire("transform_tool_result", event, work.tool):
@@ -738,7 +699,7 @@ async def transform_tool_result(state: RunState, work: CallInProgress, end: Call
             outcome.log(", so the result is withheld" if handler.required else "")
             if handler.required:
                 result = ToolResult.error(refusals.result_withheld(handler.plugin)).with_labels(())
-    return CallEnd(end.status, result)
+    return replace(end, result=result)
 
 
 def _replaced(result: ToolResult, replacement: ToolResult | str) -> ToolResult:
@@ -766,7 +727,7 @@ async def after_tool_call(state: RunState, work: CallInProgress, end: CallEnd) -
             CallFinished(call_id=call.id, parent_id=call.parent_id, origin=call.origin, tool=tool.id if tool else None,
                          name=call.name, status=end.status, seconds=round(seconds, 6), characters=len(end.result.text),
                          labels=tuple(sorted(UNLABELLED if end.result.labels is None else end.result.labels)),
-                         in_doubt=work.in_doubt),
+                         in_doubt=work.effect.in_doubt),
             lambda: Content(text=end.result.text, arguments=work.arguments),
         )  # fmt: skip
 
@@ -774,22 +735,21 @@ async def after_tool_call(state: RunState, work: CallInProgress, end: CallEnd) -
 async def end_calls(state: RunState) -> None:
     """The run ends: cancel the calls that are at work, and wait for them; those that were judged, and that nobody executed
     or gave a result, end as not run."""
-    for scope in state.busy.values():
+    for scope in state.ledger.busy.values():
         scope.cancel()
-    if state.busy:
+    if state.ledger.busy:
         state.calls_over = anyio.Event()
         with anyio.move_on_after(CALLS_TIMEOUT):
             await state.calls_over.wait()
-    if state.busy:
-        names = ", ".join(sorted({work.call.name for work in state.busy}))
-        await effects.write_running(state)
+    if state.ledger.busy:
+        names = ", ".join(sorted({work.call.name for work in state.ledger.busy}))
+        await state.ledger.write_running()
         logger.warning("calls of run %s did not end within %g s: %s", state.info.run_id, CALLS_TIMEOUT, names)
-    for work in [work for work in state.open_calls if work.judged and not work.running]:
+    for work in [work for work in state.ledger.open_calls if work.judged and not work.claimed]:
         await go_on(state, work, _not_run(state, work))
 
 
 async def _not_run(state: RunState, work: CallInProgress) -> CallEnd:
-    if work.begun or effects.has_begun_before(state, work):  # somebody said so, and gave no result
-        work.in_doubt = work.begun
+    if work.effect.doubt() or state.ledger.has_begun_before(work):  # its executor said so, and gave no result
         return CallEnd("error", ToolResult.error(in_doubt(work.call.name)))
     return CallEnd("not_run", ToolResult.error(refusals.not_run_at_end(work.call.name)))

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar, final
 
 from hooksdk import hooks
-from hooksdk._run import effects
+from hooksdk._ledger.calls import CallInProgress, Stage
 from hooksdk._run.parts import PluginStorage
-from hooksdk._run.state import CallInProgress, RunState
+from hooksdk._run.state import RunState
 from hooksdk.calls import CallOrigin, ToolResult
 from hooksdk.catalog import Storage
 from hooksdk.errors import RunClosed
@@ -24,8 +24,8 @@ MAX_PROGRESS = 500
 
 def without_secrets(state: RunState, work: CallInProgress, value: T) -> T:
     """The value without those of secrets, the short ones of this call among them."""
-    value = state.secrets.value(value)
-    return work.short_secrets.value(value) if work.short_secrets else value
+    value, short = state.secrets.value(value), work.input.short_secrets
+    return short.value(value) if short else value
 
 
 @final
@@ -68,11 +68,11 @@ class Context:
 
     @property
     def effect_id(self) -> str:
-        return effects.effect_id(self._state, self._work)
+        return self._state.ledger.effect_id(self._work)
 
     @property
     def _over(self) -> bool:
-        return self._work.abandoned or self._work.end is not None
+        return self._work.stage in {Stage.LEFT, Stage.ENDED}
 
     @property
     def cancelled(self) -> bool:

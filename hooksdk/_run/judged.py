@@ -6,19 +6,19 @@ from collections.abc import Awaitable, Callable
 from typing import Any, final
 
 from hooksdk import schema
-from hooksdk._run import asking, effects, room
+from hooksdk._ledger.calls import CallEnd, CallInProgress, EffectState, Stage
+from hooksdk._run import asking
 from hooksdk._run.call import (
     begin,
     execute,
     go_on,
-    has_result,
     judge,
     judge_again,
     let_through,
     take_result,
-    wait_until_at_rest,
 )
-from hooksdk._run.state import CallEnd, CallInProgress, RunState
+from hooksdk._run.equal_calls import has_result, wait_until_at_rest
+from hooksdk._run.state import RunState
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.approvals import YES, Approval, ApprovalRequest, Unanswered
 from hooksdk.calls import ToolCall, ToolResult
@@ -96,13 +96,13 @@ class JudgedCall:
     @property
     def pending(self) -> ApprovalRequest | None:
         """What a person is still to answer, while the call waits for it; else None."""
-        return self._work.pending
+        return self._work.verdict.pending
 
     @property
     def approval(self) -> Approval | None:
         """The yes that counts for the call, asked for just now, remembered or given before it waited; None where nobody had to
         say one. For a framework that asks, too: this call was asked about."""
-        by = self._work.answered_by
+        by = self._work.verdict.answered_by
         return None if by is None else Approval(True, by=by)
 
     async def approve(self, approval: Approval = YES) -> None:
@@ -112,13 +112,13 @@ class JudgedCall:
         run."""
         await self._until_judged()
         self._take_settled()
-        if self._work.end is None and self._work.pending is None:
+        if self._work.end is None and self._work.verdict.pending is None:
             return
         work = self._claim()
         try:
             await go_on(self._state, work, _approve(self._state, work, approval))
         finally:
-            work.running = False
+            work.claimed = False
 
     async def refuse(
         self, reason: str = "", *, by: str = "", text: str | None = None, unanswered: Unanswered = ""
@@ -128,9 +128,8 @@ class JudgedCall:
         hooksdk's words. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
         await self._until_judged()
         work = self._claim()
-        work.paused = False
         approval = Approval(False, reason, by=by, unanswered=unanswered)
-        return await self._finish(work, lambda: asking.take_refusal(self._state, work, approval, text))
+        return await self._finish(work, asking.take_refusal(self._state, work, approval, text))
 
     async def execute(self, *, native: object = None, confirms: bool = False) -> ToolResult:
         """Run the tool, and record its result; of a settled call answer the result, and of one that another task executes the
@@ -139,26 +138,26 @@ class JudgedCall:
         die before, the call is in doubt. Without it the end is written with what the session writes next. Raises
         `ApprovalPending` while it waits for an approval, `RunClosed` after its run, and `StoreError`, without running anything,
         where a record of the run could not be written."""
-        while (work := self._work) in self._state.busy:
+        while (work := self._work) in self._state.ledger.busy:
             await wait_until_at_rest(self._state, work)
         self._take_settled()
         if work.end is not None:
             return work.end.result
         self._check_approved()
-        room.check_records(self._state)
-        self._claim().native, work.confirms = native, confirms
-        return await self._finish(work, lambda: execute(self._state, work))
+        self._state.ledger.space.check_records()
+        self._claim().native, work.effect.confirms = native, confirms
+        return await self._finish(work, _after_pause(self._state, work, lambda: execute(self._state, work)))
 
     def confirm(self, *, arrived: bool = True) -> None:
         """Whoever made the call has the result of `execute(confirms=True)`; or will not get it, so that the call is in doubt, as it
         is where the run ends unconfirmed. Nothing happens for a call that was not executed so, or whose run is over."""
-        self._state.parts.transcript.confirm(self._work.effect, arrived=arrived)
+        self._state.parts.transcript.confirm(self._work.effect.id, arrived=arrived)
 
     @property
     def effect_id(self) -> str:
         """Stands for what the call does: the same whenever it is made again, in this run, a later one or another process. Hand it
         to the service that the tool calls, which can tell a repeated request by it. Of a call without a tool it is empty."""
-        return effects.effect_id(self._state, self._work) if self._work.tool is not None else ""
+        return self._state.ledger.effect_id(self._work) if self._work.tool is not None else ""
 
     async def begin(self) -> str:
         """Say that the tool begins now, elsewhere: durable when this returns, so that a call without a result is in doubt from here
@@ -169,12 +168,13 @@ class JudgedCall:
         self._check_approved()
         work = self._claim()
         try:
-            if self._state.waiting.calls:
-                await self._state.waiting.forget(work.written)
-            await run_shielded(effects.begin, self._state, work)
-            work.entered = work.begun
+            if self._state.ledger.waiting.calls:
+                await self._state.ledger.waiting.forget(work.written)
+            await run_shielded(self._state.ledger.begin, work)
+            if work.effect.begun:
+                work.move(Stage.ENTERED)
         finally:
-            work.running = False
+            work.claimed = False
         return self.effect_id
 
     async def supply(self, result: ToolResult | str) -> ToolResult:
@@ -184,38 +184,37 @@ class JudgedCall:
         await self._until_judged()
         self._check_approved()
         work = self._claim()
-        return await self._finish(
-            work, lambda: _supply(self._state, work, ToolResult(result) if isinstance(result, str) else result)
-        )
+        made = ToolResult(result) if isinstance(result, str) else result
+        return await self._finish(work, _after_pause(self._state, work, lambda: _supply(self._state, work, made)))
 
     async def _until_judged(self) -> None:
         """Wait while the same call is judged again, for somebody else."""
-        while (work := self._work) in self._state.busy and not work.running:
+        while (work := self._work) in self._state.ledger.busy and not work.claimed:
             await wait_until_at_rest(self._state, work)
 
     def _take_settled(self) -> None:
         """Where `session.settle` said meanwhile what came of the call, that is its result: it does not run once more."""
         work = self._work
-        if work in self._state.open_calls and not work.running and has_result(self._state, work):
-            self._state.open_calls.remove(work)
-            work.pending = None
+        if work in self._state.ledger.open_calls and not work.claimed and has_result(self._state, work):
+            self._state.ledger.open_calls.remove(work)
+            work.verdict.pending = None
 
     def _check_approved(self) -> None:
-        if self._work.pending is not None:
-            raise ApprovalPending(self._work.pending, self._work.call)
+        if self._work.verdict.pending is not None:
+            raise ApprovalPending(self._work.verdict.pending, self._work.call)
 
     def _claim(self) -> CallInProgress:
         work = self._work
-        if work.end is not None or work.running:
+        if work.end is not None or work.claimed:
             raise CallSettled(work.call.id, work.call.name, work.end.status if work.end else "running")
         self._state.check_open()  # a person may have taken longer to answer than the run lived
-        work.running = True
+        work.claimed = True
         return work
 
-    async def _finish(self, work: CallInProgress, steps: Callable[[], Awaitable[CallEnd]]) -> ToolResult:
-        await go_on(self._state, work, _after_pause(self._state, work, steps))
+    async def _finish(self, work: CallInProgress, steps: Awaitable[CallEnd | None]) -> ToolResult:
+        await go_on(self._state, work, steps)
         if work.end is None:
-            work.running = False
+            work.claimed = False
             self._check_approved()
         assert work.end is not None
         return work.end.result
@@ -233,7 +232,7 @@ async def _judge(state: RunState, work: CallInProgress) -> CallEnd | None:
 
 async def _let_through(state: RunState, work: CallInProgress, end: CallEnd | None) -> CallEnd | None:
     """Whoever has the call may run it anywhere from now on."""
-    is_over = end is not None or work.pending is not None or (work.made and work.again)
+    is_over = end is not None or work.verdict.pending is not None or (work.options.made and work.verdict.resumed)
     return end if is_over else await let_through(state, work)
 
 
@@ -241,20 +240,20 @@ async def _after_pause(
     state: RunState, work: CallInProgress, steps: Callable[[], Awaitable[CallEnd]]
 ) -> CallEnd | None:
     """A call whose tool has paused is judged again first."""
-    if work.paused:
-        work.paused = False
+    if work.stage is Stage.PAUSED:
         end = await judge_again(state, work)
-        if end is not None or work.pending is not None:
+        if end is not None or work.verdict.pending is not None:
             return end
     return await steps()
 
 
 async def _approve(state: RunState, work: CallInProgress, approval: Approval) -> CallEnd | None:
     end = await asking.take_answer(state, work, approval)
-    return end if end or work.pending else await _let_through(state, work, await judge_again(state, work))
+    return end if end or work.verdict.pending else await _let_through(state, work, await judge_again(state, work))
 
 
 async def _supply(state: RunState, work: CallInProgress, result: ToolResult) -> CallEnd:
-    work.begun = effects.take_place(state, work) or work.begun
-    work.entered = True
+    if state.ledger.take_place(work):
+        work.effect.state = EffectState.BEGUN
+    work.move(Stage.ENTERED)
     return take_result(state, work, result)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from hooksdk import hooks
+from hooksdk._ledger.calls import CallEnd, CallInProgress
 from hooksdk._origins.labels import TRUSTED, UNLABELLED, UNTRUSTED, Labels, join_labels, read_labels, said_of, worsened
-from hooksdk._run.state import CallEnd, CallInProgress, RunState
+from hooksdk._run.state import RunState
 from hooksdk._schema.fresh import peek
 from hooksdk._transcript.journal import Ledger
 from hooksdk.calls import ToolCall, ToolResult
@@ -26,7 +28,7 @@ async def label_result(state: RunState, work: CallInProgress, end: CallEnd) -> C
         if work.parent is not None or not state.parts.transcript_kept:
             state.reading.keep(end.result.text, labels, arguments=work.arguments, tool=work.tool_name)
         state.said(work)
-    return CallEnd(end.status, _labelled(end.result, labels))
+    return replace(end, result=_labelled(end.result, labels))
 
 
 def _labelled(result: ToolResult, labels: Labels) -> ToolResult:
@@ -42,7 +44,7 @@ async def _labels_of(state: RunState, work: CallInProgress, end: CallEnd) -> Lab
     if end.status != "answered" and tool is not None:
         said = [_may_say(state, tool, labels) for labels in (tool.labels, result.labels)]
     if "label_result" in state.hooks.plans:
-        said += await _asked(state, work.call, work.arguments, tool, end, work.answerer)
+        said += await _asked(state, work.call, work.arguments, tool, end)
     if tool is not None and tool.search and not any(said):
         said.append(frozenset())  # it hands on what the calls that it makes have answered, and vouches for none of it
     labels = said_of(*said)
@@ -61,12 +63,12 @@ def _may_say(state: RunState, tool: Tool, labels: Labels | None) -> Labels | Non
 
 
 async def _asked(
-    state: RunState, call: ToolCall, arguments: dict[str, object], tool: Tool | None, end: CallEnd, answerer: str
+    state: RunState, call: ToolCall, arguments: dict[str, object], tool: Tool | None, end: CallEnd
 ) -> list[Labels | None]:
     """What the plugins say."""
     event = hooks.LabelResult(
         info=state.info, call=call, arguments=arguments, tool=tool, result=end.result, status=end.status,
-        answered_by=answerer,
+        answered_by=end.answerer,
     )  # fmt: skip
     said: list[Labels | None] = []
     async for outcome in state.hooks.fire("label_result", event, tool):
@@ -86,7 +88,7 @@ async def label_loaded(state: RunState) -> None:
         call, result = transcript.ask(lambda ledger, number=number: _loaded(ledger, number))
         tool = state.tools.get(call.name)
         end = CallEnd("error" if result.is_error else "ok", result)
-        said = await _asked(state, call, {}, tool, end, "") if "label_result" in state.hooks.plans else []
+        said = await _asked(state, call, {}, tool, end) if "label_result" in state.hooks.plans else []
         labels.append(said_of(tool.labels if tool is not None else None, *said))
     await transcript.label_loaded(labels)
     state.parts.reading.begin_anew()

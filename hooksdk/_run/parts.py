@@ -9,6 +9,7 @@ from typing import Any, Protocol, final
 
 from hooksdk import schema
 from hooksdk._firing.dispatcher import Dispatcher
+from hooksdk._ledger.effects import CallLedger
 from hooksdk._masking.mask import SecretMask
 from hooksdk._plugins.registry import Registry
 from hooksdk._run.changing import change_stored, check_id
@@ -67,8 +68,8 @@ class ParentRun(Protocol):
         ...
 
     @property
-    def at_work(self) -> Collection[str]:
-        """The effect ids of its calls that have begun and are not over."""
+    def ledger(self) -> CallLedger:
+        """Its calls that have no result yet, and what is written of them."""
         ...
 
     def has(self, tool: Tool) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import final
 
+import anyio
+
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.shielding import in_thread
 from hooksdk._transcript.entries import Entry
@@ -11,7 +13,7 @@ from hooksdk._transcript.facts import Facts
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.messages import Messages
 from hooksdk._transcript.rewriting import shorter_journal
-from hooksdk._transcript.storage import LazyLog, RewritableLog, SessionLog, offers
+from hooksdk._transcript.storage import LazyLog, RewritableLog, SessionLog, Store, offers
 from hooksdk.errors import HookSDKError, StoreError
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 
@@ -90,3 +92,30 @@ class _Reader:
         ledger = Ledger(self.format, self.messages, self.facts)
         ledger.go_through(self.journal)
         return ledger
+
+
+PAUSES = (0.1, 0.5, 2.0)
+"""Seconds before a session is read once more that could not be: a busy database may refuse one read, and what is not read is asked
+about nowhere."""
+
+
+async def ledger_of(store: Store, session_id: str) -> Ledger:
+    """What a stored session holds, whoever has it open: its journal over its messages, in the format that the journal names.
+
+    A read that fails is tried again three times, within some seconds. Raises `StoreError`, and what a journal causes that cannot be
+    understood, such as `KeyError` and `TypeError`.
+    """
+    messages, journal = await _read(store, session_id)
+    name = next((str(entry.get("name")) for entry in journal if entry.get("kind") == "format"), "")
+    return await in_thread(Ledger.replay, messages, journal, get_format(name if name in FORMATS else "openai-chat"))
+
+
+async def _read(store: Store, session_id: str) -> tuple[list[Message], list[Entry]]:
+    for pause in PAUSES:
+        try:
+            return await store.read_session(session_id)
+        except StoreError:
+            if not await store.session_exists(session_id):
+                raise
+            await anyio.sleep(pause)
+    return await store.read_session(session_id)

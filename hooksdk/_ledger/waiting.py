@@ -1,5 +1,4 @@
-"""What was judged and answered of calls that have no result yet, kept in the session: for when they are taken up, in a later run
-too."""
+"""Decisions and answers about calls that have no result yet, stored in the session so that a later run can go on with them."""
 
 from __future__ import annotations
 
