@@ -2,10 +2,11 @@
 
     python scripts/house.py --before CHECKOUT [--before-python PYTHON] [--suite SECONDS SECONDS] [--marked SECONDS SECONDS] [--json]
 
-Code is what is neither blank nor a comment nor a docstring (any statement that is a text alone). A room is a folder of hooksdk
-whose name has no underscore before it, or a built-in plugin; all other files of hooksdk are the core. The figures of a call are
-those of `benchmarks/call_path.py`; `--suite` and `--marked` add the time of the default tests and of those that are marked,
-before and after, measured by whoever asks.
+Code is what is neither blank nor a comment nor a docstring of a module, class or function, after `ruff format` without
+`fmt: skip`. A room is a folder of hooksdk whose name has no underscore before it, or a built-in plugin; all other files of
+hooksdk are the core. Ring 0 is what one run in memory loads, ring 1 what else a deny rests on, ring 2 everything else. The
+figures of a call are those of `benchmarks/call_path.py`; `--suite` and `--marked` add the time of the default tests and of
+those that are marked, before and after, measured by whoever asks.
 """
 
 from __future__ import annotations
@@ -19,48 +20,133 @@ import re
 import subprocess
 import sys
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
 call_path: Any = import_module("call_path")
 
-READING_CORE = (
-    "hooks.py", "host.py", "session.py", "run.py", "tools.py", "errors.py", "transcript.py",
-    "_firing", "_run", "_tasks", "_transcript",
-)  # fmt: skip
-"""What somebody reads who wants to know how a call and a trim go their way."""
+RING_1 = ("hooksdk/rules", "hooksdk/guard", "builtin_plugins/tool_policy")
+"""What a deny rests on beside the hook core: the rules, the policy plugin that reads them, the judge of coding agents' calls."""
+FORMAT_SKIP = re.compile(r" *# fmt: skip")
 SUPPRESSION = re.compile(r"#\s*(?:noqa|type:\s*ignore|pyright:\s*ignore)")
 LAYOUT_TOKENS = {
     tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT, tokenize.ENCODING,
     tokenize.ENDMARKER,
 }  # fmt: skip
-LOADED = """import json, sys
-from hooksdk import Host, hooks, tool
-print(json.dumps([module.__file__ for name, module in sys.modules.items() if name.partition('.')[0] == 'hooksdk']))"""
+FILES = """
+import json, sys
+names = [module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] in {"hooksdk", "builtin_plugins"}]
+print(json.dumps([name for name in names if name]))
+"""
+IMPORT = "from hooksdk import Host, hooks, tool"
+BUILT_INS = (
+    "audit", "catalog_audit", "clear_tool_results", "no_repeats", "secrets", "telemetry", "tool_policy", "tool_results",
+    "tool_search", "trace_file",
+)  # fmt: skip
+ONE_RUN = f"""
+import anyio
+from hooksdk import Host, MemoryStore, Tool, hooks, tool
+
+class Policy:
+    @hooks.before_tool_call
+    def judge(self, event: hooks.BeforeToolCall) -> None: ...
+
+async def execute(arguments: dict) -> str:
+    return "done"
+
+async def main() -> None:
+    call = {{"id": "c1", "type": "function", "function": {{"name": "t", "arguments": "{{}}"}}}}
+    host = Host([Policy], store=MemoryStore(), config={{"deny": {BUILT_INS!r}}})
+    async with host, host.session("s") as session, session.run() as run:
+        await run.resolve_tools([Tool(name="t", source="host", execute=execute)])
+        await run.record({{"role": "assistant", "content": None, "tool_calls": [call]}})
+        assert (await run.call_tool(run.pending[0])).text == "done"
+        await run.prepare_messages()
+
+anyio.run(main)
+"""
+"""One run in memory with one tool and one policy. The built-in plugins are left out: a host chooses them."""
+ONE_DECISION = """
+import os, tempfile
+from pathlib import Path
+import anyio
+
+async def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["HOME"] = os.environ["XDG_CONFIG_HOME"] = os.environ["XDG_STATE_HOME"] = folder
+        from hooksdk.guard import Judge, starter_policy
+        project = Path(folder, "project")
+        (project / ".hooksdk").mkdir(parents=True)
+        (project / ".git").mkdir()
+        (project / "hooksdk.toml").write_text(starter_policy(project), encoding="utf-8")
+        hook = {"hook_event_name": "PreToolUse", "session_id": "s1", "cwd": str(project), "tool_name": "Bash"}
+        async with Judge() as judge:
+            output = await judge.answer(
+                "claude-code", {**hook, "tool_input": {"command": "git push --force"}, "tool_use_id": "t1"}
+            )
+        assert output, "the starter policy has nothing to say"
+
+anyio.run(main)
+"""
+"""One decision of the guard: a judge in this process, the starter policy, `git push --force`."""
 
 Figures = dict[str, float]
 
 
 def code_lines(text: str) -> int:
-    """The lines of a file that are code."""
+    """The lines of a file that are code. The docstrings of a module, a class and a function are none; a text after an
+    attribute is counted."""
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in LAYOUT_TOKENS:
             lines.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
+            first = node.body[0]
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                lines.difference_update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
     return len(lines)
 
 
-def lines_of(paths: Iterable[Path]) -> int:
-    """The code lines of these files, and of all files below these folders."""
-    files = (file for path in paths for file in ([path] if path.suffix else path.rglob("*.py")))
-    return sum(code_lines(file.read_text("utf-8")) for file in files)
+def formatted_lines(checkout: Path) -> dict[str, int]:
+    """The code lines of each file of the product, by its path in the checkout, as the formatter writes it without any
+    `fmt: skip`: so no line can be made longer to have fewer of them."""
+    with TemporaryDirectory() as folder:
+        copies = {path: Path(folder, path.relative_to(checkout)) for path in product_files(checkout)}
+        for path, copy in copies.items():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(FORMAT_SKIP.sub("", path.read_text("utf-8")), encoding="utf-8")
+        Path(folder, "ruff.toml").write_text("line-length = 120\n", encoding="utf-8")
+        ruff = [sys.executable, "-m", "ruff", "format", "--quiet", "--no-cache", folder]
+        subprocess.run(ruff, check=True)
+        return {
+            path.relative_to(checkout).as_posix(): code_lines(copy.read_text("utf-8")) for path, copy in copies.items()
+        }
+
+
+def files_loaded(checkout: Path, program: str, python: str = sys.executable) -> list[str]:
+    """The files of the product, by their paths in the checkout, that a program has loaded when it ends."""
+    with TemporaryDirectory() as folder:
+        output = subprocess.run(
+            [python, "-c", program + FILES], env={**os.environ, "PYTHONPATH": str(checkout)}, cwd=folder,
+            stdout=subprocess.PIPE, check=True, text=True,
+        ).stdout  # fmt: skip
+    paths = [Path(name) for name in json.loads(output.splitlines()[-1])]
+    return sorted(path.relative_to(checkout).as_posix() for path in paths if path.is_relative_to(checkout))
+
+
+def ring_of(file: str, hook_core: Collection[str]) -> int:
+    """The ring of a file: 0 where one run loads it, 1 where a deny rests on it, 2 for everything else."""
+    return 0 if file in hook_core else 1 if file.startswith(RING_1) else 2
 
 
 def room_of(module: list[str]) -> str:
@@ -100,33 +186,55 @@ def imports_across_rooms(checkout: Path) -> Iterator[tuple[str, list[str]]]:
                     yield own, parts
 
 
-def size(checkout: Path) -> Figures:
-    """Everything that is counted by reading, and by importing, by the name of its row."""
+def parts_of_a_call(checkout: Path) -> Figures:
+    """The fields of the class that follows a call through the run, how many of them are booleans, and its stages."""
+    figures: Figures = {}
+    for path in (checkout / "hooksdk").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef) and node.name == "CallInProgress":
+                fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+                booleans = [each for each in fields if ast.unparse(each.annotation) == "bool"]
+                figures |= {"fields of a call": len(fields), "booleans among them": len(booleans)}
+            elif isinstance(node, ast.ClassDef) and node.name == "Stage":
+                figures["stages of a call"] = sum(isinstance(each, ast.Assign) for each in node.body)
+    return figures
+
+
+def size(checkout: Path, python: str = sys.executable) -> Figures:
+    """Everything that is counted by reading, and by loading, by the name of its row."""
     package = checkout / "hooksdk"
     texts = [path.read_text("utf-8") for path in product_files(checkout)]
-    code = sum(map(code_lines, texts))
+    lines = formatted_lines(checkout)
+    code = sum(lines.values())
     across = [parts for _, parts in imports_across_rooms(checkout)]
     private = [parts for parts in across if any(part.startswith("_") and part != "__init__" for part in parts)]
     suppressions = sum(len(SUPPRESSION.findall(text)) for text in texts)
-    loaded: list[str] = json.loads(
-        subprocess.run(
-            [sys.executable, "-c", LOADED], env={**os.environ, "PYTHONPATH": str(checkout)}, cwd=checkout,
-            capture_output=True, text=True, check=True,
-        ).stdout
-    )  # fmt: skip
+    programs = {
+        "`from hooksdk import Host, hooks, tool`": IMPORT,
+        "one run (ring 0)": ONE_RUN,
+        "one guard decision": ONE_DECISION,
+    }
+    loaded = {name: files_loaded(checkout, program, python) for name, program in programs.items()}
+    rings: dict[int, int] = {0: 0, 1: 0, 2: 0}
+    rooms: Figures = {}
+    for file, count in lines.items():
+        rings[ring_of(file, loaded["one run (ring 0)"])] += count
+        room = room_of([*Path(file).with_suffix("").parts])
+        rooms[f"code lines of {room}"] = rooms.get(f"code lines of {room}", 0) + count
     return {
+        "code lines of the product, formatted": code,
+        **{f"code lines of ring {ring}": count for ring, count in rings.items()},
+        **{f"code lines that {name} loads": sum(lines[file] for file in files) for name, files in loaded.items()},
+        **{f"files that {name} loads": len(files) for name, files in loaded.items()},
+        **dict(sorted(rooms.items())),
+        **parts_of_a_call(checkout),
+        "`fmt: skip` in the product": sum(len(FORMAT_SKIP.findall(text)) for text in texts),
+        "words in `docs/`": sum(len(path.read_text("utf-8").split()) for path in (checkout / "docs").rglob("*.md")),
         "files on hooksdk's top level": len([*package.glob("*.py")]),
-        "files in the longest folder": max(
-            len([*folder.glob("*.py")]) for folder in package.rglob("*") if folder.is_dir()
-        ),
+        "files of the product": len(texts),
         "longest file, lines": max(len(text.splitlines()) for text in texts),
         "private names used across rooms": len(private),
         "modules of other rooms imported by name": sum(parts[-1] == "by name" for parts in across),
-        "code lines of the product": code,
-        "code lines of the reading core": lines_of(package / name for name in READING_CORE),
-        "code lines that `from hooksdk import Host, hooks, tool` loads": lines_of(map(Path, loaded)),
-        "modules that it loads": len(loaded),
-        "code lines of the tests": lines_of([checkout / "tests"]),
         "suppressions per 1,000 code lines": round(1000 * suppressions / code, 1),
     }
 
@@ -143,7 +251,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     before = options.before.resolve()
-    sizes = [size(before), size(ROOT)]
+    sizes = [size(before, options.before_python), size(ROOT)]
+    sizes = [{name: each.get(name, 0) for name in {**sizes[0], **sizes[1]}} for each in sizes]
     rows: dict[str, list[float]] = {name: [each[name] for each in sizes] for name in sizes[0]}
     rows |= call_path.rows_of({before: options.before_python, ROOT: sys.executable}, options.rounds)
     for name, seconds in (("default tests, seconds", options.suite), ("marked tests, seconds", options.marked)):
