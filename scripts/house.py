@@ -20,7 +20,7 @@ import re
 import subprocess
 import sys
 import tokenize
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -144,9 +144,13 @@ def files_loaded(checkout: Path, program: str, python: str = sys.executable) -> 
     return sorted(path.relative_to(checkout).as_posix() for path in paths if path.is_relative_to(checkout))
 
 
-def ring_of(file: str, hook_core: Collection[str]) -> int:
-    """The ring of a file: 0 where one run loads it, 1 where a deny rests on it, 2 for everything else."""
-    return 0 if file in hook_core else 1 if file.startswith(RING_1) else 2
+def rings(checkout: Path, python: str = sys.executable) -> dict[str, int]:
+    """The ring of each file of the product: 0, the hook core, where one run loads it; 1, the gate, where it is in one of its
+    rooms and one decision of the guard loads it; 2 for everything else."""
+    hook_core = {*files_loaded(checkout, ONE_RUN, python)}
+    gate = {file for file in files_loaded(checkout, ONE_DECISION, python) if file.startswith(RING_1)} - hook_core
+    files = [path.relative_to(checkout).as_posix() for path in product_files(checkout)]
+    return {file: 0 if file in hook_core else 1 if file in gate else 2 for file in sorted(files)}
 
 
 def room_of(module: list[str]) -> str:
@@ -215,15 +219,16 @@ def size(checkout: Path, python: str = sys.executable) -> Figures:
         "one guard decision": ONE_DECISION,
     }
     loaded = {name: files_loaded(checkout, program, python) for name, program in programs.items()}
-    rings: dict[int, int] = {0: 0, 1: 0, 2: 0}
+    in_ring: dict[int, int] = {0: 0, 1: 0, 2: 0}
+    ring_of = rings(checkout, python)
     rooms: Figures = {}
     for file, count in lines.items():
-        rings[ring_of(file, loaded["one run (ring 0)"])] += count
+        in_ring[ring_of[file]] += count
         room = room_of([*Path(file).with_suffix("").parts])
         rooms[f"code lines of {room}"] = rooms.get(f"code lines of {room}", 0) + count
     return {
         "code lines of the product, formatted": code,
-        **{f"code lines of ring {ring}": count for ring, count in rings.items()},
+        **{f"code lines of ring {ring}": count for ring, count in in_ring.items()},
         **{f"code lines that {name} loads": sum(lines[file] for file in files) for name, files in loaded.items()},
         **{f"files that {name} loads": len(files) for name, files in loaded.items()},
         **dict(sorted(rooms.items())),
@@ -239,9 +244,25 @@ def size(checkout: Path, python: str = sys.executable) -> Figures:
     }
 
 
+def listed(ring_of: Mapping[str, int]) -> str:
+    """The files of rings 0 and 1 as Markdown: a line for each folder."""
+    lines: list[str] = []
+    for ring, title in ((0, "Ring 0, the hook core"), (1, "Ring 1, the gate")):
+        files = [Path(file) for file, own in ring_of.items() if own == ring]
+        lines += [f"## {title}", "", "| folder | files |", "|---|---|"]
+        for folder in sorted({file.parent for file in files}):
+            names = ", ".join(f"`{file.name}`" for file in files if file.parent == folder)
+            lines.append(f"| `{folder.as_posix()}/` | {names} |")
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--before", type=Path, required=True, help="a checkout of hooksdk as it was")
+    parser.add_argument("--before", type=Path, help="a checkout of hooksdk as it was")
+    parser.add_argument(
+        "--rings", action="store_true", help="list the files of rings 0 and 1, as docs/explanation/rings.md has them"
+    )
     parser.add_argument("--before-python", default=sys.executable, help="its interpreter; by default the same")
     parser.add_argument("--rounds", type=int, default=9, help="of the times")
     for name, tests in (("suite", "default tests"), ("marked", "marked tests")):
@@ -250,6 +271,11 @@ def main() -> None:
         )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    if options.rings:
+        print(listed(rings(ROOT)))
+        return
+    if options.before is None:
+        parser.error("name a checkout to compare with (--before), or list the trusted files (--rings)")
     before = options.before.resolve()
     sizes = [size(before, options.before_python), size(ROOT)]
     sizes = [{name: each.get(name, 0) for name in {**sizes[0], **sizes[1]}} for each in sizes]

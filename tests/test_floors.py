@@ -8,7 +8,9 @@ import json
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -240,3 +242,78 @@ def test_only_move_changes_the_stage_of_a_call() -> None:
         if isinstance(target, ast.Attribute) and target.attr == "stage"
     ]
     assert [module for module, _ in changes] == ["hooksdk._ledger.calls"]
+
+
+# Rings: what all must trust, by the lines that scripts/house.py counts. A number here only falls: when a piece of work ends, to
+# what was reached and 150 more.
+
+RING_0_LINES = 16_000
+RINGS_0_AND_1_LINES = 22_000
+DECISION_LINES = 22_000
+RINGS = ROOT / "docs" / "explanation" / "rings.md"
+
+
+@functools.cache
+def house() -> Any:
+    """scripts/house.py."""
+    sys.path.append(str(ROOT / "scripts"))
+    return import_module("house")
+
+
+@functools.cache
+def code_lines() -> dict[str, int]:
+    """The lines of each file, as they are counted for a budget."""
+    return house().formatted_lines(ROOT)
+
+
+@functools.cache
+def rings() -> dict[str, int]:
+    """The ring of each file."""
+    return house().rings(ROOT)
+
+
+@pytest.mark.heavy
+def test_the_hook_core_stays_within_its_budget() -> None:
+    assert sum(code_lines()[file] for file, ring in rings().items() if ring == 0) <= RING_0_LINES
+
+
+@pytest.mark.heavy
+def test_the_hook_core_and_the_gate_stay_within_their_budget() -> None:
+    assert sum(code_lines()[file] for file, ring in rings().items() if ring < 2) <= RINGS_0_AND_1_LINES
+
+
+@pytest.mark.heavy
+def test_one_decision_of_the_guard_loads_no_more_than_its_budget() -> None:
+    loaded = house().files_loaded(ROOT, house().ONE_DECISION)
+    assert sum(code_lines()[file] for file in loaded) <= DECISION_LINES
+
+
+TRUSTED_ROOMS = {"formats", "stores", "trimming"}
+"""Rooms with a name of their own of which one run needs a part: a message format, the store in memory."""
+
+
+@pytest.mark.heavy
+def test_the_hook_core_loads_no_room_of_the_outer_ring() -> None:
+    rooms = {file.split("/")[1] for file, ring in rings().items() if ring == 0 and file.count("/") > 1}
+    assert {room for room in rooms if not room.startswith("_")} <= TRUSTED_ROOMS
+
+
+@pytest.mark.heavy
+def test_the_page_lists_the_files_that_a_deny_rests_on() -> None:
+    assert house().listed(rings()) in RINGS.read_text(encoding="utf-8")
+
+
+def status_of(room: Path) -> str:
+    """What a room's docstring says of itself: `stable`, `trial`, or nothing."""
+    docstring = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
+    found = re.search(r"^Status: (stable|trial)\.$", docstring, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def test_every_room_has_a_status_in_its_docstring_and_in_the_docs() -> None:
+    rooms = [path for path in (ROOT / "hooksdk").iterdir() if (path / "__init__.py").exists() and path.name[0] != "_"]
+    plugins = [path for path in (ROOT / "builtin_plugins").iterdir() if (path / "__init__.py").exists()]
+    page = ARCHITECTURE.read_text(encoding="utf-8")
+    rows = {room: f"| `{room.name}/` | {status_of(room)} |" for room in rooms}
+    rows |= {plugin: f"| `builtin_plugins/{plugin.name}/` | {status_of(plugin)} |" for plugin in plugins}
+    assert [room.name for room, row in rows.items() if not status_of(room) or row not in page] == []

@@ -221,7 +221,7 @@ class CallInProgress:
         """True where its tool may have done something, and the call has no result yet."""
         return self.stage is Stage.ENTERED or self.stage is Stage.LEFT
 
-    @cached_property
+    @property
     def depth(self) -> int:
         """How many tools have called tools down to this call."""
         return 0 if self.parent is None else self.parent.depth + 1

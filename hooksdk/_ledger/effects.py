@@ -144,7 +144,7 @@ class CallLedger:
     async def begin(self, work: CallInProgress) -> bool:
         """Write that the call begins, unless it only reads; False where nothing was written. Raises what the store raises:
         then it must not run."""
-        if work.effect.begun or not may_take_effect(work):
+        if work.effect.state is not EffectState.NOT_BEGUN or not may_take_effect(work):
             return False
         if not self.take_place(work) and self._transcript.volatile:
             work.effect.state = EffectState.BEGUN
@@ -167,7 +167,7 @@ class CallLedger:
 
     async def prepare_end(self, work: CallInProgress) -> str:
         """Before its result is recorded: answers the effect whose end it tells, nothing for one that stays in doubt."""
-        if work.effect.in_doubt:
+        if work.effect.state is EffectState.IN_DOUBT:
             await self._write_late(work)
             await self._transcript.doubt(work.effect.id)
         return work.effect.ends
@@ -237,7 +237,7 @@ class CallLedger:
 
     def _began_as(self, work: CallInProgress) -> set[str]:
         """The effect ids under which this very call has begun, in whichever run and process."""
-        if work.depth or not self._transcript_kept:
+        if work.parent is not None or not self._transcript_kept:
             return set()
 
         def began(ledger: Ledger) -> set[str]:

@@ -31,12 +31,6 @@ class DiskSpace:
         """True where a record could not be written since the run began."""
         return self._transcript.unwritten.failures > self._failures_before
 
-    @property
-    def is_known(self) -> bool:
-        """True where nothing speaks against the next record: every record was written, the first of the session too."""
-        unwritten = self._transcript.unwritten
-        return not (unwritten.may_be_full or unwritten.failures)
-
     async def check(self) -> None:
         """Before a call is taken up. Writes results that could not be written before, and a trial record where the session was
         just opened, or a record failed before this run. Raises `StoreError` where a record of this run could not be written,

@@ -19,6 +19,8 @@ UNTRUSTED: Final = "untrusted"
 """The label of a text that an outsider may have written."""
 UNLABELLED: Final[Labels] = frozenset((UNTRUSTED,))
 """What a text has that nobody labels."""
+NO_LABELS: Final[Labels] = frozenset()
+"""What nothing has that was read: it is neither trusted nor untrusted."""
 META: Final = "hooksdk/labels"
 """Under this key of `_meta` an MCP server may say a list of labels of its result."""
 _WORD = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")

@@ -75,7 +75,7 @@ async def _ask_person(state: RunState, work: CallInProgress, questions: Sequence
         answer = await ask_approver(state.parts.approver, request)
     if isinstance(answer, Approval):
         return await _settle(state, work, request, answer)
-    if work.depth:  # the tool that makes this call runs now: it cannot wait for days
+    if work.parent is not None:  # the tool that makes this call runs now: it cannot wait for days
         return await _settle(state, work, request, Approval(False, refusals.CANNOT_WAIT, unanswered="cannot_wait"))
     if not await keep_call(state, work, None):
         return await _settle(state, work, request, Approval(False, refusals.NOT_JSON, unanswered="cannot_wait"))
@@ -142,7 +142,7 @@ async def _settle(
         (),
         approval.by,
     )
-    if not work.depth and not (work.options.at_once and state.open):
+    if work.parent is None and not (work.options.at_once and state.open):
         await keep_call(state, work, approval)
     return None
 
@@ -189,7 +189,7 @@ async def keep_let_through(state: RunState) -> None:
         return
     for work in state.ledger.open_calls:
         is_at_its_tool = work.stage is Stage.PAUSED or work.effect.begun
-        if work.verdict.let_through and not (work.depth or work.claimed or is_at_its_tool):
+        if work.verdict.let_through and not (work.parent is not None or work.claimed or is_at_its_tool):
             await keep_call(
                 state,
                 work,

@@ -184,7 +184,7 @@ async def unwrap_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
     if work.tool is not None:
         await _take_real_name(state, work, work.tool)
         return None
-    if work.depth or call.name in catalog.withheld:
+    if work.parent is not None or call.name in catalog.withheld:
         return None
     work.tool = state.bridges.get(call.name) or Catalog(state.bridges.values()).meant(call.name)
     if work.tool is not None:
@@ -530,7 +530,7 @@ async def _attempt(state: RunState, work: CallInProgress, tool: Tool) -> ToolRes
         result = to_result(value)
     if attempt.late and attempt.cancelled:
         return ToolResult.error(refusals.too_late(tool.name, tool.timeout, in_doubt=work.effect.doubt()))
-    if isinstance(attempt.error, ApprovalPending) and not work.depth:
+    if isinstance(attempt.error, ApprovalPending) and work.parent is None:
         raise attempt.error
     if attempt.error is not None:
         return ToolResult.error(_problem(state, work, attempt.error))
@@ -650,7 +650,7 @@ async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[Ca
             work.finish(end)
             state.ledger.open_calls.remove(work)
             try:
-                if work.depth == 0:  # nested results stay out of the transcript
+                if work.parent is None:  # nested results stay out of the transcript
                     await run_shielded(_record_result, state, work, end.result)
                 elif work.effect.begun:
                     await run_shielded(state.ledger.finish, work)
@@ -677,7 +677,8 @@ async def _record_result(state: RunState, work: CallInProgress, result: ToolResu
         await state.ledger.finish(work)
     if state.ledger.waiting.calls:
         await state.ledger.waiting.forget(work.written)
-    await parts.states.save()
+    if parts.states.opened:
+        await parts.states.save()
 
 
 async def transform_tool_result(state: RunState, work: CallInProgress, end: CallEnd) -> CallEnd:

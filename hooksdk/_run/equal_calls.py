@@ -19,8 +19,8 @@ async def settle(state: RunState, work: CallInProgress) -> bool:
     (`work.newest`). Waits for that call. Raises `StoreError` where a record of the call could not be written."""
     if has_result(state, work):
         return True
-    ledger = state.ledger
-    if ledger.space.is_known and not ledger.busy:
+    ledger, unwritten = state.ledger, state.parts.transcript.unwritten
+    if not (unwritten.may_be_full or unwritten.failures or ledger.busy):
         return False
     await ledger.space.check()
     return await _join(state, work) or has_result(state, work)
@@ -28,7 +28,7 @@ async def settle(state: RunState, work: CallInProgress) -> bool:
 
 def has_result(state: RunState, work: CallInProgress) -> bool:
     """True, with its end set, for a call whose result the transcript has."""
-    recorded = work.depth == 0 and not state.asked_model and state.parts.transcript_kept
+    recorded = work.parent is None and not state.asked_model and state.parts.transcript_kept
     result = state.parts.transcript.result_of(work.written) if recorded else None
     if result is not None:
         work.finish(CallEnd("error" if result.is_error else "ok", result))
@@ -37,7 +37,7 @@ def has_result(state: RunState, work: CallInProgress) -> bool:
 
 async def _join(state: RunState, work: CallInProgress) -> bool:
     """Wait while a task works on this very call of the newest reply: it is made once. True when its result is this one's."""
-    if work.depth or state.asked_model or not state.parts.transcript_kept:
+    if work.parent is not None or state.asked_model or not state.parts.transcript_kept:
         return False
     while twin := next((one for one in state.ledger.busy if _is_equal(one, work)), None):
         times = sum(call.id == work.written.id for call in state.parts.transcript.pending)
@@ -53,7 +53,7 @@ async def _join(state: RunState, work: CallInProgress) -> bool:
 
 
 def _is_equal(one: CallInProgress, work: CallInProgress) -> bool:
-    return one.depth == 0 and one.written.id == work.written.id and one.digest == work.digest
+    return one.parent is None and one.written.id == work.written.id and one.digest == work.digest
 
 
 async def wait_until_at_rest(state: RunState, work: CallInProgress) -> None:
@@ -75,7 +75,7 @@ async def take_up(state: RunState, work: CallInProgress) -> bool:
     approved of it stands. False when nothing of that counts: also when its tool is withheld now, has another definition, the
     call is written otherwise, or the run is somebody else's."""
     ledger = state.ledger
-    if work.depth or not (len(ledger.open_calls) > 1 or ledger.waiting.calls):
+    if work.parent is not None or not (len(ledger.open_calls) > 1 or ledger.waiting.calls):
         return False
     waiting = ledger.waiting.take(work.written)
     others = [one for one in ledger.open_calls if _is_at_rest(state, one, work.written)]
@@ -105,7 +105,7 @@ async def take_up(state: RunState, work: CallInProgress) -> bool:
 
 def _is_at_rest(state: RunState, other: CallInProgress, written: ToolCall) -> bool:
     """True for the same call, judged in this run, on which no task works at this moment."""
-    is_same = other.depth == 0 and other.written.id == written.id
+    is_same = other.parent is None and other.written.id == written.id
     return is_same and other.judged and not other.claimed and other not in state.ledger.busy
 
 

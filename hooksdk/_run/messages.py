@@ -50,7 +50,8 @@ class PreparedMessages(list[ProviderJson]):
 def call_of(state: RunState, given: object, where: str) -> ToolCall:
     """A call as the host has it, under the id that it has in the transcript."""
     transcript = state.parts.transcript
-    return transcript.ask(partial(Ledger.stored_call, call=call_in(given, transcript.pending, where)))
+    call = given if isinstance(given, ToolCall) else call_in(given, transcript.pending, where)
+    return transcript.ask(partial(Ledger.stored_call, call=call))
 
 
 async def take_messages(

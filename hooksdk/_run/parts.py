@@ -205,19 +205,19 @@ class PluginStates:
         self._transcript = transcript
         self._mask = mask
         self._shared = shared
-        self._by_plugin: dict[str, _Saved] = {}
+        self.opened: dict[str, _Saved] = {}
 
     async def open(self, plugin_id: str) -> PluginState:
         """A plugin's state, as it was last saved."""
         check_id(plugin_id)
         base = {} if self._shared is None else await self._shared.read(plugin_id)
         state = PluginState(self._transcript.state(plugin_id) if self._shared is None else schema.clone(base))
-        self._by_plugin[plugin_id] = _Saved(state, schema.canonical(dict(state)), base=base)
+        self.opened[plugin_id] = _Saved(state, schema.canonical(dict(state)), base=base)
         return state
 
     async def save(self) -> None:
         """Make every state durable that changed; one that is not JSON is logged, and kept as it was."""
-        for plugin_id, saved in self._by_plugin.items():
+        for plugin_id, saved in self.opened.items():
             try:
                 text = schema.canonical(dict(saved.state))
                 if text != saved.text:
@@ -239,7 +239,7 @@ class PluginStates:
         """Take over what other workers have saved since."""
         if self._shared is None:
             return
-        for plugin_id, saved in self._by_plugin.items():
+        for plugin_id, saved in self.opened.items():
             stored = await self._shared.read(plugin_id)
             with contextlib.suppress(ValueError, TypeError):  # a state that is not JSON is told when it is saved
                 self._take(saved, self._mask.value(schema.clone(dict(saved.state))), stored)

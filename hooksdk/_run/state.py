@@ -12,7 +12,7 @@ from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._ledger.calls import CallInProgress
 from hooksdk._ledger.effects import CallLedger
 from hooksdk._masking.mask import SecretMask
-from hooksdk._origins.labels import UNLABELLED, join_labels
+from hooksdk._origins.labels import NO_LABELS, UNLABELLED, join_labels
 from hooksdk._run.deferral import Declared
 from hooksdk._run.parts import ParentRun, RunParts
 from hooksdk._run.reading import Reading
@@ -115,10 +115,11 @@ class RunState:
     @property
     def labels(self) -> Labels:
         """What is worth all that was read in this session, and in those whose sub-agent it is."""
-        parent = self.parts.parent_run
-        others = UNLABELLED if self.parts.for_others else None
-        each = [self.parts.reading.labels, others if parent is None else parent.labels]
-        return join_labels(*(labels for labels in each if labels is not None))
+        own, parent = self.parts.reading.labels, self.parts.parent_run
+        around = parent.labels if parent is not None else UNLABELLED if self.parts.for_others else None
+        if around is None:
+            return own or NO_LABELS
+        return around if own is None else join_labels(own, around)
 
     @property
     def reading(self) -> Reading:

@@ -29,11 +29,6 @@ class Beginnings(Stored):
 
     _next: _Commit | None = None
 
-    @property
-    def volatile(self) -> bool:
-        """True where what is stored ends with the process: a call that begins there needs to be written once it is cut off."""
-        return getattr(self._log, "volatile", False)
-
     async def _load(self, message_format: MessageFormat | None) -> list[Entry]:
         journal = await super()._load(message_format)
         self._ledger.effects.end(self._ended)
@@ -92,7 +87,8 @@ class Beginnings(Stored):
     @property
     def without_end(self) -> list[CallInDoubt]:
         """The calls that have begun and not ended, those that run at this moment among them; the oldest first."""
-        return self._ledger.effects.described()
+        effects = self._ledger.effects
+        return effects.described() if effects.begun else []
 
     @property
     def lost(self) -> list[CallInDoubt]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, final
 
 import anyio
 
+from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk._transcript.encoding import EncodedMessage, as_stored
 from hooksdk._transcript.entries import Entry
@@ -17,9 +19,10 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.matching import MismatchError
 from hooksdk._transcript.reading import keep_index, read_ledger, shorten_journal
 from hooksdk._transcript.storage import SessionLog, with_store_errors
-from hooksdk._transcript.unwritten import Unwritten
+from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import HookSDKError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import Message, MessageFormat
+from hooksdk.tools import Tool
 
 S = TypeVar("S", bound="Stored")
 T = TypeVar("T")
@@ -41,12 +44,40 @@ def alone(
     return one_at_a_time
 
 
+@final
+@dataclass
+class Unwritten:
+    """The records that could not be written, as on a full disk."""
+
+    may_be_full: bool
+    """True until it is shown that there is room."""
+    failures: int = 0
+    """How many they are."""
+    problem: str = ""
+    """Why the last of them could not be."""
+    results: list[tuple[ToolCall, ToolResult, Tool | None, int, str]] = field(
+        default_factory=list[tuple[ToolCall, ToolResult, Tool | None, int, str]]
+    )
+    """The results among them, each with the number of replies at that time, and the effect whose end it tells."""
+
+    @contextmanager
+    def watch(self) -> Generator[None]:
+        """While a record is written."""
+        try:
+            yield
+        except Exception as error:
+            self.failures, self.problem, self.may_be_full = self.failures + 1, describe(error), True
+            raise
+
+
 class Stored:
     """The log of one open session, and the ledger of what is in it."""
 
     def __init__(self, log: SessionLog, session_id: str) -> None:
         self.session_id = session_id
         self.existed = log.existed
+        self.volatile: bool = getattr(log, "volatile", False)
+        """True where what is stored ends with the process: a call that begins there is written once it is cut off."""
         self._log = with_store_errors(log, session_id)
         self._lock = anyio.Lock()  # not fast_acquire: each step lets other tasks run
         self._ledger = Ledger(None)
