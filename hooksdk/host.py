@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
 import anyio
 
-from hooksdk._ledger.doubts import calls_in_doubt
 from hooksdk._plugins.discovery import find_plugins, load_plugins, look_at, survey
 from hooksdk._plugins.files import names_file, plugins_at
 from hooksdk._plugins.handlers import judging_line
@@ -320,6 +319,8 @@ class Host(AsyncOnly):
         ids after a crash, to be given to `session.run(in_doubt=...)`. They are read, not opened; the host's open sessions are left
         out, and one that another process has open has None: look again. `session.settle` of such a session ends a doubt."""
         check("host.in_doubt(...)", beginning, str, "the beginning of session ids, such as 'bot-'")
+        from hooksdk._ledger.doubts import calls_in_doubt
+
         return await calls_in_doubt(self._store, beginning, self._sessions.keys())
 
     def storage(self, plugin_id: str) -> Storage:

@@ -39,7 +39,6 @@ from hooksdk.records import SessionEnded, SessionStarted, Settled
 from hooksdk.run import Run
 from hooksdk.tools import Deferral, Expose, Tool
 from hooksdk.transcript import DrainReport, Results, SessionLog, Transcript
-from hooksdk.trimming import guess_format, repair
 
 __all__ = ["Listener", "Session"]
 
@@ -197,6 +196,8 @@ class Session(AsyncOnly):
         if stored := transcript.count:
             problem = f"session '{self.id}' has {stored} messages already"
             raise ConfigError("messages", (f"{problem}. Load the history into a session with a new id",))
+        from hooksdk.trimming import guess_format, repair
+
         message_format = get_format(guess_format(messages) if format is None else format)
         given = messages_in(messages, message_format, "session.load(...)").messages
         whole = [self._secrets.value(message) for message in repair(given, message_format, only_pairs=True)]

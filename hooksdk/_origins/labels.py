@@ -67,6 +67,11 @@ def shown_labels(labels: Iterable[str]) -> list[str]:
     return [] if words == [UNTRUSTED] else words
 
 
+def stored_labels(labels: Labels | None) -> dict[str, Any]:
+    """What a journal entry about a result says of its labels: nothing where nobody has labelled it."""
+    return {} if labels is None or labels == UNLABELLED else {"labels": sorted(labels)}
+
+
 def worsened(labels: Labels, meta: object) -> Labels:
     """The labels of a result whose server says these in its `_meta`: `trusted` from there counts for nothing, and what cannot be
     read counts as `untrusted`."""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hooksdk import hooks, schema
-from hooksdk._approvals.remembered import Remembered
 from hooksdk._approvals.request import (
     GRAVITY,
     Approval,
@@ -112,6 +111,8 @@ def _request(state: RunState, work: CallInProgress) -> ApprovalRequest:
 
 
 async def _remembered(state: RunState, request: ApprovalRequest) -> Approval | None:
+    from hooksdk._approvals.remembered import Remembered  # most calls ask nobody
+
     try:
         with as_store_errors("the remembered approvals"):
             one = await Remembered(state.parts.store).find(request)
@@ -149,6 +150,8 @@ async def _settle(
 
 async def _remember(state: RunState, request: ApprovalRequest, approval: Approval) -> str:
     """Keep an answer, without values of secrets; answers why it cannot be kept, if so."""
+    from hooksdk._approvals.remembered import Remembered
+
     mask = state.secrets
     if approval.arguments is not None and mask.value(approval.arguments) != approval.arguments:
         return "it is for arguments with a secret's value"

@@ -9,11 +9,6 @@ from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.facts import Marks, Turns
 
 
-def labels_entry(labels: Labels | None) -> Entry:
-    """What an entry about a result says of its labels: nothing where nobody has labelled it."""
-    return {} if labels is None or labels == UNLABELLED else {"labels": sorted(labels)}
-
-
 def marks_in(entry: Entry) -> Marks:
     """What an entry says of its result."""
     labels = frozenset(map(str, entry["labels"])) if "labels" in entry else None

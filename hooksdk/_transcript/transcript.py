@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar, final
 
 from hooksdk import schema
-from hooksdk._origins.labels import Labels
+from hooksdk._origins.labels import Labels, stored_labels
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.beginning import Beginnings
 from hooksdk._transcript.changes import change_of
@@ -18,7 +18,7 @@ from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.facts import Slot, read_message
 from hooksdk._transcript.following import plan_following
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.labelling import labelled_entry, labels_entry
+from hooksdk._transcript.labelling import labelled_entry
 from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, compare, without_opening
 from hooksdk._transcript.pairing import NO_RESULT, plan_append, with_our_ids
@@ -216,15 +216,15 @@ class Transcript(Beginnings):
     ) -> None:
         result = plain_result(result)
         if slot is not None:
-            others = [one for one in self._ledger.effects.of_slot(slot) if one.effect_id != ends and not one.in_doubt]
-            await self._doubt(others)
+            begun = self._ledger.effects.of_slot(slot) if self._ledger.effects.begun else []
+            await self._doubt([one for one in begun if one.effect_id != ends and not one.in_doubt])
         if self._ended:  # calls that this one made
             await self._journal()
         due = [] if slot is None else self._ledger.due(slot, result)
         ran = tool.name if tool is not None and tool.name != call.name else ""
         entry: Entry = {"reply": self._ledger.last_reply, "order": slot.order if slot else None, "ran": ran}
         entry["disposable"] = tool is not None and tool.disposable
-        entry |= (labels := labels_entry(result.labels))
+        entry |= (labels := stored_labels(result.labels))
         if slot is None or (slot, result) not in due:  # calls before it have no result yet
             await self._journal({"kind": "staged", "call": plain_call(call), "result": save_result(result), **entry})
             return
