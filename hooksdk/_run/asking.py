@@ -1,4 +1,4 @@
-"""Asking a person about a call: all questions at once, what is remembered first, and an answer that comes later."""
+"""Ask a person about a call: all questions at once, remembered answers first. An answer may come in a later run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _blocked(text: str) -> CallEnd:
 
 
 def read_question(plugin: str, ask: hooks.Ask) -> Question:
-    """What a plugin asks. Raises what its answer raises."""
+    """The question in a plugin's answer. Raises what reading that answer raises."""
     return Question(
         title=ask.title, description=ask.description, severity=ask.severity, plugin=plugin, timeout=ask.timeout,
         rule=ask.rule, evidence=tuple(ask.evidence),
@@ -42,9 +42,9 @@ def read_question(plugin: str, ask: hooks.Ask) -> Question:
 
 
 async def ask(state: RunState, work: CallInProgress, questions: Sequence[Question]) -> CallEnd | None:
-    """Ask a person what the policies ask, but for what was approved of this very call. What waits for its answer from before is
-    asked first, and stands although no policy may ask it any more. None when the call may go on, and when an answer comes
-    later: `work.verdict.pending` is set then."""
+    """Ask a person the questions of the policies, without those that were approved for this very call. Questions that still
+    wait from before are asked first, even where no policy asks them any more. Answers None when the call may go on, and
+    when the answer comes later: `work.verdict.pending` is set then."""
     if work.verdict.questions:
         end = await _ask_person(state, work, work.verdict.questions)
         if end is not None or work.verdict.pending is not None:
@@ -83,14 +83,14 @@ async def _ask_person(state: RunState, work: CallInProgress, questions: Sequence
 
 
 async def take_answer(state: RunState, work: CallInProgress, answer: object) -> CallEnd | None:
-    """The answer that was waited for, from whoever judged the call."""
+    """Take the answer that the call waits for, as `JudgedCall.approve` hands it over."""
     assert work.verdict.pending is not None
     approval = read_answer(answer, work.verdict.pending)
     return None if isinstance(approval, Later) else await _settle(state, work, work.verdict.pending, approval)
 
 
 async def take_refusal(state: RunState, work: CallInProgress, approval: Approval, text: str | None) -> CallEnd:
-    """A no from whoever judged the call, asked for or not."""
+    """End the call by a refusal, as `JudgedCall.refuse` hands it over, whether or not it was asked for."""
     title = work.verdict.pending.title if work.verdict.pending else work.call.name
     work.verdict.pending = None
     await _trace_answer(state, work, approval, remembered=False)
@@ -149,7 +149,7 @@ async def _settle(
 
 
 async def _remember(state: RunState, request: ApprovalRequest, approval: Approval) -> str:
-    """Keep an answer, without values of secrets; answers why it cannot be kept, if so."""
+    """Remember an answer, without values of secrets. Answers why it cannot be remembered, or an empty text."""
     from hooksdk._approvals.remembered import Remembered
 
     mask = state.secrets
@@ -175,7 +175,7 @@ async def _trace_answer(state: RunState, work: CallInProgress, approval: Approva
 
 
 async def keep_call(state: RunState, work: CallInProgress, approval: Approval | None) -> bool:
-    """Keep what was judged, so that the call goes on from here in whichever run its answer finds it."""
+    """Store the decision, so that the call goes on from here in the run in which its answer arrives."""
     assert work.tool is not None
     questions, granted = (
         (work.verdict.questions, work.verdict.granted) if approval is None else (work.verdict.granted, ())
@@ -187,7 +187,7 @@ async def keep_call(state: RunState, work: CallInProgress, approval: Approval | 
 
 
 async def keep_let_through(state: RunState) -> None:
-    """The run is paused: a call that was let through, and that nobody has run, was counted then. It is not counted once more."""
+    """The run is paused. Store which calls were let through and have not run: a later run does not count them again."""
     if "tool_call_start" not in state.hooks.plans or not state.parts.transcript_kept:
         return
     for work in state.ledger.open_calls:
@@ -201,7 +201,7 @@ async def keep_let_through(state: RunState) -> None:
 
 
 async def pause_tool(state: RunState, work: CallInProgress, error: ApprovalPending) -> ApprovalPending:
-    """The tool's own framework has paused: the call waits as it was judged. Answers what to raise."""
+    """The tool's own framework has paused, so the call waits as it was judged. Answers the error to raise."""
     work.move(Stage.PAUSED)
     work.claimed, work.attempt, work.input = False, None, ToolInput(schema.clone(work.arguments))
     await keep_call(state, work, Approval(True, by=work.verdict.answered_by or ""))
@@ -209,7 +209,7 @@ async def pause_tool(state: RunState, work: CallInProgress, error: ApprovalPendi
 
 
 async def keep_approval(state: RunState, work: CallInProgress) -> None:
-    """A call that was approved before is still let through: it is kept so until it runs."""
+    """The policies still let a call through that was approved before: store that, until it runs."""
     approval = Approval(True, by=work.verdict.answered_by or "")
     if work.verdict.granted:
         await _trace_answer(state, work, approval, remembered=True)

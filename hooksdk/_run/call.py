@@ -1,7 +1,7 @@
 """One tool call from top to bottom: it is judged, its tool runs, and it ends once.
 
-`judge` and `execute` list the steps; each is a function below them, in that order. A step answers None when the call goes
-on, or the `CallEnd` that it has come to; those after it are left out then, and so are those that nobody listens to.
+`judge` and `execute` list the steps; each step is a function below them, in that order. A step answers None where the call
+goes on, and a `CallEnd` where it ends: the steps after it are skipped then. A hook without handlers is skipped, too.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from hooksdk.values import fill_secrets, secret_names
 T = TypeVar("T")
 
 MAX_DEPTH = 8
-"""How deep tools may call tools."""
+"""The depth to which tools may call tools."""
 THREADS = 40
-"""Worker threads that one tool may hold at a time, those that were abandoned among them."""
+"""Worker threads that one tool may hold at a time, abandoned ones included."""
 MAX_PROBLEM = 2000
 """Characters of a tool's own error that reach the model."""
 CALLS_TIMEOUT = 10.0
-"""Seconds that calls have to end once they are cancelled, since their run ends."""
+"""Seconds that cancelled calls have to end when their run ends."""
 _limiters: RunVar[dict[str, anyio.CapacityLimiter] | None] = RunVar("hooksdk tool threads", None)
 
 Steps = Callable[[RunState, CallInProgress], Awaitable[CallEnd | None]]
@@ -71,7 +71,7 @@ async def call_once(state: RunState, work: CallInProgress) -> ToolResult:
 
 
 async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
-    """Take a call up, unless its result is known or comes of an equal call, and through these steps."""
+    """Take a call through these steps, unless its result is known already or comes from an equal call that runs."""
     work.catalog = state.tools
     if await equal_calls.settle(state, work):
         return
@@ -95,7 +95,7 @@ async def _judge_and_execute(state: RunState, work: CallInProgress) -> CallEnd |
 
 
 async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """The steps before the tool runs."""
+    """Judge a call: find its tool, and ask every policy and, where one says so, a person. Answers None where it may run."""
     if work.options.tool is not None:
         work.catalog = await grant_beside(state, [work.options.tool])
     resumed = await equal_calls.take_up(state, work)
@@ -148,7 +148,7 @@ async def judge_again(state: RunState, work: CallInProgress) -> CallEnd | None:
 
 
 async def execute(state: RunState, work: CallInProgress) -> CallEnd:
-    """The steps of a call that was judged and let through."""
+    """Run the tool of a call that was judged and let through."""
     ledger = state.ledger
     if ledger.waiting.calls:
         await ledger.waiting.forget(work.written)  # a crash from here on has it judged anew: its tool may have run
@@ -218,7 +218,7 @@ async def unwrap_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
 
 
 async def _take_real_name(state: RunState, work: CallInProgress, tool: Tool) -> None:
-    """Called by its id, or by a name that means it: every hook sees the real name all the same."""
+    """The model may write a tool's id, or a name that clearly means it. Every hook sees the real name."""
     call = work.call
     if tool.name != call.name:
         work.call = ToolCall(call.id, tool.name, peek(call, "arguments"), origin=call.origin, parent_id=call.parent_id)
@@ -232,7 +232,7 @@ def _name_in(answer: ToolCall) -> str:
 
 
 def _readable(written: object) -> dict[str, Any]:
-    """What the model wrote as an object, and nothing where it is none: `event.call.arguments` has it as it was written."""
+    """The arguments as an object, empty where the model wrote none: `event.call.arguments` has them as written."""
     try:
         return schema.parse_arguments(written)
     except schema.BadArguments:
@@ -240,7 +240,7 @@ def _readable(written: object) -> dict[str, Any]:
 
 
 def with_arguments(call: ToolCall, arguments: object) -> ToolCall:
-    """The same call with other arguments, which are not copied: nobody may change them any more."""
+    """The same call with other arguments. They are not copied, so the caller must not change them afterwards."""
     twin = object.__new__(ToolCall)
     vars(twin).update(vars(call))
     put_fresh(twin, arguments=arguments)
@@ -248,7 +248,7 @@ def with_arguments(call: ToolCall, arguments: object) -> ToolCall:
 
 
 async def trace_start(state: RunState, work: CallInProgress) -> None:
-    """Tell the trace, under the real name."""
+    """Write the call into the trace, under the tool's real name."""
     call, tool = work.call, work.tool
     await state.trace(
         CallStarted(call_id=call.id, parent_id=call.parent_id, origin=call.origin, tool=tool.id if tool else None,
@@ -271,7 +271,7 @@ def check_scope(state: RunState, work: CallInProgress) -> CallEnd | None:
 
 
 def check_way(work: CallInProgress) -> CallEnd | None:
-    """Whoever makes the call may take some tools only, whatever bridge it came by."""
+    """The host may limit a call to some tools (`only`), whatever bridge it came by."""
     assert work.tool is not None
     reason = work.options.only(work.tool) if work.options.only is not None else None
     return _refused("blocked", reason) if reason else None
@@ -294,7 +294,7 @@ def repair_arguments(state: RunState, work: CallInProgress) -> CallEnd | None:
 
 
 async def rewrite_tool_call(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """Plugins change the arguments, each once; each sees what the ones before it made of them."""
+    """Plugins change the arguments, one after the other, and each plugin once."""
     tool = work.tool
     assert tool is not None
 
@@ -430,17 +430,17 @@ async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | No
 
 
 def values_of(answers: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
-    """What a plugin answered that is a value of one of these secrets."""
+    """The values among a plugin's answers that belong to these secrets."""
     return {name: str.__str__(value) for name in names if isinstance(value := answers.get(name), str)}
 
 
 async def let_through(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """The last words before its tool: of whoever counts calls, then of whoever writes down what was decided."""
+    """The last hooks before the tool: `tool_call_start` counts the call, `record_decision` writes the decision down."""
     return await tool_call_start(state, work) or await record_decision(state, work)
 
 
 async def record_decision(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """With `record_first` a call is held back that nobody wrote down, or that somebody could not."""
+    """Plugins write the decision down. With `record_first` a call is blocked whose decision was not written."""
     first, written = state.parts.record_first, "record_decision" in state.hooks.plans
     if work.stage is not Stage.JUDGED or not (first or written):
         return None
@@ -465,7 +465,7 @@ def _decision_event(state: RunState, work: CallInProgress) -> hooks.RecordDecisi
 
 
 async def tool_call_start(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """The last word, for whoever counts what begins. A call whose tool has paused has begun already."""
+    """Plugins that count calls may still block this one. A call that was let through before is not counted again."""
     tool, before = work.tool, work.verdict.let_through
     assert tool is not None
     work.verdict.let_through = True
@@ -482,7 +482,7 @@ async def tool_call_start(state: RunState, work: CallInProgress) -> CallEnd | No
 
 
 async def run_tool(state: RunState, work: CallInProgress) -> CallEnd:
-    """Run the tool with exactly the arguments that were judged. What it raises, and a limit that it misses, are results."""
+    """Run the tool with exactly the arguments that were judged. Its errors and a missed time limit become results."""
     tool = work.options.tool or state.runnable[work.call.name]
     if tool.execute is None:
         return take_result(state, work, ToolResult.error(refusals.no_executor(tool.name)))
@@ -496,7 +496,7 @@ async def run_tool(state: RunState, work: CallInProgress) -> CallEnd:
 
 
 async def _attempt_inside(state: RunState, work: CallInProgress, tool: Tool) -> ToolResult:
-    """Run it inside of the context managers that plugins answer."""
+    """Run the tool inside the context managers of `around_tool_call`."""
     around = AroundStack()
     try:
         await around.enter(state, "around_tool_call", lambda: _around_event(state, work), work.tool)
@@ -554,8 +554,8 @@ def _problem(state: RunState, work: CallInProgress, error: BaseException) -> str
 
 
 def take_result(state: RunState, work: CallInProgress, result: ToolResult) -> CallEnd:
-    """A tool's result, wherever the tool ran: without the values of secrets, and with a note for the model where it does
-    not match the tool's declared output schema."""
+    """The end of a call whose tool has answered, here or elsewhere. Values of secrets are masked, and a note tells the model
+    where the result does not match the tool's output schema."""
     if state.secrets.active:
         result = state.secrets.result(result)
     if work.input.short_secrets:
@@ -581,7 +581,7 @@ def _checked(tool: Tool, result: ToolResult) -> ToolResult:
 
 
 def _threads_of(tool: Tool) -> anyio.CapacityLimiter:
-    """Each tool has threads of its own: what hangs in them keeps nobody else from running, stores least of all."""
+    """The worker threads of one tool. Each tool has its own, so that one that hangs blocks neither other tools nor stores."""
     limiters = _limiters.get()
     if limiters is None:
         _limiters.set(limiters := {})
@@ -601,7 +601,7 @@ async def _call_nested(
 
 
 async def go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd | None]) -> None:
-    """Take a call further, until its run ends at the latest."""
+    """Work on a call, in a scope that the end of its run cancels."""
     state.ledger.busy[work] = scope = anyio.CancelScope()
     try:
         with scope:
@@ -618,8 +618,7 @@ async def go_on(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd 
 
 
 async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[CallEnd | None]) -> None:
-    """Take a call further. When its end is reached, or something interrupts it, its result is recorded and everybody who
-    observes is told, once."""
+    """Work on a call. When it ends or is interrupted, its result is recorded and every observer is told, once."""
     end: CallEnd | None = None
     clean: BaseException | None = None
     try:
@@ -682,7 +681,7 @@ async def _record_result(state: RunState, work: CallInProgress, result: ToolResu
 
 
 async def transform_tool_result(state: RunState, work: CallInProgress, end: CallEnd) -> CallEnd:
-    """Plugins change the result; each sees what the ones before it made of it."""
+    """Plugins change the result, one after the other."""
     result = end.result
 
     def event() -> hooks.TransformToolResult:
@@ -704,7 +703,7 @@ async def transform_tool_result(state: RunState, work: CallInProgress, end: Call
 
 
 def _replaced(result: ToolResult, replacement: ToolResult | str) -> ToolResult:
-    """Whoever changes a text makes it no better than it was, and by a label of its own worse at most."""
+    """A changed text keeps the labels of the text before. Labels of the change can only make it less trusted."""
     if isinstance(replacement, str):
         return result.with_text(replacement)
     changed = own_result(replacement)
@@ -734,8 +733,8 @@ async def after_tool_call(state: RunState, work: CallInProgress, end: CallEnd) -
 
 
 async def end_calls(state: RunState) -> None:
-    """The run ends: cancel the calls that are at work, and wait for them; those that were judged, and that nobody executed
-    or gave a result, end as not run."""
+    """The run ends: cancel the calls that tasks work on, and wait for them. Calls that were judged and never executed end as
+    `not_run`."""
     for scope in state.ledger.busy.values():
         scope.cancel()
     if state.ledger.busy:

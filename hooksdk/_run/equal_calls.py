@@ -1,4 +1,4 @@
-"""The same call, handed over more than once: it has its result, or a task works on it, or it was judged and waits."""
+"""Find the same call, handed over before: it has its result, a task works on it, or it was judged and waits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hooksdk.calls import ToolCall
 
 
 async def settle(state: RunState, work: CallInProgress) -> bool:
-    """True where the call need not be taken up: its result is recorded, or what comes of an equal call that runs is its result
+    """True where the call need not run: its result is recorded, or an equal call ran meanwhile, whose result it shares
     (`work.newest`). Waits for that call. Raises `StoreError` where a record of the call could not be written."""
     if has_result(state, work):
         return True

@@ -81,7 +81,7 @@ class SessionFamily:
         self._mask = mask
         self._plugins = plugins
         self._ended = ""
-        """The id of the run that has ended last: what an observer keeps after it opens no family again."""
+        """The run that ended last: late writes of observers must not reopen its family."""
         members.sessions.append(self)
 
     @property

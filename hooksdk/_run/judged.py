@@ -1,4 +1,4 @@
-"""A call that was judged, in the hands of whoever runs it."""
+"""A call that was judged, handed to the host that runs its tool itself."""
 
 from __future__ import annotations
 
@@ -188,12 +188,12 @@ class JudgedCall:
         return await self._finish(work, _after_pause(self._state, work, lambda: _supply(self._state, work, made)))
 
     async def _until_judged(self) -> None:
-        """Wait while the same call is judged again, for somebody else."""
+        """Wait while another task judges the same call again."""
         while (work := self._work) in self._state.ledger.busy and not work.claimed:
             await wait_until_at_rest(self._state, work)
 
     def _take_settled(self) -> None:
-        """Where `session.settle` said meanwhile what came of the call, that is its result: it does not run once more."""
+        """Take the result that `session.settle` has given the call meanwhile: it does not run then."""
         work = self._work
         if work in self._state.ledger.open_calls and not work.claimed and has_result(self._state, work):
             self._state.ledger.open_calls.remove(work)
@@ -231,7 +231,7 @@ async def _judge(state: RunState, work: CallInProgress) -> CallEnd | None:
 
 
 async def _let_through(state: RunState, work: CallInProgress, end: CallEnd | None) -> CallEnd | None:
-    """Whoever has the call may run it anywhere from now on."""
+    """The host may run the call anywhere from now on, so this is the last place to count and to record it."""
     is_over = end is not None or work.verdict.pending is not None or (work.options.made and work.verdict.resumed)
     return end if is_over else await let_through(state, work)
 
@@ -239,7 +239,7 @@ async def _let_through(state: RunState, work: CallInProgress, end: CallEnd | Non
 async def _after_pause(
     state: RunState, work: CallInProgress, steps: Callable[[], Awaitable[CallEnd]]
 ) -> CallEnd | None:
-    """A call whose tool has paused is judged again first."""
+    """Judge a call again whose tool has paused, then go on."""
     if work.stage is Stage.PAUSED:
         end = await judge_again(state, work)
         if end is not None or work.verdict.pending is not None:

@@ -54,7 +54,7 @@ def read_message(message: Message, message_format: MessageFormat) -> MessagePart
 
 @final
 class Words:
-    """Texts that are told by numbers, each once."""
+    """Interned strings: each text has a number."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self.texts = list(texts)
@@ -619,7 +619,7 @@ class Turns:
         return same_id[0] if same_id else None
 
     def answered_as(self, call: ToolCall) -> int:
-        """How many calls of the newest reply under the id of this one, which is open there, have their results."""
+        """The number of answered calls with this id in the newest reply; 0 where none of them is still open."""
         same_id = [slot.open for slot in self.slots if slot.id == call.id]
         return same_id.count(False) if any(same_id) else 0
 

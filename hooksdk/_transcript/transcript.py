@@ -48,7 +48,7 @@ class Transcript(Beginnings):
 
     @alone
     async def touch(self) -> None:
-        """Write something that changes nothing."""
+        """Append a record without an effect, to test that the log is writable."""
         await self._journal({"kind": "format", "name": self._need_format().name})
 
     # Messages
