@@ -62,16 +62,17 @@ FRAMEWORKS: dict[str, tuple[str, Mapping[str, str]]] = {
 }
 BEGIN = """# Adapters
 
-What plugins rely on, and which framework holds it: each line is a case of `hooksdk.testing.conformance_cases()`, played by a real
-agent over a scripted model. [Hold an adapter of your own against them](testing.md#conformance-of-adapters).
+What plugins rely on, and which framework holds it: the cases of `hooksdk.testing.conformance_cases()`, played by a real agent over a
+scripted model. [Hold an adapter of your own against them](testing.md#conformance-of-adapters).
 
 """
 
 
 def table() -> list[str]:
-    """The lines of the table, and the reasons below it."""
+    """The cases that every column holds, the table of the others, and the reasons below it."""
     columns = {**OWN, **{name: cannot for name, (_, cannot) in FRAMEWORKS.items()}}
     reasons: list[str] = []
+    held: list[str] = []
     lines = [f"| case | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
     for case in conformance_cases():
         cells: list[str] = []
@@ -79,9 +80,21 @@ def table() -> list[str]:
             reason = cannot.get(case.name)
             if reason is not None and reason not in reasons:
                 reasons.append(reason)
-            cells.append("yes" if reason is None else f"no ({reasons.index(reason) + 1})")
-        lines.append(f"| {case.number} {case.name.replace('_', ' ')} | {' | '.join(cells)} |")
-    return [*lines, "", *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1))]
+            cells.append("" if reason is None else f"no ({reasons.index(reason) + 1})")
+        title = f"{case.number} {case.name.replace('_', ' ')}"
+        if any(cells):
+            lines.append(f"| {title} | {' | '.join(cells)} |")
+        else:
+            held.append(f"- {title}")
+    everywhere = [
+        "Every one of them holds:",
+        "",
+        *held,
+        "",
+        "Of the others an empty cell says that the case is held:",
+        "",
+    ]
+    return [*everywhere, *lines, "", *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1))]
 
 
 def versions() -> str:
