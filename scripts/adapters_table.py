@@ -62,8 +62,34 @@ FRAMEWORKS: dict[str, tuple[str, Mapping[str, str]]] = {
 }
 BEGIN = """# Adapters
 
-What plugins rely on, and which framework holds it: the cases of `hooksdk.testing.conformance_cases()`, played by a real agent over a
-scripted model. [Hold an adapter of your own against them](testing.md#conformance-of-adapters).
+## What they all do
+
+In LangChain, OpenAI Agents, pydantic-ai, Google ADK and Strands one `HookSDK` puts the [configuration](configuration.md) of the folder
+and its plugins before every call:
+
+| what | how |
+|---|---|
+| policies | each call is judged before the framework's tool runs, over a bridge of tool search too; a blocked one is a result that says why |
+| arguments | are checked against the tool's schema where the call is judged |
+| approvals | a call that a policy asks about pauses the agent in the framework's own way; a host with an approver asks that one first. The call is judged again when the run goes on, and its person is not asked twice. For a restart in between, keep the framework's session and a [store](formats-and-stores.md#stores) that outlasts the process |
+| tool search | hides the agent's tools where they take too much of the model's window: `HookSDK(host, context_window=200_000)` where the framework does not know it; `core=["read_file"]` names those that are always shown |
+| plugins' tools | are offered beside the agent's |
+| sub-agents | an agent that a tool runs has a session of its own, never with more tools than its parent's run; with another host than its caller's it has the policies of both |
+| the model | its name is the framework's own: [limits in dollars](../how-to/limit-what-an-agent-may-use.md#in-a-framework) need it. `HookSDK(host, model="openai:gpt-4o")` says another |
+| a crash | a call that may have taken effect, or whose reply the framework has lost, is [asked about](../how-to/a-call-in-doubt.md) before an equal one runs, if the store outlives the process |
+| history | what the agent had before, a fork, and a list that was filtered are taken as they are |
+| results | reach the agent as they are, unless a plugin changed them. A tool that raises is a result; a cancellation ends the run as `cancelled`, an error of the model as `error` |
+| options | the other keywords of `HookSDK` are those of `session.run`, such as `requester={"id": "ann"}`; `owner_of=lambda tool: ("mcp", "github")` says where a tool comes from, for rules that name it |
+| the host | a [`LazyHost`](../how-to/sync-and-notebooks.md#an-agent-that-a-server-loads) works everywhere; a `Host` that you open with `async with` is for async runs in its own event loop |
+
+None can judge tools that the model's provider runs itself, or show plugins images in the agent's messages. A call that asks for a
+[secret](secrets.md) is refused, since whoever traces the agent reads its arguments. A conversation has one run at a time: a second one
+raises `RunAlreadyOpen`.
+
+## Case by case
+
+Each is one of `hooksdk.testing.conformance_cases()`, played by a real agent over a scripted model.
+[Hold an adapter of your own against them](testing.md#conformance-of-adapters).
 
 """
 
