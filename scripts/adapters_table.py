@@ -8,6 +8,7 @@ What it says is held by tests: a case without a reason passes, and one with a re
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Mapping
 from importlib.metadata import distributions
@@ -60,6 +61,7 @@ FRAMEWORKS: dict[str, tuple[str, Mapping[str, str]]] = {
     "[DBOS](../how-to/many-workers.md#on-dbos)": ("dbos", DBOSDriver.cannot),
     "[Claude Agent SDK](../how-to/claude-sdk.md)": ("claude-agent-sdk", cannot_of("claude_sdk")),
 }
+LINK = re.compile(r"\[(.+?)\]\([^)]+\)")
 BEGIN = """# Adapters
 
 ## What they all do
@@ -96,28 +98,31 @@ Each is one of `hooksdk.testing.conformance_cases()`, played by a real agent ove
 
 def table() -> list[str]:
     """The cases that every column holds, the table of the others, and the reasons below it."""
-    columns = {**OWN, **{name: cannot for name, (_, cannot) in FRAMEWORKS.items()}}
+    linked = {**OWN, **{name: cannot for name, (_, cannot) in FRAMEWORKS.items()}}
+    columns = {LINK.sub(r"\1", name): cannot for name, cannot in linked.items()}
     reasons: list[str] = []
     held: list[str] = []
-    lines = [f"| case | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
+    lines = ["| case | not held by |", "|---|---|"]
     for case in conformance_cases():
-        cells: list[str] = []
-        for cannot in columns.values():
+        lacking: list[str] = []
+        for column, cannot in columns.items():
             reason = cannot.get(case.name)
-            if reason is not None and reason not in reasons:
+            if reason is None:
+                continue
+            if reason not in reasons:
                 reasons.append(reason)
-            cells.append("" if reason is None else f"no ({reasons.index(reason) + 1})")
+            lacking.append(f"{column} ({reasons.index(reason) + 1})")
         title = f"{case.number} {case.name.replace('_', ' ')}"
-        if any(cells):
-            lines.append(f"| {title} | {' | '.join(cells)} |")
+        if lacking:
+            lines.append(f"| {title} | {', '.join(lacking)} |")
         else:
             held.append(f"- {title}")
     everywhere = [
-        "Every one of them holds:",
+        f"All of {', '.join(linked)} hold:",
         "",
         *held,
         "",
-        "Of the others an empty cell says that the case is held:",
+        "And these, but for those that are named, with the number of the reason:",
         "",
     ]
     return [*everywhere, *lines, "", *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1))]
