@@ -8,6 +8,7 @@ What it says is held by tests: a case without a reason passes, and one with a re
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Mapping
 from importlib.metadata import distributions
@@ -60,28 +61,71 @@ FRAMEWORKS: dict[str, tuple[str, Mapping[str, str]]] = {
     "[DBOS](../how-to/many-workers.md#on-dbos)": ("dbos", DBOSDriver.cannot),
     "[Claude Agent SDK](../how-to/claude-sdk.md)": ("claude-agent-sdk", cannot_of("claude_sdk")),
 }
+LINK = re.compile(r"\[(.+?)\]\([^)]+\)")
 BEGIN = """# Adapters
 
-What plugins rely on, and which framework holds it: each line is a case of `hooksdk.testing.conformance_cases()`, played by a real
-agent over a scripted model. [Hold an adapter of your own against them](testing.md#conformance-of-adapters).
+## What they all do
+
+In LangChain, OpenAI Agents, pydantic-ai, Google ADK and Strands one `HookSDK` puts the [configuration](configuration.md) of the folder
+and its plugins before every call:
+
+| what | how |
+|---|---|
+| policies | each call is judged before the framework's tool runs, over a bridge of tool search too; a blocked one is a result that says why |
+| arguments | are checked against the tool's schema where the call is judged |
+| approvals | a call that a policy asks about pauses the agent in the framework's own way; a host with an approver asks that one first. The call is judged again when the run goes on, and its person is not asked twice. For a restart in between, keep the framework's session and a [store](formats-and-stores.md#stores) that outlasts the process |
+| tool search | hides the agent's tools where they take too much of the model's window: `HookSDK(host, context_window=200_000)` where the framework does not know it; `core=["read_file"]` names those that are always shown |
+| plugins' tools | are offered beside the agent's |
+| sub-agents | an agent that a tool runs has a session of its own, never with more tools than its parent's run; with another host than its caller's it has the policies of both |
+| the model | its name is the framework's own: [limits in dollars](../how-to/limit-what-an-agent-may-use.md#in-a-framework) need it. `HookSDK(host, model="openai:gpt-4o")` says another |
+| a crash | a call that may have taken effect, or whose reply the framework has lost, is [asked about](../how-to/a-call-in-doubt.md) before an equal one runs, if the store outlives the process |
+| history | what the agent had before, a fork, and a list that was filtered are taken as they are |
+| results | reach the agent as they are, unless a plugin changed them. A tool that raises is a result; a cancellation ends the run as `cancelled`, an error of the model as `error` |
+| options | the other keywords of `HookSDK` are those of `session.run`, such as `requester={"id": "ann"}`; `owner_of=lambda tool: ("mcp", "github")` says where a tool comes from, for rules that name it |
+| the host | a [`LazyHost`](../how-to/sync-and-notebooks.md#an-agent-that-a-server-loads) works everywhere; a `Host` that you open with `async with` is for async runs in its own event loop |
+
+None can judge tools that the model's provider runs itself, or show plugins images in the agent's messages. A call that asks for a
+[secret](secrets.md) is refused, since whoever traces the agent reads its arguments. A conversation has one run at a time: a second one
+raises `RunAlreadyOpen`.
+
+## Case by case
+
+Each is one of `hooksdk.testing.conformance_cases()`, played by a real agent over a scripted model.
+[Hold an adapter of your own against them](testing.md#conformance-of-adapters).
 
 """
 
 
 def table() -> list[str]:
-    """The lines of the table, and the reasons below it."""
-    columns = {**OWN, **{name: cannot for name, (_, cannot) in FRAMEWORKS.items()}}
+    """The cases that every column holds, the table of the others, and the reasons below it."""
+    linked = {**OWN, **{name: cannot for name, (_, cannot) in FRAMEWORKS.items()}}
+    columns = {LINK.sub(r"\1", name): cannot for name, cannot in linked.items()}
     reasons: list[str] = []
-    lines = [f"| case | {' | '.join(columns)} |", "|---|" + "---|" * len(columns)]
+    held: list[str] = []
+    lines = ["| case | not held by |", "|---|---|"]
     for case in conformance_cases():
-        cells: list[str] = []
-        for cannot in columns.values():
+        lacking: list[str] = []
+        for column, cannot in columns.items():
             reason = cannot.get(case.name)
-            if reason is not None and reason not in reasons:
+            if reason is None:
+                continue
+            if reason not in reasons:
                 reasons.append(reason)
-            cells.append("yes" if reason is None else f"no ({reasons.index(reason) + 1})")
-        lines.append(f"| {case.number} {case.name.replace('_', ' ')} | {' | '.join(cells)} |")
-    return [*lines, "", *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1))]
+            lacking.append(f"{column} ({reasons.index(reason) + 1})")
+        title = f"{case.number} {case.name.replace('_', ' ')}"
+        if lacking:
+            lines.append(f"| {title} | {', '.join(lacking)} |")
+        else:
+            held.append(f"- {title}")
+    everywhere = [
+        f"All of {', '.join(linked)} hold:",
+        "",
+        *held,
+        "",
+        "And these, but for those that are named, with the number of the reason:",
+        "",
+    ]
+    return [*everywhere, *lines, "", *(f"{number}. {reason}" for number, reason in enumerate(reasons, 1))]
 
 
 def versions() -> str:
