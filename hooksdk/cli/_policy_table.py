@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,20 +14,11 @@ import anyio
 import typer
 
 from hooksdk import Config, Tool, hooks
-from hooksdk.cli._console import (
-    CommandProblem,
-    counted,
-    one_line,
-    print_columns,
-    print_json,
-    printable,
-    stderr_console,
-    stdout_console,
-    warnings_shown,
-)
+from hooksdk.cli._console import CommandProblem, counted, stderr_console, warnings_shown
 from hooksdk.cli._options import Json, Mcp, Plugins, Project, import_plugins
 from hooksdk.cli._policy_rules import Judges, judges_of, misspelt
 from hooksdk.cli._project import open_host, open_servers, project_config
+from hooksdk.cli._view import View
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import GatewayConfig, Profile, narrowing, profile_of
 from hooksdk.hooks import NarrowTools, Trace
@@ -56,10 +48,7 @@ def table(
     with warnings_shown(stderr_console()):
         catalog = anyio.run(_collect, config, project.resolve(), tuple(mcp or ()), plugins)
     lines = lines_of(catalog, profile, gateway_profile)
-    if as_json:
-        print_json(_document(catalog, lines, profile))
-    else:
-        _print(catalog, lines)
+    _view(catalog, lines, profile).show(as_json=as_json)
 
 
 def _profile(config: Config, name: str) -> Profile:
@@ -183,65 +172,72 @@ def _rules_of(lines: Sequence[Line]) -> list[tuple[str, DescribedRule, int]]:
     rules: dict[tuple[str, int], DescribedRule] = {}
     counts: Counter[tuple[str, int]] = Counter()
     for line in lines:
-        for case in (case for cases in line.verdict.cases.values() for case in cases):
+        for case in chain(*line.verdict.cases.values()):
             if case.rule and not line.withheld:
                 rules[case.plugin, case.number] = case.rule
                 counts[case.plugin, case.number] += 1
     return [(plugin, rules[plugin, number], counts[plugin, number]) for plugin, number in sorted(rules)]
 
 
-def _document(catalog: Catalog, lines: Sequence[Line], profile: str | None) -> dict[str, Any]:
-    return {
-        "schema": 1, "profile": profile,
-        "tools": [
-            {
-                "id": line.verdict.tool.id, "name": line.verdict.tool.name, "verdict": "depends" if line.verdict.depends else line.verdict.mildest,
-                "actions": list(line.verdict.actions),
-                "withheld": {"by": line.withheld[0], "reason": line.withheld[1]} if line.withheld else None,
-                "annotations": asdict(line.verdict.tool.annotations),
-                "cases": [
-                    {"plugin": case.plugin, "rule": case.number, "action": case.action, "for": case.whom, "if": case.conditions}
-                    for cases in line.verdict.cases.values() for case in cases
-                ],
-                "may_ask_or_block": list(line.others),
-            }
-            for line in lines
-        ],
-        "rules": [
-            {"plugin": plugin, "number": rule.number, "action": rule.action, "text": rule.words, "tools": count}
-            for plugin, rule, count in _rules_of(lines)
-        ],
-        "described": list(catalog.judges.described),
-        "may_ask_or_block": [one.plugin for one in catalog.judges.others],
-        "misspelt": misspelt(catalog.judges, catalog.tools), "shadow": list(catalog.judges.shadowed), "servers_down": list(catalog.servers_down),
-    }  # fmt: skip
-
-
-def _print(catalog: Catalog, lines: Sequence[Line]) -> None:
+def _view(catalog: Catalog, lines: Sequence[Line], profile: str | None) -> View:
     judges = catalog.judges
+    rules, problems = _rules_of(lines), misspelt(judges, catalog.tools)
+    view = View(
+        {
+            "profile": profile,
+            "tools": [_entry(line) for line in lines],
+            "rules": [
+                {"plugin": plugin, "number": rule.number, "action": rule.action, "text": rule.words, "tools": count}
+                for plugin, rule, count in rules
+            ],
+            "described": list(judges.described),
+            "may_ask_or_block": [one.plugin for one in judges.others],
+            "misspelt": problems,
+            "shadow": list(judges.shadowed),
+            "servers_down": list(catalog.servers_down),
+        },
+        indent=13,
+    )
     if lines:
         rows = [
-            [line.action, printable(line.verdict.tool.id), ", ".join(hint_words(line.verdict.tool.annotations)),
-             " ".join(printable(_words(line, judges)).split())]
+            (line.action, tool.id, ", ".join(hint_words(tool.annotations)), " ".join(_words(line, judges).split()))
             for line in lines
-        ]  # fmt: skip
-        print_columns(("verdict", "tool", "it says", "decided by"), rows)
-        print()
-    several = len(judges.described) > 1
-    for plugin, rule, count in _rules_of(lines):
-        name = f"{plugin} rule {rule.number}" if several else f"rule {rule.number}"
-        _say(name, f"{rule.words} ({counted(count, 'tool')})")
-    for text in misspelt(judges, catalog.tools):
-        _say("problem", text)
-    for text in _remarks(judges):
-        _say("note", text)
-    _say("in all", f"{counted(len(lines), 'tool')}{_counts(lines)}")
+            for tool in (line.verdict.tool,)
+        ]
+        view.table(("verdict", "tool", "it says", "decided by"), rows)
+        view.markup()
+    for plugin, rule, count in rules:
+        name = f"{plugin} rule {rule.number}" if len(judges.described) > 1 else f"rule {rule.number}"
+        view.line(name, f"{rule.words} ({counted(count, 'tool')})")
+    view.lines("problem", problems)
+    view.lines("note", [*_remarks(judges)])
+    view.line("in all", f"{counted(len(lines), 'tool')}{_counts(lines)}")
     if not lines:
-        _say("", "MCP servers are read from mcp.json here, or given with --mcp FILE")
+        view.line("", "MCP servers are read from mcp.json here, or given with --mcp FILE")
+    return view
 
 
-def _say(label: str, text: str) -> None:
-    stdout_console().print(f"{label:<12} {one_line(text)}", soft_wrap=True)
+def _entry(line: Line) -> dict[str, Any]:
+    verdict = line.verdict
+    return {
+        "id": verdict.tool.id,
+        "name": verdict.tool.name,
+        "verdict": "depends" if verdict.depends else verdict.mildest,
+        "actions": list(verdict.actions),
+        "withheld": {"by": line.withheld[0], "reason": line.withheld[1]} if line.withheld else None,
+        "annotations": asdict(verdict.tool.annotations),
+        "cases": [
+            {
+                "plugin": case.plugin,
+                "rule": case.number,
+                "action": case.action,
+                "for": case.whom,
+                "if": case.conditions,
+            }
+            for case in chain(*verdict.cases.values())
+        ],
+        "may_ask_or_block": list(line.others),
+    }
 
 
 def _remarks(judges: Judges) -> Iterator[str]:

@@ -9,8 +9,9 @@ from typing import Any
 import anyio
 
 from hooksdk import Config, Host
-from hooksdk.cli._console import CommandProblem, counted, one_line, print_json, stdout_console
+from hooksdk.cli._console import CommandProblem, counted
 from hooksdk.cli._project import project_config
+from hooksdk.cli._view import View
 from hooksdk.config import without_password
 from hooksdk.histories import read_history
 from hooksdk.stores import open_store
@@ -51,25 +52,22 @@ def import_session(options: ImportOptions) -> int:
 
     anyio.run(record)
     results = list_results(history.messages, history.format)
-    answer: dict[str, Any] = {
-        "schema": 1, "session": session_id, "store": without_password(str(config.store)), "source": history.source, "format": history.format,
-        "messages": len(history.messages), "results": len(results), "trimmable": sum(one.trimmable for one in results),
-        "result_tokens": sum(one.tokens for one in results), "notes": list(history.notes),
-    }  # fmt: skip
-    if options.as_json:
-        print_json(answer)
-    else:
-        _print(answer)
+    facts: dict[str, Any] = {
+        "session": session_id,
+        "store": without_password(str(config.store)),
+        "source": history.source,
+        "format": history.format,
+        "messages": len(history.messages),
+        "results": len(results),
+        "trimmable": sum(one.trimmable for one in results),
+        "result_tokens": sum(one.tokens for one in results),
+        "notes": list(history.notes),
+    }
+    counts = f"{counted(facts['messages'], 'message')}, {counted(facts['results'], 'tool result')}"
+    view = View(facts, indent=10)
+    view.line("imported", f"session {session_id} in {facts['store']}", "green")
+    view.line("", f"{counts} of about {counted(facts['result_tokens'], 'token')}")
+    view.line("", f"{history.source}, kept as {history.format}")
+    view.lines("note", history.notes, "yellow")
+    view.show(as_json=options.as_json)
     return 0
-
-
-def _print(answer: dict[str, Any]) -> None:
-    console = stdout_console()
-    counts = f"{counted(answer['messages'], 'message')}, {counted(answer['results'], 'tool result')}"
-    console.print(
-        f"[green]imported[/]  session {one_line(answer['session'])} in {one_line(answer['store'])}", soft_wrap=True
-    )
-    console.print(f"          {counts} of about {counted(answer['result_tokens'], 'token')}", soft_wrap=True)
-    console.print(f"          {answer['source']}, kept as {answer['format']}", soft_wrap=True)
-    for note in answer["notes"]:
-        console.print(f"[yellow]note[/]      {one_line(note)}", soft_wrap=True)

@@ -11,16 +11,9 @@ from typing import Any
 import anyio
 
 from hooksdk import Config, Host, Tool
-from hooksdk.cli._console import (
-    CommandProblem,
-    counted,
-    print_json,
-    safe,
-    stderr_console,
-    stdout_console,
-    warnings_shown,
-)
+from hooksdk.cli._console import CommandProblem, counted, one_line, stderr_console, warnings_shown
 from hooksdk.cli._project import ThrowawayStore, open_servers, project_config, without_records
+from hooksdk.cli._view import View
 from hooksdk.config import PluginConfig, fold
 from hooksdk.errors import did_you_mean
 from hooksdk.stores import Store, open_store
@@ -44,10 +37,7 @@ def audit_tools(options: AuditOptions) -> int:
     """Print what is to be said of the tools, after the approvals. The code is 1 when there is something."""
     with warnings_shown(stderr_console()):
         answer = anyio.run(_audit, options)
-    if options.as_json:
-        print_json(answer)
-    else:
-        _print(answer)
+    _view(answer).show(as_json=options.as_json)
     return 1 if answer["tools"] or answer["servers_down"] else 0
 
 
@@ -69,12 +59,14 @@ async def _audit(options: AuditOptions) -> dict[str, Any]:
             await _keep(store, stored)
         reviews = await audit.review(tools)
         return {
-            "schema": 1, "audited": len(reviews), "configured": config.plugin(AUDIT) is not None,
-            "durable": config.store != "memory", "servers_down": servers_down,
+            "audited": len(reviews),
+            "configured": config.plugin(AUDIT) is not None,
+            "durable": config.store != "memory",
+            "servers_down": servers_down,
             "approved": [tool.id for tool in approved],
             "unseen": sum(review.record is None for review in reviews),
             "tools": [entry for entry in map(_entry, reviews) if entry["findings"]],
-        }  # fmt: skip
+        }
 
 
 async def _tools(
@@ -137,28 +129,22 @@ _WORDS = {
 }
 
 
-def _print(answer: Mapping[str, Any]) -> None:
-    console = stdout_console()
+def _view(answer: Mapping[str, Any]) -> View:
+    view = View(answer, indent=10)
     tools: list[dict[str, Any]] = answer["tools"]
     for tool in tools:
-        state = "[red]withheld[/]  " if tool["withheld"] else "[yellow]reported[/]  "
-        console.print(f"{state}{safe(tool['id'])}  {tool['fingerprint']}", soft_wrap=True)
+        word, style = ("withheld", "red") if tool["withheld"] else ("reported", "yellow")
+        view.markup(f"[{style}]{word}[/]  {one_line(tool['id'])}  {tool['fingerprint']}")
         for finding in tool["findings"]:
             details = f": {', '.join(finding['details'])}" if finding["details"] else ""
-            console.print(
-                f"          {safe(_WORDS[finding['kind']] + ' '.join(details.split(chr(10))))}", soft_wrap=True
-            )
-    for name in answer["approved"]:
-        console.print(f"[green]approved[/]  {safe(name)}", soft_wrap=True)
+            view.line("", _WORDS[finding["kind"]] + details)
+    view.lines("approved", answer["approved"], "green")
     unseen = f", {answer['unseen']} never seen before" if answer["unseen"] else ""
-    console.print(f"in all    {counted(answer['audited'], 'tool')}{unseen}; {len(tools)} to look at", soft_wrap=True)
+    view.line("in all", f"{counted(answer['audited'], 'tool')}{unseen}; {len(tools)} to look at")
     if tools:
-        console.print("          what is right is approved with --approve NAME, or --approve-all", soft_wrap=True)
+        view.line("", "what is right is approved with --approve NAME, or --approve-all")
     if answer["approved"] and not answer["durable"]:
-        console.print(
-            "[yellow]note[/]      the store is in memory, so the approvals end with this command", soft_wrap=True
-        )
+        view.line("note", "the store is in memory, so the approvals end with this command", "yellow")
     if not answer["configured"]:
-        console.print(
-            "[yellow]note[/]      the audit is off here: hooksdk plugins enable catalog_audit", soft_wrap=True
-        )
+        view.line("note", "the audit is off here: hooksdk plugins enable catalog_audit", "yellow")
+    return view
