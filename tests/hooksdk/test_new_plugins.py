@@ -12,7 +12,7 @@ import pytest
 
 from hooksdk.cli._app import run
 from hooksdk.cli._plugins.authoring import drafts
-from hooksdk.cli._plugins.templates import EXAMPLE
+from hooksdk.cli._plugins.authoring import EXAMPLE
 from hooksdk.cli._plugins.validation import validate
 from hooksdk.errors import PluginRefused
 
