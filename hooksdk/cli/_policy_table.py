@@ -31,17 +31,18 @@ def table(
     mcp: Mcp = None,
     profile: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="As a gateway's clients with this profile of the configuration have them."),
+        typer.Option(metavar="NAME", help="Show the tools as the gateway's clients with this profile have them."),
     ] = None,
     plugin: Plugins = None,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Show what the rules here say of every tool: allowed, asked about, denied, or on what it depends. The riskiest come first.
+    """Show what the rules here say of every tool, the riskiest first: allowed, asked about, denied, or what it depends
+    on.
 
     hooksdk policy table --mcp mcp.json
 
-    Nothing runs, and nobody is asked. What one call would come to says `hooksdk policy check`.
+    Nothing runs, and nobody is asked. `hooksdk policy check` says what one call would come to.
     """
     config, plugins = project_config(project), import_plugins(plugin)
     gateway_profile = None if profile is None else _profile(config, profile)
@@ -59,7 +60,7 @@ def _profile(config: Config, name: str) -> Profile:
 
 
 class _Watch:
-    """Sees all tools before anybody takes one away, and who does."""
+    """Sees all tools before a plugin takes one away, and which plugin does."""
 
     plugin_id = "hooksdk_table"
 
@@ -144,7 +145,8 @@ def lines_of(catalog: Catalog, profile_name: str | None = None, profile: Profile
 
 
 def _known(name: str | None, profile: Profile | None) -> Known:
-    """What is settled of a client with the profile: its roles and whether it is the owner; who it is, its token says."""
+    """The facts that a profile settles about a client: its roles, and whether it is the owner. Its id comes with a
+    token."""
     requester = {} if profile is None else {"roles": [name], **profile.requester}
 
     def known(fact: Fact) -> bool | None:
@@ -244,21 +246,22 @@ def _remarks(judges: Judges) -> Iterator[str]:
     if not judges.described:
         yield "no plugin here describes its rules, so none asks or denies by rules: tool_policy is off unless configured"
     if everywhere := [one.plugin for one in judges.others if not one.patterns]:
-        yield f"{', '.join(everywhere)} may ask about any call or block it, and {'says' if len(everywhere) == 1 else 'say'} not which"
+        say = "says" if len(everywhere) == 1 else "say"
+        yield f"{', '.join(everywhere)} may ask about any call or block it, and {say} not which"
     for plugin in judges.shadowed:
         yield f"{plugin} is in shadow mode, so what it says has no effect and is not in the table"
 
 
 def _counts(lines: Sequence[Line]) -> str:
-    kinds = Counter(
-        "withheld" if line.withheld
-        else "depends" if line.verdict.depends and line.verdict.mildest == "allow"
-        else line.verdict.mildest
-        for line in lines
-    )  # fmt: skip
-    words = {
-        "allow": "unasked", "depends": "sometimes unasked", "ask": "asked about", "deny": "denied",
-        "withheld": "withheld",
-    }  # fmt: skip
+    kinds = Counter(_kind(line) for line in lines)
+    words = {"allow": "unasked", "depends": "sometimes unasked", "ask": "asked about", "deny": "denied"}
+    words["withheld"] = "withheld"
     told = [f"{kinds[kind]:,} {text}" for kind, text in words.items() if kinds[kind]]
     return f": {', '.join(told)}" if told else ""
+
+
+def _kind(line: Line) -> str:
+    if line.withheld:
+        return "withheld"
+    mildest = line.verdict.mildest
+    return "depends" if line.verdict.depends and mildest == "allow" else mildest

@@ -47,7 +47,7 @@ def audit(
 async def _audit(
     project: Path, mcp: Sequence[Path], plugins: Sequence[Any], approve: Sequence[str] | None
 ) -> dict[str, Any]:
-    """What there is to say of the tools, after the approval of those that are named in `approve`: None is all of them."""
+    """Review the tools after approving those that `approve` names; None approves all of them."""
     config = project_config(project)
     async with AsyncExitStack() as stack:
         stored = open_store(config.store)

@@ -16,9 +16,9 @@ from hooksdk import ToolCall, ToolResult, schema
 from hooksdk.approvals import Approver
 from hooksdk.cli._console import counted, one_line, print_json, print_line, printable, stderr_console, warnings_shown
 from hooksdk.cli._options import Json, Mcp, Plugins, Project, import_plugins, key_values
+from hooksdk.cli._policy_calls import judge_call
 from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.cli._run.approver import approver_of
-from hooksdk.formats import get_format
 
 _NOT_RUN = {"invalid": ("not run", "wrong arguments for "), "unknown": ("not run", "there is no tool ")}
 
@@ -61,7 +61,8 @@ def call_tool(
 
 
 def _read_arguments(words: list[str]) -> str | dict[str, str]:
-    """Raises a usage error for a word that is neither, and for JSON that cannot be read: before any server is started."""
+    """The arguments as they were typed. A usage error for bad JSON or no KEY=VALUE comes before any server is
+    started."""
     if words == ["-"] or (len(words) == 1 and words[0].lstrip().startswith("{")):
         text = sys.stdin.read() if words == ["-"] else words[0]
         try:
@@ -85,8 +86,7 @@ async def _call(
         session = await stack.enter_async_context(host.session())
         run = await stack.enter_async_context(session.run(workspace_dir=str(await anyio.Path(project).resolve())))
         await run.resolve_tools([tool for servers in groups for tool in servers.tools()])
-        await run.record(get_format("openai-chat").reply("", [call]))
-        judged = await run.judge(call)
+        judged = await judge_call(run, call)
         result = judged.result or await judged.execute()
         return str(judged.status), judged.tool.id if judged.tool else "", result
 
