@@ -13,14 +13,14 @@ from hooksdk.cli._console import one_line, print_columns, print_json, print_line
 
 @final
 class View:
-    """The answer of one command, of which `show` prints one form to stdout.
+    """The answer of one command. `show` prints it to stdout: as a document, or as lines and tables.
 
-    The texts of `line` and the cells of `table` are taken as they are: whatever a name, a reply or an error holds stays in
-    its line and steers no terminal. `markup` and `text` print what is given to them."""
+    `line` and `table` take any text: whatever a name, a reply or an error holds stays in its line and steers no
+    terminal."""
 
     def __init__(self, document: Mapping[str, Any], *, indent: int = 12, wraps: bool = False) -> None:
-        """`document` is what `--json` prints behind `schema`. `indent` is the cells that labels take; with `wraps` a terminal
-        shows a long line below itself, behind its label, which is dim by default."""
+        """`document` is what `--json` prints behind `schema`, and `indent` how many cells labels take. With `wraps` a
+        long line goes on below itself on a terminal, behind a label that is dim unless it has a style."""
         self.document = {"schema": 1, **document}
         self._indent = indent
         self._wraps = wraps
@@ -41,8 +41,8 @@ class View:
             self.line(label, text, style)
 
     def markup(self, markup: RenderableType = "") -> None:
-        """Add a line of rich's markup, in which others' words are to be `one_line`, or anything else that rich prints; without
-        any an empty line."""
+        """Add a line of rich's markup, an empty one by default, or anything else that rich prints. Others' words in
+        markup have to go through `one_line`."""
         self._parts.append(lambda console: console.print(markup, soft_wrap=isinstance(markup, str)))
 
     def text(self, text: str) -> None:
@@ -50,8 +50,8 @@ class View:
         self._parts.append(lambda _console: print(printable(text)))
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str | int]], *, numbers: str = "") -> None:
-        """Add a table, of which no cell is wrapped: numbers are written with commas, and `numbers` is the heading of a column
-        that stands to the right."""
+        """Add a table, of which no cell is wrapped. Integers are written with commas; `numbers` is the heading of a
+        column that stands to the right."""
         cells = [[_cell(cell) for cell in row] for row in rows]
         self._parts.append(lambda _console: print_columns(headings, cells, numbers=numbers))
 

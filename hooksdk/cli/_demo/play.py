@@ -93,7 +93,7 @@ def run_demo(options: DemoOptions) -> int:
 
 @contextmanager
 def _place(options: DemoOptions) -> Generator[Path]:
-    """An empty folder to work in. A temporary one is removed in the end, unless it is to be kept and nothing went wrong."""
+    """An empty folder to work in. A temporary one is removed in the end, and after a failure even with `--keep`."""
     folder = options.folder
     try:
         if folder is None:
@@ -113,7 +113,8 @@ def _place(options: DemoOptions) -> Generator[Path]:
 
 
 async def play(folder: Path, console: Console, options: DemoOptions) -> dict[str, Any]:
-    """Play the demo in an empty folder, and answer what came of it. Sessions are kept there, or in the store of the options."""
+    """Play the demo in an empty folder, where its sessions are kept unless the options name a store; answers the
+    summary."""
     say = partial(print_line, Console(quiet=True) if options.story else console)
     make = make_history
     if options.real:

@@ -1,4 +1,5 @@
-"""The plugins and tools of the light demo: a repository's history without git, spreadsheets as CSV files, and an office around them."""
+"""The plugins of the light demo, and tools without a use among which the model has to find theirs. They need no
+programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hooksdk plugins manifest`: manifests made of plugins' code, for their authors; a project's plugins are imported for it."""
+"""`hooksdk plugins manifest`: manifests made from a project's code, which is imported for it."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def make_manifests(
 
 
 def drafts(project: Path) -> list[Draft]:
-    """The manifests of all plugins of a project, by the entry points of its pyproject.toml. Raises `PluginRefused` for a
-    project without any, and for a plugin that cannot be loaded."""
+    """Draft the manifests of all plugins that a project's pyproject.toml names. Raises `PluginRefused` where it names
+    none, and for a plugin that cannot be loaded."""
     validation = Validation()
     entries = entries_of_project(project / "pyproject.toml", validation) or {}
     if validation.problems or not entries:
@@ -124,9 +124,9 @@ def _draft(plugin_id: str, value: str, folder: Path, name: str, alone: bool) -> 
 
 
 def manifest_of(holder: Any, plugin_id: str, known: Mapping[str, Any]) -> dict[str, Any]:
-    """A plugin's manifest. What its code tells is written anew: hooks, tools, the grants that they need, and the schema of
-    its `Config`. What only its author knows stays as it is known; what `plugins new` said of its example plugin is no such
-    thing, and gives way to the docstring's first line."""
+    """The manifest of a plugin. Hooks, tools, the grants that they need and the schema of `Config` are written anew
+    from the code. What only the author knows stays as it is, but for the description of `plugins new`'s example: the
+    docstring's first line takes its place."""
     plugin = look_at(Plugin(id=plugin_id, origin="code", holder=holder), Config())
     if plugin.refusal is not None and not isinstance(plugin.refusal, ConfigError):  # which is settings that it needs
         raise plugin.refusal

@@ -35,7 +35,10 @@ PluginId = Annotated[str, typer.Argument(metavar="ID")]
 
 @plugins_app.command("list")
 def list_plugins(plugin: Plugins = None, as_json: Json = False, project: Project = Path()) -> None:
-    """List every plugin that a host here would know, loaded or not, with the reason. Installed plugins are not imported."""
+    """List every plugin that a host here would know, loaded or not, with the reason.
+
+    Installed plugins are not imported. The code is 1 when one is refused.
+    """
     config = load_config(folder=project)
     known = survey(config, project, import_plugins(plugin))
     view = View({"plugins": [one.describe() for one in known]})
@@ -123,7 +126,8 @@ def enable_plugin(
 
 
 def _why_not_configured(plugin: Plugin, project: Path) -> str:
-    """What a built-in plugin says of its settings here. Only its code knows, and it is ours; a stranger's is not imported."""
+    """Why a built-in plugin refuses its settings here; empty where it does not. A stranger's plugin is never imported
+    for this question."""
     if plugin.origin == "built-in":
         return str(look_at(plugin, read_config(folder=project)[0]).refusal or "")
     return ""
@@ -159,8 +163,10 @@ def validate_plugin(
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Check a manifest, a package's or project's folder, a wheel or a .dist-info before it is published; or, with --plugin, a
-    file of your own as a host would."""
+    """Check a plugin before it is published: a manifest, a package's or project's folder, a wheel or a .dist-info.
+
+    With --plugin a file of your own is checked as a host would check it. The code is 1 when there is a problem.
+    """
     from hooksdk.cli._plugins.validation import Validation, validate, validate_holder
 
     path = path or (None if plugin else Path())
@@ -178,9 +184,8 @@ def validate_plugin(
 
 
 def _find(project: Path, plugin_id: str, holders: Sequence[Any] = ()) -> Plugin:
-    """The plugin of this id; of a built-in one and a stranger that calls itself so, the built-in one, and before both what
-    was named beside them. What of the configuration does not count is not logged: a command about one plugin says what
-    matters to it."""
+    """The plugin with this id. One that was named with `--plugin` comes first, then a built-in one, then an installed
+    one that took the same id. Remarks about the configuration are left out: the caller asks about one plugin."""
     config, _ = read_config(folder=project)
     known = survey(config, project, holders)
     same_id = [plugin for plugin in known if fold(plugin.id) == fold(plugin_id)]

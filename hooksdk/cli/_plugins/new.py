@@ -115,7 +115,8 @@ def _write(folder: Path, files: Mapping[str, str]) -> Sequence[Path]:
 
 
 def _identifier(name: str, option: str) -> str:
-    """`call_budget` for `Call Budget`, `call-budget` and `CallBudget`. Raises a usage error for what cannot be a name."""
+    """The name as Python writes it: `call_budget` for `Call Budget` or `CallBudget`. Raises a usage error where it
+    cannot be."""
     parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())
     folded = re.sub(r"[-_.\s]+", "_", parted).strip("_").lower()
     if not re.fullmatch(r"[a-z][a-z0-9_]*", folded) or keyword.iskeyword(folded) or len(folded) > LONGEST_NAME:

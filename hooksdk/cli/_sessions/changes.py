@@ -1,4 +1,4 @@
-"""`hooksdk sessions trim`, `restore`, `settle` and `delete`: what changes a stored session, which nobody else may hold."""
+"""`hooksdk sessions trim`, `restore`, `settle` and `delete`. A session is changed only while nobody else holds it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
 WAIT_SECONDS = 1.0
-"""For a holder to let go: long enough for a command that only looks whether somebody holds the session."""
+"""How long a holder may take to let go: enough for a command that looks whether somebody holds the session."""
 OWNER = "user"
 """Who trimmed, in the journal."""
 
@@ -50,12 +51,11 @@ def trim_results(
     """Let the model see a short note instead of these results. They stay stored, and `restore` brings them back."""
     if replacement is not None and len(handles) > 1:
         raise typer.BadParameter("it says what one result held: give one handle", param_hint="--replacement")
-    session_id, receipts = with_session(
-        project,
-        store,
-        session_id,
-        lambda opened, one: _change(opened, one, handles, lambda results, handle: results.trim(handle, replacement)),
-    )
+
+    async def trim(results: Results, handle: str) -> TrimReceipt:
+        return await results.trim(handle, replacement)
+
+    session_id, receipts = with_session(project, store, session_id, partial(_change, handles, trim))
     words = {"applied": "trimmed", "already_trimmed": "trimmed already", "not_trimmed": ""}
     _view(session_id, receipts, words).show(as_json=as_json)
     raise typer.Exit(int(any(receipt.status == "not_trimmed" for receipt in receipts)))
@@ -69,22 +69,14 @@ def restore_results(
     store: StorePlace = None,
 ) -> None:
     """Let the model see trimmed results whole again."""
-    session_id, receipts = with_session(
-        project,
-        store,
-        session_id,
-        lambda opened, one: _change(opened, one, handles, lambda results, handle: results.restore(handle)),
-    )
+    session_id, receipts = with_session(project, store, session_id, partial(_change, handles, Results.restore))
     _view(session_id, receipts, {"applied": "whole again", "not_trimmed": "was not trimmed"}).show(as_json=as_json)
 
 
 async def _change(
-    store: Store,
-    session_id: str,
-    handles: Sequence[str],
-    request: Callable[[Results, str], Awaitable[TrimReceipt]],
+    handles: Sequence[str], request: Callable[[Results, str], Awaitable[TrimReceipt]], store: Store, session_id: str
 ) -> list[TrimReceipt]:
-    """Queue all requests and apply them in one step; nothing is queued when a handle is unknown."""
+    """Queue all requests and apply them in one step. Nothing is queued when a handle is unknown."""
     async with _opened(store, session_id) as transcript:
         await transcript.drain()  # of a run that crashed, as a host does when it opens the session
         for handle in handles:

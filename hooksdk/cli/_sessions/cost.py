@@ -49,20 +49,25 @@ MILLION = 1_000_000
 NOT_KNOWN = "not known: no usage is stored with it, as with all sessions of version 0.2.0 and before"
 
 
-def _amount(value: float | None) -> float | None:
+def _finite(value: float | None) -> float | None:
     if value is not None and not math.isfinite(value):
         raise typer.BadParameter("expected a finite number")
     return value
 
 
+def _amount(text: str, default: str | bool = True) -> Any:
+    """The option of a number that is not negative; `default` is what the help says of it."""
+    return typer.Option(min=0, callback=_finite, help=text, show_default=default)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _History:
-    """What is to be reckoned."""
+    """The history whose requests are priced."""
 
     messages: list[Message]
     format: str
     facts: dict[str, Any]
-    """What is said of it first in JSON."""
+    """The first keys of the JSON document."""
     notes: Sequence[str] = ()
     model: str = ""
     """`PROVIDER:NAME`, or the name; empty where it is not known."""
@@ -79,48 +84,28 @@ def cost(
         ),
     ],
     source: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="What the file is; guessed by default.")
+        str | None, typer.Option("--format", metavar="NAME", help="The file's format; guessed by default.")
     ] = None,
     model: Annotated[
         str,
         typer.Option(
             metavar="PROVIDER:NAME",
-            help="By whose prices and in whose cache.",
+            help="The model whose prices and cache count.",
             show_default="a session's own",
         ),
     ] = "",
     read: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            callback=_amount,
-            help="The price of a token from the cache; one without a cache is 1.",
-            show_default=f"the model's, or {PRICES.read}",
-        ),
+        _amount("The price of a token from the cache; one without a cache is 1.", f"the model's, or {PRICES.read}"),
     ] = None,
     write: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            callback=_amount,
-            help="The price of a token that is written to the cache.",
-            show_default=f"the model's, or {PRICES.write}",
-        ),
+        float | None, _amount("The price of a token that is written to the cache.", f"the model's, or {PRICES.write}")
     ] = None,
-    life: Annotated[
-        float, typer.Option(min=0, callback=_amount, help="Seconds that the cache lives without a request.")
-    ] = PRICES.life,
-    pause: Annotated[
-        float, typer.Option(min=0, callback=_amount, help="Seconds between two runs; messages carry no times.")
-    ] = 0,
+    life: Annotated[float, _amount("Seconds that the cache lives without a request.")] = PRICES.life,
+    pause: Annotated[float, _amount("Seconds between two runs; messages carry no times.")] = 0,
     trigger: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            callback=_amount,
-            help="clear_tool_results: tokens, or a share of the window.",
-            show_default="16000, at most half of the window",
-        ),
+        _amount("clear_tool_results: tokens, or a share of the window.", "16000, at most half of the window"),
     ] = RULE.trigger,
     keep: Annotated[int, typer.Option(min=0, help="clear_tool_results: results that stay.")] = RULE.keep,
     clear_at_least: Annotated[
@@ -138,12 +123,13 @@ def cost(
     project: Project = Path(),
     store: StorePlace = None,
 ) -> None:
-    """Say what the requests of a stored session cost, and would have cost: without the cache, untrimmed, with everything trimmed,
-    and with clear_tool_results. Of a file, the latter.
+    """Say what the requests of a stored session cost, and what they would have cost under several policies of trims.
 
-    What was paid comes from what the provider counted. The policies count prompts only, and their tokens are estimates: in
-    dollars where a price of the model is known, and in prices of a token without a cache. The last row is the least that
-    trims could bring the bill down to: everything is short once the model has read it, and the cache is never lost.
+    The policies are: no cache, no trims, everything old trimmed, and clear_tool_results. For a file there are the
+    policies alone. What was paid is reckoned from the tokens that the provider counted. The policies count prompts
+    only, by estimated tokens: in dollars where the model's price is known, else in prices of a token without a cache.
+    The last row is the least that trims could bring the bill down to: every result is short once the model has read it,
+    and the cache is never lost.
     """
     history = _history(target, source, project, store)
     model = model or history.model
@@ -227,7 +213,7 @@ def _model_of(look: Look) -> str:
 
 
 def _tell_paid(view: View, spent: Spent, history: _History, journal: Sequence[Entry]) -> None:
-    """What the provider counted, and where its cache did something else than was to be expected."""
+    """Tell what the provider counted, and where its cache behaved otherwise than expected."""
     readings = cache_readings(history.messages, journal, get_format(history.format))
     view.document["paid"] = spent_json(spent) if spent.requests else None
     view.document["cache"] = [
@@ -248,15 +234,7 @@ def _tell_paid(view: View, spent: Spent, history: _History, journal: Sequence[En
 def _paid_row(one: ModelCost) -> Sequence[str | int]:
     paid = ["no price" if amount is None else in_dollars(amount) for amount in (one.dollars, one.without_cache)]
     usage = one.usage
-    return (
-        one.model or "not known",
-        one.requests,
-        usage.prompt,
-        usage.read,
-        usage.written,
-        usage.output,
-        *paid,
-    )
+    return (one.model or "not known", one.requests, usage.prompt, usage.read, usage.written, usage.output, *paid)
 
 
 def compare(
@@ -271,8 +249,9 @@ def compare(
     journal: Sequence[Entry] | None = None,
     without_cache: bool = False,
 ) -> dict[str, Bill]:
-    """The bill of a history under each policy, by its name. `cache` makes an empty one of the provider; by default it is one that
-    serves every beginning. With a `journal` there is a row for the trims that are stored, too."""
+    """The bill of a history under each policy, by the policy's name. `cache` makes an empty cache of the provider;
+    without it every prefix that was sent before is taken to be cached. With a `journal` the stored trims have a row,
+    too."""
     form = get_format(format_name)
     own = clearing(rule, prices, context_window)
 

@@ -133,8 +133,9 @@ async def requests_of(store: Store, session_ids: Iterable[str]) -> dict[str, lis
 
 
 def _used_by(requests: Mapping[str, Sequence[Request]], prices: PriceList) -> dict[str, dict[str, Any]]:
-    """By session, what it used, and what the tasks used that began in it. A sub-agent's request is of the session in which its
-    family's outermost run made a request; where that is not known, of its own alone."""
+    """For each session what its own requests used, and what the tasks used that began in it. A sub-agent's request
+    belongs to the session in which the outermost run of its family made a request; where that is not known, to its
+    own."""
     session_of = {one.run_id: name for name, own in requests.items() for one in own if one.run_id == one.family}
     tasks: dict[str, list[Request]] = {name: [] for name in requests}
     for name, own in requests.items():
@@ -147,7 +148,7 @@ def _used_by(requests: Mapping[str, Sequence[Request]], prices: PriceList) -> di
 
 
 def _used_cells(used: Mapping[str, Any] | None) -> Sequence[str | int]:
-    """What the list shows of it; a question mark where nothing can be read, a dash for money where there is no price."""
+    """The cells of one session: question marks where it cannot be read, a dash where no price is known."""
     if used is None:
         return ("?",) * 5
     whole = used["with_subagents"]

@@ -65,9 +65,8 @@ def session_id_of(base: Path) -> str | None:
 
 
 def plan_session(base: Path, known_id: str | None, *, is_held: bool) -> Plan:
-    """What is wrong with a session's two files. `known_id` is its id, where somebody gave it. While it is held, the end of a
-    file may be a line that is being written: it is not told then.
-    """
+    """What is wrong with a session's two files. `known_id` is the session's id, where the caller knows it. While
+    somebody holds the session, its last line may be half written, which is no damage."""
     plan = Plan()
     journal_path, messages_path = (base.with_name(f"{base.name}.{kind}.jsonl") for kind in ("journal", "messages"))
     try:
@@ -95,8 +94,8 @@ def _cut_torn_end(plan: Plan, path: Path, lines: Lines) -> None:
 
 
 def _mend_messages(plan: Plan, path: Path, lines: Lines) -> list[Message]:
-    """Glued lines are parted. From any other damaged line on nothing can stay: every message has its number, and a result
-    without its call would make the session useless."""
+    """Part glued lines, and end the file before any other damaged line: every message has its number, and a result
+    without its call would make the session useless. Answers the messages that stay."""
     parts: list[bytes] = []
     damaged: Line | None = None
     for line in lines.lines:
