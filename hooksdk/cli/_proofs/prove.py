@@ -15,12 +15,14 @@ import typer
 from hooksdk import Config, Host
 from hooksdk.cli._console import CommandProblem, stderr_console, warnings_shown
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
+from hooksdk.cli._policy_calls import SeenCall
 from hooksdk.cli._policy_rules import Judges, judges_of
-from hooksdk.cli._project import project_config
+from hooksdk.cli._project import open_host, project_config
 from hooksdk.cli._proofs.properties import PolicyConfig, Property, read_properties
 from hooksdk.cli._view import View
 from hooksdk.host import Plugin
 from hooksdk.rules import CallClass, CallFact, Claim, Rules
+from hooksdk.testing import ScriptedApprover
 
 if TYPE_CHECKING:
     from hooksdk.cli._proofs.real import Reality, Stage
@@ -112,7 +114,9 @@ async def prove_all(
 
         async def real(example: Example, calls: CallClass, claim: Claim) -> Reality | None:
             nonlocal stage
-            stage = stage or await stack.enter_async_context(Stage.opened(judging, project, plugins))
+            if stage is None:
+                person = ScriptedApprover(True)
+                stage = Stage(await open_host(stack, judging, project, [*plugins, SeenCall], person), person)
             return await stage.play(example, calls, claim)
 
         async def answer(name: str, claim: Claim, *, untrusted_project: bool) -> Answer:

@@ -3,16 +3,15 @@ too?"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import islice, product
-from pathlib import Path
 from typing import Any, Literal, cast
 
-from hooksdk import Annotations, Config, Host, Run, Tool, ToolCall
+from hooksdk import Annotations, Host, Run, Tool, ToolCall
 from hooksdk.cli._policy_calls import SeenCall, judge_call, schema_of_call
-from hooksdk.cli._project import ThrowawayStore, open_host
+from hooksdk.cli._project import ThrowawayStore
 from hooksdk.hooks import BeforeToolCall
 from hooksdk.rules import CallClass, CallFact, Claim, RunFact, ToolFact
 from hooksdk.rules.proofs import Example
@@ -53,14 +52,6 @@ class Stage:
     def __init__(self, host: Host, person: ScriptedApprover) -> None:
         self._host = host
         self._person = person
-
-    @classmethod
-    @asynccontextmanager
-    async def opened(cls, config: Config, project: Path, plugins: Sequence[Any]) -> AsyncGenerator[Stage]:
-        """A stage for a project, until it is left."""
-        person = ScriptedApprover(True)
-        async with AsyncExitStack() as stack:
-            yield cls(await open_host(stack, config, project, [*plugins, SeenCall], person), person)
 
     async def play(self, example: Example, calls: CallClass, claim: Claim) -> Reality | None:
         """The first call of the example's kind for which the claim does not hold; None where none comes of it."""
