@@ -195,10 +195,7 @@ class Gate:
         before = len(self.person.requests)
         if isinstance(self.host.store, ThrowawayStore):
             self.host.store.forget()
-        async with (
-            self.host.session() as session,
-            session.run(workspace_dir=str(folder), **target.run_options) as run,
-        ):
+        async with self.host.session() as session, session.run(workspace_dir=str(folder), **target.run_options) as run:
             await run.resolve_tools([tool])
             judged = await judge_call(run, call)
             if judged.result is None:

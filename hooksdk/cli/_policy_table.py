@@ -229,13 +229,7 @@ def _entry(line: Line) -> dict[str, Any]:
         "withheld": {"by": line.withheld[0], "reason": line.withheld[1]} if line.withheld else None,
         "annotations": asdict(verdict.tool.annotations),
         "cases": [
-            {
-                "plugin": case.plugin,
-                "rule": case.number,
-                "action": case.action,
-                "for": case.whom,
-                "if": case.conditions,
-            }
+            {"plugin": case.plugin, "rule": case.number, "action": case.action, "for": case.whom, "if": case.conditions}
             for case in chain(*verdict.cases.values())
         ],
         "may_ask_or_block": list(line.others),

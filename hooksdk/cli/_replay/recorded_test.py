@@ -77,12 +77,7 @@ def write_test(file: Path, options: ReplayOptions, recorded: Recorded, play: Cal
 def _definition_of(tool: Tool) -> dict[str, Any]:
     """A tool as a file of definitions has it."""
     hints = {name: value for name in Annotations.names() if (value := getattr(tool.annotations, name)) is not None}
-    return {
-        "id": tool.id,
-        "description": tool.description,
-        "parameters": tool.parameters,
-        "annotations": hints,
-    }
+    return {"id": tool.id, "description": tool.description, "parameters": tool.parameters, "annotations": hints}
 
 
 def _code(options: ReplayOptions, recorded: Recorded, path: Path, session: Path, tools: Path | None) -> str:

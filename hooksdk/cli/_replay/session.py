@@ -12,14 +12,7 @@ from typing import Any
 import anyio
 
 from hooksdk import Config, Host, Tool
-from hooksdk.cli._console import (
-    CommandProblem,
-    counted,
-    printable,
-    stderr_console,
-    stdout_console,
-    warnings_shown,
-)
+from hooksdk.cli._console import CommandProblem, counted, printable, stderr_console, stdout_console, warnings_shown
 from hooksdk.cli._project import open_servers, project_config, without_records
 from hooksdk.cli._replay.chain import ChainCall, ChainSession, Comparison, compare, is_chain, session_of_chain
 from hooksdk.cli._replay.command import ReplayOptions

@@ -62,11 +62,7 @@ def trim_results(
 
 
 def restore_results(
-    session_id: SessionId,
-    handles: Handles,
-    as_json: Json = False,
-    project: Project = Path(),
-    store: StorePlace = None,
+    session_id: SessionId, handles: Handles, as_json: Json = False, project: Project = Path(), store: StorePlace = None
 ) -> None:
     """Let the model see trimmed results whole again."""
     session_id, receipts = with_session(project, store, session_id, partial(_change, handles, Results.restore))

@@ -78,10 +78,7 @@ class _History:
 def cost(
     target: Annotated[
         str,
-        typer.Argument(
-            metavar="ID|FILE",
-            help="A stored session, or a file as sessions import reads it; - for stdin.",
-        ),
+        typer.Argument(metavar="ID|FILE", help="A stored session, or a file as sessions import reads it; - for stdin."),
     ],
     source: Annotated[
         str | None, typer.Option("--format", metavar="NAME", help="The file's format; guessed by default.")
@@ -89,9 +86,7 @@ def cost(
     model: Annotated[
         str,
         typer.Option(
-            metavar="PROVIDER:NAME",
-            help="The model whose prices and cache count.",
-            show_default="a session's own",
+            metavar="PROVIDER:NAME", help="The model whose prices and cache count.", show_default="a session's own"
         ),
     ] = "",
     read: Annotated[

@@ -25,8 +25,7 @@ def import_session(
         str | None, typer.Option("--format", metavar="NAME", help="Where it comes from; guessed by default.")
     ] = None,
     into: Annotated[
-        str | None,
-        typer.Option("--into", metavar="FORMAT", help="openai-chat, anthropic, openai-responses or gemini."),
+        str | None, typer.Option("--into", metavar="FORMAT", help="openai-chat, anthropic, openai-responses or gemini.")
     ] = None,
     session: Annotated[
         str | None,

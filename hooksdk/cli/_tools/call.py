@@ -28,8 +28,7 @@ def call_tool(
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KEY=VALUE]...",
-            help="The arguments: KEY=VALUE each, or one JSON object; - reads it from stdin.",
+            metavar="[KEY=VALUE]...", help="The arguments: KEY=VALUE each, or one JSON object; - reads it from stdin."
         ),
     ] = None,
     mcp: Mcp = None,
