@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import typer
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 from rich.console import Console
 
 from hooksdk import Host, Tool, ToolCall
-from hooksdk.cli._console import counted, one_line, print_columns, stderr_console, stdout_console, warnings_shown
-from hooksdk.cli._policy_calls import schema_of_call
+from hooksdk.cli._console import counted, one_line, stderr_console, warnings_shown
+from hooksdk.cli._policy_calls import SupposedCall, judge_call, schema_of_call
 from hooksdk.cli._project import ThrowawayStore, open_host, open_servers, project_config
+from hooksdk.cli._view import View
 from hooksdk.errors import did_you_mean, problem_text, unknown_key
-from hooksdk.formats import get_format
 from hooksdk.testing import Attack, ScriptedApprover, attacks, make_workspace
 
 HINT = "TARGETS.toml"
@@ -34,29 +34,21 @@ AUDIT = "catalog_audit"
 KNOWN = "read_file"
 """The tool that the names of the corpus resemble."""
 UNLISTED = {"command": "hooksdk-unlisted", "path": "/hooksdk-unlisted/a", "host": "https://unlisted.invalid/"}
-"""What nobody lists: where it is stopped, the policy stops whatever it does not allow, so all else has to be stopped as well."""
+"""Values that no policy lists. Where they are stopped, the policy stops whatever it does not allow, so every attack
+must be stopped, not only those that reach what is denied."""
 
 
-class Target(BaseModel):
-    """One tool, and what the policies are to keep it from."""
+class Target(SupposedCall):
+    """One tool, and what the policies are to keep it from. `tool` is an id such as `mcp:shell:run`, `arguments` are
+    those that are not attacked, and `parameters` count where no server is asked."""
 
-    model_config = ConfigDict(extra="forbid")
     kind: Literal["command", "path", "host", "call", "name", "description"]
-    tool: str
-    """Its id, such as `mcp:shell:run`."""
     argument: str = ""
     """The argument that is attacked."""
     allowed: str = ""
     """A program, a folder (`.`: the run's workspace) or a host that the policies allow."""
     denied: str = ""
     """A program, a file or a host that they are to keep the tool from."""
-    arguments: dict[str, Any] = Field(default_factory=dict)
-    """The other arguments of each call."""
-    parameters: dict[str, Any] | None = None
-    """The tool's JSON Schema, where no server is asked; by default it takes anything in these arguments."""
-    agent_id: str = "main"
-    trigger: Literal["user", "schedule", "subagent", "other"] = "user"
-    requester: dict[str, Any] | None = None
 
 
 def read_targets(path: Path) -> list[Target]:
@@ -133,18 +125,24 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
         return {
-            "tool": self.target.tool, "kind": self.target.kind, "argument": self.target.argument, "unlisted_is_stopped": self.strict,
-            "tried": sum(self.counts.values()), "origins": dict(self.origins), **{word: self.counts[word] for word in ("stopped", "asked", "through")},
+            "tool": self.target.tool,
+            "kind": self.target.kind,
+            "argument": self.target.argument,
+            "unlisted_is_stopped": self.strict,
+            "tried": sum(self.counts.values()),
+            "origins": dict(self.origins),
+            **{word: self.counts[word] for word in ("stopped", "asked", "through")},
             "attacks": [
                 {"value": one.value, "runs_as": runs, "reaches": one.reaches, "about": one.about, "origin": one.origin}
                 for one, runs in self.through
             ],
-        }  # fmt: skip
+        }
 
 
 @dataclass
 class Gate:
-    """The project's policies, asked about one call at a time, each in a session of its own: no policy counts them together."""
+    """The project's policies, asked about one call at a time, each in its own session, so that no policy counts them
+    together."""
 
     host: Host
     person: ScriptedApprover
@@ -192,23 +190,14 @@ class Gate:
         result.add(attack, verdict, arguments.get(result.target.argument))
 
     async def _judge(self, target: Target, tool: Tool, call: ToolCall, folder: Path) -> tuple[str, str, dict[str, Any]]:
-        """`through`, `asked` or `stopped`, why, and the arguments that would run. Nothing is counted from one attack to the next:
-        a limit that is full would stop all that follow."""
+        """The verdict (`through`, `asked` or `stopped`), why, and the arguments that would run. The store is put back
+        before each call: a limit that the first attacks used up would stop all others."""
         before = len(self.person.requests)
         if isinstance(self.host.store, ThrowawayStore):
             self.host.store.forget()
-        async with (
-            self.host.session() as session,
-            session.run(
-                agent_id=target.agent_id,
-                trigger=target.trigger,
-                requester=target.requester,
-                workspace_dir=str(folder),
-            ) as run,
-        ):
+        async with self.host.session() as session, session.run(workspace_dir=str(folder), **target.run_options) as run:
             await run.resolve_tools([tool])
-            await run.record(get_format("openai-chat").reply("", [call]))
-            judged = await run.judge(call)
+            judged = await judge_call(run, call)
             if judged.result is None:
                 return "through", "", judged.arguments
             return "asked" if len(self.person.requests) > before else "stopped", judged.result.text, {}
@@ -270,26 +259,20 @@ async def attack_policies(
         return results
 
 
-def print_results(results: Sequence[Result]) -> None:
-    """Tell them in words."""
-    console = stdout_console()
-    rows = [
-        [
-            one_line(one.target.tool),
-            one.target.kind,
-            *(str(one.counts[word]) for word in ("stopped", "asked", "through")),
-        ]
-        for one in results
-    ]
-    print_columns(["target", "kind", "stopped", "asked", "through"], rows)
+def view_of(results: Sequence[Result]) -> View:
+    """What became of them, in words."""
+    view = View({"targets": [one.as_dict() for one in results]}, indent=9)
+    words = ("stopped", "asked", "through")
+    rows = [(one.target.tool, one.target.kind, *(str(one.counts[word]) for word in words)) for one in results]
+    view.table(("target", "kind", *words), rows)
     for result in results:
         for attack, runs in result.through:
             became = "" if runs == attack.value or runs is None else f", runs as {runs!r}"
             text = repr(attack.value) if len(repr(attack.value)) <= CHARS else repr(attack.value)[:CHARS] + "…"
-            console.print(f"[red]through[/]  {one_line(result.target.tool)}  {one_line(text + became)}", soft_wrap=True)
-            console.print(f"         {one_line(attack.about)} (by {one_line(attack.origin)})", soft_wrap=True)
+            view.markup(f"[red]through[/]  {one_line(result.target.tool)}  {one_line(text + became)}")
+            view.line("", f"{attack.about} (by {attack.origin})")
     counts, origins = (sum((getattr(one, name) for one in results), Counter[str]()) for name in ("counts", "origins"))
-    written = ", ".join(f"{number} by {one_line(origin)}" for origin, number in origins.items())
-    console.print(
-        f"\n{counts['through']} of {counted(counts.total(), 'attack')} through; written: {written}", soft_wrap=True
-    )
+    written = ", ".join(f"{number} by {origin}" for origin, number in origins.items())
+    view.markup()
+    view.text(f"{counts['through']} of {counted(counts.total(), 'attack')} through; written: {written}")
+    return view

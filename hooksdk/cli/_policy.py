@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import anyio
 import typer
 
-from hooksdk import Annotations, Approval, ApprovalRequest, Host, Run, Session, Tool, ToolCall, ToolResult
-from hooksdk.cli._console import print_json, safe, stderr_console, stdout_console, warnings_shown
+from hooksdk import Annotations, Approval, Host, Run, Session, Tool, ToolCall, ToolResult
+from hooksdk.cli._console import one_line, stderr_console, warnings_shown
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
-from hooksdk.cli._policy_calls import CALL, CallFile, SeenCall, schema_of_call, wanted_call
+from hooksdk.cli._policy_calls import CALL, CallFile, SeenCall, judge_call, schema_of_call, wanted_call
 from hooksdk.cli._policy_rules import judges_of, misspelt
 from hooksdk.cli._policy_start import start
 from hooksdk.cli._policy_table import table
@@ -22,10 +22,11 @@ from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.cli._proofs.cedar import import_cedar
 from hooksdk.cli._proofs.diff import diff
 from hooksdk.cli._proofs.prove import prove
+from hooksdk.cli._view import View
 from hooksdk.errors import did_you_mean
-from hooksdk.formats import get_format
 from hooksdk.hooks import BeforeToolCall
 from hooksdk.patterns import near_misses
+from hooksdk.testing import ScriptedApprover
 
 policy_app = typer.Typer(help="See what the policies say.", no_args_is_help=True)
 policy_app.command("start")(start)
@@ -51,7 +52,7 @@ def check(
     mcp: Annotated[
         list[Path] | None,
         typer.Option(
-            "--mcp", metavar="FILE", help="Servers that have the tool; without them it is taken as it is written here."
+            "--mcp", metavar="FILE", help="Servers that have the tool; by default the tool is what the call says of it."
         ),
     ] = None,
     prompt: Annotated[
@@ -65,18 +66,16 @@ def check(
 
     hooksdk policy check delete_page path=index.html
 
-    A file holds one call as a provider or MCP writes it, {"name": "delete_page", "arguments": {"path": "index.html"}}, or with
-    the key "tool" and more about the run. The code is 0 when the call would run at once, 1 when it is blocked, withheld or asked
-    about, or when a rule against such calls names an argument that the tool does not have, 2 for a file that cannot be read.
+    A file holds one call as a provider or MCP writes it, {"name": "delete_page", "arguments": {"path": "index.html"}},
+    or with the key "tool" and more about the run. The code is 0 when the call would run at once. It is 1 when the call
+    is blocked, withheld or asked about, or when a rule against such calls names an argument that the tool does not
+    have, and 2 for a file that cannot be read.
     """
     document = wanted_call(call, words or [], project, has_schema=bool(mcp))
     document = document.model_copy(update={"prompt": prompt or document.prompt})
     with warnings_shown(stderr_console()):
         answer = anyio.run(judge, document, project, tuple(mcp or ()), import_plugins(plugin))
-    if as_json:
-        print_json(answer)
-    else:
-        _print(answer)
+    _view(answer).show(as_json=as_json)
     raise typer.Exit(0 if answer["verdict"] == "allow" and not answer["misspelt"] else 1)
 
 
@@ -94,56 +93,38 @@ def attack(
     mcp: Annotated[
         list[Path] | None,
         typer.Option(
-            "--mcp", metavar="FILE", help="Servers that have the tools; without them they are taken as written."
+            "--mcp", metavar="FILE", help="Servers that have the tools; by default the tools are what the file says."
         ),
     ] = None,
     plugin: Plugins = None,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Try known attacks on what the policies here deny, and list those that get through. Nothing runs, and nobody is asked.
+    """Try known attacks on what the policies here deny, and list those that get through. Nothing runs, and nobody is
+    asked.
 
-    The code is 0 when none gets through, 1 when one does, 2 for a file that cannot be read or a target of which nothing is allowed.
+    The code is 0 when none gets through and 1 when one does. It is 2 for a file that cannot be read, or a target of
+    which nothing is allowed.
     """
-    from hooksdk.cli._attack import attack_policies, print_results, read_targets
+    from hooksdk.cli._attack import attack_policies, read_targets, view_of
 
     wanted, plugins = read_targets(targets), import_plugins(plugin)
     results = anyio.run(attack_policies, wanted, tuple(cases or ()), tuple(mcp or ()), project, plugins)
-    if as_json:
-        print_json({"schema": 1, "targets": [one.as_dict() for one in results]})
-    else:
-        print_results(results)
+    view_of(results).show(as_json=as_json)
     raise typer.Exit(1 if any(one.through for one in results) else 0)
 
 
-@dataclass
-class _Nobody:
-    """Stands where a person would be asked, and says no."""
-
-    requests: list[ApprovalRequest]
-
-    async def __call__(self, request: ApprovalRequest) -> Approval:
-        self.requests.append(request)
-        return Approval(False, "nobody is asked by this command", unanswered="not_asked")
-
-
 async def judge(document: CallFile, project: Path, mcp: Sequence[Path], plugins: Sequence[Any] = ()) -> dict[str, Any]:
-    """The gate's verdict on the call, and what `tool_policy` goes by; `plugins` are modules and classes beside the project's."""
+    """The gate's verdict on the call, and the rules of `tool_policy` behind it; `plugins` judge beside the
+    project's."""
     config = project_config(project)
-    person = _Nobody([])
+    person = ScriptedApprover(Approval(False, "nobody is asked by this command", unanswered="not_asked"))
     async with AsyncExitStack() as stack:
         host = await open_host(stack, config, project, [*plugins, SeenCall], person)
         groups = await open_servers(host, mcp, stderr_console())
         session = await stack.enter_async_context(host.session())
-        run = await stack.enter_async_context(
-            session.run(
-                document.prompt or None,
-                agent_id=document.agent_id,
-                trigger=document.trigger,
-                requester=document.requester,
-                workspace_dir=document.workspace_dir,
-            )
-        )
+        begun = session.run(document.prompt or None, workspace_dir=document.workspace_dir, **document.run_options)
+        run = await stack.enter_async_context(begun)
         tools = [tool for servers in groups for tool in servers.tools()]
         tool = _wanted(document, tools) or (None if mcp else await _plugins_tool(document, run))
         if tool is None and mcp:
@@ -167,13 +148,19 @@ async def judge(document: CallFile, project: Path, mcp: Sequence[Path], plugins:
 
 
 async def _judge(
-    document: CallFile, host: Host, session: Session, run: Run, tool: Tool, person: _Nobody, *, as_written: bool
+    document: CallFile,
+    host: Host,
+    session: Session,
+    run: Run,
+    tool: Tool,
+    person: ScriptedApprover,
+    *,
+    as_written: bool,
 ) -> dict[str, Any]:
     granted = next((one for one in (*run.tools, *run.offered) if one.id == tool.id), None)
     name = tool.name if granted is None else granted.name
     call = ToolCall("check", name, document.arguments)
-    await run.record(get_format("openai-chat").reply("", [call]))
-    judged = await run.judge(call)
+    judged = await judge_call(run, call)
     withheld = run.tools.withheld.get(name) if granted is None else None
     result: ToolResult | None = judged.result
     verdict = "allow"
@@ -184,14 +171,25 @@ async def _judge(
     elif result is not None:
         verdict = "answered" if judged.status == "answered" else "block"
     return {
-        "schema": 1, "verdict": verdict, "tool": tool.id, "tool_as_written": as_written,
+        "verdict": verdict,
+        "tool": tool.id,
+        "tool_as_written": as_written,
         "reason": withheld or ("" if result is None or person.requests else result.text),
         "questions": [
-            {"plugin": one.plugin, "title": one.title, "description": one.description, "severity": one.severity,
-             "evidence": [str(origin) for origin in one.evidence]}
+            {
+                "plugin": one.plugin,
+                "title": one.title,
+                "description": one.description,
+                "severity": one.severity,
+                "evidence": [str(origin) for origin in one.evidence],
+            }
             for one in person.requests
         ],
-        "judges": [plugin.id for plugin in host.plugins if plugin.loaded and "before_tool_call" in plugin.hooks and plugin.id != SeenCall.plugin_id],
+        "judges": [
+            plugin.id
+            for plugin in host.plugins
+            if plugin.loaded and "before_tool_call" in plugin.hooks and plugin.id != SeenCall.plugin_id
+        ],
         "near_misses": [
             {"plugin": plugin.id, "why": line}
             for plugin in host.plugins
@@ -199,7 +197,7 @@ async def _judge(
             for line in near_misses(plugin.tool_patterns.get("before_tool_call", ()), [granted or tool])
         ],
         POLICY: _explanation(session, run, granted or tool, call, document.arguments if withheld else judged.arguments),
-    }  # fmt: skip
+    }
 
 
 def _wanted(document: CallFile, tools: Sequence[Tool]) -> Tool | None:
@@ -220,9 +218,12 @@ async def _plugins_tool(document: CallFile, run: Run) -> Tool | None:
 def _written_tool(document: CallFile) -> Tool:
     """A tool that nobody has to start a server for. Its schema is what the call holds, unless the file says more."""
     return Tool(
-        name=document.tool, source=document.source, owner=document.owner, annotations=Annotations(**document.annotations),
+        name=document.tool,
+        source=document.source,
+        owner=document.owner,
+        annotations=Annotations(**document.annotations),
         parameters=document.parameters or schema_of_call(document.arguments),
-    )  # fmt: skip
+    )
 
 
 def _explanation(session: Session, run: Run, tool: Tool, call: ToolCall, arguments: Mapping[str, Any]) -> Any:
@@ -241,45 +242,43 @@ def _explanation(session: Session, run: Run, tool: Tool, call: ToolCall, argumen
 _COLOURS = {"allow": "green", "ask": "yellow"}
 
 
-def _print(answer: Mapping[str, Any]) -> None:
-    console = stdout_console()
+def _view(answer: Mapping[str, Any]) -> View:
+    view = View(answer, indent=13)
 
-    def say(label: str, text: object) -> None:
-        for at, line in enumerate(str(text).splitlines() or [""]):
-            console.print(f"{label if at == 0 else '':<13}{safe(line)}", soft_wrap=True)
+    def say(label: str, text: str) -> None:
+        for line in text.splitlines() or [""]:
+            view.line(label, line)
+            label = ""
 
     verdict: str = answer["verdict"]
-    console.print(f"[{_COLOURS.get(verdict, 'red')}]{verdict:<13}[/]{safe(answer['tool'])}", soft_wrap=True)
+    view.line(verdict, answer["tool"], _COLOURS.get(verdict, "red"))
     if answer["reason"]:
         say("because", answer["reason"])
     for question in answer["questions"]:
         say("question", f"{question['title']} ({question['plugin']}, {question['severity']})")
         for origin in question["evidence"]:
-            say("", f"  {origin}")
+            view.markup(f"{'':15}{one_line(origin)}")
     policy: dict[str, Any] | None = answer[POLICY]
     if policy is None:
-        say(POLICY, "is not loaded here")
+        view.line(POLICY, "is not loaded here")
     else:
-        _print_rule(say, "decided by", policy["deciding"])
-        for rule in policy["also_fit"]:
-            _print_rule(say, "fits too", rule)
-        for rule in policy["do_not_fit"]:
-            _print_rule(say, "does not fit", rule)
-        for rule in policy["near_misses"]:
-            _print_rule(say, "near miss", rule)
+        _tell_rule(view, "decided by", policy["deciding"])
+        for label, key in (("fits too", "also_fit"), ("does not fit", "do_not_fit"), ("near miss", "near_misses")):
+            for rule in policy[key]:
+                _tell_rule(view, label, rule)
     for one in answer["near_misses"]:
-        say("near miss", f"plugin '{one['plugin']}', before_tool_call(tools=...): {one['why']}")
-    for text in answer["misspelt"]:
-        say("problem", text)
-    say("judged by", ", ".join(answer["judges"]) or "no plugin")
+        view.line("near miss", f"plugin '{one['plugin']}', before_tool_call(tools=...): {one['why']}")
+    view.lines("problem", answer["misspelt"])
+    view.line("judged by", ", ".join(answer["judges"]) or "no plugin")
     if answer["tool_as_written"]:
-        say("note", "the tool is taken as it is written here; with --mcp FILE its server's own schema counts")
+        view.line("note", "the tool is taken as it is written here; with --mcp FILE its server's own schema counts")
+    return view
 
 
-def _print_rule(say: Any, label: str, rule: Mapping[str, Any] | None) -> None:
+def _tell_rule(view: View, label: str, rule: Mapping[str, Any] | None) -> None:
     if rule is None:
-        say(label, "no rule of tool_policy is about this tool")
+        view.line(label, "no rule of tool_policy is about this tool")
         return
-    say(label, f"rule {rule['number']}: {rule['text']}" if rule["number"] else rule["text"])
+    view.line(label, f"rule {rule['number']}: {rule['text']}" if rule["number"] else rule["text"])
     if rule["why"]:
-        say("", f"  {rule['why']}")
+        view.markup(f"{'':15}{one_line(rule['why'])}")

@@ -11,9 +11,10 @@ from typing import Any, Literal
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from hooksdk import Annotations, hooks
+from hooksdk import Annotations, JudgedCall, Run, ToolCall, hooks
 from hooksdk.cli._options import key_values
 from hooksdk.errors import WrongArgument, problem_text, unknown_key
+from hooksdk.formats import get_format
 from hooksdk.formats.intake import call_in
 from hooksdk.hooks import BeforeToolCall
 from hooksdk.patterns import Source
@@ -24,21 +25,31 @@ CALL = "TOOL|CALL.json"
 _SHAPES = '{"name": "delete_page", "arguments": {"path": "index.html"}}'
 
 
-class CallFile(BaseModel):
-    """What stands in CALL.json."""
+class SupposedCall(BaseModel):
+    """What is supposed of a tool, of a call of it, and of the run that makes the call."""
 
     model_config = ConfigDict(extra="forbid")
     tool: str = Field(min_length=1)
     """A name or an id such as `mcp:github:create_issue`."""
     arguments: dict[str, Any] = Field(default_factory=dict)
-    source: Source = "mcp"
-    owner: str = ""
-    annotations: dict[str, bool] = Field(default_factory=dict)
     parameters: dict[str, Any] | None = None
     """The tool's JSON Schema; by default every argument of the call is one of it."""
     agent_id: str = "main"
     trigger: Literal["user", "schedule", "subagent", "other"] = "user"
     requester: dict[str, Any] | None = None
+
+    @property
+    def run_options(self) -> dict[str, Any]:
+        """Who makes the call, for `Session.run`."""
+        return {"agent_id": self.agent_id, "trigger": self.trigger, "requester": self.requester}
+
+
+class CallFile(SupposedCall):
+    """What stands in CALL.json."""
+
+    source: Source = "mcp"
+    owner: str = ""
+    annotations: dict[str, bool] = Field(default_factory=dict)
     workspace_dir: str | None = None
     prompt: str = ""
     """What the user wrote, for rules about where values come from."""
@@ -58,6 +69,12 @@ class SeenCall:
         self.event = event
 
 
+async def judge_call(run: Run, call: ToolCall) -> JudgedCall:
+    """What the policies say of a call that a model would have written in this run."""
+    await run.record(get_format("openai-chat").reply("", [call]))
+    return await run.judge(call)
+
+
 def schema_of_call(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of a tool of which nothing is known but one call, so that it may take more."""
     properties = {name: {"type": "array"} if is_list(one) else {} for name, one in arguments.items()}
@@ -65,9 +82,9 @@ def schema_of_call(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def wanted_call(call: str, words: Sequence[str], project: Path, *, has_schema: bool = False) -> CallFile:
-    """The call of a file or of stdin, or the one that is written on the command line, made in the project's folder. With
-    `has_schema` the tool's own schema says what the words are, as for `tools call`. Raises `typer.BadParameter` with
-    everything that is wrong with it."""
+    """The call in a file or on stdin, or the one that the command line spells out, made in the project's folder. With
+    `has_schema` the tool's own schema says what the words are. Raises `typer.BadParameter` with everything that is
+    wrong."""
     path = Path(call)
     if not (call == "-" or path.suffix == ".json" or path.is_file()):
         arguments = _arguments(words, has_schema=has_schema)

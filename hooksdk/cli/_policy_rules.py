@@ -44,8 +44,8 @@ class Judges:
 
 
 def judges_of(plugins: Sequence[Plugin], config: Config) -> Judges:
-    """Those of these plugins that are loaded and judge calls. One whose `describe_rules` fails is told of in a warning, and counts as
-    one that does not describe itself."""
+    """The loaded plugins that judge calls. One whose `describe_rules` fails counts as one that does not describe its
+    rules, and a warning says so."""
     judges = Judges()
     for plugin in plugins:
         judging = [hook for hook in _BLOCKING if hook in plugin.hooks]
@@ -63,8 +63,8 @@ def judges_of(plugins: Sequence[Plugin], config: Config) -> Judges:
 
 
 def misspelt(judges: Judges, tools: Sequence[Tool], called: Tool | None = None, *, guessing: bool = False) -> list[str]:
-    """What is wrong with the rules that name an argument which no tool of theirs has; with `called` only with those that may stop its calls.
-    `guessing`: the schemas say little, so only what is nearly one of their arguments is taken for it."""
+    """The rules that name an argument which none of their tools has, in words; with `called` only the rules that may
+    stop its calls. `guessing`: the schemas say little, so only a name that is nearly an argument's counts."""
     return [
         f"{plugin} rule {rule.number}: {one.words(rule.action)}"
         for plugin, rules in judges.described.items()

@@ -1,11 +1,13 @@
-"""`hooksdk policy start`: rules to begin with about where the values of calls come from, by what tools and their arguments are called."""
+"""`hooksdk policy start`: rules to begin with about where values come from, by the names of tools and arguments."""
 
 from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 
@@ -19,34 +21,11 @@ from hooksdk.cli._options import Json, Project
 from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.values import as_object
 
-_WEB = frozenset({
-    "url", "uri", "link", "href", "host", "hostname", "domain", "endpoint", "webhook",
-})  # fmt: skip
-"""Words in the names of arguments that lead to a server."""
-_PLACES = _WEB | {
-    "to", "cc", "bcc", "recipient", "receiver", "email", "mail", "address", "phone", "channel", "room", "chat", "user",
-    "username", "member", "reviewer", "assignee", "participant", "attendee", "guest", "invitee", "iban", "account", "payee",
-    "beneficiary", "wallet", "password", "repo", "repository", "remote",
-}  # fmt: skip
-"""Words in the names of arguments that say where something goes: of mail, chat, calendars, money and the web."""
-_THINGS = frozenset({
-    "id", "file", "path", "folder", "directory", "name", "key",
-})  # fmt: skip
-"""Words that say what is meant, which counts where it is undone, given away or changed."""
-_GRAVE = frozenset({
-    "add", "append", "cancel", "delete", "destroy", "drop", "grant", "invite", "move", "overwrite", "pay", "remove", "rename",
-    "replace", "reschedule", "revoke", "send", "share", "transfer", "unshare", "update",
-})  # fmt: skip
-"""Words in the names of tools that do such things."""
-_TEXTS = frozenset({
-    "body", "content", "text", "message", "comment", "description", "note", "summary", "subject", "title", "reason",
-})  # fmt: skip
-"""Words of arguments that are written by whoever acts: addresses in them count, not they themselves."""
-_READING = frozenset({
-    "check", "count", "describe", "find", "get", "inspect", "list", "look", "lookup", "query", "read", "retrieve", "search",
-    "show", "view",
-})  # fmt: skip
-"""First words of tools that only read. `fetch` and `open` are none: they ask a server of somebody's choice."""
+_LISTS = tomllib.loads(files("hooksdk.cli").joinpath("_policy_words.toml").read_text("utf-8"))
+_WEB, _THINGS, _GRAVE, _TEXTS, _READING = (
+    frozenset[str](_LISTS[name]) for name in ("web", "things", "grave", "texts", "reading")
+)
+_PLACES = _WEB | frozenset[str](_LISTS["places"])
 
 
 def start(
@@ -59,10 +38,11 @@ def start(
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Print rules to begin with: a person is asked where a tool that acts gets an address, a name or a number that is not the user's.
+    """Print rules to begin with: where a tool that acts gets an address, a name or a number that is not the user's, a
+    person is asked.
 
-    They go by the names and annotations of tools and arguments, so read them. Without --write nothing changes. What they would
-    have asked in a recorded session says `hooksdk replay SESSION --plugin tool_policy`.
+    They are made by the names and annotations of tools and arguments, so read them. Without --write nothing changes.
+    `hooksdk replay SESSION --plugin tool_policy` says what they would have asked in a recorded session.
     """
     folder = project.resolve()
     with warnings_shown(stderr_console()):
@@ -118,7 +98,8 @@ reason = "This acts on values that are not the user's. Are they meant?"
 
 
 def _only_reads(tool: Tool) -> bool:
-    """What a tool says of itself counts, else the first word of its name; one that takes an address of the web is none."""
+    """Whether a tool only reads, by its annotation or else the first word of its name; never where it takes a web
+    address."""
     if any(_WEB & set(_words(name)) for name in _properties(tool)):
         return False
     said = tool.annotations.read_only
@@ -126,7 +107,8 @@ def _only_reads(tool: Tool) -> bool:
 
 
 def _paths(tool: Tool) -> tuple[str, ...]:
-    """The arguments that say where something goes, and all addresses. Where no name says so, all that are no texts do."""
+    """The arguments that name a destination, and all addresses. Where no name says so, all arguments that are no
+    texts."""
     names = _properties(tool)
     is_grave = bool(_GRAVE & set(_words(tool.own_name))) or tool.annotations.destructive is True
     places = [name for name in names if set(_words(name)) & (_PLACES | _THINGS if is_grave else _PLACES)]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,20 +14,11 @@ import anyio
 import typer
 
 from hooksdk import Config, Tool, hooks
-from hooksdk.cli._console import (
-    CommandProblem,
-    counted,
-    one_line,
-    print_columns,
-    print_json,
-    printable,
-    stderr_console,
-    stdout_console,
-    warnings_shown,
-)
+from hooksdk.cli._console import CommandProblem, counted, stderr_console, warnings_shown
 from hooksdk.cli._options import Json, Mcp, Plugins, Project, import_plugins
 from hooksdk.cli._policy_rules import Judges, judges_of, misspelt
 from hooksdk.cli._project import open_host, open_servers, project_config
+from hooksdk.cli._view import View
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import GatewayConfig, Profile, narrowing, profile_of
 from hooksdk.hooks import NarrowTools, Trace
@@ -39,27 +31,25 @@ def table(
     mcp: Mcp = None,
     profile: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="As a gateway's clients with this profile of the configuration have them."),
+        typer.Option(metavar="NAME", help="Show the tools as the gateway's clients with this profile have them."),
     ] = None,
     plugin: Plugins = None,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Show what the rules here say of every tool: allowed, asked about, denied, or on what it depends. The riskiest come first.
+    """Show what the rules here say of every tool, the riskiest first: allowed, asked about, denied, or what it depends
+    on.
 
     hooksdk policy table --mcp mcp.json
 
-    Nothing runs, and nobody is asked. What one call would come to says `hooksdk policy check`.
+    Nothing runs, and nobody is asked. `hooksdk policy check` says what one call would come to.
     """
     config, plugins = project_config(project), import_plugins(plugin)
     gateway_profile = None if profile is None else _profile(config, profile)
     with warnings_shown(stderr_console()):
         catalog = anyio.run(_collect, config, project.resolve(), tuple(mcp or ()), plugins)
     lines = lines_of(catalog, profile, gateway_profile)
-    if as_json:
-        print_json(_document(catalog, lines, profile))
-    else:
-        _print(catalog, lines)
+    _view(catalog, lines, profile).show(as_json=as_json)
 
 
 def _profile(config: Config, name: str) -> Profile:
@@ -70,7 +60,7 @@ def _profile(config: Config, name: str) -> Profile:
 
 
 class _Watch:
-    """Sees all tools before anybody takes one away, and who does."""
+    """Sees all tools before a plugin takes one away, and which plugin does."""
 
     plugin_id = "hooksdk_table"
 
@@ -155,7 +145,8 @@ def lines_of(catalog: Catalog, profile_name: str | None = None, profile: Profile
 
 
 def _known(name: str | None, profile: Profile | None) -> Known:
-    """What is settled of a client with the profile: its roles and whether it is the owner; who it is, its token says."""
+    """The facts that a profile settles about a client: its roles, and whether it is the owner. Its id comes with a
+    token."""
     requester = {} if profile is None else {"roles": [name], **profile.requester}
 
     def known(fact: Fact) -> bool | None:
@@ -183,86 +174,88 @@ def _rules_of(lines: Sequence[Line]) -> list[tuple[str, DescribedRule, int]]:
     rules: dict[tuple[str, int], DescribedRule] = {}
     counts: Counter[tuple[str, int]] = Counter()
     for line in lines:
-        for case in (case for cases in line.verdict.cases.values() for case in cases):
+        for case in chain(*line.verdict.cases.values()):
             if case.rule and not line.withheld:
                 rules[case.plugin, case.number] = case.rule
                 counts[case.plugin, case.number] += 1
     return [(plugin, rules[plugin, number], counts[plugin, number]) for plugin, number in sorted(rules)]
 
 
-def _document(catalog: Catalog, lines: Sequence[Line], profile: str | None) -> dict[str, Any]:
-    return {
-        "schema": 1, "profile": profile,
-        "tools": [
-            {
-                "id": line.verdict.tool.id, "name": line.verdict.tool.name, "verdict": "depends" if line.verdict.depends else line.verdict.mildest,
-                "actions": list(line.verdict.actions),
-                "withheld": {"by": line.withheld[0], "reason": line.withheld[1]} if line.withheld else None,
-                "annotations": asdict(line.verdict.tool.annotations),
-                "cases": [
-                    {"plugin": case.plugin, "rule": case.number, "action": case.action, "for": case.whom, "if": case.conditions}
-                    for cases in line.verdict.cases.values() for case in cases
-                ],
-                "may_ask_or_block": list(line.others),
-            }
-            for line in lines
-        ],
-        "rules": [
-            {"plugin": plugin, "number": rule.number, "action": rule.action, "text": rule.words, "tools": count}
-            for plugin, rule, count in _rules_of(lines)
-        ],
-        "described": list(catalog.judges.described),
-        "may_ask_or_block": [one.plugin for one in catalog.judges.others],
-        "misspelt": misspelt(catalog.judges, catalog.tools), "shadow": list(catalog.judges.shadowed), "servers_down": list(catalog.servers_down),
-    }  # fmt: skip
-
-
-def _print(catalog: Catalog, lines: Sequence[Line]) -> None:
+def _view(catalog: Catalog, lines: Sequence[Line], profile: str | None) -> View:
     judges = catalog.judges
+    rules, problems = _rules_of(lines), misspelt(judges, catalog.tools)
+    view = View(
+        {
+            "profile": profile,
+            "tools": [_entry(line) for line in lines],
+            "rules": [
+                {"plugin": plugin, "number": rule.number, "action": rule.action, "text": rule.words, "tools": count}
+                for plugin, rule, count in rules
+            ],
+            "described": list(judges.described),
+            "may_ask_or_block": [one.plugin for one in judges.others],
+            "misspelt": problems,
+            "shadow": list(judges.shadowed),
+            "servers_down": list(catalog.servers_down),
+        },
+        indent=13,
+    )
     if lines:
         rows = [
-            [line.action, printable(line.verdict.tool.id), ", ".join(hint_words(line.verdict.tool.annotations)),
-             " ".join(printable(_words(line, judges)).split())]
+            (line.action, tool.id, ", ".join(hint_words(tool.annotations)), " ".join(_words(line, judges).split()))
             for line in lines
-        ]  # fmt: skip
-        print_columns(("verdict", "tool", "it says", "decided by"), rows)
-        print()
-    several = len(judges.described) > 1
-    for plugin, rule, count in _rules_of(lines):
-        name = f"{plugin} rule {rule.number}" if several else f"rule {rule.number}"
-        _say(name, f"{rule.words} ({counted(count, 'tool')})")
-    for text in misspelt(judges, catalog.tools):
-        _say("problem", text)
-    for text in _remarks(judges):
-        _say("note", text)
-    _say("in all", f"{counted(len(lines), 'tool')}{_counts(lines)}")
+            for tool in (line.verdict.tool,)
+        ]
+        view.table(("verdict", "tool", "it says", "decided by"), rows)
+        view.markup()
+    for plugin, rule, count in rules:
+        name = f"{plugin} rule {rule.number}" if len(judges.described) > 1 else f"rule {rule.number}"
+        view.line(name, f"{rule.words} ({counted(count, 'tool')})")
+    view.lines("problem", problems)
+    view.lines("note", [*_remarks(judges)])
+    view.line("in all", f"{counted(len(lines), 'tool')}{_counts(lines)}")
     if not lines:
-        _say("", "MCP servers are read from mcp.json here, or given with --mcp FILE")
+        view.line("", "MCP servers are read from mcp.json here, or given with --mcp FILE")
+    return view
 
 
-def _say(label: str, text: str) -> None:
-    stdout_console().print(f"{label:<12} {one_line(text)}", soft_wrap=True)
+def _entry(line: Line) -> dict[str, Any]:
+    verdict = line.verdict
+    return {
+        "id": verdict.tool.id,
+        "name": verdict.tool.name,
+        "verdict": "depends" if verdict.depends else verdict.mildest,
+        "actions": list(verdict.actions),
+        "withheld": {"by": line.withheld[0], "reason": line.withheld[1]} if line.withheld else None,
+        "annotations": asdict(verdict.tool.annotations),
+        "cases": [
+            {"plugin": case.plugin, "rule": case.number, "action": case.action, "for": case.whom, "if": case.conditions}
+            for case in chain(*verdict.cases.values())
+        ],
+        "may_ask_or_block": list(line.others),
+    }
 
 
 def _remarks(judges: Judges) -> Iterator[str]:
     if not judges.described:
         yield "no plugin here describes its rules, so none asks or denies by rules: tool_policy is off unless configured"
     if everywhere := [one.plugin for one in judges.others if not one.patterns]:
-        yield f"{', '.join(everywhere)} may ask about any call or block it, and {'says' if len(everywhere) == 1 else 'say'} not which"
+        say = "says" if len(everywhere) == 1 else "say"
+        yield f"{', '.join(everywhere)} may ask about any call or block it, and {say} not which"
     for plugin in judges.shadowed:
         yield f"{plugin} is in shadow mode, so what it says has no effect and is not in the table"
 
 
 def _counts(lines: Sequence[Line]) -> str:
-    kinds = Counter(
-        "withheld" if line.withheld
-        else "depends" if line.verdict.depends and line.verdict.mildest == "allow"
-        else line.verdict.mildest
-        for line in lines
-    )  # fmt: skip
-    words = {
-        "allow": "unasked", "depends": "sometimes unasked", "ask": "asked about", "deny": "denied",
-        "withheld": "withheld",
-    }  # fmt: skip
+    kinds = Counter(_kind(line) for line in lines)
+    words = {"allow": "unasked", "depends": "sometimes unasked", "ask": "asked about", "deny": "denied"}
+    words["withheld"] = "withheld"
     told = [f"{kinds[kind]:,} {text}" for kind, text in words.items() if kinds[kind]]
     return f": {', '.join(told)}" if told else ""
+
+
+def _kind(line: Line) -> str:
+    if line.withheld:
+        return "withheld"
+    mildest = line.verdict.mildest
+    return "depends" if line.verdict.depends and mildest == "allow" else mildest

@@ -23,10 +23,9 @@ from hooksdk.cli._console import (
 )
 from hooksdk.cli._policy_rules import judges_of
 from hooksdk.cli._project import project_config
-from hooksdk.cli._sessions.history import read_as_sent
 from hooksdk.cli._sessions.ids import place_of
-from hooksdk.cli._sessions.look import Damaged, with_session
-from hooksdk.cli._sessions.used import requests_of
+from hooksdk.cli._sessions.listing import requests_of
+from hooksdk.cli._sessions.look import Damaged, read_as_sent, with_session
 from hooksdk.cli._traces import configured_files, session_records
 from hooksdk.costs import PriceList
 from hooksdk.errors import HookSDKError, StoreError, did_you_mean
@@ -80,9 +79,9 @@ def report(options: ReportOptions) -> int:
         _check_run(records, options.run_id)
     config = project_config(options.project)
     policies = _policies(config, options.project) if records else None
+    prices = PriceList(config.prices)
     try:
-        made = build(records, sessions, title=found.name if not sessions and records is None else "", sources=found.sources,
-                     run_id=options.run_id, prices=PriceList(config.prices), policies=policies)  # fmt: skip
+        made = build(records, sessions, sources=found.sources, run_id=options.run_id, prices=prices, policies=policies)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, HookSDKError) or not sessions:
             raise
@@ -161,7 +160,7 @@ def _read_session(project: Path, place: str | None, typed: str) -> _Input:
 def _read_file(path: Path) -> _Input:
     """A trace, or a file of messages: the first line tells."""
     try:
-        records, others = read_trace(path)
+        records, told = _read_trace(path)
     except NoTrace as problem:
         try:
             history = read_as_sent(path)
@@ -173,16 +172,19 @@ def _read_file(path: Path) -> _Input:
         list_results(history.messages, history.format)  # raises with the place of what is not of the format
         session = StoredSession(session_id=path.stem, messages=history.messages, format=history.format)
         return _Input(name=path.stem, sessions=(session,), sources=[told])
+    return _Input(name=path.stem, records=records, sources=[told])
+
+
+def _read_trace(path: Path) -> tuple[list[dict[str, Any]], str]:
+    """The records of a trace, and how many those are in words. Raises `NoTrace`, and `CommandProblem`."""
+    try:
+        records, others = read_trace(path)
     except OSError as error:
         raise CommandProblem(f"{printable(str(path))} cannot be read: {error.strerror}") from None
-    return _Input(name=path.stem, records=records, sources=[_trace_words(path, records, others)])
-
-
-def _trace_words(path: Path, records: list[dict[str, Any]], others: int) -> str:
     lost = sum(int(record.get("records", 0)) for record in records if record["kind"] == "records_lost")
     told = f"trace {path.name}, {counted(len(records), 'record')}"
     told += f"; {counted(others, 'line')} of it could not be read" if others else ""
-    return told + (f"; {counted(lost, 'record')} were lost when it was written" if lost else "")
+    return records, told + (f"; {counted(lost, 'record')} were lost when it was written" if lost else "")
 
 
 def _add_trace(found: _Input, path: Path) -> None:
@@ -190,14 +192,8 @@ def _add_trace(found: _Input, path: Path) -> None:
         raise CommandProblem(
             f"{printable(str(path))}: a trace is given already. With --trace the first argument is a session"
         )
-    try:
-        records, others = read_trace(path)
-    except OSError as error:
-        raise CommandProblem(f"{printable(str(path))} cannot be read: {error.strerror}") from None
-    except NoTrace as problem:
-        raise CommandProblem(str(problem)) from None
-    found.records = records
-    found.sources.append(_trace_words(path, records, others))
+    found.records, told = _read_trace(path)
+    found.sources.append(told)
 
 
 def _add_own_trace(found: _Input, project: Path) -> None:

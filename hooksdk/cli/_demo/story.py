@@ -1,4 +1,4 @@
-"""The demo for a person at a terminal of 80 columns and 24 lines: a line for what matters of each turn, in plain words."""
+"""The demo as a short story for a terminal of 80 columns and 24 lines: a line for what matters in each turn."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ class Story:
     """A listener for `session.on_event`. Calls that simply run share a line."""
 
     def __init__(self, console: Console, folder: Path, *, asks: bool = False) -> None:
-        """`asks`: the question itself stands there, too."""
+        """With `asks` the person is asked, so the question itself is on the terminal, too."""
         self._console = console
         self._asks = asks
         self._folder = f"{folder}/"
-        """What stands before every path, and is nobody's concern."""
+        """It stands before every path, and is left out."""
         self._turn = 0
         self._used = 0
         """Cells of the line that is not ended yet."""
         self._asked: set[str] = set()
         """The ids of the calls that a line is there for already."""
         self._trim = ""
-        """What is to be said of the trim that the open call has asked for."""
+        """What the line of the open call says of the trim that it asked for."""
         self.asked = 0
 
     def __call__(self, event: Trace) -> None:
@@ -106,14 +106,14 @@ class Story:
         self._used = 0
 
 
-def seen(summary: Mapping[str, Any]) -> str:
-    """One line of what was to be seen."""
+def seen(summary: Mapping[str, Any], asked: int) -> str:
+    """One line of what was to be seen; `asked` is how often an approval was asked for."""
     direct, offered = summary["tokens_direct"], summary["tokens_offered"]
     blocked = summary["tool_calls"].get("blocked", 0)
     trimmed = sum(one["trimmed"] for one in summary["results"])
     parts = [
         f"{counted(blocked, 'call')} blocked" if blocked else "",
-        f"{summary['asked']} asked about" if summary["asked"] else "",
+        f"{asked} asked about" if asked else "",
         f"{counted(trimmed, 'result')} trimmed" if trimmed else "",
         f"{100 - 100 * offered / direct:.0f} % fewer tool tokens" if offered < direct else "",
     ]

@@ -45,11 +45,15 @@ def probe(plugin_id: str, project: Path, seconds: float) -> Probe:
     with tempfile.TemporaryDirectory(prefix="hooksdk-") as folder:
         report = Path(folder) / "report.json"
         command = [sys.executable, "-P", "-m", __name__, plugin_id, str(project), str(report)]
-        own_group: Any = {"start_new_session": True} if os.name == "posix" else {}
         process = subprocess.Popen(  # noqa: S603 - our own interpreter on our own module
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            errors="replace", **own_group,
-        )  # fmt: skip
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
         assert process.stdout is not None
         output: list[str] = []
         reader = threading.Thread(target=_keep_output, args=(process.stdout, output), daemon=True)
@@ -116,9 +120,13 @@ def _import(plugin_id: str, project: Path) -> dict[str, Any]:
     permissions = plugin.manifest.permissions if plugin.manifest else []
     grants = needed_grants(plugin.hooks, plugin.tools, permissions)
     return {
-        "outcome": "refused" if problem else "loaded", "problem": problem, "hooks": plugin.hooks, "tools": plugin.tools,
-        "grants": list(grants), "config_schema": plugin.config_schema,
-    }  # fmt: skip
+        "outcome": "refused" if problem else "loaded",
+        "problem": problem,
+        "hooks": plugin.hooks,
+        "tools": plugin.tools,
+        "grants": list(grants),
+        "config_schema": plugin.config_schema,
+    }
 
 
 def _main(plugin_id: str, project: str, report: str) -> None:

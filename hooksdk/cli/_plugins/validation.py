@@ -106,7 +106,7 @@ def _entries_of_text(path: AnyPath, validation: Validation) -> dict[str, str] | 
 
 
 def entries_of_project(path: Path, validation: Validation) -> dict[str, str] | None:
-    """The plugins of a pyproject.toml: ids and what they name. None where it cannot be read, which is a problem then."""
+    """The plugins that a pyproject.toml names, by id. None, and a problem in `validation`, where it cannot be read."""
     try:
         found: Any = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

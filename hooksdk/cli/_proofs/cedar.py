@@ -1,7 +1,7 @@
-"""`hooksdk policy import`: a Cedar policy as rules of tool_policy, for the part that both can say.
+"""`hooksdk policy import`: a Cedar policy as rules of tool_policy, for the part that both languages can say.
 
-Cedar denies by default, and a forbid beats a permit: so does a policy with `default = "deny"`. In a run that no other run began, what a
-permit becomes fits no more calls than the permit does, and what a forbid becomes no fewer."""
+Cedar denies by default, and a forbid beats a permit; a policy with `default = "deny"` does the same. In a run that no
+other run began, the rule for a permit fits no more calls than the permit, and the rule for a forbid fits no fewer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ default = "deny"
 
 
 class _NotMapped(Exception):
-    """What stands in a policy and has no place in a rule."""
+    """A part of a Cedar policy has no counterpart in a rule."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,10 @@ def import_cedar(
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Print the rules of tool_policy that say what a Cedar policy says. What does not map is told with its line.
+    """Print a Cedar policy as rules of tool_policy. What has no counterpart in rules is told with its line.
 
-    Where something does not map nothing is printed and the code is 1, unless all of it are permits and --partial is given.
+    Where anything has none, nothing is printed and the code is 1, unless only permits are concerned and --partial is
+    given.
     """
     try:
         policies = read_cedar(file.read_text("utf-8"), file.name)
@@ -78,10 +79,9 @@ def import_cedar(
     source = project_settings(text, f"the rules of {file.name}")
     assert source is not None
     load_version(source, project)  # a rule that never decides is an error here, as in any configuration
-    offer_rules(
-        project.resolve(), text, command=f"hooksdk policy import {file}", write=write or yes, yes=yes, as_json=as_json,
-        advice="`hooksdk policy prove` proves what you expect of them.",
-    )  # fmt: skip
+    command, advice = f"hooksdk policy import {file}", "`hooksdk policy prove` proves what you expect of them."
+    write = write or yes
+    offer_rules(project.resolve(), text, command=command, advice=advice, write=write, yes=yes, as_json=as_json)
 
 
 def rules_text(policies: Sequence[Imported], name: str) -> str:

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hooksdk.cli._console import (
-    CommandProblem,
-    print_json,
-    print_line,
-    safe,
-    stderr_console,
-    stdout_console,
-    warnings_shown,
-)
+from hooksdk.cli._console import CommandProblem, stderr_console, warnings_shown
 from hooksdk.cli._options import Json, Project
 from hooksdk.cli._proofs.prove import JUDGING, call_lines, shown
 from hooksdk.cli._proofs.versions import Version, read_version
+from hooksdk.cli._view import View
 from hooksdk.rules import Action, CallFact, Rules
 
 if TYPE_CHECKING:
@@ -31,16 +23,9 @@ _NO_RULES = Rules(())
 _WORDS: dict[Action, str] = {"deny": "denied", "ask": "asked about", "allow": "allowed"}
 
 
-class FailOn(enum.StrEnum):
-    """What ends the command with 1."""
-
-    loosened = "loosened"
-    any = "any"
-
-
 @dataclass(frozen=True)
 class Remark:
-    """What is to be known of a plugin beside its changes."""
+    """A difference of a plugin that is not a difference of rules."""
 
     plugin: str
     text: str
@@ -66,13 +51,14 @@ def diff(
         str | None, typer.Argument(metavar="[NEW]", help="The same; by default what stands here now.")
     ] = None,
     fail_on: Annotated[
-        FailOn | None,
+        Literal["loosened", "any"] | None,
         typer.Option("--fail-on", help="Exit with 1 where something is loosened, or where anything changes."),
     ] = None,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Say which calls are judged differently by two versions of the project's configuration, each class with an example.
+    """Say which calls two versions of the project's configuration judge differently, with an example for each class of
+    calls.
 
     What is loosened comes first, and where nothing changes nothing is printed. For a review:
 
@@ -83,20 +69,27 @@ def diff(
     with warnings_shown(stderr_console()):
         before, after = (read_version(one, project) for one in (old, new))
         remarks, changes = compare(before, after)
-    if as_json:
-        print_json({
-            "schema": 1, "old": before.where, "new": after.where, "changes": [_as_json(one) for one in changes],
-            "remarks": [{"plugin": one.plugin, "text": one.text, "compared": one.compared} for one in remarks],
-        })  # fmt: skip
-    else:
-        _print(remarks, changes)
+    view = View(
+        {
+            "old": before.where,
+            "new": after.where,
+            "changes": [_as_json(one) for one in changes],
+            "remarks": [asdict(remark) for remark in remarks],
+        },
+        wraps=True,
+    )
+    for remark in remarks:
+        view.line("plugin", f"{remark.plugin}: {remark.text}", "yellow")
+    for one in changes:
+        _tell(view, one)
+    view.show(as_json=as_json)
     loosened = any(one.change.is_loosened for one in changes) or not all(one.compared for one in remarks)
-    if loosened if fail_on == FailOn.loosened else fail_on and (changes or remarks):
+    if loosened if fail_on == "loosened" else fail_on and (changes or remarks):
         raise typer.Exit(1)
 
 
 def compare(before: Version, after: Version) -> tuple[list[Remark], list[PluginChange]]:
-    """What changes from one version to the other, what is loosened first. Raises `CommandProblem` without the solver."""
+    """What changes between two versions, what is loosened first. Raises `CommandProblem` without the solver."""
     remarks: list[Remark] = []
     changes: list[PluginChange] = []
     for folded in sorted({*before.plugins, *after.plugins}):
@@ -114,8 +107,8 @@ def compare(before: Version, after: Version) -> tuple[list[Remark], list[PluginC
                 remarks.append(Remark(plugin_id, f"{states[0]} before, {states[1]} now. {_SILENT}", compared=False))
             elif old and new and (old.config, old.grants) != (new.config, new.grants):
                 remarks.append(Remark(plugin_id, f"its settings differ. {_SILENT}", compared=False))
-    for name in sorted({*before.elsewhere, *after.elsewhere}):
-        if before.elsewhere.get(name) != after.elsewhere.get(name):
+    for name in sorted({*before.not_installed, *after.not_installed}):
+        if before.not_installed.get(name) != after.not_installed.get(name):
             text = "its section differs. Not compared, since the plugin is not installed here"
             remarks.append(Remark(name, text, compared=False))
     if before.plugins_file != after.plugins_file:
@@ -156,7 +149,8 @@ def _words(rule: RuleOf, rules: Rules) -> str:
 
 
 def _conditions(one: PluginChange) -> Iterator[tuple[CallFact, bool, str]]:
-    """What the example depends on, each with whether it holds, and whose it is where both versions have one in the same words."""
+    """The facts that the example depends on, whether each holds, and which version's it is where both have one in these
+    words."""
     facts = one.change.depends_on
     words = [fact.in_words() for fact in facts]
     for fact, holds in facts.items():
@@ -170,31 +164,27 @@ def _as_json(one: PluginChange) -> dict[str, Any]:
     example = shown(change.example)
     del example["facts"]
     return {
-        "plugin": change.old_rule.plugin, "loosened": change.is_loosened,
-        **{
-            name: {"action": action, "rule": rule.number, "text": _words(rule, rules)}
-            for name, action, rule, rules in (("old", change.old, change.old_rule, one.old), ("new", change.new, change.new_rule, one.new))
-        },
+        "plugin": change.old_rule.plugin,
+        "loosened": change.is_loosened,
+        "old": {"action": change.old, "rule": change.old_rule.number, "text": _words(change.old_rule, one.old)},
+        "new": {"action": change.new, "rule": change.new_rule.number, "text": _words(change.new_rule, one.new)},
         "example": example,
-        "depends_on": [{"fact": fact.in_words(), "holds": holds, "of": whose or None} for fact, holds, whose in _conditions(one)],
-    }  # fmt: skip
+        "depends_on": [
+            {"fact": fact.in_words(), "holds": holds, "of": whose or None} for fact, holds, whose in _conditions(one)
+        ],
+    }
 
 
-def _print(remarks: Sequence[Remark], changes: Sequence[PluginChange]) -> None:
-    console = stdout_console()
-    for remark in remarks:
-        print_line(console, "[yellow]plugin[/]", f"{safe(remark.plugin)}: {safe(remark.text)}")
-    for one in changes:
-        change = one.change
-        head = "[red]loosened[/]" if change.is_loosened else "[green]tightened[/]"
-        print_line(
-            console, head, f"{safe(change.old_rule.plugin)}: {_WORDS[change.old]} before, {_WORDS[change.new]} now"
-        )
-        for label, rule, rules in (("  before", change.old_rule, one.old), ("  now", change.new_rule, one.new)):
-            number = f"rule {rule.number}: " if rule.number else ""
-            print_line(console, label, f"{number}{safe(_words(rule, rules))}")
-        for label, text in call_lines({**shown(change.example), "facts": ()}):
-            print_line(console, f"  {label}", safe(text))
-        for fact, holds, whose in _conditions(one):
-            of = f" (as the {whose} rules take it)" if whose else ""
-            print_line(console, "  where", f"{safe(fact.in_words())} {'holds' if holds else 'does not hold'}{of}")
+def _tell(view: View, one: PluginChange) -> None:
+    change = one.change
+    head = ("loosened", "red") if change.is_loosened else ("tightened", "green")
+    text = f"{change.old_rule.plugin}: {_WORDS[change.old]} before, {_WORDS[change.new]} now"
+    view.line(head[0], text, head[1])
+    for label, rule, rules in (("  before", change.old_rule, one.old), ("  now", change.new_rule, one.new)):
+        number = f"rule {rule.number}: " if rule.number else ""
+        view.line(label, f"{number}{_words(rule, rules)}")
+    for label, text in call_lines({**shown(change.example), "facts": ()}):
+        view.line(f"  {label}", text)
+    for fact, holds, whose in _conditions(one):
+        of = f" (as the {whose} rules take it)" if whose else ""
+        view.line("  where", f"{fact.in_words()} {'holds' if holds else 'does not hold'}{of}")

@@ -1,4 +1,4 @@
-"""What is to be proved: properties as they stand in a configuration's `[policy.properties]`, or in a file of their own."""
+"""The properties that are to be proved, from `[policy.properties]` of a configuration or from a file of their own."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class PolicyConfig(BaseModel):
 
 
 def policy_problems(table: object) -> list[str]:
-    """What is wrong with a `[policy]` table, for `read_config(tables=...)`; empty where nothing is. What stands in the classes of
-    calls is read where they are proved."""
+    """The problems of a `[policy]` table, for `read_config(tables=...)`. The classes of calls in it are checked when
+    they are proved."""
     try:
         PolicyConfig.model_validate(table)
     except pydantic.ValidationError as error:

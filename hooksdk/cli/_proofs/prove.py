@@ -13,13 +13,16 @@ import anyio
 import typer
 
 from hooksdk import Config, Host
-from hooksdk.cli._console import CommandProblem, print_json, safe, stderr_console, stdout_console, warnings_shown
+from hooksdk.cli._console import CommandProblem, stderr_console, warnings_shown
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
+from hooksdk.cli._policy_calls import SeenCall
 from hooksdk.cli._policy_rules import Judges, judges_of
-from hooksdk.cli._project import project_config
+from hooksdk.cli._project import open_host, project_config
 from hooksdk.cli._proofs.properties import PolicyConfig, Property, read_properties
+from hooksdk.cli._view import View
 from hooksdk.host import Plugin
 from hooksdk.rules import CallClass, CallFact, Claim, Rules
+from hooksdk.testing import ScriptedApprover
 
 if TYPE_CHECKING:
     from hooksdk.cli._proofs.real import Reality, Stage
@@ -38,7 +41,7 @@ class Answer:
     name: str
     claim: Claim
     status: Literal["holds", "broken", "open", "unknown"]
-    """`open`: the rules alone do not prove it, and no call could be made that breaks it. `unknown`: it took too many steps."""
+    """`open`: the rules do not prove it, and no real call breaks it. `unknown`: the proof took too many steps."""
     rests_on: Sequence[str] = ()
     """The rules without which it would not hold."""
     call: Mapping[str, Any] | None = None
@@ -104,14 +107,16 @@ async def prove_all(
         from hooksdk.rules.proofs import Search, Unknown
     except ModuleNotFoundError as error:
         raise CommandProblem(f"proofs need {error.name}: pip install 'hooksdk[prove]'") from None
-    # Only who has a say is there when calls are made real: whoever writes something down would write it of calls that nobody made.
+    # Plugins without a say in calls are left out: one that keeps records would record calls that nobody made.
     judging = config.model_copy(update={"deny": [*config.deny, *policies.silent]})
     async with AsyncExitStack() as stack:
         stage: Stage | None = None
 
         async def real(example: Example, calls: CallClass, claim: Claim) -> Reality | None:
             nonlocal stage
-            stage = stage or await stack.enter_async_context(Stage.opened(judging, project, plugins))
+            if stage is None:
+                person = ScriptedApprover(True)
+                stage = Stage(await open_host(stack, judging, project, [*plugins, SeenCall], person), person)
             return await stage.play(example, calls, claim)
 
         async def answer(name: str, claim: Claim, *, untrusted_project: bool) -> Answer:
@@ -153,12 +158,17 @@ def _free(described: Mapping[str, Rules], calls: CallClass) -> list[str]:
 
 
 def shown(example: Example) -> dict[str, Any]:
-    """The call as a document, without what is as usual."""
+    """The call of an example as a document; what is as usual is left out."""
     return {
-        "tool": f"{example.source}:{example.owner}:{example.own_name}", "name": example.name, "annotations": dict(example.annotations),
-        "agents": list(example.agents), "triggers": list(example.triggers), "workspace_dir": example.workspace_dir,
-        "requester": example.requester, "facts": sorted(fact.in_words() for fact, holds in example.facts.items() if holds),
-    }  # fmt: skip
+        "tool": f"{example.source}:{example.owner}:{example.own_name}",
+        "name": example.name,
+        "annotations": dict(example.annotations),
+        "agents": list(example.agents),
+        "triggers": list(example.triggers),
+        "workspace_dir": example.workspace_dir,
+        "requester": example.requester,
+        "facts": sorted(fact.in_words() for fact, holds in example.facts.items() if holds),
+    }
 
 
 def prove(
@@ -172,10 +182,12 @@ def prove(
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Prove of all calls that none of some kind runs, or that none does unasked, by the rules that count here; or show one that does.
+    """Prove of all calls that none of some kind runs, or that none runs unasked, by the rules here; or show a call that
+    does.
 
-    Properties stand in `policy.properties.NAME` of hooksdk.toml, each with never, only_asked or always_asked, and a class of calls
-    written as a rule is. The code is 0 where all hold, 1 where one does not, is open or unknown, 2 for a file that cannot be read.
+    Properties stand in `policy.properties.NAME` of hooksdk.toml. Each has never, only_asked or always_asked, with a
+    class of calls that is written as a rule is. The code is 0 where all hold, 1 where one is broken, open or unknown, 2
+    for a file that cannot be read.
     """
     plugins = import_plugins(plugin)
     with warnings_shown(stderr_console()):
@@ -187,40 +199,34 @@ def prove(
                 "with never = { tools = 'delete_*', triggers = 'schedule' }"
             )
         answers = anyio.run(prove_all, properties, config, project, plugins)
-    if as_json:
-        print_json({"schema": 1, "properties": [asdict(one) for one in answers]})
-    else:
-        for one in answers:
-            _print(one)
+    view = View({"properties": [asdict(one) for one in answers]}, indent=13)
+    for one in answers:
+        _tell(view, one)
+    view.show(as_json=as_json)
     raise typer.Exit(0 if all(one.status == "holds" for one in answers) else 1)
 
 
 CLAIM_WORDS: Mapping[Claim, str] = {
-    "never": "no such call runs", "only_asked": "no such call runs unless a person was asked",
+    "never": "no such call runs",
+    "only_asked": "no such call runs unless a person was asked",
     "always_asked": "a person is asked about each such call",
-}  # fmt: skip
+}
 _COLOURS = {"holds": "green", "broken": "red"}
 
 
-def _print(answer: Answer) -> None:
-    console = stdout_console()
-
-    def say(label: str, text: object) -> None:
-        console.print(f"{label:<13}{safe(str(text))}", soft_wrap=True)
-
-    console.print(f"[{_COLOURS.get(answer.status, 'yellow')}]{answer.status:<13}[/]{safe(answer.name)}", soft_wrap=True)
-    say("", CLAIM_WORDS[answer.claim])
-    for rule in answer.rests_on:
-        say("rests on", rule)
+def _tell(view: View, answer: Answer) -> None:
+    view.line(answer.status, answer.name, _COLOURS.get(answer.status, "yellow"))
+    view.line("", CLAIM_WORDS[answer.claim])
+    view.lines("rests on", answer.rests_on)
     if answer.call is not None:
-        for line in call_lines(answer.call):
-            say(*line)
+        for label, text in call_lines(answer.call):
+            view.line(label, text)
         if answer.outcome:
-            say("then", {"ran": "it ran, and nobody was asked"}.get(answer.outcome, answer.outcome))
+            view.line("then", {"ran": "it ran, and nobody was asked"}.get(answer.outcome, answer.outcome))
     if answer.why:
-        say("because", answer.why)
+        view.line("because", answer.why)
     if answer.free and answer.status != "broken":
-        say("left free", "; ".join(answer.free))
+        view.line("left free", "; ".join(answer.free))
 
 
 def call_lines(call: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -1,24 +1,24 @@
-"""A call that a proof has come upon, made real: a tool of that shape, in a run of that kind, past the project's real plugins."""
+"""A call that a proof has found, made in a real run past the project's plugins: does it break the property there,
+too?"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from itertools import islice, product
-from pathlib import Path
 from typing import Any, Literal, cast
 
-from hooksdk import Annotations, Approval, ApprovalRequest, Config, Host, Run, Tool, ToolCall
-from hooksdk.cli._policy_calls import SeenCall, schema_of_call
-from hooksdk.cli._project import ThrowawayStore, open_host
-from hooksdk.formats import get_format
+from hooksdk import Annotations, Host, Run, Tool, ToolCall
+from hooksdk.cli._policy_calls import SeenCall, judge_call, schema_of_call
+from hooksdk.cli._project import ThrowawayStore
 from hooksdk.hooks import BeforeToolCall
 from hooksdk.rules import CallClass, CallFact, Claim, RunFact, ToolFact
 from hooksdk.rules.proofs import Example
+from hooksdk.testing import ScriptedApprover
 
 _MOST = 200
-"""Calls that are tried for one example: each condition of a policy has a few texts that meet it, and they are combined."""
+"""How many calls are tried for one example: combinations of the few texts that meet each condition."""
 
 Outcome = Literal["ran", "ran after a yes", "refused", "withheld"]
 _BREAKS: Mapping[Claim, Sequence[Outcome]] = {
@@ -46,31 +46,12 @@ class Reality:
         return self.outcome in _BREAKS[claim]
 
 
-@dataclass
-class _Person:
-    """Says yes, and keeps the questions."""
-
-    requests: list[ApprovalRequest] = field(default_factory=list[ApprovalRequest])
-
-    async def __call__(self, request: ApprovalRequest) -> Approval:
-        self.requests.append(request)
-        return Approval(True)
-
-
 class Stage:
     """A host of the project, with a person who says yes. Nothing of what runs there is a project's tool."""
 
-    def __init__(self, host: Host, person: _Person) -> None:
+    def __init__(self, host: Host, person: ScriptedApprover) -> None:
         self._host = host
         self._person = person
-
-    @classmethod
-    @asynccontextmanager
-    async def opened(cls, config: Config, project: Path, plugins: Sequence[Any]) -> AsyncGenerator[Stage]:
-        """A stage for a project, until it is left."""
-        person = _Person()
-        async with AsyncExitStack() as stack:
-            yield cls(await open_host(stack, config, project, [*plugins, SeenCall], person), person)
 
     async def play(self, example: Example, calls: CallClass, claim: Claim) -> Reality | None:
         """The first call of the example's kind for which the claim does not hold; None where none comes of it."""
@@ -89,10 +70,14 @@ class Stage:
             return "it ran"
 
         tool = Tool(
-            name=example.name, own_name=example.own_name, source=cast("Any", example.source), owner=example.owner,
-            annotations=Annotations(**example.annotations), execute=execute,
+            name=example.name,
+            own_name=example.own_name,
+            source=cast("Any", example.source),
+            owner=example.owner,
+            annotations=Annotations(**example.annotations),
+            execute=execute,
             parameters=schema_of_call(arguments),
-        )  # fmt: skip
+        )
         if isinstance(self._host.store, ThrowawayStore):
             self._host.store.forget()  # a limit that is full after the first call would stop all that follow
         self._person.requests.clear()
@@ -102,8 +87,7 @@ class Stage:
             granted = next((one for one in (*run.tools, *run.offered) if one.id == tool.id), tool)
             call = ToolCall("prove", granted.name, dict(arguments))
             withheld = run.tools.withheld.get(granted.name)
-            await run.record(get_format("openai-chat").reply("", [call]))
-            judged = await run.judge(call)
+            judged = await judge_call(run, call)
             if judged.result is None:
                 await judged.execute()
             reason = judged.result.text if judged.result is not None and not ran else ""

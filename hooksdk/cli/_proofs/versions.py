@@ -1,4 +1,5 @@
-"""Versions of a project's configuration: a file, a revision of git, or what stands in the folder now. Nothing of the project is run."""
+"""Versions of a project's configuration: a file, a revision of git, or the folder now. Nothing of the project is
+run."""
 
 from __future__ import annotations
 
@@ -23,14 +24,15 @@ class Version:
     plugins: Mapping[str, Plugin]
     """By folded id."""
     judges: Judges
-    elsewhere: Mapping[str, PluginConfig]
+    not_installed: Mapping[str, PluginConfig]
     """By name, the sections of plugins that are not installed here, such as those of the project's own plugins file."""
     plugins_file: bool | str
 
 
 def read_version(text: str | None, project: Path) -> Version:
-    """The version that a file or a revision has, over the user's own settings and as where the folder is trusted; without a text that of
-    the folder. Raises `ConfigError` for what is wrong in it, and `CommandProblem` where there is no such version."""
+    """The version in a file or a revision, or in the folder now where `text` is None. It counts as in a trusted folder,
+    over the user's own settings. Raises `ConfigError` for what is wrong in it, and `CommandProblem` where there is no
+    such version."""
     return load_version(read_project(project) if text is None else _source(text, project), project)
 
 
@@ -41,14 +43,14 @@ def load_version(source: Source, project: Path) -> Version:
     try:
         plugins, _ = load_plugins((), trusting, folder=project, on_refusal=_raise)
         known = [plugin.id for plugin in plugins]
-        elsewhere = {name: one for name, one in config.plugins.items() if fold(name) not in set(map(fold, known))}
-        for name in elsewhere:
+        not_installed = {name: one for name, one in config.plugins.items() if fold(name) not in set(map(fold, known))}
+        for name in not_installed:
             if hint := did_you_mean(name, known):
                 raise ConfigError("configuration", (f"'plugins.{name}': no such plugin is installed.{hint}",))
     except ConfigError as error:
         raise ConfigError(f"{source.where}: {error.where}", error.problems) from None
     loaded = {fold(plugin.id): plugin for plugin in plugins if plugin.loaded}
-    return Version(source.where, loaded, judges_of(plugins, config), elsewhere, config.plugins_file)
+    return Version(source.where, loaded, judges_of(plugins, config), not_installed, config.plugins_file)
 
 
 def _raise(plugin: Plugin, error: HookSDKError) -> None:  # noqa: ARG001 - as `load_plugins` calls it
@@ -91,10 +93,8 @@ def _settings(content: bytes, where: str) -> Source | None:
 def _git(project: Path, *words: str) -> bytes | None:
     """What git answers in the folder; None where it says no."""
     try:
-        done = subprocess.run(  # noqa: S603 - of git's own words alone
-            ["git", "-C", str(project), *words],  # noqa: S607 - the user's own git
-            check=False, capture_output=True, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        command = ["git", "-C", str(project), *words]  # git's own words alone
+        done = subprocess.run(command, check=False, capture_output=True, stdin=subprocess.DEVNULL)  # noqa: S603 - see above
     except OSError as error:
         raise CommandProblem(
             f"a revision needs git, which cannot be run: {error.strerror}. A file needs none"

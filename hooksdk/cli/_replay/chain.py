@@ -1,4 +1,4 @@
-"""A chain of the plugin `audit` beside a session: what it says of each call of the replay."""
+"""A chain of the plugin `audit`, compared call by call with the session that is replayed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def is_chain(path: Path) -> bool:
 
 
 def session_of_chain(path: Path, session_id: str | None) -> ChainSession:
-    """The session of a chain that is meant: the one that was named, or the only one that has calls. Raises `CommandProblem`."""
+    """The named session of a chain, or its only one with calls. Raises `CommandProblem`."""
     by_session: dict[str, list[ChainRecord]] = defaultdict(list)
     for record in records_of(typed_sources([str(path)])):
         if record.kind in {"call_let_through", "call_finished"} and not record.fields.get("parent_id"):
@@ -88,13 +88,13 @@ class Comparison:
     """The chain beside the session."""
 
     calls: Sequence[ChainCall | None]
-    """Of each verdict what the chain says of its call."""
+    """What the chain says of each verdict's call; None where it does not tell of it."""
     problems: Sequence[str]
     """Where the two do not tell the same."""
 
 
 def compare(verdicts: Sequence[CallVerdict], session: ChainSession) -> Comparison:
-    """Lay the calls of the chain beside those of the session."""
+    """Compare the calls of the chain with those of the session."""
     rest = {call_id: deque(calls) for call_id, calls in session.calls.items()}
     beside: list[ChainCall | None] = []
     problems: list[str] = []

@@ -1,13 +1,40 @@
-"""The options of `hooksdk replay`."""
+"""`hooksdk replay`: its options. The work is imported when it is typed."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hooksdk.cli._options import Json, Project
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions:
+    """What to replay, against what, and where to."""
+
+    source: str
+    plugins: Sequence[str]
+    everything: bool = False
+    """The project's own plugins, too."""
+    history_format: str | None = None
+    mcp: Sequence[Path] = ()
+    tools: Path | None = None
+    workspace: str | None = None
+    only_differing: bool = False
+    write: Path | None = None
+    check: Path | None = None
+    values: bool = False
+    test: Path | None = None
+    whole: bool = False
+    session: str | None = None
+    """Of a chain."""
+    store: str | None = None
+    as_json: bool = False
+    project: Path = Path()
 
 
 def replay(
@@ -81,13 +108,27 @@ def replay(
 
     The code is 1 where --check finds a difference, and where a chain and the session beside it do not tell the same.
     """
-    from hooksdk.cli._replay.session import ReplayOptions, replay_session
+    from hooksdk.cli._replay.session import replay_session
 
     if not plugin and not everything:
         raise typer.BadParameter("name a plugin with --plugin FILE, or take this project's with --all")
     options = ReplayOptions(
-        source=source, plugins=tuple(plugin or ()), everything=everything, history_format=history_format, mcp=tuple(mcp or ()),
-        tools=tools, workspace=workspace, only_differing=only_differing, write=write, check=check, values=values,
-        test=as_test, whole=whole, session=session, store=store, as_json=as_json, project=project,
-    )  # fmt: skip
+        source=source,
+        plugins=tuple(plugin or ()),
+        everything=everything,
+        history_format=history_format,
+        mcp=tuple(mcp or ()),
+        tools=tools,
+        workspace=workspace,
+        only_differing=only_differing,
+        write=write,
+        check=check,
+        values=values,
+        test=as_test,
+        whole=whole,
+        session=session,
+        store=store,
+        as_json=as_json,
+        project=project,
+    )
     raise typer.Exit(replay_session(options))

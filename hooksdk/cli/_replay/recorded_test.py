@@ -11,6 +11,7 @@ from typing import Any
 
 from hooksdk import Annotations, Config, Tool
 from hooksdk.cli._console import CommandProblem
+from hooksdk.cli._replay.command import ReplayOptions
 from hooksdk.errors import ConfigError
 from hooksdk.formats import get_format
 from hooksdk.histories import History
@@ -20,41 +21,33 @@ from hooksdk.testing import DecisionSnapshot, Replay, decision_changes, without_
 TEST_NAME = "test_the_decisions_stay"
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecordedTest:
-    """What goes into the test."""
+@dataclass(frozen=True)
+class Recorded:
+    """What was replayed, and with what."""
 
-    path: Path
-    places: Sequence[str]
-    """The plugins as they were named."""
     history: History
-    replay: Replay
+    played: Replay
     tools: Sequence[Tool]
     config: Config
-    workspace: str | None
-    whole: bool
-    """Prose and results, too."""
-    values: bool
-    """Arguments in the snapshot, too."""
 
 
-def write_test(files: RecordedTest, replay_again: Callable[[History], Replay]) -> list[str]:
-    """Write the test, the session, the snapshot, and the tools where some were given; answers what to know of them. Raises
-    `CommandProblem` where one of them is there already."""
-    path = files.path if files.path.suffix == ".py" else files.path.with_name(f"{files.path.name}.py")
-    if not files.places:
+def write_test(file: Path, options: ReplayOptions, recorded: Recorded, play: Callable[[History], Replay]) -> list[str]:
+    """Write the test, the session, the snapshot and, where some were given, the tools; answers notes for the user.
+    Raises `CommandProblem` where one of the files is there already."""
+    path = file if file.suffix == ".py" else file.with_name(f"{file.name}.py")
+    if not options.plugins:
         raise CommandProblem("--as-test needs --plugin: a test cannot know the plugins of this project's configuration")
     session = path.with_name(f"{path.stem}.session.jsonl")
     snapshot = path.with_name(f"{path.stem}.{TEST_NAME}.decisions.json")
-    tools = path.with_name(f"{path.stem}.tools.json") if files.tools else None
+    tools = path.with_name(f"{path.stem}.tools.json") if recorded.tools else None
     for one in (path, session, snapshot, tools):
         if one is not None and one.exists():
             raise CommandProblem(f"{one} is there already; remove it, or name another file")
-    history, notes = files.history, list[str]()
-    if not files.whole:
+    history, notes = recorded.history, list[str]()
+    if not options.whole:
         bare = without_prose(history.messages, get_format(history.format))
         history = replace(history, messages=bare)
-        problems = decision_changes(files.replay, replay_again(history))
+        problems = decision_changes(recorded.played, play(history))
         if problems:
             notes.append(
                 f"without what was said and answered, {len(problems)} decisions are others; --whole keeps it: "
@@ -65,14 +58,14 @@ def write_test(files: RecordedTest, replay_again: Callable[[History], Replay]) -
         lines = (json.dumps(message, ensure_ascii=False) + "\n" for message in history.messages)
         session.write_text("".join(lines), "utf-8")
         if tools is not None:
-            definitions = [_definition_of(tool) for tool in files.tools]
+            definitions = [_definition_of(tool) for tool in recorded.tools]
             tools.write_text(json.dumps(definitions, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        path.write_text(_code(files, path, session, tools), "utf-8")
+        path.write_text(_code(options, recorded, path, session, tools), "utf-8")
     except OSError as error:
         raise ConfigError(str(path), (f"the test cannot be written: {error.strerror}",)) from None
-    decided = files.replay if files.whole else replay_again(history)
-    DecisionSnapshot(snapshot, values=files.values).write(decided)
-    left = "with everything that was said" if files.whole else "without what was said and answered"
+    decided = recorded.played if options.whole else play(history)
+    DecisionSnapshot(snapshot, values=options.values).write(decided)
+    left = "with everything that was said" if options.whole else "without what was said and answered"
     written = ", ".join(one.name for one in (path, session, snapshot, tools) if one is not None)
     return [
         f"written: {written}. Run it with: pytest {path}",
@@ -84,21 +77,19 @@ def write_test(files: RecordedTest, replay_again: Callable[[History], Replay]) -
 def _definition_of(tool: Tool) -> dict[str, Any]:
     """A tool as a file of definitions has it."""
     hints = {name: value for name in Annotations.names() if (value := getattr(tool.annotations, name)) is not None}
-    return {
-        "id": tool.id, "description": tool.description, "parameters": tool.parameters, "annotations": hints,
-    }  # fmt: skip
+    return {"id": tool.id, "description": tool.description, "parameters": tool.parameters, "annotations": hints}
 
 
-def _code(files: RecordedTest, path: Path, session: Path, tools: Path | None) -> str:
-    plugins = ", ".join(_place(one, path.parent) for one in files.places)
-    options = [f"HERE / {_quoted(session.name)}", f"[{plugins}]", f"format={_quoted(files.history.format)}"]
+def _code(options: ReplayOptions, recorded: Recorded, path: Path, session: Path, tools: Path | None) -> str:
+    plugins = ", ".join(_place(one, path.parent) for one in options.plugins)
+    arguments = [f"HERE / {_quoted(session.name)}", f"[{plugins}]", f"format={_quoted(recorded.history.format)}"]
     if tools is not None:
-        options.append(f"tools=HERE / {_quoted(tools.name)}")
-    if settings := _settings(files.config):
-        options.append(f"config={settings!r}")
-    if files.workspace:
-        options.append(f"workspace_dir={_quoted(files.workspace)}")
-    lines = "".join(f"        {option},\n" for option in options)
+        arguments.append(f"tools=HERE / {_quoted(tools.name)}")
+    if settings := _settings(recorded.config):
+        arguments.append(f"config={settings!r}")
+    if options.workspace:
+        arguments.append(f"workspace_dir={_quoted(options.workspace)}")
+    lines = "".join(f"        {one},\n" for one in arguments)
     return f'''"""What the plugins decide about the calls of a recorded session.
 
 When a change is meant, `pytest --hooksdk-update` writes the snapshot anew. Made by `hooksdk replay`, and yours to change.

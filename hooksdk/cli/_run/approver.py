@@ -12,7 +12,7 @@ from hooksdk.cli._console import stderr_console
 from hooksdk.desk import ConsoleApprover
 
 _TIMELINE_DELAY = 0.1
-"""Seconds before a question about a call: the timeline prints the call in the background, and the question belongs below."""
+"""Seconds before a question about a call, which belongs below the lines that the timeline prints in the background."""
 
 
 def grant_all(by: str) -> Approver:
@@ -48,8 +48,8 @@ def ask_here(console: Console) -> Approver:
 
 
 def approver_of(approve: bool | None) -> Approver:
-    """Who answers: with True everything is granted; with False whoever writes to stdin is asked; with None the person at the
-    terminal, and where there is none, everything is refused."""
+    """The approver for `--yes/--ask`. True grants everything; False asks whoever writes to stdin; None asks the person
+    at the terminal, and refuses everything where there is none."""
     if approve:
         return grant_all("--yes")
     if approve is False or (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -103,19 +103,16 @@ def run_prompt(options: RunOptions) -> int:
     print_line(console, "run", one_line(_summary(outcome, played.spent, session_id)))
     if outcome.reason == "completed":
         return 0
-    if outcome.reason == "paused":
-        waiting = counted(len(outcome.pending), "call")
-        console.print(f"[yellow]hooksdk:[/] stopped: {waiting} without an approval yet", soft_wrap=True)
-        return AT_A_LIMIT
-    if outcome.reason == "blocked":
-        console.print(f"[yellow]hooksdk:[/] {one_line(outcome.blocked)}", soft_wrap=True)
-        return AT_A_LIMIT
-    limit = f"{counted(options.max_turns, 'turn')} (--max-turns)" if outcome.reason == "turn_limit" else outcome.reason
-    console.print(f"[yellow]hooksdk:[/] stopped at the limit of {limit}", soft_wrap=True)
+    why = {
+        "paused": f"stopped: {counted(len(outcome.pending), 'call')} without an approval yet",
+        "blocked": outcome.blocked,
+        "turn_limit": f"stopped at the limit of {counted(options.max_turns, 'turn')} (--max-turns)",
+    }.get(outcome.reason, f"stopped at the limit of {outcome.reason}")
+    console.print(f"[yellow]hooksdk:[/] {one_line(why)}", soft_wrap=True)
     return AT_A_LIMIT
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _Played:
     session: str
     outcome: Outcome
@@ -128,20 +125,18 @@ class _Played:
 
 
 def _terminal(*, as_json: bool) -> TextIO | None:
-    """Where the model's words are shown as they come: the terminal that the answer goes to, else the one for the rest."""
+    """The terminal that shows the model's words as they come: that of the answer, or else that of stderr."""
     streams = [sys.stderr] if as_json else [sys.stdout, sys.stderr]
     return next((stream for stream in streams if stream and stream.isatty()), None)
 
 
 async def _play(options: RunOptions, model: CommandModel, console: Console, prose: Prose) -> _Played:
+    config = project_config(options.project, options.store)
     async with (
         # First of all, so that a missing key is told before any server is started.
         model,
-        Host(
-            plugins=options.plugins, approver=approver_of(options.approve), folder=options.project,
-            config=project_config(options.project, options.store),
-        ) as host,
-    ):  # fmt: skip
+        Host(options.plugins, config=config, folder=options.project, approver=approver_of(options.approve)) as host,
+    ):
         session_id = await _session_id(host.store, options)  # before any server is started, too
         groups = await open_servers(host, options.mcp, console, project=options.project)
         print_line(console, "policies", one_line(host.judging))
@@ -156,11 +151,8 @@ async def _play(options: RunOptions, model: CommandModel, console: Console, pros
         try:
             async with session:
                 if session.resumed:
-                    print_line(
-                        console,
-                        "session",
-                        one_line(f"{session_id} goes on: {counted(len(session.messages), 'message')} so far"),
-                    )
+                    so_far = counted(len(session.messages), "message")
+                    print_line(console, "session", one_line(f"{session_id} goes on: {so_far} so far"))
                 elif options.session is not None:
                     others = [one for one in await host.store.list_sessions() if one != session_id]
                     print_line(console, "session", one_line(f"{session_id} is new.{did_you_mean(session_id, others)}"))
@@ -185,11 +177,9 @@ async def _play(options: RunOptions, model: CommandModel, console: Console, pros
                 with anyio.CancelScope(shield=True):
                     await host.store.delete_session(session_id)
             raise
-        traces = trace_files(host.plugins)
-        return _Played(
-            session=session_id, outcome=outcome, transcript=_transcript(host.store, session_id),
-            trace=str(traces[-1]) if traces else "", spent=spent,
-        )  # fmt: skip
+        traces = [str(path) for path in trace_files(host.plugins)]
+        transcript = _transcript(host.store, session_id)
+        return _Played(session_id, outcome, transcript, trace=traces[-1] if traces else "", spent=spent)
 
 
 async def _session_id(store: Store, options: RunOptions) -> str:
@@ -219,14 +209,9 @@ def _look_command(command: str, options: RunOptions, session_id: str) -> str:
 def _resume_command(options: RunOptions, session_id: str) -> str:
     files = [word for path in options.mcp for word in ("--mcp", str(path))]
     plugins = [word for name in options.plugin_names for word in ("--plugin", name)]
-    model = [
-        "--model",
-        options.model.model,
-        *(["--base-url", options.model.base_url] if options.model.base_url else []),
-    ]
-    return shlex.join(
-        ["hooksdk", "run", *model, "--session", session_id, *files, *plugins, *_place_options(options), "PROMPT"]
-    )
+    url = ["--base-url", options.model.base_url] if options.model.base_url else []
+    given = ["--model", options.model.model, *url, "--session", session_id, *files, *plugins]
+    return shlex.join(["hooksdk", "run", *given, *_place_options(options), "PROMPT"])
 
 
 def _place(store: Store) -> str:

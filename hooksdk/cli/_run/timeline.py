@@ -38,7 +38,7 @@ _SHOWN_HITS = 3
 
 @final
 class Prose:
-    """The model's words on a terminal as they come, and the lines around them, which never begin in the middle of them."""
+    """Prints the model's words on a terminal as they come. Other lines never begin in the middle of them."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self.stream = stream

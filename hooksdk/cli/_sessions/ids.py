@@ -19,15 +19,15 @@ LAST = "last"
 _DIGITS, _LETTERS = "0123456789", "bcdfghjkmnpqrstvwxyz"
 _PAIRS = 4
 _MADE = re.compile(rf"(?:[{_DIGITS}][{_LETTERS}]){{{_PAIRS}}}|[0-9a-f]{{32}}")
-"""An id that hooksdk made: one of `new_id`, or one of `host.session()`. A name that somebody gave is never found by a part of it:
+"""Matches an id that hooksdk made, in `new_id` or `host.session()`. A name that somebody gave is found whole only:
 `user-1` is not `user-10`."""
 _LEAST_PREFIX = 4
 _SHOWN_CHARS = 8
 
 
 async def new_id(store: Store) -> str:
-    """An id that is short to type, such as `7k2m9x4q`, and that no session of the store has. Of 1.6 thousand million; two
-    processes that take the same one at the same moment are kept apart by the session's lock."""
+    """A new id that is short to type, such as `7k2m9x4q`: one of 1.6 thousand million. The session's lock keeps two
+    processes apart that make the same one at the same moment."""
     while True:
         made = "".join(secrets.choice(_DIGITS) + secrets.choice(_LETTERS) for _ in range(_PAIRS))
         if not await store.session_exists(made):
@@ -35,7 +35,7 @@ async def new_id(store: Store) -> str:
 
 
 def short_ids(ids: Sequence[str]) -> dict[str, str]:
-    """By id, what is enough to type: long ones that hooksdk made are as short as they can be told apart."""
+    """For each id the beginning that is enough to type. Only ids that hooksdk made are shortened."""
     made = sorted(each for each in ids if _MADE.fullmatch(each))
     shown = dict.fromkeys(made, _SHOWN_CHARS)
     for one, other in itertools.pairwise(made):
@@ -53,8 +53,9 @@ async def find_session(store: Store, typed: str, project: Path) -> str:
 
 
 async def match_session(store: Store, typed: str, project: Path) -> str | None:
-    """The session of this very id, else the newest for `last`, else the one whose id, made by hooksdk, begins so; None
-    where there is none. Raises `CommandProblem` where several begin so, and for a `last` that nobody is."""
+    """The session with this id, or the newest for `last`, or the one whose id, made by hooksdk, begins with it; None
+    where there is none. Raises `CommandProblem` where several begin so, and for `last` where no session was begun
+    here."""
     if await store.session_exists(typed):
         return typed
     if typed == LAST:
@@ -74,8 +75,8 @@ async def _several(store: Store, typed: str, fitting: Sequence[str]) -> str:
 
 
 async def newest(store: Store, project: Path) -> SessionSummary:
-    """The session that was changed last: in the state folder, which all projects share, of those that this folder began. No
-    sub-agent's is meant. Raises `CommandProblem` where there is none."""
+    """The session that was changed last, sub-agents' sessions left out. The state folder is shared by all projects, so
+    there only sessions that began in this folder count. Raises `CommandProblem` where there is none."""
     summaries = await list_summaries(store)
     ids = {one.session_id for one in summaries}
     whole = [one for one in summaries if one.session_id.rpartition("/")[0] not in ids]
