@@ -2,17 +2,144 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import inspect
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 
 from hooksdk.cli._console import CommandProblem, printable, safe, stderr_console, warnings_shown
 from hooksdk.config import project_folder
 
+T = TypeVar("T")
+Scope = Literal["user", "project", "local", "managed"]
+"""Whose settings: the user's, a project's, the user's own for one folder, or the machine's."""
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it unasked.")]
+InProject = Annotated[
+    bool, typer.Option("--project/--user", help="The file of this folder's project, or your own for all projects.")
+]
+AGENTS = "claude-code, codex, gemini or qwen."
+
+
+def takes(options: type[T]) -> Callable[[Callable[[T], int]], Callable[..., None]]:
+    """Make a command of a function whose one argument is a dataclass: each field is an option of the command, as its
+    annotation says, those of base classes last. The function returns the exit code."""
+    hints, signature = get_type_hints(options, include_extras=True), inspect.signature(options)
+    names = [name for one in options.__mro__ for name in inspect.get_annotations(one)]
+    parameters = [signature.parameters[name].replace(annotation=hints[name]) for name in names]
+
+    def decorate(function: Callable[[T], int]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def command(**values: Any) -> None:
+            raise typer.Exit(function(options(**values)))
+
+        command.__dict__["__signature__"] = signature.replace(parameters=parameters)
+        return command
+
+    return decorate
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditOptions:
+    """The options of a command that shows edits of files, and writes them after a yes."""
+
+    dry_run: DryRun = False
+    yes: Yes = False
+    as_json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientOptions(EditOptions):
+    """The options that name a client of the gateway and one of its files."""
+
+    client: Annotated[
+        str,
+        typer.Option(
+            metavar="CLIENT",
+            help="claude-code, claude-desktop, cursor, vscode, codex, windsurf, gemini, qwen, zed or cline.",
+        ),
+    ]
+    in_project: InProject = False
+    in_folder: Annotated[
+        bool,
+        typer.Option("--local", help="Claude Code's servers of this folder alone, which it keeps in your own file."),
+    ] = False
+    file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Another file of the client, such as that of one of VS Code's profiles."),
+    ] = None
+
+    @property
+    def scope(self) -> Scope:
+        """The place that these options mean. Raises `CommandProblem` for more than one."""
+        return scope_of(self.in_project, self.in_folder, self.file)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayInstall(ClientOptions):
+    """The options of `hooksdk gateway install`."""
+
+    profile: Annotated[
+        str, typer.Option(metavar="NAME", help="The profile of the configuration that the client gets.")
+    ] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardOptions(EditOptions):
+    """The options that name a coding agent and one of its files of settings."""
+
+    agent: Annotated[str, typer.Option("--client", metavar="AGENT", help=AGENTS)]
+    in_project: Annotated[
+        bool,
+        typer.Option("--project/--user", help="The settings of this folder's project, or your own for all projects."),
+    ] = False
+    in_folder: Annotated[
+        bool, typer.Option("--local", help="Claude Code's settings of this folder that stay yours.")
+    ] = False
+    managed: Annotated[
+        bool,
+        typer.Option("--managed", help="The machine's own settings, which no project overrules: for an administrator."),
+    ] = False
+    file: Annotated[Path | None, typer.Option(metavar="FILE", help="Another file of the agent's settings.")] = None
+
+    @property
+    def scope(self) -> Scope:
+        """The place that these options mean. Raises `CommandProblem` for more than one."""
+        if not self.managed:
+            return scope_of(self.in_project, self.in_folder, self.file)
+        if self.in_project or self.in_folder or self.file is not None:
+            raise CommandProblem("--managed is a place of its own: leave --project, --local and --file out")
+        return "managed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardInstall(GuardOptions):
+    """The options of `hooksdk guard install`."""
+
+    trial: Annotated[
+        bool, typer.Option("--try", help="Refuse nothing: `hooksdk guard try` says what would be refused.")
+    ] = False
+
+
+def scope_of(in_project: bool, in_folder: bool, file: Path | None) -> Scope:
+    """The place that these options mean. Raises `CommandProblem` for more than one."""
+    if in_project + in_folder + (file is not None) > 1:
+        raise CommandProblem("--project, --local and --file are three places: give one of them")
+    return "project" if in_project else "local" if in_folder else "user"
+
+
+def typed(client: str, scope: Scope, file: Path | None) -> str:
+    """The command-line options that name this place."""
+    place = "" if scope == "user" else f" --{scope}"
+    return f"--client {client}{place}{f' --file {shlex.quote(str(file))}' if file is not None else ''}"
 
 
 def nearest_project(context: typer.Context, option: typer.CallbackParam, folder: Path) -> Path:

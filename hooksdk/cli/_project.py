@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -12,7 +13,7 @@ from rich.console import Console
 from hooksdk import Config, Host, MemoryStore
 from hooksdk.approvals import Approver
 from hooksdk.cli._configuration import load_config
-from hooksdk.cli._console import CommandProblem, safe
+from hooksdk.cli._console import CommandProblem, print_line, safe
 from hooksdk.cli._mcp.files import not_trusted, servers_files
 from hooksdk.formats import Message
 from hooksdk.stores import SessionLog, Store, open_store
@@ -64,30 +65,31 @@ async def open_host(
 async def open_servers(
     host: Host, given: Sequence[Path], console: Console, *, project: Path | None = None, only: str = ""
 ) -> list[McpServers]:
-    """Start the servers of the files that were given, or else of those that `project` has, and keep them until the host
-    closes; `only` this one where there is such a server. A server that fails is left out with a message; raises `CommandProblem` when none is left, and `ConfigError` for
-    a wrong file."""
+    """Start the servers of the given files, or else of the project's, and keep them until the host closes; `only` this one
+    if there is such a server. A server that fails is left out with a message. Raises `CommandProblem` when none is left,
+    and `ConfigError` for a wrong file."""
     files = dict.fromkeys(given, "")
     if project is not None and not given:
         files, unknown = servers_files(project, host.config)
         for trust in unknown:
-            console.print(f"[yellow]not used[/]    {safe(not_trusted(trust, project))}", soft_wrap=True)
-    paths = list(files)
-    if not paths:
+            print_line(console, "[yellow]not used[/]", safe(not_trusted(trust, project)))
+    if not files:
         return []
     if not given:
-        console.print(f"[dim]servers[/]     of {safe(', '.join(map(str, paths)))}", soft_wrap=True)
+        print_line(console, "servers", f"of {safe(', '.join(map(str, files)))}")
     try:
-        from hooksdk.cli._mcp.servers import ServerWatch, read_mcp_files, statuses
+        from hooksdk.cli._mcp.servers import ServerWatch, asks_person, statuses
+        from hooksdk.mcp import McpServers
     except ModuleNotFoundError:
         raise CommandProblem("MCP servers need the package 'mcp': pip install 'hooksdk[mcp]'") from None
     watch = ServerWatch(console)
-    servers = read_mcp_files(paths, watch, files, only=[only] if only else None)
-    groups = [servers if servers.status else read_mcp_files(paths, watch, files)]
+    read = partial(McpServers.from_file, *files, on_status=watch, ask=asks_person(), digests=files)
+    servers = read(only=[only] if only else None)
+    groups = [servers if servers.status else read()]
     await watch.start(host, groups)
     states = {status.state for status in statuses(groups)}
     if states and states <= {"failed", "needs sign-in", "disabled"}:
-        raise CommandProblem(f"none of the MCP servers of {', '.join(map(str, paths))} is up")
+        raise CommandProblem(f"none of the MCP servers of {', '.join(map(str, files))} is up")
     return groups
 
 

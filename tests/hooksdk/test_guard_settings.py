@@ -18,7 +18,7 @@ import pytest
 import tomlkit
 
 from hooksdk.cli._guard import unseen
-from hooksdk.cli._guard.hooks import FOLDERS, HookFile, Scope, hook_command, hook_file, managed_file
+from hooksdk.cli._guard.hooks import FOLDERS, HookFile, hook_command, hook_file, managed_file
 from hooksdk.cli._guard.settings import MAX_BYTES, Finding, look_for_switches, settings_files
 from hooksdk.cli._guard.unseen import Guarded, Unseen, unseen_sessions
 from hooksdk.guard import AGENTS, PROOF, PROOF_REASON, Judge

@@ -155,7 +155,7 @@ def _examine_guard(report: Report, project: Path) -> None:
     """Whether the guard is in force where it was installed and in this project, and what it cannot close there."""
     if sys.platform == "win32":
         return
-    from hooksdk.cli._guard.pause import pause_text
+    from hooksdk.cli._guard.hooks import pause_text
     from hooksdk.cli._guard.status import look_at, places
 
     report.step("reading the settings and the transcripts of coding agents", SESSION_SECONDS)

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import secrets
 import shlex
 import sys
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import tomlkit
 
 from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._edits import json_text
+from hooksdk.cli._options import Scope
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.guard import AGENTS, client
 from hooksdk.values import as_list, as_object, is_list, is_object, plain_json, read_json
 
-Scope = Literal["user", "project", "local", "managed"]
 TITLE = "hooksdk guard"
 SECONDS = 60
 """How long an agent waits for a hook: longer than the hook itself waits, since an agent whose own limit is over runs the call."""
@@ -263,6 +266,19 @@ def judge_folder(*, make: bool = True) -> Path:
         return Path(client.guard_folder(make=make))
     except client.NoJudge as error:
         raise CommandProblem(str(error)) from None
+
+
+def how_long(until: float) -> str:
+    """The end of a pause of the guard, in words."""
+    if math.isinf(until):
+        return "until `hooksdk guard on`"
+    return f"until {datetime.fromtimestamp(until, UTC).astimezone():%H:%M on %Y-%m-%d}"
+
+
+def pause_text() -> str:
+    """That the guard is paused, and until when; empty while it is in force."""
+    until = client.paused_until()
+    return f"a person has paused the guard: it refuses nothing {how_long(until)}" if time.time() < until else ""
 
 
 def check_agent(name: str) -> str:

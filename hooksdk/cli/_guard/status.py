@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from hooksdk.cli._console import CommandProblem, counted, print_json, safe, stdout_console
 from hooksdk.cli._edits.files import Change
-from hooksdk.cli._guard.hooks import managed_file, need_sockets, open_in
+from hooksdk.cli._guard.hooks import managed_file, need_sockets, open_in, pause_text
 from hooksdk.cli._guard.install import Installed, records
-from hooksdk.cli._guard.pause import pause_text
 from hooksdk.cli._guard.settings import Finding, has_guard, look_for_switches, settings_files
 from hooksdk.cli._guard.unseen import Guarded, Unseen, unseen_sessions
 from hooksdk.config import trust_advice
@@ -141,7 +140,7 @@ def _everywhere() -> list[Installed]:
     own = records()
     known = {record.target.file for record in own}
     others = [
-        Installed(agent, "managed", Change(str(path), None, "", None))
+        Installed(agent=agent, scope="managed", target=Change(str(path), None, "", None))
         for agent in AGENTS
         if str(path := managed_file(agent)) not in known and has_guard([path])
     ]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from hooksdk.cli._configuration import load_config
 from hooksdk.cli._console import counted
-from hooksdk.cli._guard.hooks import Scope
 from hooksdk.cli._guard.lately import RecordedCall, read_lately
+from hooksdk.cli._options import Scope
 from hooksdk.errors import ConfigError
 from hooksdk.guard import AGENTS, GuardConfig, last_seen
 
