@@ -171,7 +171,7 @@ Store = Annotated[
 ]
 StorePlace = Annotated[
     str | None,
-    typer.Option("--store", metavar="FOLDER|URL", help="Where the sessions are; by default the configuration's store."),
+    typer.Option("--store", metavar="FOLDER|URL", help="The store's folder or URL; by default the configuration's."),
 ]
 Mcp = Annotated[
     list[Path] | None,

@@ -47,7 +47,7 @@ def verify_chain(
     as_json: Json = False,
 ) -> None:
     """Verify that nothing in a chain was changed, left out or added. Needs no configuration. The code is 1 where something was."""
-    from hooksdk.cli._audit.verifying import verify_files
+    from hooksdk.cli._audit.showing import verify_files
 
     raise typer.Exit(verify_files(files, key, head or (), as_json=as_json))
 

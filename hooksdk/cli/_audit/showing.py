@@ -1,34 +1,39 @@
-"""What `hooksdk audit key`, `head`, `show` and `export` print."""
+"""The output of `hooksdk audit verify`, `key`, `head`, `show` and `export`."""
 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hooksdk.audit import ChainRecord
-from hooksdk.cli._audit.chains import audit_plugin, records_of, sources_of
-from hooksdk.cli._console import CommandProblem, json_text, print_columns, print_json, printable, stdout_console
+from hooksdk.audit import ChainRecord, Head, Report, public_text, read_public_key, verify
+from hooksdk.cli._audit.chains import audit_plugin, records_of, sources_of, typed_sources
+from hooksdk.cli._console import CommandProblem, counted, json_text, one_line
 from hooksdk.cli._project import project_config
+from hooksdk.cli._view import View
 from hooksdk.values import clip
 
 _DETAIL = 120
-"""Characters of what a record says, in the table."""
-_SHOWN_ELSEWHERE = frozenset({
-    "n", "prev", "time", "kind", "session_id", "run_id", "agent_id", "call_id", "name", "happened", "tool", "origin", "parent_id",
-    "tool_fingerprint", "arguments_sha256", "result_sha256", "effect_id",
-})  # fmt: skip
+"""The most characters of a record's own fields in the table."""
+_SHOWN_ELSEWHERE = (
+    "n prev time kind session_id run_id agent_id call_id name happened tool origin parent_id tool_fingerprint "
+    "arguments_sha256 result_sha256 effect_id"
+)
+"""Fields that are not among a record's own in the table."""
+_WORDS = {"left_out": "left out", "cut": "cut off", "anew": "made anew"}
+"""Kinds of damage that are not words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """Which records."""
+    """The records that are asked for."""
 
     session: str | None = None
     kinds: Sequence[str] = ()
@@ -36,20 +41,22 @@ class Wanted:
     last: int | None = None
 
     def of(self, records: Iterable[ChainRecord]) -> Iterator[ChainRecord]:
-        """Those of them."""
-        chosen = (record for record in records if self._has(record.kind, record.fields))
+        """The records that were asked for."""
+        chosen = filter(self._has, records)
         return iter(deque(chosen, self.last)) if self.last is not None else chosen
 
-    def _has(self, kind: str, fields: Mapping[str, Any]) -> bool:
-        if self.session is not None and fields.get("session_id") != self.session:
-            return False
-        if self.call is not None and self.call not in (fields.get("call_id"), fields.get("effect_id")):
-            return False
-        return not self.kinds or kind in self.kinds
+    def _has(self, record: ChainRecord) -> bool:
+        fields = record.fields
+        return (
+            (self.session is None or fields.get("session_id") == self.session)
+            and (self.call is None or self.call in (fields.get("call_id"), fields.get("effect_id")))
+            and (not self.kinds or record.kind in self.kinds)
+        )
 
 
 @contextmanager
 def _readable() -> Generator[None]:
+    """Turn an unreadable file into a `CommandProblem`."""
     try:
         yield
     except BrokenPipeError:
@@ -58,58 +65,96 @@ def _readable() -> Generator[None]:
         raise CommandProblem(f"{error.filename or 'the output'} cannot be read or written: {error.strerror}") from None
 
 
+def verify_files(files: Sequence[str], key: str, heads: Sequence[str], *, as_json: bool) -> int:
+    """Verify a chain, and print the outcome. The exit code: 1 for a chain that is not whole."""
+    public = read_public_key(key)
+    with _readable():
+        report = verify(typed_sources(files), public, [Head.of(text) for text in heads])
+    view = View(
+        {
+            "whole": report.damage is None,
+            "records": report.records,
+            "first": report.first,
+            "head": str(report.head) if report.head else None,
+            "key": public_text(public),
+            "against_heads": list(heads),
+            "damage": asdict(report.damage) if report.damage else None,
+            "notes": report.notes,
+        },
+        indent=9,
+    )
+    _add_report(view, report, against_heads=bool(heads))
+    view.show(as_json=as_json)
+    return 0 if report.damage is None else 1
+
+
+def _add_report(view: View, report: Report, *, against_heads: bool) -> None:
+    if (damage := report.damage) is not None:
+        where = f"record {damage.record}" if damage.record is not None else "the chain"
+        view.markup(f"[red]{_WORDS.get(damage.kind, damage.kind)}[/]  {where}: {one_line(damage.text)}")
+        head, unknown = report.head, "nothing before it is vouched for"
+        view.line("before", f"up to record {head.number} nothing is wrong" if head else unknown, "dim")
+    else:
+        view.line("whole", f"{counted(report.records, 'record')}, each as it was signed", "green")
+        view.line("head", report.head)
+        if not against_heads:
+            note = "without --head a cut end, and a chain that the holder of the key made anew, are not seen"
+            view.line("note", note, "dim")
+    view.lines("note", report.notes, "dim")
+
+
 def show_key(project: Path, *, as_json: bool) -> int:
     """Print the public half of the key."""
     plugin = audit_plugin(project_config(project))
     if plugin is None:
         raise CommandProblem("the plugin audit is not installed here")
-    key = plugin.holder.public_key(plugin.config)
-    print_json({"schema": 1, "key": key}) if as_json else print(key)
+    key: str = plugin.holder.public_key(plugin.config)
+    view = View({"key": key})
+    view.text(key)
+    view.show(as_json=as_json)
     return 0
 
 
 def show_head(project: Path, files: Sequence[str], *, as_json: bool) -> int:
-    """Print the head."""
+    """Print the head of the chain."""
     with _readable():
         newest = deque(records_of(sources_of(project, files)), 1)
     if not newest:
         raise CommandProblem("the chain has no record")
     head = newest[0].head
-    if as_json:
-        print_json({"schema": 1, "head": str(head), "record": head.number, "time": newest[0].fields.get("time")})
-    else:
-        print(head)
+    view = View({"head": str(head), "record": head.number, "time": newest[0].fields.get("time")})
+    view.text(str(head))
+    view.show(as_json=as_json)
     return 0
 
 
 def show(project: Path, files: Sequence[str], wanted: Wanted, *, as_json: bool) -> int:
-    """Print the records as a table, or as they are."""
+    """Print the records."""
     with _readable():
         records = list(wanted.of(records_of(sources_of(project, files))))
-    if as_json:
-        shown = [{**record.fields, "hash": record.hash} for record in records]
-        print_json({"schema": 1, "records": shown})
-    elif records:
-        rows = [_row(record) for record in records]
-        print_columns(("record", "time", "session", "kind", "call", "what"), rows, numbers="record")
+    view = View({"records": [{**record.fields, "hash": record.hash} for record in records]})
+    if records:
+        headings = ("record", "time", "session", "kind", "call", "what")
+        view.table(headings, [_row(record) for record in records], numbers="record")
     else:
-        stdout_console().print("no record", style="dim")
+        view.markup("[dim]no record[/]")
+    view.show(as_json=as_json)
     return 0
 
 
 def _row(record: ChainRecord) -> Sequence[str]:
     fields = record.fields
-    said = [
-        f"{name}={_word(value)}"
-        for name, value in fields.items()
-        if name not in _SHOWN_ELSEWHERE and value not in ([], "")
-    ]
+    hidden = _SHOWN_ELSEWHERE.split()
+    own = [f"{name}={_word(value)}" for name, value in fields.items() if name not in hidden and value not in ([], "")]
     call = " ".join(str(word) for word in (fields.get("call_id"), fields.get("name")) if word)
-    cells = (
-        str(record.number), time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(record.happened)), clip(str(fields.get("session_id", "")), 24),
-        record.kind, clip(call, 40), clip(" ".join(said), _DETAIL),
-    )  # fmt: skip
-    return [printable(cell).replace("\n", " ").replace("\t", " ") for cell in cells]
+    return [
+        str(record.number),
+        time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(record.happened)),
+        clip(str(fields.get("session_id", "")), 24),
+        record.kind,
+        clip(call, 40),
+        clip(" ".join(own), _DETAIL),
+    ]
 
 
 def _word(value: object) -> str:
@@ -125,29 +170,30 @@ def export(project: Path, files: Sequence[str], wanted: Wanted, output: Path | N
             text = iter([f"{json_text(list(events), indent=2)}\n"])
         else:
             text = (f"{json.dumps(event)}\n" for event in events)
-        if output is None:
-            for piece in text:
-                print(piece, end="")
-        else:
-            with output.open("w", encoding="utf-8") as file:
-                file.writelines(text)
+        with nullcontext(sys.stdout) if output is None else output.open("w", encoding="utf-8") as file:
+            file.writelines(text)
     return 0
 
 
 def _key_in(records: Iterator[ChainRecord]) -> str:
-    """The key that the chain names in its first record."""
+    """The key in the chain's first record."""
     first = next(records, None)
     return str(first.fields.get("key", "")) if first is not None else ""
 
 
 def _events(records: Iterable[ChainRecord], key: str) -> Iterator[dict[str, Any]]:
-    """Records in the form of CloudEvents 1.0. `source` is the chain, by its key; `signedline` is the record as it was signed, from
-    which a chain can be put together again."""
+    """Records in the form of CloudEvents 1.0. `source` is the chain, by its key; `signedline` is the record as it was
+    signed, from which a chain can be put together again."""
     for record in records:
         session = record.fields.get("session_id")
         yield {
-            "specversion": "1.0", "id": str(record.number), "source": f"urn:hooksdk:audit:{key}", "type": f"hooksdk.audit.{record.kind}",
+            "specversion": "1.0",
+            "id": str(record.number),
+            "source": f"urn:hooksdk:audit:{key}",
+            "type": f"hooksdk.audit.{record.kind}",
             "time": datetime.fromtimestamp(record.happened, UTC).isoformat().replace("+00:00", "Z"),
             **({"subject": str(session)} if session else {}),
-            "datacontenttype": "application/json", "data": dict(record.fields), "signedline": record.line.decode("ascii"),
-        }  # fmt: skip
+            "datacontenttype": "application/json",
+            "data": dict(record.fields),
+            "signedline": record.line.decode("ascii"),
+        }

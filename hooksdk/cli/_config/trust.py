@@ -1,4 +1,4 @@
-"""`hooksdk trust`: what a project's file would widen, and the operator's word that it may."""
+"""`hooksdk trust`: the settings by which a project's file would widen what it may do, and the operator's yes to them."""
 
 from __future__ import annotations
 
@@ -6,30 +6,59 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any
+
+import typer
 
 from hooksdk.cli._config.around import agent_around
 from hooksdk.cli._configuration import read_config
-from hooksdk.cli._console import CommandProblem, print_json, safe, says_yes, stdout_console
+from hooksdk.cli._console import CommandProblem, safe, says_yes, stdout_console
 from hooksdk.cli._edits.configuration import forget_trust, record_trust
 from hooksdk.cli._mcp.files import project_files, servers_remark
+from hooksdk.cli._options import Json, nearest_project
+from hooksdk.cli._view import View
 from hooksdk.config import Config, Merged, PluginConfig, Remark, fold, look_up_file, resolve, trusted_digests
 from hooksdk.errors import ConfigError
 from hooksdk.guard import to_let_count
 from hooksdk.host import installed_plugins, look_at
+from hooksdk.values import is_list, is_mapping
+
+trust_app = typer.Typer(add_completion=False)
 
 
-def trust_folder(folder: Path, *, yes: bool) -> int:
-    """Show what would count, ask, and record it. Raises `CommandProblem` below an agent, which would be no person's word."""
-    check_person()
+@trust_app.command()
+def trust(
+    folder: Annotated[
+        Path, typer.Argument(help="The project's folder; by default the one of this folder.", callback=nearest_project)
+    ] = Path(),
+    yes: Annotated[bool, typer.Option("--yes", help="Trust it without asking.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="List the folders that you trust.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Trust the folder no longer.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what a folder's configuration would widen, such as running its plugins file, and trust it until it changes."""
+    if show_list + remove + yes > 1 or (as_json and not show_list):
+        raise typer.BadParameter("--list, --remove and --yes exclude each other, and --json goes with --list")
+    if show_list:
+        _list_trusted(as_json=as_json)
+    elif remove:
+        _remove_trust(folder)
+    elif folder.is_dir():
+        raise typer.Exit(_trust_folder(folder, yes=yes))
+    else:
+        raise typer.BadParameter(f"{folder} is not a folder")
+
+
+def _trust_folder(folder: Path, *, yes: bool) -> int:
+    """Show the settings that would count, ask, and record the trust. Raises `CommandProblem` for an agent."""
+    _check_person()
     _, merged = read_config(folder=folder)
     console = stdout_console()
     settings = merged.to_look_at()
     files, missing = project_files(folder)
     _tell_of_guard(folder)
-    assert merged.trust.digest  # taken now: what is shown is what is recorded, however long the answer takes
+    assert merged.trust.digest  # taken now: the content that is shown is recorded, however long the answer takes
     held_back, let_count = to_let_count(merged.trust.folder)
     if not settings and not files and not held_back:
         console.print(f"{safe(merged.trust.folder)}: nothing here needs your trust", soft_wrap=True)
@@ -62,24 +91,25 @@ def trust_folder(folder: Path, *, yes: bool) -> int:
     return 0
 
 
-def check_person() -> None:
-    """Raise `CommandProblem` where an agent has started the command."""
+def _check_person() -> None:
+    """Raise `CommandProblem` for a command that an agent has started."""
     if agent := agent_around():
-        raise CommandProblem(
-            f"trust is a person's word, and this was started by {agent}. Type it in a terminal of your own"
-        )
+        cure = "Type it in a terminal of your own"
+        raise CommandProblem(f"trust is a person's word, and this was started by {agent}. {cure}")
 
 
 def _tell_of_guard(folder: Path) -> None:
-    """What here ends the guard before coding agents, or goes around it: the word of `hooksdk trust` is not about that."""
+    """Print what ends the guard before coding agents here, or goes around it, which no trust allows."""
     from hooksdk.cli._guard.status import look_at
 
-    look_at(resolve(folder)).tell(stdout_console())
+    view = View({})
+    look_at(resolve(folder)).add_to(view)
+    view.show(as_json=False)
 
 
 def _check_settings(merged: Merged) -> None:
-    """Raise `CommandProblem` for a mistake in the settings of a built-in plugin: it would be told after the question, when the
-    first host starts. Other plugins are not imported for it."""
+    """Raise `CommandProblem` for a mistake in the settings of a built-in plugin, before the question: otherwise the first host
+    would tell. Other plugins are not imported for it."""
     for plugin in installed_plugins(Config()):
         settings = merged.own_settings.get(fold(plugin.id))
         if settings is None or plugin.origin != "built-in":
@@ -91,7 +121,7 @@ def _check_settings(merged: Merged) -> None:
 
 
 def describe(remark: Remark) -> str:
-    """One entry, as rich prints it: its name, what it says, and what follows."""
+    """One entry as rich's markup: its name, its value, and the consequence."""
     return f"[bold]{safe(remark.entry)}[/] = {value_text(remark.value)}  [dim]{safe(remark.why)}[/]"
 
 
@@ -102,27 +132,23 @@ def value_text(value: object) -> str:
 
 def value_as_json(value: object) -> Any:
     """A setting's value for a JSON document: TOML knows dates and `inf`, which are text there."""
-    if isinstance(value, Mapping):
-        return {str(key): value_as_json(item) for key, item in cast("Mapping[object, object]", value).items()}
-    if isinstance(value, list):
-        return [value_as_json(item) for item in cast("list[object]", value)]
+    if is_mapping(value):
+        return {str(key): value_as_json(item) for key, item in value.items()}
+    if is_list(value):
+        return [value_as_json(item) for item in value]
     finite = not isinstance(value, float) or math.isfinite(value)
     return value if finite and isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def list_trusted(*, as_json: bool) -> int:
+def _list_trusted(*, as_json: bool) -> None:
     """Print the folders that are trusted, and whether they have changed."""
-    digests = trusted_digests(os.environ)
-    folders = [{"folder": name, "state": _state(Path(name))} for name in digests]
-    if as_json:
-        print_json({"schema": 1, "folders": folders})
-        return 0
-    console = stdout_console()
+    folders = [{"folder": name, "state": _state(Path(name))} for name in trusted_digests(os.environ)]
+    view = View({"folders": folders}, indent=10)
     for entry in folders:
-        console.print(f"{safe(entry['state']):9} {safe(entry['folder'])}", soft_wrap=True)
+        view.line(entry["state"], entry["folder"])
     if not folders:
-        console.print("You trust no folder.")
-    return 0
+        view.markup("You trust no folder.")
+    view.show(as_json=as_json)
 
 
 def _state(folder: Path) -> str:
@@ -133,12 +159,11 @@ def _state(folder: Path) -> str:
     return read_config(folder=folder)[1].trust.state
 
 
-def remove_trust(folder: Path) -> int:
-    """Forget a folder. Raises `CommandProblem` below an agent."""
-    check_person()
+def _remove_trust(folder: Path) -> None:
+    """Forget a folder. Raises `CommandProblem` for an agent."""
+    _check_person()
     resolved = resolve(folder)
     path = forget_trust(resolved)
     if path is None:
         raise CommandProblem(f"{resolved} is not among the folders that you trust: hooksdk trust --list")
     stdout_console().print(f"{safe(resolved)}: not trusted any more, in {safe(path)}", soft_wrap=True)
-    return 0

@@ -31,12 +31,13 @@ SECONDS = 60
 FOLDERS = {"claude-code": ".claude", "codex": ".codex", "gemini": ".gemini", "qwen": ".qwen"}
 """What an agent calls its folder, in a home and in a project."""
 _FOLDER_VARIABLES = {"claude-code": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME", "qwen": "QWEN_HOME"}
+_SUPPORT = "/Library/Application Support"
 _MANAGED = {
-    "claude-code": ("/etc/claude-code/managed-settings.json", "/Library/Application Support/ClaudeCode/managed-settings.json"),
+    "claude-code": ("/etc/claude-code/managed-settings.json", f"{_SUPPORT}/ClaudeCode/managed-settings.json"),
     "codex": ("/etc/codex/requirements.toml", "/etc/codex/requirements.toml"),
-    "gemini": ("/etc/gemini-cli/settings.json", "/Library/Application Support/GeminiCli/settings.json"),
-    "qwen": ("/etc/qwen-code/settings.json", "/Library/Application Support/QwenCode/settings.json"),
-}  # fmt: skip
+    "gemini": ("/etc/gemini-cli/settings.json", f"{_SUPPORT}/GeminiCli/settings.json"),
+    "qwen": ("/etc/qwen-code/settings.json", f"{_SUPPORT}/QwenCode/settings.json"),
+}
 """The machine's own settings of each agent, on Linux and on macOS."""
 _MANAGED_VARIABLES = {"gemini": "GEMINI_CLI_SYSTEM_SETTINGS_PATH", "qwen": "QWEN_CODE_SYSTEM_SETTINGS_PATH"}
 LOADERS = ("LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES")
@@ -55,30 +56,34 @@ _IN_MILLISECONDS = {"gemini", "qwen"}
 _NOT_REVIEWED = (
     "Codex skips hooks that you have not reviewed, without a word: start it once in a terminal and look at its hooks"
 )
+_TIME_LIMIT = "runs a call whose hook is ended by its own time limit of 60 s"
 OPEN: Mapping[str, tuple[str, ...]] = {
     "claude-code": (
         "a redactor that fails after a call shows the model the original result",
-        "before 2.1.330 Claude Code runs a call whose hook is ended by its own time limit of 60 s",
+        f"before 2.1.330 Claude Code {_TIME_LIMIT}",
     ),
     "codex": (
         _NOT_REVIEWED,
-        "Codex runs a call whose hook is ended by its own time limit of 60 s",
+        f"Codex {_TIME_LIMIT}",
         "a call whose arguments a policy has changed is not asked about by Codex itself",
     ),
-    "gemini": ("Gemini CLI runs a call whose hook is ended by its own time limit of 60 s",),
+    "gemini": (f"Gemini CLI {_TIME_LIMIT}",),
     "qwen": (
-        "Qwen Code runs a call whose hook is ended by its own time limit of 60 s",
+        f"Qwen Code {_TIME_LIMIT}",
         "a call whose arguments a policy changes is refused, and the model told the others: Qwen Code takes none from a hook",
         "what a failed call says reaches the model as it is: Qwen Code lets nobody change it",
     ),
 }
 """What the guard cannot close in each agent, as it was seen in the programs themselves."""
-_MANAGED_OPEN: Mapping[str, tuple[str, ...]] = {
-    "claude-code": ("a project's env may still have LD_TRACE_LOADED_OBJECTS, SHELLOPTS or LD_LIBRARY_PATH, and a hook that changes calls: status and doctor name them",),
-    "codex": ("a hook of a project that you have reviewed may change calls: status and doctor name it",),
-    "gemini": ("a project's .env may still have BASH_ENV, SHELLOPTS or the loader's LD_ variables, and its settings a hook that changes calls: status and doctor name them",),
-    "qwen": ("a project's .env may still have QWEN_CODE_SIMPLE, QWEN_CODE_SYSTEM_SETTINGS_PATH, NODE_OPTIONS, BASH_ENV, SHELLOPTS or the loader's LD_ variables, and its settings a hook that changes calls: status and doctor name them",),
-}  # fmt: skip
+_AND_HOOKS = "and its settings a hook that changes calls: status and doctor name them"
+_MANAGED_OPEN: Mapping[str, str] = {
+    "claude-code": "a project's env may still have LD_TRACE_LOADED_OBJECTS, SHELLOPTS or LD_LIBRARY_PATH, and a hook that "
+    "changes calls: status and doctor name them",
+    "codex": "a hook of a project that you have reviewed may change calls: status and doctor name it",
+    "gemini": f"a project's .env may still have BASH_ENV, SHELLOPTS or the loader's LD_ variables, {_AND_HOOKS}",
+    "qwen": "a project's .env may still have QWEN_CODE_SIMPLE, QWEN_CODE_SYSTEM_SETTINGS_PATH, NODE_OPTIONS, BASH_ENV, "
+    f"SHELLOPTS or the loader's LD_ variables, {_AND_HOOKS}",
+}
 """What a project can still do in spite of the machine's own settings."""
 
 
@@ -230,7 +235,7 @@ def open_in(agent: str, scope: Scope) -> list[str]:
     if scope != "managed":
         return [*OPEN[agent]]
     others = [what for what in OPEN[agent] if what != _NOT_REVIEWED]
-    return [*others, *_MANAGED_OPEN[agent], f"each user of this machine must be able to run {sys.executable}"]
+    return [*others, _MANAGED_OPEN[agent], f"each user of this machine must be able to run {sys.executable}"]
 
 
 def hook_command(agent: str, *more: str, trial: bool = False) -> str:

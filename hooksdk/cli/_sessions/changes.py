@@ -95,7 +95,7 @@ def settle(
     project: Path, place: str | None, typed: str, reference: str, text: str, *, failed: bool, as_json: bool
 ) -> int:
     """End the doubt about a call."""
-    from hooksdk.cli._audit.noting import note  # with the plugin, which no other command about sessions needs
+    from hooksdk.cli._audit.chains import note  # with the plugin, which no other command about sessions needs
 
     async def work(store: Store, session_id: str) -> CallInDoubt:
         async with _opened(store, session_id) as transcript:
