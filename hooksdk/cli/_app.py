@@ -129,8 +129,8 @@ def demo(
         bool | None,
         typer.Option(
             "--interactive/--yes",
-            help="Ask you for the approval; or grant it, and pause nowhere. By default you are asked on a terminal, which is "
-            "told a shorter story at the pace of a reader.",
+            help="Ask you for the approval; or grant it, and pause nowhere. By default you are asked on a terminal, "
+            "which is told a shorter story at the pace of a reader.",
             show_default=False,
         ),
     ] = None,
@@ -181,7 +181,8 @@ def run_agent(
         typer.Option(
             metavar="PROVIDER:NAME",
             callback=_model,
-            help="Such as openai:gpt-5, openai-responses:gpt-5 or anthropic:claude-sonnet-4-5; by default that of the session that goes on.",
+            help="Such as openai:gpt-5, openai-responses:gpt-5 or anthropic:claude-sonnet-4-5; by default that of the "
+            "session that goes on.",
         ),
     ] = None,
     prompt: Annotated[
@@ -288,7 +289,8 @@ def report_page(
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Write one page of HTML that shows a run, a session, or both: timeline, decisions, tools, searches, trims, messages."""
+    """Write one page of HTML that shows a run, a session, or both: timeline, decisions, tools, searches, trims,
+    messages."""
     from hooksdk.cli import _report
 
     if as_json and (output is not None or open_browser):

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 COMMANDS = {"doctor": "_doctor.examination", "trust": "_config.trust"}
 """Single commands, each with its module, where it is `NAME_app`."""
 GROUPS = {
-    "config": "_config.show",
+    "config": "_config.trust",
     "tools": "_tools.commands",
     "plugins": "_plugins.commands",
     "approvals": "_approvals.commands",
@@ -63,8 +63,9 @@ class LaterGroups(TyperGroup):
 
 
 class GroupWithOptions(TyperGroup):
-    """Commands whose group takes options, too. Those before a subcommand count for it: `approvals --store B grant 1` is
-    `approvals grant --store B 1`. An option that the subcommand does not have, or has with another meaning, is refused."""
+    """Commands of a group with options. The options before a subcommand count for it: `approvals --store B grant 1` is
+    `approvals grant --store B 1`. An option that the subcommand does not have, or has with another meaning, is
+    refused."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The subcommand, and its arguments with the group's options in front."""

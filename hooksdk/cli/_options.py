@@ -18,7 +18,7 @@ from hooksdk.config import project_folder
 
 T = TypeVar("T")
 Scope = Literal["user", "project", "local", "managed"]
-"""Whose settings: the user's, a project's, the user's own for one folder, or the machine's."""
+"""The owner of settings: the user, a project, the user for one folder, or the machine."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
@@ -143,7 +143,7 @@ def typed(client: str, scope: Scope, file: Path | None) -> str:
 
 
 def nearest_project(context: typer.Context, option: typer.CallbackParam, folder: Path) -> Path:
-    """The folder that was typed, or else the nearest one with a configuration, which is told where it is another."""
+    """The typed folder, or else the nearest folder with a configuration, which is printed if it is another."""
     source = context.get_parameter_source(option.name or "")
     if source is None or source.name != "DEFAULT" or (found := project_folder(folder)) == folder:
         return folder
@@ -158,7 +158,8 @@ Project = Annotated[
         exists=True,
         file_okay=False,
         callback=nearest_project,
-        help="The folder whose configuration counts. By default this one, or the nearest above it that has a hooksdk.toml.",
+        help="The folder whose configuration counts. By default this one, or the nearest above it that has a "
+        "hooksdk.toml.",
     ),
 ]
 Store = Annotated[
@@ -178,7 +179,8 @@ Mcp = Annotated[
     typer.Option(
         "--mcp",
         metavar="FILE",
-        help="A file with MCP servers; may be given several times. By default the project's mcp.json and .mcp.json, once trusted.",
+        help="A file with MCP servers; may be given several times. By default the project's mcp.json and .mcp.json, "
+        "once trusted.",
     ),
 ]
 Plugins = Annotated[
@@ -186,8 +188,8 @@ Plugins = Annotated[
     typer.Option(
         "--plugin",
         metavar="FILE|MODULE[:CLASS]",
-        help="A plugin of your own, such as guard.py or package.guard:Guard; may be given several times. Its code is run, "
-        "with all grants.",
+        help="A plugin of your own, such as guard.py or package.guard:Guard; may be given several times. Its code is "
+        "run, with all grants.",
     ),
 ]
 ContextWindow = Annotated[
@@ -232,12 +234,12 @@ def import_plugins(names: Sequence[str] | None) -> tuple[Any, ...]:
 
 
 def has_mcp() -> bool:
-    """False where the SDK of MCP is not installed, or one older than hooksdk works with, which has no `mcp_types`."""
+    """True when the SDK of MCP is installed, in a version that hooksdk works with: older ones have no `mcp_types`."""
     return find_spec("mcp") is not None and find_spec("mcp_types") is not None
 
 
 def need_mcp() -> None:
-    """Raise `CommandProblem` where the SDK of MCP cannot be used."""
+    """Raise `CommandProblem` without a usable SDK of MCP."""
     if not has_mcp():
         raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'")
 

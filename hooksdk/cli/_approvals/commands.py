@@ -1,5 +1,5 @@
-"""`hooksdk approvals`: the questions that wait for a person, of every gateway and host with the project's store, and the
-answers that are remembered there."""
+"""`hooksdk approvals`: the questions that wait for a person, of every gateway and host with the project's store, and
+the answers that are remembered there."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from hooksdk.values import canonical, clip
 
 T = TypeVar("T")
 MAX_ARGUMENTS, MAX_PATTERN, MAX_TITLE = 60, 80, 80
-"""The most characters of a table's cells for arguments, a pattern of arguments, and a question; `show` and the JSON document
-have all."""
+"""The most characters of a table's cells for arguments, a pattern of arguments, and a question; `show` and the JSON
+document have all."""
 POLL = 0.5
 """Seconds between two looks for new questions."""
 
@@ -66,8 +66,8 @@ def list_waiting(
     project: Project = Path(),
     store: StorePlace = None,
 ) -> None:
-    """Show the calls that wait for an approval, each with its number, and answer them; `list` shows the answers that are
-    remembered."""
+    """Show the calls that wait for an approval, each with its number, and answer them; `list` shows the answers that
+    are remembered."""
     if context.invoked_subcommand is not None:
         return
     shown = _with_records(project, store, lambda records: records.list(waiting=not everything))
@@ -256,8 +256,8 @@ def _with_records(project: Path, folder: str | None, look: Callable[[ApprovalRec
     async def work(store: Store) -> T:
         if isinstance(store, MemoryStore):
             raise CommandProblem(
-                'this project keeps nothing on disk (store = "memory"), so what waits in its processes cannot be seen or '
-                'answered from another one. Set store = "jsonl", or name another store with --store'
+                'this project keeps nothing on disk (store = "memory"), so what waits in its processes cannot be seen '
+                'or answered from another one. Set store = "jsonl", or name another store with --store'
             )
         return await look(ApprovalRecords(store))
 

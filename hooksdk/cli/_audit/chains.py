@@ -83,8 +83,8 @@ def records_of(sources: Iterable[Source]) -> Iterator[ChainRecord]:
 
 
 async def note(project: Path, store: Store, fields: Mapping[str, Any]) -> None:
-    """Append a record of a command's change if the plugin audit is on in this project. A failure is told and no more: the
-    change is made."""
+    """Append a record of a command's change if the plugin audit is on in this project. A failure is told and no more:
+    the change is made."""
     try:
         plugin = audit_plugin(project_config(project))
         if plugin is not None and plugin.loaded:

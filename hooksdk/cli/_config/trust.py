@@ -1,4 +1,6 @@
-"""`hooksdk trust`: the settings by which a project's file would widen what it may do, and the operator's yes to them."""
+"""`hooksdk config show`: the configuration that counts, who set each value, and what does not count. `hooksdk trust`:
+the settings by which a project's file would widen what it may do, and the operator's yes to them. No plugin is
+imported."""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import json
 import math
 import os
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,18 +16,101 @@ import typer
 
 from hooksdk.cli._config.around import agent_around
 from hooksdk.cli._configuration import read_config
-from hooksdk.cli._console import CommandProblem, safe, says_yes, stdout_console
+from hooksdk.cli._console import CommandProblem, complain, safe, says_yes, stdout_console
 from hooksdk.cli._edits.configuration import forget_trust, record_trust
 from hooksdk.cli._mcp.files import project_files, servers_remark
-from hooksdk.cli._options import Json, nearest_project
+from hooksdk.cli._options import Json, Project, nearest_project
 from hooksdk.cli._view import View
-from hooksdk.config import Config, Merged, PluginConfig, Remark, fold, look_up_file, resolve, trusted_digests
+from hooksdk.config import (
+    Config,
+    Merged,
+    PluginConfig,
+    Remark,
+    fold,
+    look_up_file,
+    resolve,
+    trust_advice,
+    trusted_digests,
+)
 from hooksdk.errors import ConfigError
+from hooksdk.gateway import GatewayConfig
 from hooksdk.guard import to_let_count
 from hooksdk.host import installed_plugins, look_at
 from hooksdk.values import is_list, is_mapping
 
+DEFAULT = "default"
+config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 trust_app = typer.Typer(add_completion=False)
+
+Place = tuple[str, ...]
+"""The place of a setting, such as `("plugins", "x", "grants")`."""
+
+
+@config_app.command()
+def show(
+    origin: Annotated[bool, typer.Option("--origin", help="Say who set each value.")] = False,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Show the configuration that counts here, and what does not count and why. No plugin is imported."""
+    config, merged = read_config(folder=project)
+    defaults = config.model_dump(exclude={"plugins", "timeouts"})
+    defaults["gateway"] = GatewayConfig.of(config).model_dump()
+    settings = list(_entries({**defaults, **merged.data}))
+    left_out = [(remark, False) for remark in merged.overruled] + [(one, True) for one in merged.missing_trust()]
+    naming = [] if merged.trust.trusted else merged.naming
+    for problem in merged.problems:
+        complain(problem)
+    view = View(
+        {
+            "project": {"source": merged.project, "folder": str(merged.trust.folder), "trust": merged.trust.state},
+            "settings": [
+                {"entry": ".".join(place), "value": value_as_json(value), "origin": _origin(merged, place)}
+                for place, value in settings
+            ],
+            "left_out": [{**_entry(one), "why": one.why, "needs_trust": trust} for one, trust in left_out],
+            "named_by_project": [one.entry for one in naming],
+            "left_to_plugins": [_entry(one) for one in merged.left_to_plugins],
+        }
+    )
+    for place, value in settings:
+        who = f"  [dim]{safe(_origin(merged, place))}[/]" if origin else ""
+        text = "" if value == {} else f" = {value_text(value)}"
+        view.markup(f"{safe('.'.join(place))}{text}{who}")
+    _add_remarks(view, "left out", merged.overruled)
+    if missing := merged.missing_trust():
+        _add_remarks(view, merged.why_untrusted, missing)
+        view.markup(f"  {safe(trust_advice(merged.trust.folder))}")
+    _add_remarks(
+        view, "enabled by this project alone: of those plugins, the ones of other packages need your trust", naming
+    )
+    _add_remarks(view, "decided by the plugin when it is loaded", merged.left_to_plugins)
+    view.show(as_json=as_json)
+
+
+def _entry(remark: Remark) -> dict[str, Any]:
+    return {"entry": remark.entry, "value": value_as_json(remark.value)}
+
+
+def _entries(data: Mapping[str, Any], above: Place = ()) -> Iterator[tuple[Place, Any]]:
+    """Every setting with its place, as deep as a source is remembered for."""
+    for name, value in data.items():
+        place = (*above, name)
+        if is_mapping(value) and value and len(place) < 4 and place[0] in {"plugins", "timeouts"}:
+            yield from _entries(value, place)
+        else:
+            yield place, value
+
+
+def _origin(merged: Merged, place: Place) -> str:
+    return merged.origins.get(place) or merged.origins.get(place[:-1]) or DEFAULT
+
+
+def _add_remarks(view: View, heading: str, remarks: list[Remark]) -> None:
+    if remarks:
+        view.markup(f"\n[bold]{safe(heading)}[/]")
+    for remark in remarks:
+        view.markup(f"  {_described(remark)}")
 
 
 @trust_app.command()
@@ -37,7 +123,8 @@ def trust(
     remove: Annotated[bool, typer.Option("--remove", help="Trust the folder no longer.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what a folder's configuration would widen, such as running its plugins file, and trust it until it changes."""
+    """Show what a folder's configuration would widen, such as running its plugins file, and trust it until it
+    changes."""
     if show_list + remove + yes > 1 or (as_json and not show_list):
         raise typer.BadParameter("--list, --remove and --yes exclude each other, and --json goes with --list")
     if show_list:
@@ -74,7 +161,7 @@ def _trust_folder(folder: Path, *, yes: bool) -> int:
         console.print(f"{safe(place)}{changed}: this would count", soft_wrap=True)
         own = [*settings, *merged.named_files(), *missing]
         for remark in own if trust is merged.trust else [servers_remark(trust)]:
-            console.print(f"  {describe(remark)}", soft_wrap=True)
+            console.print(f"  {_described(remark)}", soft_wrap=True)
     for reason in held_back:
         console.print(f"the guard goes by the rules of before. This would count: {safe(reason)}", soft_wrap=True)
     if not yes:
@@ -108,8 +195,8 @@ def _tell_of_guard(folder: Path) -> None:
 
 
 def _check_settings(merged: Merged) -> None:
-    """Raise `CommandProblem` for a mistake in the settings of a built-in plugin, before the question: otherwise the first host
-    would tell. Other plugins are not imported for it."""
+    """Raise `CommandProblem` for a mistake in the settings of a built-in plugin, before the question: otherwise the
+    first host would tell. Other plugins are not imported for it."""
     for plugin in installed_plugins(Config()):
         settings = merged.own_settings.get(fold(plugin.id))
         if settings is None or plugin.origin != "built-in":
@@ -120,7 +207,7 @@ def _check_settings(merged: Merged) -> None:
             raise CommandProblem(f"{merged.project}: {refusal} (correct it first: nothing was trusted)")
 
 
-def describe(remark: Remark) -> str:
+def _described(remark: Remark) -> str:
     """One entry as rich's markup: its name, its value, and the consequence."""
     return f"[bold]{safe(remark.entry)}[/] = {value_text(remark.value)}  [dim]{safe(remark.why)}[/]"
 

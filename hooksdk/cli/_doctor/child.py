@@ -48,7 +48,7 @@ class Report:
         self._channel = channel
 
     def send(self, **message: Any) -> None:
-        """One message."""
+        """Send a message."""
         self._channel.write(json.dumps(message) + "\n")
         self._channel.flush()
 

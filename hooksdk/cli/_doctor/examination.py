@@ -1,7 +1,7 @@
 """`hooksdk doctor`: the problems of the plugins, the configuration, the servers and the store here.
 
-Plugins are loaded for it, in a child process: one that hangs, ends the process or prints at import is a finding, and then
-the others are examined without it.
+Plugins are loaded for it, in a child process: one that hangs, ends the process or prints at import is a finding, and
+then the others are examined without it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Symptom:
     """The plugin's id, or `configuration`, `store`, `guard`, `server NAME`."""
     what: str
     advice: str = ""
-    """What to type or to write."""
+    """The command to type, or the setting to write."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Examination:
     mcp: Mapping[Path, str] = field(default_factory=dict[Path, str])
     """Files with servers, each with the digest of the content that is trusted; empty: any."""
     plugins: tuple[str, ...] = ()
-    """As they stand on the command line; the child imports them."""
+    """The plugins of the command line; the child imports them."""
     load_seconds: float
 
 
@@ -83,7 +83,8 @@ def doctor(
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Find what is wrong here: lost policies, missing grants, dead rules, patterns without a tool, servers, the store."""
+    """Find what is wrong here: lost policies, missing grants, dead rules, patterns without a tool, servers, the
+    store."""
     files, unknown = dict.fromkeys(mcp or (), ""), list[Trust]()
     if not files:
         files, unknown = servers_files(project, read_config(folder=project)[0])
@@ -109,8 +110,8 @@ def doctor(
 
 
 def examine(examination: Examination, known: Sequence[Symptom]) -> Diagnosis:
-    """Let a child process examine everything but the plugins that end it; `known` are findings of the command itself. Raises
-    `ConfigError`."""
+    """Let a child process examine everything but the plugins that end it; `known` are findings of the command itself.
+    Raises `ConfigError`."""
     fatal = list(known)
     without: list[str] = []
     while True:

@@ -28,9 +28,9 @@ class Edit:
 
 
 def edit_project(project: Path, plugin_id: str, *, enabled: bool, grants: Sequence[str]) -> Edit:
-    """Write `[plugins.ID]` with `enabled` and more grants, and trust the edit; a plugin that is switched off loses its grants.
-    Comments and everything else stay. Raises `ConfigError`, with the file untouched, when the result would not be a valid
-    configuration."""
+    """Write `[plugins.ID]` with `enabled` and more grants, and trust the edit; a plugin that is switched off loses its
+    grants. Comments and everything else stay. Raises `ConfigError`, with the file untouched, when the result would not
+    be a valid configuration."""
     path, inside = settings_file(project)
 
     def switched(text: str) -> str:
@@ -62,8 +62,8 @@ def added(before: str, text: str) -> str:
 
 
 def _edit(project: Path, path: Path, change: Callable[[str], str]) -> Edit:
-    """Change the file, or restore it when the result is no valid configuration. A folder that had nothing to distrust, or
-    was trusted, is trusted with the change: the user has typed it."""
+    """Change the file, or restore it when the result is no valid configuration. A folder that had nothing to distrust,
+    or was trusted, is trusted with the change: the user has typed it."""
     _, before = read_config(folder=project)
     clear = before.trust.trusted or not before.to_look_at()
     content = read_bytes(path)
@@ -125,7 +125,7 @@ def _parsed(path: Path, text: str) -> tomlkit.TOMLDocument:
 
 
 def _write(path: Path, text: str, *, mode: int = 0o644) -> None:
-    """Whole or not at all; `mode` is for a new file. A symbolic link stays one."""
+    """Write the whole file or nothing; `mode` is for a new file. A symbolic link stays one."""
     target = path.resolve()
     try:
         replace_file(target, text.encode(), mode=target.stat().st_mode & 0o777 if target.exists() else mode)

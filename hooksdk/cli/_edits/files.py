@@ -70,7 +70,7 @@ class Change:
 
 @dataclass(frozen=True)
 class FileEdit:
-    """One file, with its content and the new one."""
+    """The edit of one file: its content now, and the new content."""
 
     path: Path
     now: bytes | None
@@ -101,8 +101,8 @@ class FileEdit:
             stdout_console().print(safe(shown), soft_wrap=True, style=style)
 
     def write(self) -> None:
-        """Write the whole file or nothing; a link stays one. Raises `CommandProblem` when the file has changed since it was
-        read, or cannot be written."""
+        """Write the whole file or nothing; a link stays one. Raises `CommandProblem` when the file has changed since it
+        was read, or cannot be written."""
         if self.new == self.now:
             return
         if read_bytes(self.path) != self.now:
@@ -152,7 +152,8 @@ def tell_outcome(view: View, options: EditOptions, *, done: bool) -> int:
 
 
 def secrets_of(entries: Iterable[Any]) -> set[str]:
-    """The texts of servers' entries that a diff must not show: values of `env` and headers, and the secrets of clients."""
+    """The texts of servers' entries that a diff must not show: values of `env` and headers, and the secrets of
+    clients."""
     found: set[str] = set()
     for entry in map(as_object, entries):
         for key in ("env", "headers", "http_headers", "oauth", "auth"):
@@ -172,7 +173,7 @@ class Record:
 
     @property
     def place(self) -> Path:
-        """Where the record is."""
+        """The path of the record."""
         raise NotImplementedError
 
     @property

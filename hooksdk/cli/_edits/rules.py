@@ -17,8 +17,8 @@ from hooksdk.config import trust_advice
 
 def offer_rules(folder: Path, text: str, *, command: str, advice: str, write: bool, yes: bool, as_json: bool) -> None:
     """Print the rules; with `write` show what they add to the project's `hooksdk.toml`, ask, and write them. `command`
-    prints the rules, and `advice` says what to try next. Raises `CommandProblem` when they cannot be written or nobody is
-    there to answer, and `typer.Exit` for a no."""
+    prints the rules, and `advice` says what to try next. Raises `CommandProblem` when they cannot be written or nobody
+    is there to answer, and `typer.Exit` for a no."""
     path = folder / "hooksdk.toml"
     view = View({"policy": text, "written": str(path) if write else None})
     if not write and not as_json:

@@ -76,7 +76,8 @@ def serve(
     store: Store = None,
     project: Project = Path(),
 ) -> None:
-    """Serve an MCP client: one server in front of all servers of a file, with plugins, policies and tool search between."""
+    """Serve an MCP client: one server in front of all servers of a file, with plugins, policies and tool search
+    between."""
     if context.invoked_subcommand is not None:
         return
     need_mcp()
@@ -135,7 +136,8 @@ def import_servers(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Find the MCP servers of the clients on this machine, and add them to the gateway's own file, which is shown first."""
+    """Find the MCP servers of the clients on this machine, and add them to the gateway's own file, which is shown
+    first."""
     need_mcp()
     from hooksdk.cli._gateway.places import gateway_file
     from hooksdk.cli._mcp.import_servers import ImportOptions, add_servers
@@ -158,7 +160,8 @@ def import_servers(
 @gateway_app.command()
 @takes(GatewayInstall)
 def install(options: GatewayInstall) -> int:
-    """Put the gateway in the place of a client's servers, which go to the gateway's own file. The changes are shown first."""
+    """Put the gateway in the place of a client's servers, which go to the gateway's own file. The changes are shown
+    first."""
     need_mcp()
     from hooksdk.cli._gateway.install import install_gateway
 

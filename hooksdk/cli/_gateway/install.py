@@ -5,36 +5,45 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import anyio
+
 from hooksdk.cli._configuration import read_config
-from hooksdk.cli._console import CommandProblem, counted
+from hooksdk.cli._console import CommandProblem, counted, one_line, print_line, safe, says_yes, stderr_console
 from hooksdk.cli._edits.client_text import ClientText, Hunk
 from hooksdk.cli._edits.files import FileEdit, agreed, decoded, read_bytes, secrets_of, tell_outcome
 from hooksdk.cli._edits.json_text import with_servers
 from hooksdk.cli._gateway.places import Installation, check_link, find_place, gateway_file, read_record
-from hooksdk.cli._gateway.taking import is_same, signed_out_servers, taken_over
-from hooksdk.cli._mcp.clients import CLIENTS, ClientFile, client_places
+from hooksdk.cli._mcp.clients import CLIENTS, ClientFile, client_places, essence, with_braces
+from hooksdk.cli._mcp.servers import show_page
 from hooksdk.cli._options import GatewayInstall, typed
 from hooksdk.cli._view import View
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import GatewayConfig, profile_of
-from hooksdk.mcp.settings import projects_of
+from hooksdk.mcp import McpServers, check_entry
+from hooksdk.mcp.settings import BARE_FOLDERS, ENTRY_KEYS, plain_entry, projects_of
+from hooksdk.mcp.sign_in import SignInProblem
+from hooksdk.values import is_object
 
 _NAME, _FOLDER_NAME = "hooksdk", "hooksdk-folder"
-"""The gateway's names in clients' files: for all projects, and for one folder. Claude Code takes only one of two servers
-with the same name."""
+"""The gateway's names in clients' files: for all projects, and for one folder. Claude Code takes only one of two
+servers with the same name."""
 _CODEX_START = {"required": True, "startup_timeout_sec": 60}
 """Codex waits one second for a server that is not required, and goes on without its tools and without a word; for one
 that is required it waits as long as its start may take, and then says that it failed."""
 _CODEX_CALL, _HELD = 300, 60
-"""Seconds that Codex waits for a call by default, and the seconds that the gateway adds: a server's start, a question."""
+"""Seconds that Codex waits for a call by default, and the seconds that the gateway adds: a server's start, a
+question."""
 _CACHES = ("archive-v0", "builds-v0", "environments-v2")
 """Folders in uv's cache, which uv empties."""
+_PATIENCE = 10.0
+"""Seconds for servers on the web to say whether they want a sign-in."""
 
 
 @dataclass
@@ -110,10 +119,10 @@ def _make_plan(options: GatewayInstall) -> _Plan:
     there = gateway.servers(gateway_after)
     taken, added = dict[str, str](), dict[str, Any]()
     stay, notes = dict[str, str](), list[str]()
-    entries = {one: taken_over(place, one, entry) for one, entry in servers.items()}
+    entries = {one: _taken_over(place, one, entry) for one, entry in servers.items()}
     ask = not (options.dry_run or options.yes or options.as_json) and sys.stdin.isatty()
     possible = {one: plain for one, (plain, _, problem) in entries.items() if not problem}
-    signed_out = signed_out_servers(possible, place, ask, notes)
+    signed_out = _signed_out_servers(possible, place, ask, notes)
     for one, (plain, dropped, problem) in entries.items():
         if why := problem or signed_out.get(one):
             stay[one] = why
@@ -121,8 +130,8 @@ def _make_plan(options: GatewayInstall) -> _Plan:
         if dropped:
             lost = ", ".join(map(repr, dropped))
             notes.append(f"{one}: the gateway has no {lost}, so that does not count any more")
-        here = one if is_same(there, one, plain) else f"{one}-{options.client}"
-        if not is_same(there, here, plain):
+        here = one if _is_same(there, one, plain) else f"{one}-{options.client}"
+        if not _is_same(there, here, plain):
             stay[one] = f"{target} has other servers of the names {one} and {here}"
             continue
         if here != one:
@@ -156,8 +165,86 @@ def _make_plan(options: GatewayInstall) -> _Plan:
     return _Plan(client_edit, gateway_edit, record, stay, notes, secrets)
 
 
+def _taken_over(place: ClientFile, name: str, entry: object) -> tuple[dict[str, Any], list[str], str]:
+    """A client's server as the gateway's entry, the keys that are lost, and the reason why the server must stay."""
+    if not is_object(entry):
+        return {}, [], "it is no object"
+    whole = plain_entry(entry)
+    plain = {key: value for key, value in whole.items() if key in ENTRY_KEYS}
+    plain = with_braces(plain) if place.path.parent.name in BARE_FOLDERS else plain
+    if plain.get("disabled") is False:
+        del plain["disabled"]
+    foreign = sorted(set(re.findall(r"\$\{(\w+):(?!-)", json.dumps(plain))) - {"env"})
+    problem = ""
+    if "envFile" in whole:
+        problem = "its envFile is read by VS Code alone; write its variables into 'env'"
+    elif not plain.keys() & {"command", "url"}:
+        problem = "it has no command and no url, so only its client can start it"
+    elif foreign:
+        cure = "write ${NAME} for an environment variable"
+        problem = f"${{{foreign[0]}:...}} is filled in by {CLIENTS[place.client]} alone; {cure}"
+    ignored = {"source", "enabled", "type", "name", "$schema"}
+    lost = [key for key in whole if key not in ENTRY_KEYS and key not in ignored]
+    return plain, lost, problem or check_entry(name, plain)
+
+
+def _is_same(there: Mapping[str, Any], name: str, entry: Mapping[str, Any]) -> bool:
+    """True when no other server has this name."""
+    return name not in there or (is_object(there[name]) and essence(there[name]) == essence(entry))
+
+
+def _signed_out_servers(
+    entries: Mapping[str, Mapping[str, Any]], place: ClientFile, ask: bool, notes: list[str]
+) -> dict[str, str]:
+    """The servers that want a sign-in which the gateway does not have, each with the command to type first: the
+    client's own sign-in is no use to the gateway. With `ask` the person may sign in at once."""
+    left: dict[str, str] = {}
+    why = "asks for a sign-in, and the gateway has none"
+    for name, servers in anyio.run(_servers_to_sign_in, entries, notes).items():
+        question = f"{one_line(name)} {why}. Sign in now? No: it stays with {CLIENTS[place.client]}"
+        if ask and says_yes(stderr_console(), question):
+            try:
+                anyio.run(servers.sign_ins.sign_in, name, show_page)
+                continue
+            except SignInProblem as problem:
+                print_line(stderr_console(), "[yellow]stays[/]", f"{safe(name)}: {safe(problem)}")
+        typed = f"hooksdk gateway login {shlex.quote(name)} --config {shlex.quote(str(place.path))}"
+        left[name] = f"it {why}. To take it as well, first type: {typed}"
+    return left
+
+
+async def _servers_to_sign_in(entries: Mapping[str, Mapping[str, Any]], notes: list[str]) -> dict[str, McpServers]:
+    """The servers that refuse a client without a sign-in, all asked at once. One that does not answer is not among
+    them."""
+    found: dict[str, McpServers] = {}
+
+    async def look(name: str, servers: McpServers) -> None:
+        problem = f"it does not answer within {_PATIENCE:g} s"
+        with anyio.move_on_after(_PATIENCE):
+            try:
+                needed = await servers.sign_ins.is_needed(name)
+            except SignInProblem as error:
+                problem = str(error)
+            else:
+                if needed:
+                    found[name] = servers
+                return
+        notes.append(f"{name}: nobody knows whether it asks for a sign-in: {problem}")
+
+    async with anyio.create_task_group() as group:
+        for name, entry in entries.items():
+            try:
+                servers = McpServers({name: entry})
+            except ConfigError:  # such as a variable that only the client's environment has
+                continue
+            if name in servers.sign_ins.possible():
+                group.start_soon(look, name, servers)
+    return {name: found[name] for name in entries if name in found}
+
+
 def _check_profile(name: str, project: Path) -> None:
-    """Raise `CommandProblem` for a profile that is not there: the gateway would end at once, and the client have no tools."""
+    """Raise `CommandProblem` for a profile that is not there: the gateway would end at once, and the client have no
+    tools."""
     config = GatewayConfig.of(read_config(folder=project)[0])
     try:
         profile_of(config, name)

@@ -1,4 +1,4 @@
-"""Where the gateway stands: clients' files of servers, the gateway's own, and the records of installations."""
+"""The places of the gateway: clients' files of servers, the gateway's own, and the records of installations."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Installation(Record):
 
     @property
     def place(self) -> Path:
-        """Where the record is."""
+        """The path of the record."""
         return record_place(_records(), self.client, Path(self.target.file), self.keys)
 
     @property
@@ -119,7 +119,7 @@ def find_place(client: str, scope: Scope, project: Path, file: Path | None = Non
 
 
 def _folder_place(client: str, project: Path, places: list[ClientFile]) -> ClientFile:
-    """Where Claude Code has the servers of a single folder: in the user's file, which no repository brings."""
+    """Claude Code's servers of a single folder, which are in the user's file, so that no repository brings them."""
     if client != "claude-code":
         raise CommandProblem(f"{CLIENTS[client]} has no servers of a single folder; leave --local out")
     own = next(one for one in places if one.own)

@@ -40,7 +40,7 @@ _STATUS_PAUSE = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     config: tuple[Path, ...] = ()
     """Files with MCP servers."""
@@ -48,7 +48,7 @@ class ServeOptions:
     http: str | None = None
     expose: str | None = None
     tls: dict[str, str] | None = None
-    """As `[gateway.tls]` has it."""
+    """The same keys as `[gateway.tls]`."""
     plugins: tuple[Any, ...] = ()
     store: str | None = None
     project: Path
@@ -56,10 +56,10 @@ class ServeOptions:
 
 @final
 class GatewayProject:
-    """A source of the gateway's tools that follows the project's files: it is asked before each request."""
+    """A source of the gateway's tools that follows the project's files: the gateway asks it before each request."""
 
     gateway: Gateway
-    """Set once there is one: it is told what changes."""
+    """The gateway, which is told of changes; set by its maker."""
 
     def __init__(self, options: ServeOptions, console: Console) -> None:
         """Read all files, and start nothing. Raises `ConfigError`, and `CommandProblem` without any server."""
@@ -73,7 +73,7 @@ class GatewayProject:
         self._places = FileWatch(self._all_places())
         self._say = ServerWatch(console)
         self._own: dict[Path, str] = {}
-        """The files that nobody named on the command line, with the digests that are trusted."""
+        """The files that the command line does not name, with their trusted digests."""
         config = self._watch.config
         files = dict.fromkeys(options.config, "") or self._find(config)
         if not files:
@@ -112,12 +112,12 @@ class GatewayProject:
 
     @property
     def features(self) -> Features:
-        """Their prompts and resources."""
+        """The servers' prompts and resources."""
         return self.servers.features
 
     @property
     def missing(self) -> Mapping[str, str]:
-        """The servers without tools, and why."""
+        """The servers without tools, with the reason."""
         return self.servers.missing
 
     @property
@@ -126,7 +126,7 @@ class GatewayProject:
         return self.servers.signed_out
 
     async def open_page(self, name: str) -> SignInPage | None:
-        """A page on which a person signs in to one of them."""
+        """A page on which a person signs in to a server."""
         return await self.servers.open_page(name)
 
     async def tools_known(self) -> None:
@@ -134,11 +134,11 @@ class GatewayProject:
         await self.servers.tools_known()
 
     def release(self, session_id: str) -> None:
-        """A client's session is over."""
+        """End the servers of a client's session that is over."""
         self.servers.release(session_id)
 
     async def catch_up(self) -> Reload | None:
-        """Apply what has changed in the files. What is broken is told, and changes nothing."""
+        """Apply the changes of the files. A broken file is told of, and changes nothing."""
         async with self._lock:
             if self._watch.catch_up():
                 await self._change_host()
@@ -151,12 +151,12 @@ class GatewayProject:
 
     @property
     def problem(self) -> str:
-        """Why the files as they are now do not count; empty where they do."""
+        """The reason why the files as they are now do not count; empty when they do."""
         return "; ".join(filter(None, (self._watch.problem, self._host_problem, self._files_problem)))
 
     @property
     def server_lines(self) -> tuple[ServerLine, ...]:
-        """How the servers are."""
+        """The states of the servers."""
         return tuple(
             ServerLine(
                 name=one.name, state=one.state, tools=one.tools, problem=one.problem, scope=one.scope, holder=one.holder
@@ -187,14 +187,14 @@ class GatewayProject:
         print_line(self._console, "changed", one_line(f"the configuration; {host.judging}"))
 
     def _all_places(self) -> list[Path]:
-        """Where files with servers may be, and what says so."""
+        """The possible files with servers, and the configuration that names them."""
         project, named = self._options.project, self._watch.config.mcp or DEFAULT_NAMES
         own = gateway_file("user", project)
         return [*(project / Path(name).expanduser() for name in named), own, *config_files(project, os.environ)]
 
     def _find(self, config: Config) -> dict[Path, str]:
-        """The project's files of servers; where it has none, the gateway's own. One that is not trusted any more counts as it
-        was."""
+        """The project's files of servers, or else the gateway's own. A file that is not trusted any more counts with
+        its trusted content."""
         files, unknown = servers_files(self._options.project, config)
         for trust in unknown:
             why = not_trusted(trust, self._options.project, "--config")
@@ -231,7 +231,7 @@ class GatewayProject:
 
 
 async def _keep(host: Host, *, task_status: TaskStatus[anyio.Event]) -> None:
-    """Hold a host open until its event is set and nothing runs there any more."""
+    """Hold a host open until its event is set and its last run has ended."""
     leave = anyio.Event()
     async with host:
         task_status.started(leave)
@@ -240,7 +240,7 @@ async def _keep(host: Host, *, task_status: TaskStatus[anyio.Event]) -> None:
 
 
 def serve_clients(options: ServeOptions, streams: tuple[int, int] | None) -> int:
-    """Serve until the client leaves, or somebody stops the program. Answers the exit code. `streams` are stdin and stdout of
+    """Serve until the client leaves, or somebody stops the program. The exit code. `streams` are stdin and stdout of
     the protocol; None: HTTP."""
     console = stderr_console()
     with warnings_shown(console):
@@ -286,10 +286,9 @@ async def _serve(options: ServeOptions, streams: tuple[int, int] | None, console
         print_line(console, "stopping", wait)
 
     problem: Exception | None = None
-    with status:  # around its writer, which would write it anew
+    with status:  # it is removed after its writer has ended
         async with anyio.create_task_group() as group:
-            # Asked to end: in good order, so that the servers are stopped, too.
-            # The host is left last.
+            # A request to end: the servers are stopped in good order, and the host is left last.
             asked = anyio.CancelScope()
             with contextlib.suppress(RuntimeError):  # Windows has no such signal; a thread gets none
                 asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.cancel)
@@ -320,7 +319,7 @@ async def _serve(options: ServeOptions, streams: tuple[int, int] | None, console
 
 
 def _sharing(project: GatewayProject, gateway: Gateway) -> str:
-    """With whom a gateway that others may stand beside shares its sessions; empty where none can."""
+    """The gateways that share this one's sessions, in words; empty for a store that no other gateway can use."""
     if (name := gateway.config.deployment) is not None:
         return f"shared by all gateways of the deployment '{name}'"
     is_on_a_server = str(project.store).startswith("postgresql:")
@@ -328,7 +327,7 @@ def _sharing(project: GatewayProject, gateway: Gateway) -> str:
 
 
 def _known(project: GatewayProject) -> str:
-    """What is known of the servers before any of them is started."""
+    """The tools that are known before any server is started, in words."""
     lines = [one for one in project.server_lines if one.state != "disabled"]
     held = [one.name for one in lines if one.state == "idle" and not one.tools and one.scope != "gateway"]
     known = [one for one in lines if one.state == "idle" and one.name not in held]

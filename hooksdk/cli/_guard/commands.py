@@ -67,7 +67,8 @@ def hook(agent: Annotated[str, typer.Argument(metavar="AGENT", help=AGENTS)]) ->
 @guard_app.command()
 @takes(GuardInstall)
 def install(options: GuardInstall) -> int:
-    """Put the guard before what a coding agent does itself: hooks go into the agent's settings, shown first, and are tried.
+    """Put the guard before what a coding agent does itself: hooks go into the agent's settings, shown first, and are
+    tried.
 
     The rules are those of the project in which the agent works: `hooksdk guard policy` has some to begin with.
     """
@@ -79,7 +80,8 @@ def install(options: GuardInstall) -> int:
 @guard_app.command()
 @takes(GuardOptions)
 def uninstall(options: GuardOptions) -> int:
-    """Take the guard's hooks out of an agent's settings, which are as they were, byte for byte. What was changed since stays."""
+    """Take the guard's hooks out of an agent's settings, which are as they were, byte for byte. What was changed since
+    stays."""
     from hooksdk.cli._guard.install import uninstall_guard
 
     return uninstall_guard(options)
@@ -95,7 +97,8 @@ def status(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Say whether a judge runs, before which agents the guard is, what counts against it here, and what stays open in each."""
+    """Say whether a judge runs, before which agents the guard is, what counts against it here, and what stays open in
+    each."""
     from hooksdk.cli._guard.status import show_status
 
     raise typer.Exit(show_status(as_json=as_json, proves=prove))
@@ -111,7 +114,8 @@ def pause(
 
 @guard_app.command()
 def off() -> None:
-    """Refuse nothing until `hooksdk guard on`. A person types it at a terminal; what happens meanwhile stands in the trace."""
+    """Refuse nothing until `hooksdk guard on`. A person types it at a terminal; what happens meanwhile stands in the
+    trace."""
     _pause(float("inf"))
 
 

@@ -44,7 +44,7 @@ class Installed(Record):
 
     @property
     def place(self) -> Path:
-        """Where the record is."""
+        """The path of the record."""
         return _place(self.file)
 
 
@@ -159,7 +159,8 @@ def _add_installed(
 
 
 def _writable_file(options: GuardOptions) -> HookFile:
-    """The agent's file. Raises `CommandProblem` for the machine's own settings if they are not this user's to change."""
+    """The agent's file. Raises `CommandProblem` for the machine's own settings if they are not this user's to
+    change."""
     need_sockets()
     file = hook_file(options.agent, options.scope, Path().absolute(), options.file)
     folder = next(folder for folder in file.path.parents if folder.exists())

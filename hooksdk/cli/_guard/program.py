@@ -1,4 +1,5 @@
-"""The coding agents' own programs, each started once before a scripted model on loopback, so that the guard can be tried.
+"""The coding agents' own programs, each started once before a scripted model on loopback, so that the guard can be
+tried.
 
 The self-test of `guard install` gives a program a home of its own; `guard status --prove` starts it where it works.
 """
@@ -24,7 +25,7 @@ from hooksdk.testing import Call, Turn
 from hooksdk.testing.server import ScriptedServer
 
 SECONDS = 90
-"""The most seconds of one run of a program; its first start on a busy machine takes some."""
+"""The most seconds of one run of a program, whose first start on a busy machine is slow."""
 OTHER_VARIABLES = ("HOOKSDK_", "OPENAI_", "ANTHROPIC_", "CLAUDE", "CODEX_", "GEMINI_", "GOOGLE_", "QWEN_", "XDG_")
 """The beginnings of variables that lead a program to the user's own settings, or to a real model."""
 
@@ -33,7 +34,7 @@ Variables = dict[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """How an agent's program is started once, so that it asks a person nothing."""
+    """The way to start an agent's program once, without a question to a person."""
 
     name: str
     arguments: Sequence[str]
@@ -210,9 +211,9 @@ async def _start(command: Sequence[str], folder: Path, environment: Variables, o
 async def is_refused(
     agent: str, path: str, line: str, *, project: Path, trial: bool, more: Sequence[str], variables: Variables
 ) -> bool | None:
-    """Let the program's model run a line in its shell, behind the guard's hooks. True when the line was not run, which would
-    make a file named `ran`; None when the program made no call, so that nothing can be said of it. `more` goes to the
-    hook's command, `variables` into its environment."""
+    """Let the program's model run a line in its shell, behind the guard's hooks. True when the line was not run, which
+    would make a file named `ran`; None when the program made no call, so that nothing can be said of it. `more` goes to
+    the hook's command, `variables` into its environment."""
     program, result, home = PROGRAMS[agent], project / "ran", project.parent / "home"
     result.unlink(missing_ok=True)
     shutil.rmtree(home, ignore_errors=True)

@@ -1,4 +1,5 @@
-"""Every settings file of an agent that counts in a folder, and its entries that end the guard's hooks or go around them.
+"""Every settings file of an agent that counts in a folder, and its entries that end the guard's hooks or go around
+them.
 
 Files and entries are two tables. Their effects were seen in the agents' own programs: docs/reference/guard.md.
 """
@@ -51,8 +52,8 @@ _FILES: Mapping[str, tuple[tuple[Whose, str], ...]] = {
     "gemini": _GEMINI_FILES,
     "qwen": _GEMINI_FILES,
 }
-"""The files that each agent reads when it is started in a folder, the weakest first. `{above}` is its folder in each folder
-from the root of the repository down, `{nearest}` the file of variables."""
+"""The files that each agent reads when it is started in a folder, the weakest first. `{above}` is its folder in each
+folder from the root of the repository down, `{nearest}` the file of variables."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class _Switch:
-    """An entry that keeps hooks from running. Of several files with the entry the strongest decides, unless each `adds` its
-    own."""
+    """An entry that keeps hooks from running. Of several files with the entry the strongest decides, unless each `adds`
+    its own."""
 
     keys: str
     """The keys of the entry, with dots between."""
@@ -112,13 +113,14 @@ def _is_strict(value: Any) -> bool:
 
 
 def _may_be_false(value: Any) -> bool:
-    """True for what JavaScript takes for false, null excepted, and for a text in which Gemini CLI puts a variable's value."""
+    """True for what JavaScript takes for false, null excepted, and for a text in which Gemini CLI puts a variable's
+    value."""
     return value in (False, "") or "$" in str(value)
 
 
 def _names_guard(value: Any) -> bool:
-    """True for the name of a hook of the guard's, which in the machine's own file is `TITLE` and a secret, and for a name with a
-    variable's value in it."""
+    """True for the name of a hook of the guard's, which in the machine's own file is `TITLE` and a secret, and for a
+    name with a variable's value in it."""
     names = [value] if isinstance(value, str) else as_list(value)
     return any(TITLE in str(name) or "$" in str(name) or is_guards(name) for name in names)
 
@@ -210,7 +212,8 @@ def _matching(place: Path, name: str) -> list[Path]:
 
 
 def settings_files(agent: str, folder: Path) -> list[SettingsFile]:
-    """Every file of settings that counts when the agent is started in this folder, existing or not, the weakest first."""
+    """Every file of settings that counts when the agent is started in this folder, existing or not, the weakest
+    first."""
     managed = managed_file(agent)
     above = [folder, *folder.parents]
     root = next((at for at, up in enumerate(above) if os.access(up / ".git", os.F_OK)), 0)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hooksdk.cli._console import CommandProblem, counted, safe
 from hooksdk.cli._edits.files import Change
 from hooksdk.cli._guard.hooks import managed_file, need_sockets, open_in, pause_text
 from hooksdk.cli._guard.install import Installed, records
+from hooksdk.cli._guard.program import prove
 from hooksdk.cli._guard.settings import Finding, has_guard, look_for_switches, settings_files
 from hooksdk.cli._guard.transcripts import Guarded, Unseen, unseen_sessions
 from hooksdk.cli._view import View
@@ -21,13 +21,11 @@ from hooksdk.errors import HookSDKError
 from hooksdk.guard import AGENTS, JudgeStatus, judge_status, known_projects, waiting
 from hooksdk.guard.client import NoJudge
 
-if TYPE_CHECKING:
-    from hooksdk.cli._guard.program import Proof
-
 
 def show_status(*, as_json: bool, proves: bool = False) -> int:
-    """Print whether a judge runs, the agents before which the guard stands, what counts against it in this folder, and what
-    it cannot close in each agent. With `proves` each agent is started once. The exit code: 1 when a call was not refused."""
+    """Print whether a judge runs, the agents before which the guard stands, what counts against it in this folder, and
+    what it cannot close in each agent. With `proves` each agent is started once. The exit code: 1 when a call was not
+    refused."""
     need_sockets()
     try:
         running = judge_status()
@@ -36,11 +34,7 @@ def show_status(*, as_json: bool, proves: bool = False) -> int:
     folder = Path().absolute()
     installed, pause, look = places(), pause_text(), look_at(folder)
     held_back = {str(one): text for one in known_projects() if (text := waiting(one))}
-    proofs: list[Proof] = []
-    if proves:
-        from hooksdk.cli._guard.program import prove  # with a scripted model, which no other form needs
-
-        proofs = [prove(agent, folder) for agent in look.agents]
+    proofs = [prove(agent, folder) for agent in look.agents] if proves else []
     view = View(
         {
             "judge": asdict(running) if running else None,

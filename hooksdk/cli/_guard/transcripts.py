@@ -40,7 +40,7 @@ RawCall = tuple[Any, Any, Any, Any, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedCall:
-    """One call that an agent made."""
+    """A call that an agent made."""
 
     agent: str
     session: str
@@ -63,8 +63,8 @@ class Reading:
 def read_lately(
     agent: str, since: datetime, projects: Sequence[Path], each: Callable[[Path], None], *, max_bytes: float = math.inf
 ) -> Reading:
-    """The calls of one agent since then, in their order. `projects` are folders whose names an agent may keep as a digest;
-    `each` is told of a file before it is read. Of all files the newest are read, up to `max_bytes`."""
+    """The calls of one agent since then, in their order. `projects` are folders whose names an agent may keep as a
+    digest; `each` is told of a file before it is read. Of all files the newest are read, up to `max_bytes`."""
     inside, pattern, read = TRANSCRIPTS[agent]
     reading = Reading()
     seen: set[tuple[Any, ...]] = set()
@@ -145,7 +145,7 @@ def _objects(value: object) -> Iterator[JsonObject]:
 
 
 def _moment(text: Any) -> datetime:
-    """A time as transcripts have it; the beginning of time for a text that is none, and for a year no agent has seen."""
+    """The time of a transcript's entry; `_NO_TIME` for an unreadable or impossible one."""
     try:
         moment = datetime.fromisoformat(str(text))
     except ValueError:
@@ -167,7 +167,7 @@ def _codex(path: Path, projects: Sequence[Path]) -> Iterator[RawCall]:  # noqa: 
     for entry in _lines(path):
         payload = as_object(entry.get("payload"))
         if entry.get("type") in {"session_meta", "turn_context"}:
-            # A sub-agent's own file has the id of the session that it works for, a fork below its own that of the one before it.
+            # A sub-agent's file has the id of the session that it works for; a fork has its original's id below its own.
             session = session or payload.get("session_id") or payload.get("id")
             folder = payload.get("cwd") or folder
         kind = payload.get("type") if entry.get("type") == "response_item" else ""
@@ -260,8 +260,8 @@ class Unseen:
 
 
 def unseen_sessions(installed: Sequence[Guarded], here: Path) -> tuple[list[Unseen], list[str]]:
-    """The sessions with unseen calls, the newest first, and why a transcript could not be read. `here` is a folder that can
-    be found by its digest, which is all that some agents keep."""
+    """The sessions with unseen calls, the newest first, and why a transcript could not be read. `here` is a folder that
+    can be found by its digest, which is all that some agents keep."""
     found: dict[tuple[str, str], Unseen] = {}
     problems: list[str] = []
     now = datetime.now(UTC)

@@ -1,4 +1,5 @@
-"""`hooksdk guard try`: the rules are tried on the calls that coding agents made lately. Nothing runs, and nothing is kept."""
+"""`hooksdk guard try`: the rules are tried on the calls that coding agents made lately. Nothing runs, and nothing is
+kept."""
 
 from __future__ import annotations
 
@@ -65,8 +66,9 @@ def try_rules(
 ) -> None:
     """Say what the rules would have denied, or asked about, of what your coding agents did lately.
 
-    Reads the transcripts that the agents keep of themselves. Each call is held against the rules of tool_policy of the project
-    in which it was made, or against those of `hooksdk guard policy` where it has none. Nothing runs, and nothing is changed.
+    Reads the transcripts that the agents keep of themselves. Each call is held against the rules of tool_policy of the
+    project in which it was made, or against those of `hooksdk guard policy` where it has none. Nothing runs, and
+    nothing is changed.
     """
     begin = datetime.now(UTC) - _span(since)
     agents = _agents(client)

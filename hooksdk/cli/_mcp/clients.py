@@ -51,8 +51,8 @@ def client_files(project: Path, *, home: Path | None = None, env: Mapping[str, s
 
 
 def client_places(project: Path, *, home: Path | None = None, env: Mapping[str, str] | None = None) -> list[ClientFile]:
-    """The clients' files, whether they exist or not (those of VS Code's profiles where they do), in the same order. Of one client
-    the first is where it writes itself."""
+    """The clients' files in the same order, existing or not (of VS Code's profiles only existing ones). A client writes
+    to its first file."""
     home, env = home or Path.home(), os.environ if env is None else env
     return [*_of_project(project), *_of_user(home, env)]
 

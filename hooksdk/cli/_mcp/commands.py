@@ -34,8 +34,8 @@ def import_servers(
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Find the MCP servers of Claude Desktop and Code, Cursor, VS Code, Cline, Windsurf, Zed, Gemini CLI and Codex, and add
-    them to mcp.json."""
+    """Find the MCP servers of Claude Desktop and Code, Cursor, VS Code, Cline, Windsurf, Zed, Gemini CLI and Codex, and
+    add them to mcp.json."""
     need_mcp()
     from hooksdk.cli._mcp.import_servers import ImportOptions, add_servers
 

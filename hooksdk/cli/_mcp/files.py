@@ -16,9 +16,9 @@ DEFAULT_NAMES = ("mcp.json", ".mcp.json")
 
 
 def servers_files(project: Path, config: Config) -> tuple[dict[Path, str], list[Trust]]:
-    """The files whose servers may be started, each with the digest of the trusted content (empty: any); and the project's
-    files that are not trusted yet, since a project may be a cloned repository. Raises `ConfigError` for a file that the
-    configuration names and that does not exist."""
+    """The files whose servers may be started, each with the digest of the trusted content (empty: any); and the
+    project's files that are not trusted yet, since a project may be a cloned repository. Raises `ConfigError` for a
+    file that the configuration names and that does not exist."""
     trusted = trusted_digests(os.environ)
     files: dict[Path, str] = {}
     unknown: list[Trust] = []
@@ -48,7 +48,7 @@ def project_files(project: Path) -> tuple[list[Trust], list[Remark]]:
 
 
 def servers_remark(trust: Trust) -> Remark:
-    """What a file would start. Raises `ConfigError` for one whose content is another by now."""
+    """The servers that a file would start. Raises `ConfigError` for a file that has changed since."""
     from hooksdk.mcp.settings import find_servers, load_file, plain_entry
 
     path = trust.folder
@@ -58,7 +58,7 @@ def servers_remark(trust: Trust) -> Remark:
 
 
 def not_trusted(trust: Trust, project: Path, option: str = "--mcp") -> str:
-    """Why a file is left out, and what to type."""
+    """The reason why a file is left out, and the command to type."""
     changed = "has changed since you trusted it" if trust.state == "changed" else "is not trusted yet"
     cure = f"{trust_advice(resolve(project))} (or give it with {option})"
     return f"{trust.folder} {changed}, so its servers are not started. {cure}"

@@ -25,7 +25,7 @@ from hooksdk.values import as_list, is_mapping, is_object
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions(EditOptions):
-    """What the command line asks for."""
+    """The options of the command line."""
 
     project: Path
     names: Sequence[str] = ()
@@ -58,8 +58,8 @@ class Row:
 
 
 def add_servers(options: ImportOptions) -> int:
-    """Show what the clients have, and add what is new to the target. The target is trusted with that when its content was
-    trusted, and all that is new is the user's own: a repository's servers need a look of theirs. The exit code."""
+    """Show what the clients have, and add what is new to the target. The target is trusted with that when its content
+    was trusted, and all that is new is the user's own: a repository's servers need a look of theirs. The exit code."""
     rows = _look(options)
     target, known_files = options.target, trusted_digests(os.environ)
     inside = is_inside(target, options.project)

@@ -22,12 +22,13 @@ from hooksdk.mcp import AskInput, McpServers, ServerInput, ServerStatus
 
 
 def statuses(groups: Sequence[McpServers]) -> list[ServerStatus]:
-    """How all servers are, in the order of the files."""
+    """The states of all servers, in the order of the files."""
     return [status for servers in groups for status in servers.status.values()]
 
 
 class ServerWatch:
-    """Prints how MCP servers are: a spinner while they start, a line when they are up, and one for each that ends later."""
+    """Prints the states of MCP servers: a spinner while they start, a line when they are up, and one for each later
+    end."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -35,7 +36,7 @@ class ServerWatch:
         self._redraw: Callable[[], None] | None = None
 
     def __call__(self, status: ServerStatus) -> None:
-        """What an `McpServers` calls as its `on_status`."""
+        """Print a change: the `on_status` of an `McpServers`."""
         if status.state == "starting" and self._redraw is None:
             return  # of a later start only a failure is worth a line
         place = status.name, status.holder
@@ -89,7 +90,7 @@ class ServerWatch:
 
 
 def asks_person() -> AskInput | None:
-    """Who answers the questions of VS Code's files: the person at the terminal; None when nobody is there."""
+    """The function that asks the person at the terminal for the inputs of VS Code's files; None without a terminal."""
     return ask_here if sys.stdin and sys.stdin.isatty() else None
 
 

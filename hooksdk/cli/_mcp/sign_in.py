@@ -1,4 +1,5 @@
-"""`hooksdk gateway login` and `logout`, and the same of `hooksdk mcp`: signing in to a server on the web, by its name."""
+"""`hooksdk gateway login` and `logout`, and the same of `hooksdk mcp`: signing in to a server on the web, by its
+name."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ SECRET = "MCP_CLIENT_SECRET"  # noqa: S105 - the name of a variable
 
 @dataclass(frozen=True, kw_only=True)
 class SignInOptions:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     name: str
     files: tuple[Path, ...] = ()
@@ -41,13 +42,13 @@ class SignInOptions:
 
     @property
     def holder(self) -> str:
-        """Whose sign-in it is."""
+        """The owner of the sign-in."""
         return self.token or "local"
 
 
 def sign_in(options: SignInOptions, *, browser: bool, client_secret: bool) -> int:
-    """Sign the person at this terminal in. Without `browser` the page's address is printed, and the address that a browser
-    elsewhere was sent to is typed. `client_secret` asks for the secret of the entry's client."""
+    """Sign the person at this terminal in. Without `browser` the page's address is printed, and the address that a
+    browser elsewhere was sent to is typed. `client_secret` asks for the secret of the entry's client."""
     servers = _find(options)
     secret = _client_secret() if client_secret else ""
     anyio.run(_sign_in, options, servers, secret, browser)
@@ -90,13 +91,13 @@ async def _print_page(url: str) -> None:
 
 
 async def _ask_address() -> str:
-    """Nothing else runs meanwhile, so the loop may wait."""
+    """Read the address that is typed. Nothing else runs meanwhile, so the loop may wait."""
     with _interruptible():
         return read_typed(lambda: stderr_console().print("address     ", end=""))
 
 
 def _find(options: SignInOptions) -> McpServers:
-    """The file that has the server. Raises `CommandProblem` where none has it, or two have different ones."""
+    """The server by its name. Raises `CommandProblem` when no file has it, or two have different ones."""
     if options.token:
         _check_token(options)
     files = dict.fromkeys(options.files, "")
@@ -113,7 +114,7 @@ def _find(options: SignInOptions) -> McpServers:
         except ConfigError:
             if path in options.files:
                 raise
-            continue  # whoever uses it is told
+            continue  # the commands that use the file tell
         names |= servers.status.keys()
         if options.name in servers.status:
             named[path] = servers
@@ -126,7 +127,7 @@ def _find(options: SignInOptions) -> McpServers:
         raise CommandProblem(f"{', '.join(map(str, named))} {what}")
     path = next(iter(named))
     digests = {path: files[path]} if files[path] else None
-    # Only now is anybody asked for what the entry leaves to its user.
+    # Only now the person is asked for the inputs of the entry.
     return McpServers.from_file(path, ask=asks_person(), digests=digests, only=[options.name])
 
 
