@@ -23,10 +23,9 @@ from hooksdk.cli._console import (
 )
 from hooksdk.cli._policy_rules import judges_of
 from hooksdk.cli._project import project_config
-from hooksdk.cli._sessions.history import read_as_sent
 from hooksdk.cli._sessions.ids import place_of
-from hooksdk.cli._sessions.look import Damaged, with_session
-from hooksdk.cli._sessions.used import requests_of
+from hooksdk.cli._sessions.listing import requests_of
+from hooksdk.cli._sessions.look import Damaged, read_as_sent, with_session
 from hooksdk.cli._traces import configured_files, session_records
 from hooksdk.costs import PriceList
 from hooksdk.errors import HookSDKError, StoreError, did_you_mean

@@ -18,6 +18,7 @@ from typing import Any
 
 import anyio
 import pytest
+import typer
 from commands import environment
 from transcripts import OPENAI, House, body, call, filled, history, opened
 from warm import Done, run
@@ -586,7 +587,7 @@ class Asked(io.StringIO):
 def test_a_person_is_asked_before_a_session_is_deleted(
     answer: str, rest: list[str], stored: JsonlStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hooksdk.cli._sessions.changes import delete
+    from hooksdk.cli._sessions.changes import delete_sessions
 
     ours, theirs = os.openpty()
     with open(theirs) as terminal, ThreadPoolExecutor() as person:
@@ -595,9 +596,10 @@ def test_a_person_is_asked_before_a_session_is_deleted(
         monkeypatch.setattr(sys, "stdout", Asked(is_asked))
         # What is typed before the question is no answer to it.
         person.submit(lambda: is_asked.wait(60) and os.write(ours, f"{answer}\n".encode()))
-        code = delete(tmp_path, str(stored.directory), ["s"], yes=False, as_json=False)
+        with pytest.raises(typer.Exit) as ended:
+            delete_sessions(["s"], project=tmp_path, store=str(stored.directory))
     os.close(ours)
-    assert (anyio.run(stored.list_sessions), code) == (rest, 1 if rest else 0)
+    assert (anyio.run(stored.list_sessions), ended.value.exit_code) == (rest, 1 if rest else 0)
 
 
 async def _trim(store: JsonlStore) -> None:

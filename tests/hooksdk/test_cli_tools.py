@@ -19,7 +19,7 @@ from mcp_servers import script
 from hooksdk import MemoryStore, Tool, schema
 from hooksdk.cli._console import first_sentence, print_columns, printable
 from hooksdk.cli._project import ThrowawayStore
-from hooksdk.cli._tools.look import print_search
+from hooksdk.cli._tools.look import view_of_search
 
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 HOUSE = script("many")
@@ -203,7 +203,7 @@ def test_what_fits_badly_is_marked_and_what_is_offered_already_is_named(capsys: 
     hits = [{"call": "sweep(room: string[])", "name": "sweep", "description": "Sweep.", "from": "house", "weak": True}]
     poor = {"query": "[mine] sweeping", "hits": hits, "weak": "None of these fits well."}
     shown: dict[str, Any] = {"query": "add", "hits": [], "already_offered": "add is offered to you directly"}
-    print_search({"total_available": 1, "results": [poor, shown]}, 30)
+    view_of_search({"total_available": 1, "results": [poor, shown]}, 30).show(as_json=False)
     assert capsys.readouterr().out == (
         "[mine] sweeping\n  sweep(room: string[])  (weak)\n      house: Sweep.\n  None of these fits well.\n\n"
         "add\n  add is offered to you directly\n\n"

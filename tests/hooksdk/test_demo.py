@@ -23,17 +23,15 @@ from rich.console import Console
 from warm import Done, run
 
 from hooksdk.agent import Limits
-from hooksdk.cli._demo.commits import Commits
-from hooksdk.cli._demo.office import other_tools
 from hooksdk.cli._demo.play import OFFICE, DemoOptions, play
-from hooksdk.cli._demo.repository import SUBJECTS, make_history
-from hooksdk.cli._demo.tables import Tables
+from hooksdk.cli._demo.tools import Commits, Tables, commits, make_history, other_tools
 from hooksdk.desk.console import PROMPT
 from hooksdk.testing import call, open_session
 from hooksdk.testing import play as play_script
 
 pytestmark = pytest.mark.heavy
 
+SUBJECTS = [one["message"] for one in commits()]
 COMMAND = [sys.executable, "-m", "hooksdk", "demo"]
 SPREADSHEET = "weather-station.csv"
 LIMITS = Limits(turns=50)

@@ -28,10 +28,12 @@ from warm import run
 from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._demo import real
 from hooksdk.cli._demo.play import DemoOptions, play
-from hooksdk.cli._demo.repository import SUBJECTS, make_repository
+from hooksdk.cli._demo.real import make_repository
+from hooksdk.cli._demo.tools import commits
 
 pytestmark = pytest.mark.heavy
 
+SUBJECTS = [one["message"] for one in commits()]
 COMMAND = [sys.executable, "-m", "hooksdk", "demo", "--servers", "real"]
 NEEDED = {name: real.PROGRAMS[name] for name in real.NEEDED}
 """Those without which there is no demo: each takes seconds of the processor to start."""

@@ -496,10 +496,10 @@ def test_the_report_and_the_commands_mark_what_somebody_has_labelled(
 ) -> None:
     messages, journal = anyio.run(two_results, JsonlStore(tmp_path / "kept"))
     place = str(tmp_path / "kept")
-    assert views.show(tmp_path, place, "s", full=False, view=False, as_json=False) == 0
+    views.show_session("s", project=tmp_path, store=place)
     heads = [line for line in capsys.readouterr().out.splitlines() if " result r" in line]
     assert [("trusted" in line, "untrusted" in line) for line in heads] == [(True, False), (False, False)]
-    assert views.list_results(tmp_path, place, "s", as_json=True) == 0
+    views.list_results("s", as_json=True, project=tmp_path, store=place)
     results = json.loads(capsys.readouterr().out)["results"]
     assert [one["labels"] for one in results] == [["trusted"], ["untrusted"]]
     html = page(sessions=[StoredSession(session_id="s", messages=messages, journal=journal)])

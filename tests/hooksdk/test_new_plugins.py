@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from hooksdk.cli._app import run
-from hooksdk.cli._plugins.authoring import drafts
-from hooksdk.cli._plugins.templates import EXAMPLE
+from hooksdk.cli._plugins.authoring import EXAMPLE, drafts
 from hooksdk.cli._plugins.validation import validate
 from hooksdk.errors import PluginRefused
 

@@ -11,9 +11,10 @@ import shutil
 import signal
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,24 +22,18 @@ import anyio
 import anyio.to_thread
 from rich.console import Console
 
-from hooksdk import Config, Host, ResultInfo, Session, Tool, schema
+from hooksdk import Config, Host, Session, Tool, schema
 from hooksdk.agent import Outcome, run_agent
 from hooksdk.cli._clock import seconds_since_start
 from hooksdk.cli._console import CommandProblem, one_line, print_json, print_line
-from hooksdk.cli._demo.commits import Commits
-from hooksdk.cli._demo.office import other_tools
-from hooksdk.cli._demo.repository import make_history, make_repository
 from hooksdk.cli._demo.script import LIGHT, PROMPT, REAL, Answer, Office, scripted_secretary
 from hooksdk.cli._demo.story import Story, seen
-from hooksdk.cli._demo.tables import Tables
+from hooksdk.cli._demo.tools import Commits, Tables, make_history, other_tools
 from hooksdk.cli._project import store_spec
 from hooksdk.cli._run.approver import ask_here, grant_all
 from hooksdk.cli._run.timeline import Timeline
 from hooksdk.config import without_password
-from hooksdk.hooks import Trace
 from hooksdk.testing import ScriptedModel, Turn
-
-logger = logging.getLogger("hooksdk")
 
 OFFICE = (Commits, Tables)
 """The plugins of the light demo, with the tools that its script uses."""
@@ -72,11 +67,6 @@ class DemoOptions:
         """Which tools the script uses."""
         return REAL if self.real else LIGHT
 
-    @property
-    def context_window(self) -> int:
-        """What the scripted model claims, in tokens: that of a small model of one's own, or of a large one."""
-        return 200_000 if self.real else 32_000
-
 
 def run_demo(options: DemoOptions) -> int:
     """Run the demo, and answer its exit code. Raises `CommandProblem`, and `KeyboardInterrupt` on Ctrl-C."""
@@ -86,9 +76,12 @@ def run_demo(options: DemoOptions) -> int:
         except ModuleNotFoundError as error:
             raise CommandProblem(f"--servers real needs {error.name}: pip install 'hooksdk[demo]'") from None
         check_programs()
-    logger.addHandler(logging.NullHandler())
+    logging.getLogger("hooksdk").addHandler(logging.NullHandler())
+    with contextlib.suppress(ValueError):  # a thread gets no signals
+        # Whoever ends the command by SIGTERM, as `timeout` does, leaves no more behind than with Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console(highlight=False, emoji=False, quiet=options.as_json)
-    with _terminated_as_interrupted(), _place(options) as folder:
+    with _place(options) as folder:
         summary = anyio.run(play, folder, console, options)
     seconds = round(seconds_since_start(), 1)
     if options.as_json:
@@ -99,21 +92,8 @@ def run_demo(options: DemoOptions) -> int:
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Generator[None]:
-    """Whoever ends the command by SIGTERM, as `timeout` does, leaves no more behind than with Ctrl-C."""
-    before = None
-    with contextlib.suppress(ValueError):  # a thread gets no signals
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _place(options: DemoOptions) -> Generator[Path, None, None]:
-    """An empty folder to work in, removed in the end unless it is to be kept."""
+def _place(options: DemoOptions) -> Generator[Path]:
+    """An empty folder to work in. A temporary one is removed in the end, unless it is to be kept and nothing went wrong."""
     folder = options.folder
     try:
         if folder is None:
@@ -124,48 +104,40 @@ def _place(options: DemoOptions) -> Generator[Path, None, None]:
                 raise CommandProblem(f"{folder} is not empty: name a new folder, or leave --folder out")
     except OSError as error:
         raise CommandProblem(f"{folder or 'a temporary folder'} cannot be used: {error.strerror}") from None
-    try:
+    with contextlib.ExitStack() as stack:
+        if options.folder is None:
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
         yield folder.resolve()
-    except BaseException:
-        if options.folder is None:  # interrupted: there is nothing to look at
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-    if not options.kept:
-        shutil.rmtree(folder, ignore_errors=True)
+        if options.keep:
+            stack.pop_all()
 
 
-async def play(
-    folder: Path,
-    console: Console,
-    options: DemoOptions,
-    timeline: Callable[[Console], Callable[[Trace], None]] = Timeline,
-) -> dict[str, Any]:
+async def play(folder: Path, console: Console, options: DemoOptions) -> dict[str, Any]:
     """Play the demo in an empty folder, and answer what came of it. Sessions are kept there, or in the store of the options."""
-    make = make_repository if options.real else make_history
+    say = partial(print_line, Console(quiet=True) if options.story else console)
+    make = make_history
+    if options.real:
+        from hooksdk.cli._demo.real import make_repository as make
     try:
         commits = await anyio.to_thread.run_sync(make, folder / "repository")
     except OSError as error:
         raise CommandProblem(f"the repository could not be made: {error}") from None
-    if not options.story:
-        print_line(console, "repository", f"{commits} commits in {one_line(folder / 'repository')}")
+    say("repository", f"{commits} commits in {one_line(folder / 'repository')}")
     workspace = folder / "workspace"
     workspace.mkdir()
     approver = ask_here(console) if options.interactive else grant_all("the demo")
-    config = _config(folder, store_spec(options.store or folder / "sessions"), options)
     plugins: list[Any] = [*(() if options.real else OFFICE), *options.plugins]
-    async with Host(plugins=plugins, config=config, approver=approver) as host:
-        if not options.story:
-            print_line(console, "policies", one_line(host.judging))
-        tools = await _real_tools(host, console) if options.real else other_tools()
-        if not options.real and not options.story:
+    async with Host(plugins=plugins, config=_config(folder, options), approver=approver) as host:
+        say("policies", one_line(host.judging))
+        tools = await _tools(host, console, options)
+        if not options.real:
             counts = Counter(tool.owner for tool in tools)
             counts.update({plugin["id"]: len(plugin["tools"]) for plugin in host.describe()})
-            told = (f"{owner} {count}" for owner, count in counts.items() if count)
-            print_line(console, "tools", one_line(", ".join(told)))
+            say("tools", one_line(", ".join(f"{owner} {count}" for owner, count in counts.items() if count)))
         # A store of one's own may hold an earlier demo, which this one must not go on with.
         session = host.session(None if options.store else "demo")
         story = Story(console, folder, asks=options.interactive)
-        session.on_event(story if options.story else timeline(console))
+        session.on_event(story if options.story else Timeline(console))
         async with session:
             script = scripted_secretary(options.office, folder / "repository", workspace, folder / "elsewhere")
 
@@ -173,45 +145,41 @@ async def play(
                 await anyio.sleep(options.beat)
                 return script(turn)
 
-            model = ScriptedModel(unhurried, name="scripted-secretary", context_window=options.context_window)
+            # A large model's context window, or that of a small one of one's own: it makes tool search come on.
+            window = 200_000 if options.real else 32_000
+            model = ScriptedModel(unhurried, name="scripted-secretary", context_window=window)
             outcome = await run_agent(session, model, PROMPT, tools=tools, workspace_dir=str(workspace))
             summary = _summary(folder, session, outcome, options)
-    if options.kept:
-        summary["mcp"] = _write_mcp(folder)
     if options.story:
         story.end_line()
-        _tell(console, {**summary, "asked": story.asked}, folder, options)
+        _tell(console, summary, seen(summary, story.asked), folder, options)
     else:
         _show(console, summary, folder, options)
     return summary
 
 
-def _config(folder: Path, store: str, options: DemoOptions) -> Config:
+def _config(folder: Path, options: DemoOptions) -> Config:
     inside = re.escape(str(folder / "workspace")) + "[/\\\\]"
     outside = {"required": ["path"], "properties": {"path": {"not": {"pattern": f"^{inside}"}}}}
-    tables, create = (
-        ("mcp:excel:*", "mcp:excel:create_workbook") if options.real else ("plugin:tables:*", "plugin:tables:create_*")
-    )
+    tables, create = ("mcp:excel:*", "mcp:excel:create_workbook")
+    if not options.real:
+        tables, create = ("plugin:tables:*", "plugin:tables:create_*")
+    reason = f"spreadsheets belong in {folder / 'workspace'}"
     rules = [
-        {
-            "action": "deny", "tools": tables, "arguments": outside,
-            "reason": f"spreadsheets belong in {folder / 'workspace'}",
-        },
+        {"action": "deny", "tools": tables, "arguments": outside, "reason": reason},
         {"action": "ask", "tools": create, "title": "Create a spreadsheet?"},
-    ]  # fmt: skip
-    return Config.model_validate(
-        {
-            "store": store,
-            "plugins": {
-                "tool_policy": {"config": {"rules": rules}},
-                "tool_results": {},
-                "trace_file": {"config": {"path": str(folder / "trace.jsonl")}},
-            },
-        }
-    )
+    ]
+    plugins = {
+        "tool_policy": {"config": {"rules": rules}},
+        "tool_results": {},
+        "trace_file": {"config": {"path": str(folder / "trace.jsonl")}},
+    }
+    return Config.model_validate({"store": store_spec(options.store or folder / "sessions"), "plugins": plugins})
 
 
-async def _real_tools(host: Host, console: Console) -> list[Tool]:
+async def _tools(host: Host, console: Console, options: DemoOptions) -> list[Tool]:
+    if not options.real:
+        return other_tools()
     from hooksdk.cli._demo.real import start_servers
 
     return (await start_servers(host, console)).tools()
@@ -223,8 +191,7 @@ def _write_mcp(folder: Path) -> str | None:
         from hooksdk.cli._demo.real import installed
     except ModuleNotFoundError:
         return None
-    servers = installed()
-    if not servers:
+    if not (servers := installed()):
         return None
     path = folder / "mcp.json"
     path.write_text(json.dumps({"mcpServers": servers}, indent=2) + "\n", "utf-8")
@@ -238,66 +205,62 @@ def _summary(folder: Path, session: Session, outcome: Outcome, options: DemoOpti
     if options.store:
         place = shlex.join(["hooksdk", "sessions", "show", session.id, "--store", without_password(options.store)])
     complete = spreadsheet.is_file()
+    stats = outcome.stats
     return {
         "answer": outcome.text,
         "turns": outcome.turns,
-        "tokens_direct": outcome.stats["tokens_direct"],
-        "tokens_offered": outcome.stats["tokens_offered"],
-        "tools": sum(outcome.stats["catalog"].values()),
-        "tools_offered": outcome.stats["tools_offered"],
-        "tool_calls": outcome.stats["tool_calls"],
+        "tokens_direct": stats["tokens_direct"],
+        "tokens_offered": stats["tokens_offered"],
+        "tools": sum(stats["catalog"].values()),
+        "tools_offered": stats["tools_offered"],
+        "tool_calls": stats["tool_calls"],
         "transcript_characters": len(schema.canonical(session.messages)),
         "view_characters": len(schema.canonical(session.view)),
-        "results": [_result(info) for info in session.results.list()],
+        "results": [
+            {"handle": one.handle, "tool": one.tool, "characters": one.characters, "trimmed": one.trimmed}
+            for one in session.results.list()
+        ],
         "complete": complete,
         "spreadsheet": str(spreadsheet) if complete and options.kept else None,
         "transcript": place,
         "trace": str(folder / "trace.jsonl") if options.kept else None,
-        "mcp": None,
+        "mcp": _write_mcp(folder) if options.kept else None,
     }
 
 
-def _result(info: ResultInfo) -> dict[str, Any]:
-    return {"handle": info.handle, "tool": info.tool, "characters": info.characters, "trimmed": info.trimmed}
-
-
-def _tell(console: Console, summary: Mapping[str, Any], folder: Path, options: DemoOptions) -> None:
+def _tell(console: Console, summary: Mapping[str, Any], was_seen: str, folder: Path, options: DemoOptions) -> None:
+    say = partial(print_line, console, indent=8)
     if not options.interactive:
         console.print()
-    print_line(console, "answer", one_line(summary["answer"]), indent=8)
+    say("answer", one_line(summary["answer"]))
     if options.kept:
-        print_line(console, "files", one_line(folder), indent=8)
+        say("files", one_line(folder))
     else:
-        print_line(console, "more", "hooksdk demo --keep leaves its files, hooksdk run takes a real model", indent=8)
-    print_line(console, "[bold]seen[/]", f"[bold]{one_line(seen(summary))}[/]", indent=8)
+        say("more", "hooksdk demo --keep leaves its files, hooksdk run takes a real model")
+    say("[bold]seen[/]", f"[bold]{one_line(was_seen)}[/]")
 
 
 def _show(console: Console, summary: Mapping[str, Any], folder: Path, options: DemoOptions) -> None:
+    say = partial(print_line, console, indent=14)
     console.print()
     print_line(console, "[bold]answer[/]", f"[bold]{one_line(summary['answer'])}[/]")
     console.print()
     direct, offered = summary["tokens_direct"], summary["tokens_offered"]
-    print_line(
-        console, "tool schemas", f"{direct:,} tokens for {summary['tools']} tools without tool search", indent=14
-    )
+    say("tool schemas", f"{direct:,} tokens for {summary['tools']} tools without tool search")
     if offered < direct:
-        less = f"[green]{100 - 100 * offered / direct:.0f} % less[/]"
-        print_line(console, "", f"{offered:,} tokens for {summary['tools_offered']} tools with it: {less}", indent=14)
+        say("", f"{offered:,} tokens for {summary['tools_offered']} tools with it: {_less(direct, offered)}")
     before, after = summary["transcript_characters"], summary["view_characters"]
-    print_line(console, "transcript", f"{before:,} characters stored in full", indent=14)
-    less = f"[green]{100 - 100 * after / before:.0f} % less[/]"
-    print_line(console, "", f"{after:,} characters shown to the model: {less}", indent=14)
+    say("transcript", f"{before:,} characters stored in full")
+    say("", f"{after:,} characters shown to the model: {_less(before, after)}")
     if not options.kept:
-        print_line(console, "files", "removed; to look at them: hooksdk demo --keep", indent=14)
+        say("files", "removed; to look at them: hooksdk demo --keep")
         return
-    print_line(console, "folder", one_line(folder), indent=14)
+    say("folder", one_line(folder))
     for name in ("spreadsheet", "transcript", "trace"):
-        place: str | None = summary[name]
-        if place and Path(place).is_relative_to(folder):
-            place = str(Path(place).relative_to(folder))
-        print_line(console, name, one_line(place or "none"), indent=14)
-    if summary["mcp"]:
-        next_command = f"cd {folder} && hooksdk tools list --mcp mcp.json"
-    else:
-        next_command = "pip install 'hooksdk[demo]' && hooksdk demo --servers real"
-    print_line(console, "next", one_line(next_command), indent=14)
+        say(name, one_line((summary[name] or "none").removeprefix(f"{folder}/")))
+    servers = f"cd {folder} && hooksdk tools list --mcp mcp.json"
+    say("next", one_line(servers if summary["mcp"] else "pip install 'hooksdk[demo]' && hooksdk demo --servers real"))
+
+
+def _less(before: int, after: int) -> str:
+    return f"[green]{100 - 100 * after / before:.0f} % less[/]"

@@ -106,14 +106,14 @@ class Story:
         self._used = 0
 
 
-def seen(summary: Mapping[str, Any]) -> str:
-    """One line of what was to be seen."""
+def seen(summary: Mapping[str, Any], asked: int) -> str:
+    """One line of what was to be seen; `asked` is how often an approval was asked for."""
     direct, offered = summary["tokens_direct"], summary["tokens_offered"]
     blocked = summary["tool_calls"].get("blocked", 0)
     trimmed = sum(one["trimmed"] for one in summary["results"])
     parts = [
         f"{counted(blocked, 'call')} blocked" if blocked else "",
-        f"{summary['asked']} asked about" if summary["asked"] else "",
+        f"{asked} asked about" if asked else "",
         f"{counted(trimmed, 'result')} trimmed" if trimmed else "",
         f"{100 - 100 * offered / direct:.0f} % fewer tool tokens" if offered < direct else "",
     ]

@@ -1,4 +1,4 @@
-"""Manifests made of plugins' code, for their authors: a project's plugins are imported for it."""
+"""`hooksdk plugins manifest`: manifests made of plugins' code, for their authors; a project's plugins are imported for it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
-from hooksdk.cli._plugins.templates import EXAMPLE
+import typer
+
+from hooksdk.cli._options import Json
 from hooksdk.cli._plugins.validation import Validation, entries_of_project, folder_of, manifest_in
+from hooksdk.cli._view import View
 from hooksdk.config import Config
 from hooksdk.errors import ConfigError, PluginRefused
 from hooksdk.hooks import GRANTS, HOOKS
 from hooksdk.host import Plugin, look_at, plugins_at
 from hooksdk.manifest import ASKED_FOR, FILE_NAMES, SUFFIX, needed_grants, read_manifest
+
+EXAMPLE = "Blocks tool calls whose arguments hold a forbidden text."
+"""What the plugin does that a new package begins with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +45,35 @@ class Draft:
     def write(self) -> None:
         """Write it."""
         self.path.write_text(json.dumps(self.document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def make_manifests(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", exists=True, file_okay=False, help="The project's folder.")
+    ] = Path(),
+    write: Annotated[bool, typer.Option("--write", help="Write what differs.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare the manifests of a project of yours with its code, which is imported, and write them.
+
+    Without --write the code is 1 when one differs.
+    """
+    made = drafts(path)
+    differing = [draft for draft in made if draft.differing]
+    for draft in differing if write else ():
+        draft.write()
+    manifests = [
+        {"plugin": one.plugin, "path": str(one.path), "differing": one.differing, "document": one.document}
+        for one in made
+    ]
+    view = View({"written": write, "manifests": manifests}, indent=9)
+    for draft in made:
+        word = "fine" if not draft.differing else "written" if write else "differs"
+        view.line(word, f"{draft.path}{': ' * bool(draft.differing)}{', '.join(draft.differing)}")
+    if differing and not write:
+        view.line("", "hooksdk plugins manifest --write")
+    view.show(as_json=as_json)
+    raise typer.Exit(int(bool(differing) and not write))
 
 
 def drafts(project: Path) -> list[Draft]:

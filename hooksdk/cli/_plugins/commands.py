@@ -13,19 +13,12 @@ import typer
 from rich.table import Table
 
 from hooksdk.cli._configuration import load_config, read_config
-from hooksdk.cli._console import (
-    CommandProblem,
-    complain,
-    one_line,
-    print_json,
-    printable,
-    says_yes,
-    stderr_console,
-    stdout_console,
-)
+from hooksdk.cli._console import CommandProblem, complain, one_line, says_yes, stderr_console
 from hooksdk.cli._edits.configuration import Edit, edit_project
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
-from hooksdk.cli._plugins.new import make_manifests, new_package
+from hooksdk.cli._plugins.authoring import make_manifests
+from hooksdk.cli._plugins.new import new_package
+from hooksdk.cli._view import View
 from hooksdk.config import fold, trust_advice
 from hooksdk.errors import PluginError, PluginRefused, did_you_mean, unknown_key
 from hooksdk.hooks import GRANTS
@@ -37,7 +30,6 @@ if TYPE_CHECKING:
 
 plugins_app = typer.Typer(help="Look at plugins and switch them.", no_args_is_help=True)
 
-WORDS: Mapping[str, str] = {**GRANTS}
 PluginId = Annotated[str, typer.Argument(metavar="ID")]
 
 
@@ -46,10 +38,9 @@ def list_plugins(plugin: Plugins = None, as_json: Json = False, project: Project
     """List every plugin that a host here would know, loaded or not, with the reason. Installed plugins are not imported."""
     config = load_config(folder=project)
     known = survey(config, project, import_plugins(plugin))
-    if as_json:
-        print_json({"schema": 1, "plugins": [one.describe() for one in known]})
-    else:
-        _print_plugins(known)
+    view = View({"plugins": [one.describe() for one in known]})
+    view.markup(_table(known) if known else "No plugins are installed.")
+    view.show(as_json=as_json)
     names = [one.id for one in known]
     for name in config.plugins:
         if not any(fold(name) == fold(one) for one in names):
@@ -81,12 +72,12 @@ def inspect_plugin(
             problem = "--runtime is for installed plugins" + ("; this one is imported already" if named else "")
             raise PluginRefused(plugin.id, problem, "Leave it out" if named else "")
         probe = look(plugin.id, project, seconds)
-    if as_json:
-        print_json({"schema": 1, "plugin": _facts(plugin), "runtime": None if probe is None else asdict(probe)})
-    else:
-        _print_facts(plugin)
-        if probe is not None:
-            _print_probe(probe)
+    facts = _facts(plugin)
+    view = View({"plugin": facts, "runtime": None if probe is None else asdict(probe)}, indent=10)
+    _tell_facts(view, plugin, facts)
+    if probe is not None:
+        _tell_probe(view, probe)
+    view.show(as_json=as_json)
     if plugin.status == "refused" or (probe is not None and probe.outcome != "loaded"):
         raise typer.Exit(1)
 
@@ -122,11 +113,10 @@ def enable_plugin(
     edit = edit_project(project, plugin.id, enabled=True, grants=words)
     _complain_of_trust(edit)
     now = _find(project, plugin.id)
-    if as_json:
-        print_json({"schema": 1, "file": str(edit.path), "granted": words, "plugin": _facts(now)})
-    else:
-        grants = f", with {', '.join(words)}" if words else ""
-        print(printable(f"{plugin.id} is on{grants}: {edit.path}"))
+    view = View({"file": str(edit.path), "granted": words, "plugin": _facts(now)})
+    grants = f", with {', '.join(words)}" if words else ""
+    view.text(f"{plugin.id} is on{grants}: {edit.path}")
+    view.show(as_json=as_json)
     if not now.loaded:
         complain(f"it is not loaded yet ({now.status}): {now.reason}")
         raise typer.Exit(1)
@@ -155,13 +145,10 @@ def disable_plugin(plugin_id: PluginId, as_json: Json = False, project: Project 
     section = read_config(folder=project)[0].plugin(plugin.id)
     remaining = list(section.grants) if section else []
     revoked = [word for word in plugin.grants if word not in remaining]
-    if as_json:
-        print_json(
-            {"schema": 1, "file": str(edit.path), "revoked": revoked, "plugin": _facts(_find(project, plugin.id))}
-        )
-    else:
-        grants = f", and its grants are taken back ({', '.join(revoked)})" if revoked else ""
-        print(printable(f"{plugin.id} is off{grants}: {edit.path}"))
+    view = View({"file": str(edit.path), "revoked": revoked, "plugin": _facts(_find(project, plugin.id))})
+    grants = f", and its grants are taken back ({', '.join(revoked)})" if revoked else ""
+    view.text(f"{plugin.id} is off{grants}: {edit.path}")
+    view.show(as_json=as_json)
     if remaining:
         complain(f"another file still grants it {', '.join(remaining)}: see `hooksdk config show --origin`")
 
@@ -180,15 +167,12 @@ def validate_plugin(
     validation = validate(path) if path else Validation()
     for holder in import_plugins(plugin):
         validate_holder(holder, validation)
-    if as_json:
-        print_json({"schema": 1, "path": str(path) if path else None, **asdict(validation)})
-    else:
-        for notice in validation.notices:
-            print(printable(f"notice   {notice}"))
-        for problem in validation.problems:
-            print(printable(f"problem  {problem}"))
-        if not validation.problems:
-            print(printable(f"fine: {', '.join([*validation.manifests, *validation.plugins])}"))
+    view = View({"path": str(path) if path else None, **asdict(validation)}, indent=9)
+    view.lines("notice", validation.notices)
+    view.lines("problem", validation.problems)
+    if not validation.problems:
+        view.text(f"fine: {', '.join([*validation.manifests, *validation.plugins])}")
+    view.show(as_json=as_json)
     if validation.problems:
         raise typer.Exit(1)
 
@@ -220,7 +204,8 @@ def _agrees(plugin: Plugin, needs: Mapping[str, Sequence[str]]) -> bool:
     console = stderr_console()
     console.print(f"{one_line(plugin.id)} of {one_line(plugin.distribution)} asks for:", soft_wrap=True)
     for word, users in needs.items():
-        console.print(f"  {_in_words(word)} ({one_line(', '.join(users))})", soft_wrap=True)
+        asked = one_line(f"{_in_words(word)} ({', '.join(users)})")
+        console.print(f"  {asked}", soft_wrap=True)
     if sys.stdin.isatty() and sys.stderr.isatty():
         if says_yes(console, "Grant this and switch it on?"):
             return True
@@ -234,7 +219,8 @@ def _agrees(plugin: Plugin, needs: Mapping[str, Sequence[str]]) -> bool:
 
 
 def _in_words(grant: str) -> str:
-    return f"{one_line(grant)}: {WORDS.get(grant, 'unknown, and ignored')}"
+    words: Mapping[str, str] = {**GRANTS}
+    return f"{grant}: {words.get(grant, 'unknown, and ignored')}"
 
 
 def _facts(plugin: Plugin) -> dict[str, Any]:
@@ -254,46 +240,44 @@ def _facts(plugin: Plugin) -> dict[str, Any]:
     }
 
 
-def _print_facts(plugin: Plugin) -> None:
-    facts = _facts(plugin)
+def _tell_facts(view: View, plugin: Plugin, facts: Mapping[str, Any]) -> None:
     asks = [
-        f"{_in_words(word)} ({one_line(', '.join(users))})" + ("" if plugin.may(word) else "; not granted")
+        f"{_in_words(word)} ({', '.join(users)})" + ("" if plugin.may(word) else "; not granted")
         for word, users in facts["needs"].items()
     ]
-    lines: list[tuple[str, Sequence[str]]] = [
-        ("plugin", [one_line(" ".join(str(facts[key]) for key in ("id", "version", "name") if facts[key]))]),
-        ("does", [one_line(facts["description"])] if facts["description"] else []),
-        ("status", [one_line(f"{plugin.status}: {plugin.reason}" if plugin.reason else plugin.status)]),
-        ("from", [one_line(f"{plugin.origin}, {plugin.distribution}" if plugin.distribution else plugin.origin)]),
-        ("code", [one_line(facts["entry_point"])] if facts["entry_point"] else []),
-        ("manifest", [one_line(facts["manifest"])] if facts["manifest"] else []),
-        ("hooks", [_names(facts["hooks"])]),
-        ("tools", [_names(facts["tools"])]),
-        ("asks for", asks or ["no grants"]),
-        ("settings", _settings(facts["config_schema"])),
-        ("notices", [one_line(notice) for notice in facts["notices"]]),
-    ]
-    _print_lines(lines)
+    lines: Mapping[str, Sequence[str | None]] = {
+        "plugin": [" ".join(str(facts[key]) for key in ("id", "version", "name") if facts[key])],
+        "does": [facts["description"]],
+        "status": [f"{plugin.status}: {plugin.reason}" if plugin.reason else plugin.status],
+        "from": [f"{plugin.origin}, {plugin.distribution}" if plugin.distribution else plugin.origin],
+        "code": [facts["entry_point"]],
+        "manifest": [facts["manifest"]],
+        "hooks": [_names(facts["hooks"])],
+        "tools": [_names(facts["tools"])],
+        "asks for": asks or ["no grants"],
+        "settings": _settings(facts["config_schema"]),
+        "notices": facts["notices"],
+    }
+    _tell(view, lines)
 
 
-def _print_probe(probe: Probe) -> None:
-    lines: list[tuple[str, Sequence[str]]] = [
-        ("imported", [one_line(f"{probe.outcome}: {probe.problem}" if probe.problem else probe.outcome)]),
-        ("hooks", [_names(probe.hooks)]),
-        ("tools", [_names(probe.tools)]),
-        ("needs", [_in_words(word) for word in probe.grants] or ["no grants"]),
-        ("settings", _settings(probe.config_schema)),
-        ("printed", [one_line(line) for line in probe.output.splitlines()]),
-    ]
-    stdout_console().print()
-    _print_lines(lines)
+def _tell_probe(view: View, probe: Probe) -> None:
+    lines: Mapping[str, Sequence[str | None]] = {
+        "imported": [f"{probe.outcome}: {probe.problem}" if probe.problem else probe.outcome],
+        "hooks": [_names(probe.hooks)],
+        "tools": [_names(probe.tools)],
+        "needs": [_in_words(word) for word in probe.grants] or ["no grants"],
+        "settings": _settings(probe.config_schema),
+        "printed": probe.output.splitlines(),
+    }
+    view.markup()
+    _tell(view, lines)
 
 
-def _print_lines(lines: Sequence[tuple[str, Sequence[str]]]) -> None:
-    console = stdout_console()
-    for heading, texts in lines:
-        for number, text in enumerate(texts):
-            console.print(f"[bold]{heading if number == 0 else '':<9}[/] {text}", soft_wrap=True)
+def _tell(view: View, lines: Mapping[str, Sequence[str | None]]) -> None:
+    for heading, texts in lines.items():
+        for number, text in enumerate(filter(None, texts)):
+            view.line("" if number else heading, text, "bold")
 
 
 def _settings(config_schema: Mapping[str, Any] | None) -> list[str]:
@@ -302,14 +286,10 @@ def _settings(config_schema: Mapping[str, Any] | None) -> list[str]:
 
 
 def _names(names: Sequence[str] | None) -> str:
-    return "not said in its manifest" if names is None else one_line(", ".join(names)) or "none"
+    return "not said in its manifest" if names is None else ", ".join(names) or "none"
 
 
-def _print_plugins(known: Sequence[Plugin]) -> None:
-    console = stdout_console()
-    if not known:
-        console.print("No plugins are installed.")
-        return
+def _table(known: Sequence[Plugin]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for heading in ("plugin", "status", "from", "hooks, tools and what it does"):
         table.add_column(heading, overflow="fold")
@@ -319,7 +299,7 @@ def _print_plugins(known: Sequence[Plugin]) -> None:
         source = plugin.distribution if plugin.origin == "installed" else plugin.origin
         status = f"[{colours.get(plugin.status, 'dim')}]{plugin.status}[/]"
         table.add_row(one_line(name), status, one_line(source), _description(plugin, plugin.describe()))
-    console.print(table)
+    return table
 
 
 def _description(plugin: Plugin, entry: Mapping[str, Any]) -> str:

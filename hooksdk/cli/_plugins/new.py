@@ -1,4 +1,4 @@
-"""`hooksdk plugins new` and `hooksdk plugins manifest`: a package to begin with, and manifests made of its code."""
+"""`hooksdk plugins new`: a package to begin with."""
 
 from __future__ import annotations
 
@@ -7,21 +7,27 @@ import importlib.util
 import keyword
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.resources import files as files_in
 from pathlib import Path
+from string import Template
 from typing import Annotated
 
 import typer
 
-from hooksdk.cli._console import CommandProblem, print_json, printable
+from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._options import Json
-from hooksdk.cli._plugins.templates import NewPlugin, files_of
+from hooksdk.cli._plugins.authoring import EXAMPLE, drafts
+from hooksdk.cli._view import View
 from hooksdk.config import Config
 from hooksdk.host import survey
 
 LONGEST_NAME = 40
 PREFIX = "hooksdk_"
 """What a package's name may begin with, and a plugin's id need not."""
+TEMPLATES = files_in("hooksdk.cli._plugins") / "package"
+PROJECT = ("pyproject.toml", "README.md", ".gitignore", ".github/workflows/tests.yml")
+"""The files that a package has once, however many plugins are in it."""
 
 
 def new_package(
@@ -43,26 +49,58 @@ def new_package(
     folder = Path(distribution)
     if folder.exists():
         raise CommandProblem(f"{folder} exists already: choose another name, or move it away")
-    alone = len(ids) == 1
-    plugins = [NewPlugin(plugin_id=one, module=package if alone else f"{package}.{one}") for one in ids]
-    files = files_of(distribution, package, _version(), plugins)
+    plugins = [_words(one, package, alone=len(ids) == 1) for one in ids]
+    files = files_of(distribution, package, plugins)
     manifests = _write(folder, files)
-    if as_json:
-        paths = [*files, *(str(path.relative_to(folder)) for path in manifests)]
-        print_json({"schema": 1, "folder": str(folder), "plugins": ids, "files": sorted(paths)})
-        return
+    paths = [*files, *(str(path.relative_to(folder)) for path in manifests)]
+    view = View({"folder": str(folder), "plugins": ids, "files": sorted(paths)}, indent=8)
+    view.lines("made", [f"{one['id']}: {folder / one['file']}" for one in plugins])
+    view.line("next", f"cd {folder}")
+    view.line("", "pip install -e '.[dev]'")
+    view.line("", "pytest")
+    view.markup(f"        hooksdk plugins enable {ids[0]}    # in the project that is to use it")
+    view.show(as_json=as_json)
+
+
+def _words(plugin_id: str, package: str, *, alone: bool) -> dict[str, str]:
+    """What the templates put in for a plugin, which is the package itself where it is the only one."""
+    return {
+        "id": plugin_id,
+        "module": package if alone else f"{package}.{plugin_id}",
+        "file": f"src/{package}/{'__init__' if alone else plugin_id}.py",
+        "cls": "".join(part.capitalize() for part in plugin_id.split("_")),
+        "title": plugin_id.replace("_", " ").capitalize(),
+        "example": EXAMPLE,
+    }
+
+
+def files_of(distribution: str, package: str, plugins: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Every file by its path in the project's folder, but the manifests, which are made of the code."""
+    words = {
+        "distribution": distribution,
+        "package": package,
+        # The oldest hooksdk that the new package promises to work with: this one, without its patch.
+        "version": ".".join(importlib.metadata.version("hooksdk").split(".")[:2]),
+        "entries": "\n".join(f'{one["id"]} = "{one["module"]}:{one["cls"]}"' for one in plugins),
+        "settings": "".join(_filled("settings.md", one) for one in plugins),
+        "enable": "\n".join(f"hooksdk plugins enable {one['id']}" for one in plugins),
+    }
+    files = {name: _filled(Path(name).name, words) for name in PROJECT}
+    files[f"src/{package}/py.typed"] = ""
+    if len(plugins) > 1:
+        files[f"src/{package}/__init__.py"] = f'"""{distribution}: plugins for hooksdk."""\n'
     for one in plugins:
-        print(f"made    {one.plugin_id}: {folder / one.file}")
-    print(f"next    cd {folder}")
-    print("        pip install -e '.[dev]'")
-    print("        pytest")
-    print(f"        hooksdk plugins enable {ids[0]}    # in the project that is to use it")
+        files[one["file"]] = _filled("plugin.py", one)
+        files[f"tests/test_{one['id']}.py"] = _filled("test_plugin.py", one)
+    return files
 
 
-def _write(folder: Path, files: dict[str, str]) -> Sequence[Path]:
+def _filled(template: str, words: Mapping[str, str]) -> str:
+    return Template((TEMPLATES / f"{template}.txt").read_text("utf-8")).substitute(words)
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> Sequence[Path]:
     """Write the files and, made of them, the manifests; answers where these are."""
-    from hooksdk.cli._plugins.authoring import drafts
-
     try:
         for name, text in files.items():
             path = folder / name
@@ -93,42 +131,3 @@ def _plugin_id(name: str, option: str) -> str:
     if any(one.id == plugin_id and one.origin == "built-in" for one in survey(Config(), Path())):
         raise typer.BadParameter(f"'{plugin_id}' is a built-in plugin's id: choose another", param_hint=option)
     return plugin_id
-
-
-def _version() -> str:
-    """The oldest hooksdk that the new package promises to work with: this one, without its patch."""
-    return ".".join(importlib.metadata.version("hooksdk").split(".")[:2])
-
-
-def make_manifests(
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", exists=True, file_okay=False, help="The project's folder.")
-    ] = Path(),
-    write: Annotated[bool, typer.Option("--write", help="Write what differs.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Compare the manifests of a project of yours with its code, which is imported, and write them.
-
-    Without --write the code is 1 when one differs.
-    """
-    from hooksdk.cli._plugins.authoring import drafts
-
-    made = drafts(path)
-    differing = [draft for draft in made if draft.differing]
-    for draft in differing if write else ():
-        draft.write()
-    if as_json:
-        print_json({
-            "schema": 1, "written": write,
-            "manifests": [
-                {"plugin": one.plugin, "path": str(one.path), "differing": one.differing, "document": one.document} for one in made
-            ],
-        })  # fmt: skip
-    else:
-        for draft in made:
-            word = "fine" if not draft.differing else "written" if write else "differs"
-            print(printable(f"{word:<8} {draft.path}{': ' * bool(draft.differing)}{', '.join(draft.differing)}"))
-    if differing and not write:
-        if not as_json:
-            print("         hooksdk plugins manifest --write")
-        raise typer.Exit(1)

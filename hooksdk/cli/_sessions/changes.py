@@ -1,28 +1,23 @@
-"""What `hooksdk sessions trim`, `restore`, `settle` and `delete` do."""
+"""`hooksdk sessions trim`, `restore`, `settle` and `delete`: what changes a stored session, which nobody else may hold."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from hooksdk.calls import CallInDoubt, ToolResult, TrimReceipt
-from hooksdk.cli._console import (
-    CommandProblem,
-    counted,
-    one_line,
-    print_json,
-    safe,
-    says_yes,
-    stderr_console,
-    stdout_console,
-)
+from hooksdk.cli._console import CommandProblem, counted, one_line, safe, says_yes, stderr_console, stdout_console
+from hooksdk.cli._options import Json, Project, StorePlace, seconds_of
 from hooksdk.cli._sessions.ids import find_session, place_of, unknown_session
-from hooksdk.cli._sessions.look import with_session, with_store
+from hooksdk.cli._sessions.look import SessionId, with_session, with_store
+from hooksdk.cli._view import View
 from hooksdk.errors import SessionBusy
 from hooksdk.formats import FORMATS
 from hooksdk.stores import Store, list_summaries
@@ -37,37 +32,50 @@ OWNER = "user"
 """Who trimmed, in the journal."""
 
 
-def trim(
-    project: Path,
-    place: str | None,
-    typed: str,
-    handles: Sequence[str],
-    replacement: str | None,
-    *,
-    as_json: bool,
-) -> int:
-    """Trim results at once; the code is 1 when one could not be trimmed."""
+Handles = Annotated[
+    list[str], typer.Argument(metavar="HANDLE...", help="As `hooksdk sessions results` shows them, or call ids.")
+]
+
+
+def trim_results(
+    session_id: SessionId,
+    handles: Handles,
+    replacement: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What is to be kept of the result; for one result at a time.")
+    ] = None,
+    as_json: Json = False,
+    project: Project = Path(),
+    store: StorePlace = None,
+) -> None:
+    """Let the model see a short note instead of these results. They stay stored, and `restore` brings them back."""
+    if replacement is not None and len(handles) > 1:
+        raise typer.BadParameter("it says what one result held: give one handle", param_hint="--replacement")
     session_id, receipts = with_session(
         project,
-        place,
-        typed,
-        lambda store, one: _change(store, one, handles, lambda results, handle: results.trim(handle, replacement)),
+        store,
+        session_id,
+        lambda opened, one: _change(opened, one, handles, lambda results, handle: results.trim(handle, replacement)),
     )
     words = {"applied": "trimmed", "already_trimmed": "trimmed already", "not_trimmed": ""}
-    _report(session_id, receipts, words, as_json=as_json)
-    return 1 if any(receipt.status == "not_trimmed" for receipt in receipts) else 0
+    _view(session_id, receipts, words).show(as_json=as_json)
+    raise typer.Exit(int(any(receipt.status == "not_trimmed" for receipt in receipts)))
 
 
-def restore(project: Path, place: str | None, typed: str, handles: Sequence[str], *, as_json: bool) -> int:
-    """Restore results at once; one that is whole already stays so."""
+def restore_results(
+    session_id: SessionId,
+    handles: Handles,
+    as_json: Json = False,
+    project: Project = Path(),
+    store: StorePlace = None,
+) -> None:
+    """Let the model see trimmed results whole again."""
     session_id, receipts = with_session(
         project,
-        place,
-        typed,
-        lambda store, one: _change(store, one, handles, lambda results, handle: results.restore(handle)),
+        store,
+        session_id,
+        lambda opened, one: _change(opened, one, handles, lambda results, handle: results.restore(handle)),
     )
-    _report(session_id, receipts, {"applied": "whole again", "not_trimmed": "was not trimmed"}, as_json=as_json)
-    return 0
+    _view(session_id, receipts, {"applied": "whole again", "not_trimmed": "was not trimmed"}).show(as_json=as_json)
 
 
 async def _change(
@@ -91,25 +99,42 @@ async def _change(
     ]
 
 
-def settle(
-    project: Path, place: str | None, typed: str, reference: str, text: str, *, failed: bool, as_json: bool
-) -> int:
-    """End the doubt about a call."""
+def _view(session_id: str, receipts: Sequence[TrimReceipt], words: Mapping[str, str]) -> View:
+    view = View({"session": session_id, "results": [asdict(receipt) for receipt in receipts]})
+    for receipt in receipts:
+        what = words[receipt.status] or one_line(receipt.text)
+        if receipt.status == "applied":
+            what += f"  [dim]{receipt.characters_before:,} to {receipt.characters_after:,} characters[/]"
+        view.markup(f"{receipt.handle}  {what}")
+    return view
+
+
+def settle_call(
+    session_id: SessionId,
+    call: Annotated[
+        str, typer.Argument(metavar="CALL", help="As `hooksdk sessions show` tells it: a call id or an effect id.")
+    ],
+    result: Annotated[str, typer.Argument(metavar="TEXT", help="What came of it, as the model is to read it.")],
+    failed: Annotated[bool, typer.Option("--failed", help="It did not take effect: the text is an error.")] = False,
+    as_json: Json = False,
+    project: Project = Path(),
+    store: StorePlace = None,
+) -> None:
+    """Say what came of a call that is in doubt: it began, and nobody knows how it ended."""
     from hooksdk.cli._audit.chains import note  # with the plugin, which no other command about sessions needs
 
-    async def work(store: Store, session_id: str) -> CallInDoubt:
-        async with _opened(store, session_id) as transcript:
-            call = await transcript.settle(reference, ToolResult(text, is_error=failed))
-        fields = {"session_id": session_id, "call_id": call.call_id, "name": call.name, "effect_id": call.effect_id}
-        await note(project, store, {"kind": "settled", **fields, "by": "hooksdk sessions settle"})
-        return call
+    async def work(opened: Store, session_id: str) -> CallInDoubt:
+        async with _opened(opened, session_id) as transcript:
+            settled = await transcript.settle(call, ToolResult(result, is_error=failed))
+        fields = {"call_id": settled.call_id, "name": settled.name, "effect_id": settled.effect_id}
+        by = "hooksdk sessions settle"
+        await note(project, opened, {"kind": "settled", "session_id": session_id, **fields, "by": by})
+        return settled
 
-    session_id, call = with_session(project, place, typed, work)
-    if as_json:
-        print_json({"schema": 1, "session": session_id, "settled": asdict(call)})
-    else:
-        stdout_console().print(f"{one_line(call.call_id)}  settled  [dim]{one_line(call.name)}[/]", soft_wrap=True)
-    return 0
+    session_id, settled = with_session(project, store, session_id, work)
+    view = View({"session": session_id, "settled": asdict(settled)})
+    view.markup(f"{one_line(settled.call_id)}  settled  [dim]{one_line(settled.name)}[/]")
+    view.show(as_json=as_json)
 
 
 @asynccontextmanager
@@ -129,45 +154,39 @@ async def _opened(store: Store, session_id: str) -> AsyncGenerator[Transcript]:
         await log.close()
 
 
-def _report(session_id: str, receipts: Sequence[TrimReceipt], words: dict[str, str], *, as_json: bool) -> None:
-    if as_json:
-        print_json({"schema": 1, "session": session_id, "results": [asdict(receipt) for receipt in receipts]})
-        return
-    console = stdout_console()
-    for receipt in receipts:
-        what = words[receipt.status]
-        if receipt.status == "applied":
-            what += f"  [dim]{receipt.characters_before:,} to {receipt.characters_after:,} characters[/]"
-        elif not what:
-            what = one_line(receipt.text)
-        console.print(f"{receipt.handle}  {what}", soft_wrap=True)
-
-
-def delete(
-    project: Path,
-    place: str | None,
-    session_ids: Sequence[str],
-    *,
-    older: float | None = None,
-    yes: bool,
-    as_json: bool,
-) -> int:
-    """Remove these sessions, or those that were last written `older` seconds ago, after a question on a terminal."""
+def delete_sessions(
+    session_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID...]", help="As `hooksdk sessions list` shows them.")
+    ] = None,
+    older: Annotated[
+        str, typer.Option(metavar="DURATION", help="All that were last written so long ago, such as 30d.")
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", help="Remove them without asking.")] = False,
+    as_json: Json = False,
+    project: Project = Path(),
+    store: StorePlace = None,
+) -> None:
+    """Remove sessions for good. One that somebody holds is refused; with `--older` it stays."""
+    if as_json and not yes:
+        raise typer.BadParameter("--json prints nothing but the document, so nothing can be asked: add --yes")
+    if bool(session_ids) == bool(older):
+        raise typer.BadParameter("expected either ids or --older DURATION")
+    age = seconds_of(older) if older else None
     deleted: list[str] = []
 
-    async def work(store: Store) -> bool:
-        if older is None:
-            ids = list(dict.fromkeys([await find_session(store, typed, project) for typed in session_ids]))
+    async def work(opened: Store) -> bool:
+        if age is None:
+            ids = list(dict.fromkeys([await find_session(opened, typed, project) for typed in session_ids or ()]))
         else:
-            ids = await _older(store, time.time() - older)
-        if ids and not yes and not _confirmed(ids, place_of(store)):
+            ids = await _older(opened, time.time() - age)
+        if ids and not yes and not _confirmed(ids, place_of(opened)):
             return False
         for session_id in ids:
             try:
-                if not await store.delete_session(session_id, wait=WAIT_SECONDS) and older is None:
-                    raise await unknown_session(store, session_id)
+                if not await opened.delete_session(session_id, wait=WAIT_SECONDS) and age is None:
+                    raise await unknown_session(opened, session_id)
             except SessionBusy as error:
-                if older is None:
+                if age is None:
                     raise
                 stderr_console().print(f"{one_line(session_id)}  stays: {one_line(str(error))}", soft_wrap=True)
                 continue
@@ -176,12 +195,12 @@ def delete(
                 stdout_console().print(f"{one_line(session_id)}  deleted", soft_wrap=True)
         return True
 
-    is_done = with_store(project, place, work)
-    if as_json:
-        print_json({"schema": 1, "deleted": deleted})
-    elif not deleted:
-        print("nothing was deleted")
-    return 0 if is_done else 1
+    is_done = with_store(project, store, work)
+    view = View({"deleted": deleted})
+    if not deleted:
+        view.text("nothing was deleted")
+    view.show(as_json=as_json)
+    raise typer.Exit(0 if is_done else 1)
 
 
 async def _older(store: Store, until: float) -> list[str]:

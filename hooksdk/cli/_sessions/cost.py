@@ -12,25 +12,17 @@ from typing import Annotated, Any
 
 import typer
 
-from hooksdk.cli._console import (
-    CommandProblem,
-    counted,
-    one_line,
-    print_columns,
-    print_json,
-    print_line,
-    stdout_console,
-)
+from hooksdk.cli._console import CommandProblem, counted, one_line
 from hooksdk.cli._options import Json, Project, StorePlace
 from hooksdk.cli._project import project_config
-from hooksdk.cli._sessions.history import read_as_sent
-from hooksdk.cli._sessions.look import Look, look_at, with_session
+from hooksdk.cli._sessions.look import Look, look_at, read_as_sent, with_session
 from hooksdk.cli._spent import spent_json
+from hooksdk.cli._view import View
 from hooksdk.costs import (
     PRICES,
     Bill,
-    CacheReading,
     Clearing,
+    ModelCost,
     NoCache,
     Policy,
     PriceList,
@@ -162,46 +154,47 @@ def cost(
     rule = Clearing(trigger=trigger, keep=keep, clear_at_least=clear_at_least)
     cache = functools.partial(cache_of, model, prices) if cache_of(model) else None
     bills = compare(
-        history.messages, history.format, prices=prices, rule=rule, pause=pause, context_window=context_window,
-        cache=cache, journal=history.journal, without_cache=bool(model),
-    )  # fmt: skip
-    whole, dollars = bills[UNTRIMMED], price.input / MILLION if price else None
-    document: dict[str, Any] = {
-        **history.facts, "format": history.format, "notes": list(history.notes), "messages": len(history.messages),
-        "requests": whole.requests, "prices": {"read": prices.read, "write": prices.write, "life": prices.life}, "pause": pause,
-    }  # fmt: skip
-    if model:
-        document |= {"model": model, "prices_of": price_list.source(model)}
-    spent, readings = None, list[CacheReading]()
-    if history.journal is not None:
-        spent = price_list.spent(requests_in(history.journal))
-        readings = cache_readings(history.messages, history.journal, get_format(history.format))
-        document["paid"] = spent_json(spent) if spent.requests else None
-        document["cache"] = [
-            {"model": one.model, "expected": one.expected, "read": one.read, "difference": one.difference}
-            for one in readings
-        ]
-    if as_json:
-        policies = [{"policy": policy, **_entry(bill, whole, dollars)} for policy, bill in bills.items()]
-        print_json({"schema": 1, **document, "policies": policies})
-        return
-    console = stdout_console()
-    console.print(
-        f"{counted(len(history.messages), 'message')} in format {history.format}, {counted(whole.requests, 'request')}",
-        soft_wrap=True,
+        history.messages,
+        history.format,
+        prices=prices,
+        rule=rule,
+        pause=pause,
+        context_window=context_window,
+        cache=cache,
+        journal=history.journal,
+        without_cache=bool(model),
     )
+    whole, dollars = bills[UNTRIMMED], price.input / MILLION if price else None
+    view = View(
+        {
+            **history.facts,
+            "format": history.format,
+            "notes": list(history.notes),
+            "messages": len(history.messages),
+            "requests": whole.requests,
+            "prices": {"read": prices.read, "write": prices.write, "life": prices.life},
+            "pause": pause,
+        },
+        wraps=True,
+    )
+    counts = f"{counted(len(history.messages), 'message')} in format {history.format}"
+    view.text(f"{counts}, {counted(whole.requests, 'request')}")
     for note in history.notes:
-        console.print(f"[yellow]note[/]  {one_line(note)}", soft_wrap=True)
-    if spent is not None:
-        _print_paid(spent, readings)
+        view.markup(f"[yellow]note[/]  {one_line(note)}")
     if model:
-        print_line(console, "prices", one_line(price_list.source(model)))
+        view.document |= {"model": model, "prices_of": price_list.source(model)}
+    if history.journal is not None:
+        _tell_paid(view, price_list.spent(requests_in(history.journal)), history, history.journal)
+    if model:
+        view.line("prices", price_list.source(model))
+    view.document["policies"] = [{"policy": policy, **_entry(bill, whole, dollars)} for policy, bill in bills.items()]
     headings = ["policy", "tokens", "share", "bill", "share", "trims", "drains"]
     rows = [[policy, *cells(bill, whole)] for policy, bill in bills.items()]
     if dollars is not None:
         headings.append("dollars")
         rows = [[*row, in_dollars(bill.price * dollars)] for row, bill in zip(rows, bills.values(), strict=True)]
-    print_columns(headings, rows)
+    view.table(headings, rows)
+    view.show(as_json=as_json)
 
 
 def _history(target: str, source: str | None, project: Path, store: str | None) -> _History:
@@ -217,9 +210,12 @@ def _history(target: str, source: str | None, project: Path, store: str | None) 
         raise CommandProblem(f"session '{session_id}' has no messages yet, or a format that is a host's own")
     messages = [dict(message) for message in look.messages]
     return _History(
-        messages=messages, format=look.format_name, facts={"session": session_id}, model=_model_of(look),
+        messages=messages,
+        format=look.format_name,
+        facts={"session": session_id},
+        model=_model_of(look),
         journal=look.journal,
-    )  # fmt: skip
+    )
 
 
 def _model_of(look: Look) -> str:
@@ -230,26 +226,37 @@ def _model_of(look: Look) -> str:
     return read.most_common(1)[0][0] if read else look.about().model
 
 
-def _print_paid(spent: Spent, readings: Sequence[CacheReading]) -> None:
-    console = stdout_console()
+def _tell_paid(view: View, spent: Spent, history: _History, journal: Sequence[Entry]) -> None:
+    """What the provider counted, and where its cache did something else than was to be expected."""
+    readings = cache_readings(history.messages, journal, get_format(history.format))
+    view.document["paid"] = spent_json(spent) if spent.requests else None
+    view.document["cache"] = [
+        {"model": one.model, "expected": one.expected, "read": one.read, "difference": one.difference}
+        for one in readings
+    ]
     if not spent.requests:
-        print_line(console, "paid", one_line(NOT_KNOWN))
+        view.line("paid", NOT_KNOWN)
         return
     headings = ("model", "requests", "prompts", "from the cache", "to the cache", "replies", "paid", "without a cache")
-    rows = [
-        (
-            one_line(one.model or "not known"), f"{one.requests:,}", f"{one.usage.prompt:,}", f"{one.usage.read:,}", f"{one.usage.written:,}",
-            f"{one.usage.output:,}", *("no price" if each is None else in_dollars(each) for each in (one.dollars, one.without_cache)),
-        )
-        for one in spent.models
-    ]  # fmt: skip
-    print_columns(headings, rows)
-    for said in (one.difference for one in readings):
-        if said:
-            print_line(console, "[yellow]cache[/]", one_line(said))
-    for one in spent.models[1:] if len(spent.models) > 1 else ():
+    view.table(headings, [_paid_row(one) for one in spent.models])
+    view.lines("cache", [one.difference for one in readings if one.difference], "yellow")
+    for one in spent.models[1:]:
         if one.dollars is None or one.source != spent.models[0].source:
-            print_line(console, "prices", one_line(one.source))
+            view.line("prices", one.source)
+
+
+def _paid_row(one: ModelCost) -> Sequence[str | int]:
+    paid = ["no price" if amount is None else in_dollars(amount) for amount in (one.dollars, one.without_cache)]
+    usage = one.usage
+    return (
+        one.model or "not known",
+        one.requests,
+        usage.prompt,
+        usage.read,
+        usage.written,
+        usage.output,
+        *paid,
+    )
 
 
 def compare(
@@ -270,9 +277,8 @@ def compare(
     own = clearing(rule, prices, context_window)
 
     def bill(policy: Policy = never, *, lossless: bool = False) -> Bill:
-        return replay(
-            messages, form, policy, prices=prices, cache=cache and cache(), pause=pause, lossless=lossless
-        )  # fmt: skip
+        own_cache = cache and cache()
+        return replay(messages, form, policy, prices=prices, cache=own_cache, pause=pause, lossless=lossless)
 
     bills = {"untrimmed, without a cache": replay(messages, form, cache=NoCache())} if without_cache else {}
     bills[UNTRIMMED] = bill()
@@ -290,18 +296,23 @@ def compare(
 def cells(bill: Bill, whole: Bill) -> list[str]:
     """A row of the table without its policy: tokens and bill, each with its share of the untrimmed one."""
     entry = _entry(bill, whole, None)
-    return [
-        f"{bill.tokens:,}", f"{entry['tokens_share']:.3f}", f"{bill.price:,.0f}", f"{entry['bill_share']:.3f}",
-        f"{bill.trims:,}", f"{bill.drains:,}",
-    ]  # fmt: skip
+    tokens, price = (
+        (f"{bill.tokens:,}", f"{entry['tokens_share']:.3f}"),
+        (f"{bill.price:,.0f}", f"{entry['bill_share']:.3f}"),
+    )
+    return [*tokens, *price, f"{bill.trims:,}", f"{bill.drains:,}"]
 
 
 def _entry(bill: Bill, whole: Bill, dollars: float | None) -> dict[str, Any]:
     """`dollars` is the price of a token without a cache."""
     entry = {
-        "tokens": bill.tokens, "tokens_share": round(bill.tokens / whole.tokens, 4) if whole.tokens else 1.0,
-        "read": bill.read, "written": bill.written, "bill": round(bill.price, 2),
+        "tokens": bill.tokens,
+        "tokens_share": round(bill.tokens / whole.tokens, 4) if whole.tokens else 1.0,
+        "read": bill.read,
+        "written": bill.written,
+        "bill": round(bill.price, 2),
         "bill_share": round(bill.price / whole.price, 4) if whole.price else 1.0,
-        "trims": bill.trims, "drains": bill.drains,
-    }  # fmt: skip
+        "trims": bill.trims,
+        "drains": bill.drains,
+    }
     return entry if dollars is None else {**entry, "dollars": bill.price * dollars}

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated
 
-from hooksdk.cli._console import counted, one_line, print_json, safe, stdout_console
+import typer
+
+from hooksdk.cli._console import counted, one_line
 from hooksdk.cli._doctor.store import outlived_lock
+from hooksdk.cli._options import Json, Project, StorePlace
 from hooksdk.cli._sessions.ids import find_session, place_of
 from hooksdk.cli._sessions.look import Damaged, holder_of, look_at, with_store
-from hooksdk.cli._sessions.mend import Plan, plan_session, plan_values, session_bases, session_id_of
+from hooksdk.cli._sessions.mend import Damage, Plan, plan_session, plan_values, session_bases, session_id_of
+from hooksdk.cli._view import View
 from hooksdk.errors import StoreError
 from hooksdk.stores import JsonlStore, Store
 from hooksdk.stores.files import replace_file
@@ -21,41 +24,56 @@ from hooksdk.stores.jsonl import file_name
 from hooksdk.stores.locks import Lease
 
 
-@dataclass(frozen=True, kw_only=True)
-class Damage:
-    """One thing that is wrong, and what became of it."""
+def examine_sessions(
+    session_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID...]", help="Only these; by default the whole store.")
+    ] = None,
+    mend: Annotated[
+        bool, typer.Option("--mend", help="Do what can be done, with a backup of each file that changes.")
+    ] = False,
+    as_json: Json = False,
+    project: Project = Path(),
+    store: StorePlace = None,
+) -> None:
+    """Find torn ends, damaged lines, lost messages, dead locks and unreadable values, and say what can be done.
 
-    who: str
-    """The session's id, or the name of its files where nothing says the id any more; `values` for those of a plugin."""
-    file: str
-    what: str
-    remedy: str
-    """What `--mend` does; empty where it can do nothing."""
-    advice: str = ""
-    state: Literal["open", "mended"] = "open"
-    backup: str | None = None
-    """The file as it was."""
+    The code is 1 while there are problems.
+    """
 
-
-def doctor(project: Path, place: str | None, session_ids: Sequence[str], *, mend: bool, as_json: bool) -> int:
-    """Examine and print; the code is 1 while there are problems."""
-
-    async def examine(store: Store) -> tuple[list[Damage], str]:
+    async def examine(opened: Store) -> tuple[list[Damage], str]:
         ids = [
-            typed if await _is_there(store, typed) else await find_session(store, typed, project)
-            for typed in session_ids
+            typed if await _is_there(opened, typed) else await find_session(opened, typed, project)
+            for typed in session_ids or ()
         ]
-        if isinstance(store, JsonlStore):
-            return list(_examine_files(store.directory, ids, mend=mend)), place_of(store)
-        return await _examine_any(store, ids), place_of(store)
+        if isinstance(opened, JsonlStore):
+            return list(_examine_files(opened.directory, ids, mend=mend)), place_of(opened)
+        return await _examine_any(opened, ids), place_of(opened)
 
-    findings, where = with_store(project, place, examine)
+    findings, where = with_store(project, store, examine)
     problems = sum(finding.state == "open" for finding in findings)
-    if as_json:
-        print_json({"schema": 1, "problems": problems, "findings": [asdict(finding) for finding in findings]})
-    else:
-        _print(findings, where, mend=mend)
-    return 1 if problems else 0
+    view = View({"problems": problems, "findings": [asdict(finding) for finding in findings]}, indent=9)
+    for finding in findings:
+        _tell(view, finding)
+    can_be_mended = not mend and any(finding.remedy for finding in findings)
+    hint = "; --mend keeps a backup of each file that it changes" if can_be_mended else ""
+    view.text(f"{counted(problems, 'problem')} in {where}{hint}")
+    view.show(as_json=as_json)
+    raise typer.Exit(1 if problems else 0)
+
+
+def _tell(view: View, finding: Damage) -> None:
+    is_mended = finding.state == "mended"
+    name = f"{one_line(Path(finding.file).name)}: " if finding.file else ""
+    head = "[green]mended[/] " if is_mended else "[red]problem[/]"
+    view.markup(f"{head}  [bold]{one_line(finding.who)}[/]  {name}{one_line(finding.what)}")
+    if is_mended:
+        view.line("", f"done: {finding.remedy}")
+        if finding.backup:
+            view.line("", f"as it was: {finding.backup}")
+    elif finding.remedy:
+        view.line("", f"--mend would {finding.remedy}")
+    if finding.advice:
+        view.line("", finding.advice)
 
 
 async def _is_there(store: Store, session_id: str) -> bool:
@@ -106,39 +124,30 @@ def _examine_session(base: Path, session_id: str | None, *, mend: bool) -> Itera
     if not mend or not plan.contents:
         yield from _carried_out(plan, who, mend=False)
         return
-    with _lease(lock) as lease:
-        if lease is None:
-            advice = f"It is held by {holder or 'another process'}: close it there first"
-            for flaw in plan.flaws:
-                yield Damage(who=who, file=str(flaw.path), what=flaw.what, remedy=flaw.remedy, advice=advice)
-        else:
-            yield from _carried_out(plan_session(base, session_id, is_held=False), who, mend=True)
-
-
-@contextmanager
-def _lease(path: Path) -> Generator[Lease | None]:
-    lease = Lease.take(path)
+    lease = Lease.take(lock)
+    if lease is None:
+        advice = f"It is held by {holder or 'another process'}: close it there first"
+        yield from (replace(damage, who=who, advice=advice) for damage in plan.damages)
+        return
     try:
-        yield lease
+        yield from _carried_out(plan_session(base, session_id, is_held=False), who, mend=True)
     finally:
-        if lease is not None:
-            lease.release()
+        lease.release()
 
 
 def _carried_out(plan: Plan, who: str, *, mend: bool) -> Iterator[Damage]:
-    """The plan's flaws, after it was carried out if it is to be."""
-    backups: dict[Path, str | None] = {}
+    """What is wrong by the plan, after it was carried out if it is to be."""
+    backups: dict[str, str | None] = {}
     if mend:
         for path, content in plan.contents.items():
-            backups[path] = _keep(path, moved=content is None)
+            backups[str(path)] = _keep(path, moved=content is None)
             if content is not None:
                 replace_file(path, content)
-    for flaw in plan.flaws:
-        is_mended = mend and bool(flaw.remedy)
-        yield Damage(
-            who=who, file=str(flaw.path), what=flaw.what, remedy=flaw.remedy, advice="" if is_mended else flaw.advice,
-            state="mended" if is_mended else "open", backup=backups.get(flaw.path) if is_mended else None,
-        )  # fmt: skip
+    for damage in plan.damages:
+        if mend and damage.remedy:
+            yield replace(damage, who=who, advice="", state="mended", backup=backups.get(damage.file))
+        else:
+            yield replace(damage, who=who)
 
 
 def _keep(path: Path, *, moved: bool) -> str | None:
@@ -158,27 +167,3 @@ def _keep(path: Path, *, moved: bool) -> str | None:
             raise StoreError(str(path), f"no backup can be made: {error}. Nothing was changed") from error
         return str(backup)
     raise AssertionError
-
-
-def _print(findings: Sequence[Damage], where: str, *, mend: bool) -> None:
-    console = stdout_console()
-
-    def show(markup: str) -> None:
-        console.print(markup, soft_wrap=True)
-
-    for finding in findings:
-        style = "[green]mended[/] " if finding.state == "mended" else "[red]problem[/]"
-        name = f"{safe(Path(finding.file).name)}: " if finding.file else ""
-        show(f"{style}  [bold]{one_line(finding.who)}[/]  {name}{safe(finding.what)}")
-        if finding.state == "mended":
-            show(f"         done: {safe(finding.remedy)}")
-            if finding.backup:
-                show(f"         as it was: {safe(finding.backup)}")
-        elif finding.remedy:
-            show(f"         --mend would {safe(finding.remedy)}")
-        if finding.advice:
-            show(f"         {safe(finding.advice)}")
-    problems = sum(finding.state == "open" for finding in findings)
-    can_be_mended = not mend and any(finding.remedy for finding in findings)
-    hint = "; --mend keeps a backup of each file that it changes" if can_be_mended else ""
-    show(f"{counted(problems, 'problem')} in {safe(where)}{hint}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -16,8 +17,6 @@ class Line:
 
     number: int
     """From 1."""
-    start: int
-    """Of its first byte in the file."""
     data: bytes
     """With its line feed."""
     values: tuple[dict[str, Any], ...]
@@ -70,26 +69,17 @@ def split_lines(data: bytes) -> Lines:
     """The lines of a file's content. Every line of a step but the last begins with a blank."""
     result = Lines(data=data)
     step: list[Line] = []
-    start = 0
-    for number, text in enumerate(_by_line_feed(data), 1):
-        line = _line(text, number, start)
-        start += len(text)
+    end = 0
+    for number, text in enumerate(re.findall(rb"[^\n]*\n|[^\n]+", data), 1):
+        values, problem = _parse(text)
+        line = Line(number=number, data=text, values=tuple(values), problem=problem)
+        end += len(text)
         is_complete = text.endswith(b"\n") or (not line.problem and bool(line.values))
         step.append(line)
         if not text.startswith(b" ") and is_complete:
             result.lines += step
-            step, result.whole = [], start
+            step, result.whole = [], end
     return result
-
-
-def _by_line_feed(data: bytes) -> list[bytes]:
-    parts = data.split(b"\n")
-    return [*(part + b"\n" for part in parts[:-1]), *filter(None, parts[-1:])]
-
-
-def _line(data: bytes, number: int, start: int) -> Line:
-    values, problem = _parse(data)
-    return Line(number=number, start=start, data=data, values=tuple(values), problem=problem)
 
 
 def _parse(data: bytes) -> tuple[list[dict[str, Any]], str]:

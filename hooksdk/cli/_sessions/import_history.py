@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
+import typer
 
 from hooksdk import Config, Host
 from hooksdk.cli._console import CommandProblem, counted
+from hooksdk.cli._options import Json, Project, StorePlace
 from hooksdk.cli._project import project_config
 from hooksdk.cli._view import View
 from hooksdk.config import without_password
@@ -18,37 +19,45 @@ from hooksdk.stores import open_store
 from hooksdk.trimming import list_results
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImportOptions:
-    """What to import, and where to."""
-
-    file: Path
-    source: str | None = None
-    into: str | None = None
-    session: str | None = None
-    store: str | None = None
-    project: Path = Path()
-    as_json: bool = False
-
-
-def import_session(options: ImportOptions) -> int:
-    """Read the file, record it and print what was left out."""
-    config = project_config(options.project, options.store)
+def import_session(
+    file: Annotated[Path, typer.Argument(help="JSON, or one item a line.", exists=True, dir_okay=False)],
+    source: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="Where it comes from; guessed by default.")
+    ] = None,
+    into: Annotated[
+        str | None,
+        typer.Option("--into", metavar="FORMAT", help="openai-chat, anthropic, openai-responses or gemini."),
+    ] = None,
+    session: Annotated[
+        str | None,
+        typer.Option(
+            "--session",
+            metavar="ID",
+            help="The new session, by default the file's name; of a file with several, which one.",
+        ),
+    ] = None,
+    store: StorePlace = None,
+    project: Project = Path(),
+    as_json: Json = False,
+) -> None:
+    """Record another program's history into a new session: OpenAI, Anthropic, Gemini, LangChain, pydantic-ai,
+    openai-agents, Claude Code, OpenClaw."""
+    config = project_config(project, store)
     if config.store == "memory":
         raise CommandProblem("the store is in memory, so the session would be gone at once; write --store FOLDER")
-    history = read_history(options.file, options.source, into=options.into, session=options.session)
-    session_id = options.session or options.file.stem
+    history = read_history(file, source, into=into, session=session)
+    session_id = session or file.stem
 
     async def record() -> None:
-        store = open_store(config.store)
+        opened = open_store(config.store)
         try:
             # No plugins: an import is nobody's turn.
-            async with Host(store=store, config=Config()) as host, host.session(session_id) as session:
-                if session.messages:
+            async with Host(store=opened, config=Config()) as host, host.session(session_id) as new:
+                if new.messages:
                     raise CommandProblem(f"session '{session_id}' has messages already; write --session with a new id")
-                await session.load(history.messages, history.format)
+                await new.load(history.messages, history.format)
         finally:
-            await store.aclose()
+            await opened.aclose()
 
     anyio.run(record)
     results = list_results(history.messages, history.format)
@@ -69,5 +78,4 @@ def import_session(options: ImportOptions) -> int:
     view.line("", f"{counts} of about {counted(facts['result_tokens'], 'token')}")
     view.line("", f"{history.source}, kept as {history.format}")
     view.lines("note", history.notes, "yellow")
-    view.show(as_json=options.as_json)
-    return 0
+    view.show(as_json=as_json)

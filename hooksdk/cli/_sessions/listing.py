@@ -1,19 +1,23 @@
-"""What `hooksdk sessions list` prints."""
+"""`hooksdk sessions list`: what is stored, and with `--used` what each session has used, also with its sub-agents."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from hooksdk.cli._console import print_columns, print_json, printable
+import typer
+
+from hooksdk.cli._options import Json, Project, StorePlace
 from hooksdk.cli._project import project_config
 from hooksdk.cli._sessions.ids import place_of, short_ids
 from hooksdk.cli._sessions.look import SIZES, Damaged, described, holder_of, look_at, with_store
-from hooksdk.cli._sessions.used import HEADINGS, requests_of, used_by, used_cells
-from hooksdk.costs import PriceList
+from hooksdk.cli._spent import spent_json
+from hooksdk.cli._view import View
+from hooksdk.costs import PriceList, Request, in_dollars, requests_in
+from hooksdk.errors import StoreError
 from hooksdk.stores import JsonlStore, SessionSummary, Store, list_summaries
 from hooksdk.stores.jsonl import file_name
 from hooksdk.tasks import in_thread
@@ -23,36 +27,43 @@ _PROMPT_CHARS, _FOLDER_CHARS, _MODEL_CHARS = 200, 28, 24
 _DAMAGED = "damaged: hooksdk sessions doctor"
 
 
-def list_sessions(project: Path, place: str | None, *, sizes: bool, used: bool, as_json: bool) -> int:
-    """One line or object for each session."""
+def list_sessions(
+    sizes: Annotated[
+        bool, typer.Option("--sizes", help="Read all of each: messages, results, trims and tokens.")
+    ] = False,
+    used: Annotated[
+        bool, typer.Option("--used", help="What each has used, also with its sub-agents: requests, tokens, money.")
+    ] = False,
+    as_json: Json = False,
+    project: Project = Path(),
+    store: StorePlace = None,
+) -> None:
+    """List the sessions, the last changed first: what was asked, which model, where and when."""
 
-    async def look(store: Store) -> tuple[list[dict[str, Any]], str]:
-        found = [await _entry(store, one) for one in await list_summaries(store)]
+    async def look(opened: Store) -> tuple[list[dict[str, Any]], str]:
+        found = [await _entry(opened, one) for one in await list_summaries(opened)]
         if sizes:
-            found = [await _with_sizes(store, one) for one in found]
+            found = [await _with_sizes(opened, one) for one in found]
         if used:
-            by_session = used_by(
-                await requests_of(store, [one["id"] for one in found]), PriceList(project_config(project).prices)
-            )
+            requests = await requests_of(opened, [one["id"] for one in found])
+            by_session = _used_by(requests, PriceList(project_config(project).prices))
             found = [{**one, "used": by_session.get(one["id"])} for one in found]
-        return found, place_of(store)
+        return found, place_of(opened)
 
-    sessions, where = with_store(project, place, look)
-    if as_json:
-        print_json({"schema": 1, "sessions": sessions})
-    elif not sessions:
-        print(f"There are no sessions in {printable(where)}.")
+    sessions, where = with_store(project, store, look)
+    view = View({"sessions": sessions})
+    if not sessions:
+        view.text(f"There are no sessions in {where}.")
     elif used:
-        print_columns(
-            ("id", *HEADINGS, "age"), _rows(sessions, lambda one: (*used_cells(one["used"]), _age(one["changed"])))
-        )
+        cells = [(*_used_cells(one["used"]), _age(one["changed"])) for one in sessions]
+        view.table(("id", "requests", "tokens", "paid", "with sub-agents", "paid", "age"), _rows(sessions, cells))
     elif sizes:
-        print_columns(("id", *SIZES, "age", "held by"), _rows(sessions, _sizes_of))
+        view.table(("id", *SIZES, "age", "held by"), _rows(sessions, map(_sizes_of, sessions)))
     else:
         is_held = any(one["held_by"] for one in sessions)
         headings = ("id", "age", "model", "folder", *(["held by"] if is_held else []), "prompt")
-        print_columns(headings, _rows(sessions, lambda one: _face_of(one, project, is_held=is_held)))
-    return 0
+        view.table(headings, _rows(sessions, [_face_of(one, project, is_held=is_held) for one in sessions]))
+    view.show(as_json=as_json)
 
 
 async def _entry(store: Store, summary: SessionSummary) -> dict[str, Any]:
@@ -69,15 +80,16 @@ async def _with_sizes(store: Store, entry: dict[str, Any]) -> dict[str, Any]:
         return {**entry, **dict.fromkeys(SIZES), "problem": str(error)}
 
 
-def _rows(sessions: Sequence[dict[str, Any]], cells: Callable[[dict[str, Any]], Sequence[str]]) -> list[Sequence[str]]:
+def _rows(sessions: Sequence[dict[str, Any]], cells: Iterable[Sequence[str | int]]) -> list[Sequence[str | int]]:
+    """The rows of a table, each with the beginning of its session's id that is enough to type."""
     short = short_ids([one["id"] for one in sessions])
-    return [tuple(_cell(text) for text in (short[one["id"]], *cells(one))) for one in sessions]
+    return [(short[one["id"]], *own) for one, own in zip(sessions, cells, strict=True)]
 
 
-def _sizes_of(session: dict[str, Any]) -> Sequence[str]:
+def _sizes_of(session: dict[str, Any]) -> Sequence[str | int]:
     if session["problem"]:
         return (*("?" for _ in SIZES), _age(session["changed"]), _DAMAGED)
-    return (*(f"{session[name]:,}" for name in SIZES), _age(session["changed"]), session["held_by"] or "-")
+    return (*(session[name] for name in SIZES), _age(session["changed"]), session["held_by"] or "-")
 
 
 def _face_of(session: dict[str, Any], project: Path, *, is_held: bool) -> Sequence[str]:
@@ -109,5 +121,42 @@ def _age(changed: str | None) -> str:
     return f"{minutes // (24 * 60)} days" if minutes < 31 * 24 * 60 else changed[:10]
 
 
-def _cell(text: str) -> str:
-    return printable(text).replace("\n", "\N{REPLACEMENT CHARACTER}").replace("\t", "\N{REPLACEMENT CHARACTER}")
+async def requests_of(store: Store, session_ids: Iterable[str]) -> dict[str, list[Request]]:
+    """By session, the requests whose provider counted; a session that cannot be read is left out."""
+    requests: dict[str, list[Request]] = {}
+    for session_id in session_ids:
+        try:
+            requests[session_id] = requests_in((await store.read_session(session_id))[1])
+        except StoreError:
+            continue
+    return requests
+
+
+def _used_by(requests: Mapping[str, Sequence[Request]], prices: PriceList) -> dict[str, dict[str, Any]]:
+    """By session, what it used, and what the tasks used that began in it. A sub-agent's request is of the session in which its
+    family's outermost run made a request; where that is not known, of its own alone."""
+    session_of = {one.run_id: name for name, own in requests.items() for one in own if one.run_id == one.family}
+    tasks: dict[str, list[Request]] = {name: [] for name in requests}
+    for name, own in requests.items():
+        for one in own:
+            tasks[session_of.get(one.family, name)].append(one)
+    return {
+        name: {**spent_json(prices.spent(own)), "with_subagents": spent_json(prices.spent(tasks[name]))}
+        for name, own in requests.items()
+    }
+
+
+def _used_cells(used: Mapping[str, Any] | None) -> Sequence[str | int]:
+    """What the list shows of it; a question mark where nothing can be read, a dash for money where there is no price."""
+    if used is None:
+        return ("?",) * 5
+    whole = used["with_subagents"]
+    return (used["requests"], _tokens(used), _paid(used), _tokens(whole), _paid(whole))
+
+
+def _tokens(used: Mapping[str, Any]) -> int:
+    return used["prompt"] + used["output"]
+
+
+def _paid(used: Mapping[str, Any]) -> str:
+    return "-" if used["dollars"] is None else in_dollars(used["dollars"])

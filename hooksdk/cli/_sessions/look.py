@@ -1,14 +1,17 @@
-"""Looking at stored sessions without holding them: `hooksdk sessions list`, `show`, `results` and `export`."""
+"""Stored sessions as the commands read them: without holding them, and whoever holds them; and files of histories."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import anyio
+import typer
 
 from hooksdk import schema
 from hooksdk.cli._console import CommandProblem, printable, stderr_console, warnings_shown
@@ -16,6 +19,7 @@ from hooksdk.cli._project import project_config
 from hooksdk.cli._sessions.ids import find_session, unknown_session
 from hooksdk.errors import StoreError
 from hooksdk.formats import FORMATS, Message, get_format
+from hooksdk.histories import History, read_history
 from hooksdk.stores import JsonlStore, SessionSummary, Store, open_store, summarize
 from hooksdk.stores.jsonl import file_name
 from hooksdk.stores.locks import Lease, is_held
@@ -27,6 +31,9 @@ T = TypeVar("T")
 
 SIZES = ("messages", "results", "trimmed", "queued", "tokens")
 """What is known of a session once all of it was read."""
+SessionId = Annotated[
+    str, typer.Argument(metavar="ID", help="As `hooksdk sessions list` shows it; `last` is the newest of this folder.")
+]
 PROMPT_CHARS = 500
 """Characters of a prompt in a list at most."""
 
@@ -63,10 +70,9 @@ class Look:
     def summary(self) -> dict[str, Any]:
         """What `list --sizes` tells of it."""
         ledger = self.ledger
-        numbers = (
-            len(self.messages), len(ledger.records), sum(record.short_text is not None for record in ledger.records),
-            len(ledger.queue), sum(schema.estimate_tokens(message) for message in ledger.view),
-        )  # fmt: skip
+        trimmed = sum(record.short_text is not None for record in ledger.records)
+        tokens = sum(schema.estimate_tokens(message) for message in ledger.view)
+        numbers = (len(self.messages), len(ledger.records), trimmed, len(ledger.queue), tokens)
         sizes = dict(zip(SIZES, numbers, strict=True))
         return {**described(self.about()), **sizes, "held_by": self.holder or None, "problem": None}
 
@@ -162,3 +168,15 @@ def holder_of(lock_path: Path) -> str:
         return (Lease.holder(lock_path) or "another process") if is_held(lock_path) else ""
     except OSError:  # no lock yet, or a disk that can only be read: nobody writes there
         return ""
+
+
+def read_as_sent(file: Path, source: str | None = None) -> History:
+    """The history in a file, or on stdin (`-`), in the format that it was sent in, where that is one of ours. Raises
+    `HistoryError`."""
+    content = sys.stdin.buffer.read() if str(file) == "-" else None
+
+    def read(into: str | None) -> History:
+        return read_history(file if content is None else BytesIO(content), source, into=into)
+
+    history = read(None)
+    return read(history.source) if history.source in FORMATS else history

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from hooksdk.cli._console import counted
 from hooksdk.cli._sessions.files import Line, Lines, read_lines, split_lines, unglued
@@ -18,24 +19,33 @@ from hooksdk.transcript import Entry, Ledger, encode
 
 
 @dataclass(frozen=True, kw_only=True)
-class Flaw:
-    """One thing that is wrong with a file."""
+class Damage:
+    """One thing that is wrong, and what became of it."""
 
-    path: Path
+    who: str = ""
+    """The session's id, or the name of its files where nothing says the id any more; `values` for those of a plugin."""
+    file: str
     what: str
     remedy: str = ""
     """What `--mend` does about it, as one says it to do; empty where it can do nothing."""
     advice: str = ""
     """What else a person can do."""
+    state: Literal["open", "mended"] = "open"
+    backup: str | None = None
+    """The file as it was."""
 
 
 @dataclass(kw_only=True)
 class Plan:
     """What is wrong with some files that belong together, and what would stand in those that can be mended."""
 
-    flaws: list[Flaw] = field(default_factory=list[Flaw])
+    damages: list[Damage] = field(default_factory=list[Damage])
     contents: dict[Path, bytes | None] = field(default_factory=dict[Path, "bytes | None"])
     """By file; None for one that is only moved aside."""
+
+    def tell(self, path: Path, what: str, remedy: str = "", advice: str = "") -> None:
+        """Note what is wrong with a file."""
+        self.damages.append(Damage(file=str(path), what=what, remedy=remedy, advice=advice))
 
 
 def session_bases(directory: Path) -> list[Path]:
@@ -64,8 +74,7 @@ def plan_session(base: Path, known_id: str | None, *, is_held: bool) -> Plan:
         # The journal first: its holder may go on writing, and the journal must not seem to be ahead.
         journal, messages = read_lines(journal_path), read_lines(messages_path)
     except OSError as error:
-        advice = "Give the files to the user that runs hooksdk"
-        plan.flaws.append(Flaw(path=base, what=f"they cannot be read: {error}", advice=advice))
+        plan.tell(base, f"they cannot be read: {error}", advice="Give the files to the user that runs hooksdk")
         return plan
     for path, lines in (journal_path, journal), (messages_path, messages):
         if lines.torn and not is_held:
@@ -81,9 +90,7 @@ def plan_session(base: Path, known_id: str | None, *, is_held: bool) -> Plan:
 def _cut_torn_end(plan: Plan, path: Path, lines: Lines) -> None:
     size = counted(lines.torn, "byte")
     what = f"it ends in {size} that belong to no whole line, as after a crash"
-    plan.flaws.append(
-        Flaw(path=path, what=what, remedy="cut off this byte" if lines.torn == 1 else f"cut off these {size}")
-    )
+    plan.tell(path, what, "cut off this byte" if lines.torn == 1 else f"cut off these {size}")
     plan.contents[path] = lines.data[: lines.whole]
 
 
@@ -106,17 +113,14 @@ def _mend_messages(plan: Plan, path: Path, lines: Lines) -> list[Message]:
         lost = counted(len(lines.values) - len(content.values), "message")
         remedy = f"end the file before line {damaged.number}; {lost} after it would be in the backup alone"
         advice = "If you have a copy of the line, put it there instead"
-        plan.flaws.append(
-            Flaw(path=path, what=f"line {damaged.number} {damaged.problem}", remedy=remedy, advice=advice)
-        )
+        plan.tell(path, f"line {damaged.number} {damaged.problem}", remedy, advice)
     if content.data != lines.data[: lines.whole]:
         plan.contents[path] = content.data[: content.whole]
     return content.values
 
 
 def _tell_glued(plan: Plan, path: Path, line: Line) -> None:
-    remedy = f"write its {len(line.values)} objects in a line each"
-    plan.flaws.append(Flaw(path=path, what=f"line {line.number} {line.problem}", remedy=remedy))
+    plan.tell(path, f"line {line.number} {line.problem}", f"write its {len(line.values)} objects in a line each")
 
 
 def _mend_journal(plan: Plan, path: Path, lines: Lines, known_id: str | None, base: Path) -> list[Entry] | None:
@@ -125,16 +129,15 @@ def _mend_journal(plan: Plan, path: Path, lines: Lines, known_id: str | None, ba
     header = values[0] if values and values[0].get("hooksdk") == "journal" else None
     if header and int(header.get("version", 0)) > VERSION:
         what = f"it was written by a newer hooksdk (version {header['version']})"
-        plan.flaws.append(Flaw(path=path, what=what, advice="Use that one"))
+        plan.tell(path, what, advice="Use that one")
         plan.contents.clear()
         return None
     if header is None:
         what = "its first line, which names the session, is lost" if lines.data else "the messages have no journal"
         if known_id is None or file_name(known_id) != base.name:
-            advice = "Say whose it is: hooksdk sessions doctor ID --mend"
-            plan.flaws.append(Flaw(path=path, what=what, advice=advice))
+            plan.tell(path, what, advice="Say whose it is: hooksdk sessions doctor ID --mend")
             return None
-        plan.flaws.append(Flaw(path=path, what=what, remedy="write that line anew"))
+        plan.tell(path, what, "write that line anew")
         header = {"hooksdk": "journal", "version": VERSION, "session": known_id}
         values = [header, *values]
     for line in lines.lines:
@@ -142,8 +145,8 @@ def _mend_journal(plan: Plan, path: Path, lines: Lines, known_id: str | None, ba
             _tell_glued(plan, path, line)
         elif line.problem and line.number > 1:
             remedy = "leave this line out; the others do not depend on it"
-            plan.flaws.append(Flaw(path=path, what=f"line {line.number} {line.problem}", remedy=remedy))
-    if any(flaw.path == path for flaw in plan.flaws):
+            plan.tell(path, f"line {line.number} {line.problem}", remedy)
+    if any(damage.file == str(path) for damage in plan.damages):
         plan.contents[path] = _lines_of(values)
     return values
 
@@ -160,21 +163,21 @@ def _mend_entries(plan: Plan, path: Path, values: list[Entry], messages: list[Me
         ahead = max((int(entry.get("m", 0)) for entry in entries), default=0)
         if ahead > len(messages):
             entries = _without_lost(entries, len(messages))
-            plan.flaws.append(_ahead(path, ahead, len(messages), len(values) - 1 - len(entries)))
+            _tell_ahead(plan, path, ahead, len(messages), len(values) - 1 - len(entries))
             plan.contents[path] = _lines_of([values[0], *entries])
         Ledger.replay(messages, entries, get_format(str(name)) if name in FORMATS else None)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         what = f"it cannot be understood ({type(error).__name__}: {error})"
         advice = "Move it away: the messages stay, trims and plugin state are lost"
-        plan.flaws.append(Flaw(path=path, what=what, advice=advice))
+        plan.tell(path, what, advice=advice)
 
 
-def _ahead(path: Path, ahead: int, count: int, dropped: int) -> Flaw:
+def _tell_ahead(plan: Plan, path: Path, ahead: int, count: int, dropped: int) -> None:
     lost = counted(ahead - count, "message")
     what = f"it was written when {counted(ahead, 'message')} were stored, and now there are {count:,}: {lost} lost"
     about = f"leave out {dropped:,} of its lines, which speak of lost messages, and " if dropped else ""
     advice = "If you have a backup of the messages, put it back instead"
-    return Flaw(path=path, what=what, remedy=f"{about}let the others speak of those that are there", advice=advice)
+    plan.tell(path, what, f"{about}let the others speak of those that are there", advice)
 
 
 def _without_lost(entries: Sequence[Entry], count: int) -> list[Entry]:
@@ -199,7 +202,7 @@ def plan_values(directory: Path) -> Iterator[Plan]:
         try:
             ValueFile(path, path.stem).read()
         except StoreError as error:
+            plan = Plan(contents={path: None})
             remedy = "move the file aside: the plugin begins without stored values"
-            yield Plan(
-                flaws=[Flaw(path=path, what=f"the values {error.problem}", remedy=remedy)], contents={path: None}
-            )
+            plan.tell(path, f"the values {error.problem}", remedy)
+            yield plan

@@ -1,31 +1,23 @@
-"""What `hooksdk sessions show`, `results` and `export` print."""
+"""`hooksdk sessions show`, `results` and `export`: a stored session for people, and for programs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from rich.console import Console
+import typer
 
 from hooksdk.calls import ResultInfo, ToolCall, shown_labels
-from hooksdk.cli._console import (
-    CommandProblem,
-    counted,
-    json_text,
-    one_line,
-    print_columns,
-    print_json,
-    printable,
-    safe,
-    stdout_console,
-)
-from hooksdk.cli._sessions.look import Look, look_at, timestamp, with_session
+from hooksdk.cli._console import CommandProblem, counted, json_text, one_line, print_json, safe
+from hooksdk.cli._options import Json, Project, StorePlace
+from hooksdk.cli._sessions.look import Look, SessionId, look_at, timestamp, with_session
+from hooksdk.cli._view import View
 from hooksdk.formats import Message
 from hooksdk.formats.content import describe_part
-from hooksdk.transcript import ResultRow, encode
+from hooksdk.transcript import Ledger, ResultRow, encode
 from hooksdk.values import as_list, as_object, clip
 
 TEXT_CHARS, TEXT_LINES = 600, 8
@@ -36,35 +28,31 @@ _SHOWN_ELSEWHERE = {"text", "tool_use", "tool_result", "refusal", "input_text", 
 """Types of parts that are printed as text, calls or results."""
 
 
-def _cell(text: str) -> str:
-    return printable(text).replace("\n", "\N{REPLACEMENT CHARACTER}").replace("\t", "\N{REPLACEMENT CHARACTER}")
-
-
-def _date(changed: str | None) -> str:
-    return "-" if changed is None else changed[:16].replace("T", " ")
+ViewOption = Annotated[bool, typer.Option("--view", help="As the model sees it: compacted, and with the trims.")]
 
 
 # results
 
 
-def list_results(project: Path, place: str | None, typed: str, *, as_json: bool) -> int:
-    """One line or object for each result."""
-    session_id, look = with_session(project, place, typed, look_at)
+def list_results(
+    session_id: SessionId, as_json: Json = False, project: Project = Path(), store: StorePlace = None
+) -> None:
+    """List a session's tool results, and which of them can be trimmed."""
+    session_id, look = with_session(project, store, session_id, look_at)
     results = [look.ledger.info(record) for record in look.ledger.records]
-    if as_json:
-        entries = [{**_fields(info), "trimmable": info.trimmable} for info in results]
-        print_json({"schema": 1, "session": session_id, "results": entries})
-    elif not results:
-        print("The session has no tool results.")
-    else:
+    entries = [{**_fields(info), "trimmable": info.trimmable} for info in results]
+    view = View({"session": session_id, "results": entries})
+    if results:
         headings = ("handle", "tool", "characters", "tokens", "turns ago", "labels", "trim")
-        rows = [
-            (_cell(info.handle), _cell(info.tool) or "?", f"{info.characters:,}", f"{info.tokens:,}", str(info.turns_ago),
-             ", ".join(shown_labels(info.labels)), info.why_not or "possible")
-            for info in results
-        ]  # fmt: skip
-        print_columns(headings, rows)
-    return 0
+        view.table(headings, [_row(info) for info in results])
+    else:
+        view.text("The session has no tool results.")
+    view.show(as_json=as_json)
+
+
+def _row(info: ResultInfo) -> Sequence[str | int]:
+    labels, trim = ", ".join(shown_labels(info.labels)), info.why_not or "possible"
+    return (info.handle, info.tool or "?", info.characters, info.tokens, info.turns_ago, labels, trim)
 
 
 def _fields(info: ResultInfo) -> dict[str, Any]:
@@ -74,77 +62,80 @@ def _fields(info: ResultInfo) -> dict[str, Any]:
 # export
 
 
-@dataclass(frozen=True, kw_only=True)
-class Export:
-    """What is to be written, and where."""
+def export_session(
+    session_id: SessionId,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="A new file; by default stdout.")
+    ] = None,
+    view: ViewOption = False,
+    file_format: Annotated[
+        Literal["jsonl", "json"], typer.Option("--format", help="A message a line, or one JSON list.")
+    ] = "jsonl",
+    as_json: Json = False,
+    project: Project = Path(),
+    store: StorePlace = None,
+) -> None:
+    """Write a session's messages out, in the shape that their provider takes."""
+    session_id, look = with_session(project, store, session_id, look_at)
+    messages = look.ledger.view if view else look.messages
+    facts = {"session": session_id, "format": look.format_name, "view": view}
+    if output is not None:
+        _write(output, messages, file_format)
+        answer = View({**facts, "file": str(output), "messages": len(messages)})
+        answer.text(f"{counted(len(messages), 'message')} in {output}")
+        answer.show(as_json=as_json)
+    elif as_json:
+        print_json({"schema": 1, **facts, "messages": messages})
+    elif file_format == "json":
+        print_json(messages)
+    else:
+        for message in messages:
+            print(json_text(message))
 
-    output: Path | None
-    view: bool
-    file_format: Literal["jsonl", "json"]
-    as_json: bool
 
-
-def export(project: Path, place: str | None, typed: str, order: Export) -> int:
-    """Write the messages to a new file or to stdout."""
-    session_id, look = with_session(project, place, typed, look_at)
-    messages = look.ledger.view if order.view else look.messages
-    envelope = {"schema": 1, "session": session_id, "format": look.format_name, "view": order.view}
-    if order.output is None:
-        if order.as_json:
-            print_json({**envelope, "messages": messages})
-        elif order.file_format == "json":
-            print_json(messages)
-        else:
-            for message in messages:
-                print(json_text(message))
-        return 0
+def _write(output: Path, messages: Sequence[Message], file_format: Literal["jsonl", "json"]) -> None:
     lines = [encode(message) for message in messages]
     data = b"".join(line + b"\n" for line in lines)
-    if order.file_format == "json":
+    if file_format == "json":
         data = b"[\n" + b",\n".join(lines) + b"\n]\n"
     try:
-        with order.output.open("xb") as file:
+        with output.open("xb") as file:
             file.write(data)
     except FileExistsError:
-        raise CommandProblem(f"{order.output} is there already, and is not overwritten. Name a new file") from None
+        raise CommandProblem(f"{output} is there already, and is not overwritten. Name a new file") from None
     except OSError as error:
-        raise CommandProblem(f"{order.output} cannot be written: {error.strerror}") from error
-    if order.as_json:
-        print_json({**envelope, "file": str(order.output), "messages": len(lines)})
-    else:
-        print(f"{counted(len(lines), 'message')} in {printable(str(order.output))}")
-    return 0
+        raise CommandProblem(f"{output} cannot be written: {error.strerror}") from error
 
 
 # show
 
 
-def show(project: Path, place: str | None, typed: str, *, full: bool, view: bool, as_json: bool) -> int:
-    """Print a session for a person, or as one document."""
-    _, look = with_session(project, place, typed, look_at)
-    if as_json:
-        results = [
-            {**_fields(look.ledger.info(record)), "text_in_place": record.short_text} for record in look.ledger.records
-        ]
-        messages = look.ledger.view if view else look.messages
-        in_doubt = [asdict(call) for call in look.ledger.effects.described()]
-        document = {"session": look.summary(), "view": view, "messages": messages, "results": results}
-        print_json({"schema": 1, **document, "in_doubt": in_doubt})
-        return 0
-    console = stdout_console()
-    console.print(_title(look), soft_wrap=True)
-    if look.format_name and look.ledger.format is None:
-        console.print(f"[dim]messages in {safe(look.format_name)}, a host's own format: as they are stored[/]")
-    for call in look.ledger.effects.described():
-        what = "runs now, or may have taken effect" if look.holder else "may have taken effect"
-        console.print(
-            f"[yellow]{what}[/]: {one_line(call.name)} {safe(clip(call.arguments, ARGUMENTS_CHARS))} began "
-            f"{timestamp(call.began)}, and its end is not known: "
-            f"hooksdk sessions settle {one_line(look.session_id)} {one_line(call.effect_id)} TEXT",
-            soft_wrap=True,
-        )
-    _Printer(look, console, full=full).show(view=view)
-    return 0
+def show_session(
+    session_id: SessionId,
+    full: Annotated[bool, typer.Option("--full", help="Every text whole, trimmed results too.")] = False,
+    view: ViewOption = False,
+    as_json: Json = False,
+    project: Project = Path(),
+    store: StorePlace = None,
+) -> None:
+    """Show a session's messages, calls and results. Works while another process holds it."""
+    _, look = with_session(project, store, session_id, look_at)
+    ledger = look.ledger
+    results = [{**_fields(ledger.info(record)), "text_in_place": record.short_text} for record in ledger.records]
+    messages = ledger.view if view else look.messages
+    in_doubt = ledger.effects.described()
+    document = {"session": look.summary(), "view": view, "messages": messages, "results": results}
+    answer = View({**document, "in_doubt": [asdict(call) for call in in_doubt]})
+    answer.markup(_title(look))
+    if look.format_name and ledger.format is None:
+        answer.markup(f"[dim]messages in {safe(look.format_name)}, a host's own format: as they are stored[/]")
+    what = "runs now, or may have taken effect" if look.holder else "may have taken effect"
+    for call in in_doubt:
+        began = f"{safe(clip(call.arguments, ARGUMENTS_CHARS))} began {timestamp(call.began)}, and its end is not known"
+        settle = f"hooksdk sessions settle {one_line(look.session_id)} {one_line(call.effect_id)} TEXT"
+        answer.markup(f"[yellow]{what}[/]: {one_line(call.name)} {began}: {settle}")
+    _Messages(answer, ledger, full=full).add(as_model_sees=view)
+    answer.show(as_json=as_json)
 
 
 def _title(look: Look) -> str:
@@ -158,28 +149,27 @@ def _title(look: Look) -> str:
         f"{counted(len(look.messages), 'message')}, {counted(summary['results'], 'result')}, {summary['tokens']:,} tokens",
     ]
     if look.changed is not None:
-        parts.append(f"changed {_date(summary['changed'])}")
+        parts.append(f"changed {summary['changed'][:16].replace('T', ' ')}")
     if look.holder:
         parts.append(f"held by {look.holder}")
     return " · ".join(parts)
 
 
-class _Printer:
-    """Prints the messages of one session."""
+class _Messages:
+    """The messages of one session, for a person."""
 
-    def __init__(self, look: Look, console: Console, *, full: bool) -> None:
-        self._look = look
-        self._ledger = look.ledger
-        self._console = console
+    def __init__(self, view: View, ledger: Ledger, *, full: bool) -> None:
+        self._view = view
+        self._ledger = ledger
         self._full = full
 
-    def show(self, *, view: bool) -> None:
-        """All messages: as they are stored, or as the model sees them."""
+    def add(self, *, as_model_sees: bool) -> None:
+        """Add all of them: as they are stored, or as the model sees them."""
         ledger = self._ledger
-        if not view:
+        if not as_model_sees:
             for position, message in enumerate(ledger.messages):
                 if position == ledger.upto > 0:
-                    self._print("[dim]the model sees a shorter form of what stands above: --view shows it[/]")
+                    self._view.markup("[dim]the model sees a shorter form of what stands above: --view shows it[/]")
                 self._message(f"#{position}", message, ledger.records.at(position))
             return
         for place, message in ledger.shown():
@@ -188,21 +178,15 @@ class _Printer:
             else:
                 self._message("#-", message, ())
 
-    def _print(self, markup: str) -> None:
-        self._console.print(markup, soft_wrap=True)
-
     def _message(self, place: str, message: Message, records: Sequence[ResultRow], *, view: bool = False) -> None:
         message_format = self._ledger.format
-        self._print("")
+        self._view.markup()
         if message_format is None:
-            self._print(f"[bold]{place}[/]")
-            self._text(json.dumps(message, ensure_ascii=False))
+            self._view.markup(f"[bold]{place}[/]")
+            self._indented(json.dumps(message, ensure_ascii=False))
             return
-        results, calls, text = (
-            message_format.results(message),
-            message_format.calls(message),
-            message_format.text(message),
-        )
+        results, calls = message_format.results(message), message_format.calls(message)
+        text = message_format.text(message)
         others = [
             describe_part(part)
             for part in as_list(message.get("content"))
@@ -210,12 +194,12 @@ class _Printer:
         ]
         if text or calls or others or not results:
             role = "assistant" if message_format.is_reply(message) else message.get("role") or message.get("type")
-            self._print(f"[bold]{place} {one_line(role)}[/]")
-            self._text("\n".join(filter(None, [text, *others])))
+            self._view.markup(f"[bold]{place} {one_line(role)}[/]")
+            self._indented("\n".join(filter(None, [text, *others])))
             for call in calls:
-                self._print(f"  [cyan]→ {one_line(call.name)}[/] {safe(self._arguments(call))}")
+                self._view.markup(f"  [cyan]→ {one_line(call.name)}[/] {safe(self._arguments(call))}")
             if not (text or calls or others):
-                self._text(json.dumps(message, ensure_ascii=False))
+                self._indented(json.dumps(message, ensure_ascii=False))
         for number, result in enumerate(results):
             record = records[number] if number < len(records) else None
             self._result(place, record, result.text, is_error=result.is_error, view=view)
@@ -229,8 +213,8 @@ class _Printer:
     def _result(self, place: str, record: ResultRow | None, text: str, *, is_error: bool, view: bool) -> None:
         state = " [red]error[/]" if is_error else ""
         if record is None:  # of a compacted list: it has no handle any more
-            self._print(f"[bold]{place} result[/]{state}")
-            self._text(text)
+            self._view.markup(f"[bold]{place} result[/]{state}")
+            self._indented(text)
             return
         name = f"[bold]{place} result {record.handle}[/] of [cyan]{one_line(record.tool or '?')}[/]"
         size = f"{record.characters:,} characters, {record.tokens:,} tokens"
@@ -238,21 +222,21 @@ class _Printer:
         if queued := record.marks.queued_entry:
             state += f" [yellow]{queued['kind']} queued[/]"
         if record.short_text is None:
-            self._print(f"{name} [dim]{size}[/]{state}")
-            self._text(text)
+            self._view.markup(f"{name} [dim]{size}[/]{state}")
+            self._indented(text)
             return
-        self._print(f"{name} [dim]{size}[/]{state} [yellow]trimmed[/]: in its place the model sees")
-        self._text(record.short_text)
+        self._view.markup(f"{name} [dim]{size}[/]{state} [yellow]trimmed[/]: in its place the model sees")
+        self._indented(record.short_text)
         if self._full and not view:
-            self._print("  [yellow]whole:[/]")
-            self._text(text)
+            self._view.markup("  [yellow]whole:[/]")
+            self._indented(text)
 
-    def _text(self, text: str) -> None:
+    def _indented(self, text: str) -> None:
         """A text, indented, so that no line of it can look like a line of ours."""
         lines = text.splitlines()
         short = clip("\n".join(lines[:TEXT_LINES]), TEXT_CHARS).splitlines()
         is_clipped = not self._full and short != lines
         for line in short if is_clipped else lines:
-            self._print(f"  {safe(line)}")
+            self._view.markup(f"  {safe(line)}")
         if is_clipped:
-            self._print(f"  [dim]… {len(text):,} characters in all: --full[/]")
+            self._view.markup(f"  [dim]… {len(text):,} characters in all: --full[/]")

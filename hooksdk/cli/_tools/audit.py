@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
+import typer
 
 from hooksdk import Config, Host, Tool
 from hooksdk.cli._console import CommandProblem, counted, one_line, stderr_console, warnings_shown
+from hooksdk.cli._options import Json, Mcp, Plugins, Project, import_plugins
 from hooksdk.cli._project import ThrowawayStore, open_servers, project_config, without_records
 from hooksdk.cli._view import View
 from hooksdk.config import PluginConfig, fold
@@ -21,39 +22,48 @@ from hooksdk.stores import Store, open_store
 AUDIT = "catalog_audit"
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditOptions:
-    """What to look at, and what to approve."""
+def audit(
+    mcp: Mcp = None,
+    plugin: Plugins = None,
+    approve: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Approve a tool as it is now, by name or id; may be given several times."),
+    ] = None,
+    approve_all: Annotated[bool, typer.Option("--approve-all", help="Approve every tool as it is now.")] = False,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Report tools that changed, look like others or hold hidden text, and approve those that are right.
 
-    project: Path
-    mcp: tuple[Path, ...] = ()
-    plugins: tuple[Any, ...] = ()
-    approve: tuple[str, ...] = ()
-    approve_all: bool = False
-    as_json: bool = False
-
-
-def audit_tools(options: AuditOptions) -> int:
-    """Print what is to be said of the tools, after the approvals. The code is 1 when there is something."""
+    The code is 1 when something is reported.
+    """
+    wanted = None if approve_all else tuple(approve or ())
     with warnings_shown(stderr_console()):
-        answer = anyio.run(_audit, options)
-    _view(answer).show(as_json=options.as_json)
-    return 1 if answer["tools"] or answer["servers_down"] else 0
+        answer = anyio.run(_audit, project, tuple(mcp or ()), import_plugins(plugin), wanted)
+    _view(answer).show(as_json=as_json)
+    raise typer.Exit(1 if answer["tools"] or answer["servers_down"] else 0)
 
 
-async def _audit(options: AuditOptions) -> dict[str, Any]:
-    config = project_config(options.project)
+async def _audit(
+    project: Path, mcp: Sequence[Path], plugins: Sequence[Any], approve: Sequence[str] | None
+) -> dict[str, Any]:
+    """What there is to say of the tools, after the approval of those that are named in `approve`: None is all of them."""
+    config = project_config(project)
     async with AsyncExitStack() as stack:
         stored = open_store(config.store)
         store = ThrowawayStore(stored)
         stack.push_async_callback(store.aclose)
-        tools, servers_down = await _tools(stack, options, config, store)
+        # The audit itself is off where the tools are looked for, so that nothing is recorded on the way.
+        others = {name: one for name, one in config.plugins.items() if fold(name) != AUDIT}
+        without = without_records(config.model_copy(update={"plugins": others, "deny": [*config.deny, AUDIT]}))
+        host = await stack.enter_async_context(Host(plugins, store=store, config=without, folder=project))
+        tools, servers_down = await _tools(stack, host, mcp, project)
         section = config.plugin(AUDIT) or PluginConfig()
         only = Config.model_validate({"allow": [AUDIT], "plugins": {AUDIT: {"config": section.config}}})
-        host = await stack.enter_async_context(Host(store=store, config=only, folder=options.project))
+        host = await stack.enter_async_context(Host(store=store, config=only, folder=project))
         session = await stack.enter_async_context(host.session())
         audit = session.plugin(AUDIT)
-        approved = tools if options.approve_all else _wanted(tools, options.approve)
+        approved = tools if approve is None else _wanted(tools, approve)
         if approved:
             await audit.approve(approved)
             await _keep(store, stored)
@@ -69,22 +79,15 @@ async def _audit(options: AuditOptions) -> dict[str, Any]:
         }
 
 
-async def _tools(
-    stack: AsyncExitStack, options: AuditOptions, config: Config, store: ThrowawayStore
-) -> tuple[list[Tool], list[str]]:
-    """The tools of the servers and of the plugins, and the servers that could not be started. The audit itself is off, so
-    that nothing is recorded on the way."""
-    others = {name: one for name, one in config.plugins.items() if fold(name) != AUDIT}
-    without = without_records(config.model_copy(update={"plugins": others, "deny": [*config.deny, AUDIT]}))
-    host = await stack.enter_async_context(Host(options.plugins, store=store, config=without, folder=options.project))
-    groups = await open_servers(host, options.mcp, stderr_console(), project=options.project)
+async def _tools(stack: AsyncExitStack, host: Host, mcp: Sequence[Path], project: Path) -> tuple[list[Tool], list[str]]:
+    """The tools of the servers and of the plugins, and the servers that could not be started."""
+    groups = await open_servers(host, mcp, stderr_console(), project=project)
     session = await stack.enter_async_context(host.session())
     tools = [tool for servers in groups for tool in servers.tools()]
-    async with session.run(workspace_dir=str(options.project.resolve())) as run:
+    async with session.run(workspace_dir=str(await anyio.Path(project).resolve())) as run:
         await run.resolve_tools([])
         tools += run.tools
-    down = [name for servers in groups for name, one in servers.status.items() if one.failed]
-    return tools, down
+    return tools, [name for servers in groups for name, one in servers.status.items() if one.failed]
 
 
 def _wanted(tools: Sequence[Tool], names: Sequence[str]) -> list[Tool]:

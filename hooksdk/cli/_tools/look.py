@@ -7,24 +7,24 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
+import typer
 
 from hooksdk import Config, Host, MemoryStore, Run, Tool, ToolCall, schema
 from hooksdk.cli._console import (
     CommandProblem,
     counted,
     first_sentence,
-    print_columns,
-    print_json,
     printable,
     safe,
     stderr_console,
-    stdout_console,
     warnings_shown,
 )
+from hooksdk.cli._options import WINDOW, ContextWindow, Json, Mcp, Plugins, Project, import_plugins
 from hooksdk.cli._project import open_host, open_servers, project_config
+from hooksdk.cli._view import View
 from hooksdk.config import PluginConfig, fold
 from hooksdk.formats import get_format
 
@@ -32,47 +32,57 @@ SEARCH = "tool_search"
 _OFF = {"off", "false", "no", "0"}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Look:
     """Where to look."""
 
     project: Path
-    mcp: tuple[Path, ...] = ()
-    plugins: tuple[Any, ...] = ()
-    context_window: int
-    as_json: bool = False
+    mcp: Sequence[Path]
+    plugins: Sequence[Any]
+    context_window: int = WINDOW
 
 
-def print_tools(look: Look) -> int:
-    """Print every tool that a model would get, and what it costs. The code is 1 when a server could not be started."""
+def list_tools(
+    mcp: Mcp = None,
+    plugin: Plugins = None,
+    context_window: ContextWindow = WINDOW,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """List the tools that a model would get here, with the tokens that each costs.
+
+    The code is 1 when a server could not be started.
+    """
+    look = Look(project, tuple(mcp or ()), import_plugins(plugin), context_window)
     with warnings_shown(stderr_console()):
         listing = anyio.run(_list, look)
-    if look.as_json:
-        print_json(listing)
-    else:
-        _print_list(listing)
-    return 1 if any(server["state"] in {"failed", "needs sign-in"} for server in listing["servers"]) else 0
+    _view_of_list(listing).show(as_json=as_json)
+    raise typer.Exit(int(any(server["state"] in {"failed", "needs sign-in"} for server in listing["servers"])))
 
 
-def print_found(look: Look, queries: Sequence[str], limit: int | None, *, as_prompt: bool = False) -> int:
-    """Print what the model would get for these queries, or be shown for them as a prompt."""
-    if as_prompt:
-        with warnings_shown(stderr_console()):
-            shown = anyio.run(_prefetch, look, "\n".join(queries))
-        if look.as_json:
-            print_json(shown)
-        else:
-            _print_prefetch(shown)
-        return 0
+def search_tools(
+    queries: Annotated[list[str], typer.Argument(metavar="QUERY...", help="One capability each, in quotes.")],
+    mcp: Mcp = None,
+    plugin: Plugins = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Hits of one query at most.")] = None,
+    as_prompt: Annotated[
+        bool,
+        typer.Option("--as-prompt", help="Show what the first request holds when a user writes these as a prompt."),
+    ] = False,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Show what tool search would answer a model here, or show it for a prompt, with the tokens that it costs."""
+    if not all(query.strip() for query in queries):
+        raise typer.BadParameter("a query is empty", param_hint="QUERY")
+    look = Look(project, tuple(mcp or ()), import_plugins(plugin))
     with warnings_shown(stderr_console()):
-        text = anyio.run(_search, look, queries, limit)
-    tokens = schema.estimate_tokens(text)
-    answer: dict[str, Any] = json.loads(text)
-    if look.as_json:
-        print_json({"schema": 1, "tokens": tokens, "answer": answer})
-    else:
-        print_search(answer, tokens)
-    return 0
+        if as_prompt:
+            view = _view_of_prefetch(anyio.run(_prefetch, look, "\n".join(queries)))
+        else:
+            text = anyio.run(_search, look, queries, limit)
+            view = view_of_search(json.loads(text), schema.estimate_tokens(text))
+    view.show(as_json=as_json)
 
 
 async def _list(look: Look) -> dict[str, Any]:
@@ -84,7 +94,6 @@ async def _list(look: Look) -> dict[str, Any]:
         on, tokens_on = await _what_if(run, own, look, "on")
         auto, _ = await _what_if(run, own, look, "auto")
         return {
-            "schema": 1,
             "context_window": look.context_window,
             "servers": servers,
             "tools": [_entry(tool, offered=tool.name in offered) for tool in run.tools],
@@ -137,33 +146,30 @@ def _is_on(run: Run) -> bool:
     return any(tool.bridge for tool in run.offered)
 
 
-def _print_list(listing: Mapping[str, Any]) -> None:
+def _view_of_list(listing: Mapping[str, Any]) -> View:
+    view = View(listing, indent=13)
     tools: list[dict[str, Any]] = listing["tools"]
-    if tools:
-        rows = [
-            [printable(tool["owner"]), printable(tool["name"]), f"{tool['tokens']:,}", tool["description"]]
-            for tool in tools
-        ]
-        print_columns(("owner", "name", "tokens", "what it does"), rows, numbers="tokens")
-        print()
-    for name, reason in listing["withheld"].items():
-        print(f"withheld     {_in_one_line(f'{name}: {reason}')}")
-    for note in listing["notes"]:
-        print(f"note         {_in_one_line(note)}")
-    print(f"in all       {counted(len(tools), 'tool')}, {listing['tokens']:,} tokens of schemas")
+    _tell_tools(view, tools)
+    view.lines("withheld", [f"{name}: {reason}" for name, reason in listing["withheld"].items()])
+    view.lines("note", listing["notes"])
+    view.line("in all", f"{counted(len(tools), 'tool')}, {listing['tokens']:,} tokens of schemas")
     if not tools:
-        print("             MCP servers are read from mcp.json here, or given with --mcp FILE")
+        view.line("", "MCP servers are read from mcp.json here, or given with --mcp FILE")
     search, whole = listing["search"], listing["tokens"]
     if search["possible"]:
         less = f"{100 * (whole - search['tokens']) // whole} % less" if search["tokens"] < whole else "no saving"
-        print(f"tool search  offers {search['tokens']:,} tokens of schemas at first: {less}")
+        view.line("tool search", f"offers {search['tokens']:,} tokens of schemas at first: {less}")
         auto = "comes on" if search["auto"] else "stays off"
         window = f"a context window of {listing['context_window']:,} tokens"
-        print(f"             it is {'on' if search['on'] else 'off'} in this project; auto {auto} at {window}")
+        view.line("", f"it is {'on' if search['on'] else 'off'} in this project; auto {auto} at {window}")
+    return view
 
 
-def _in_one_line(text: str) -> str:
-    return printable(" ".join(text.split()))
+def _tell_tools(view: View, tools: Sequence[Mapping[str, Any]]) -> None:
+    if tools:
+        rows = [(tool["owner"], tool["name"], tool["tokens"], tool["description"]) for tool in tools]
+        view.table(("owner", "name", "tokens", "what it does"), rows, numbers="tokens")
+        view.markup()
 
 
 async def _searchable(stack: AsyncExitStack, look: Look, prompt: str | None = None) -> Run:
@@ -190,48 +196,38 @@ async def _prefetch(look: Look, prompt: str) -> dict[str, Any]:
         bridges = [tool for tool in run.offered if tool.bridge]
         await run.record({"role": "user", "content": prompt})
         added = [*(await run.prepare_messages()).added]
-        whole, words, more = run.stats["tokens_offered"], schema.estimate_tokens(prompt), _tokens_of(added)
+        whole, words = run.stats["tokens_offered"], schema.estimate_tokens(prompt)
+        more, first = sum(map(schema.estimate_tokens, added)), sum(tool.tokens for tool in shown)
         return {
-            "schema": 1,
             "prefetched": [_entry(tool, offered=True) for tool in shown],
             "added": added,
             "tokens": {
                 "prompt": words,
-                "prefetched": sum(tool.tokens for tool in shown),
+                "prefetched": first,
                 "added": more,
                 "bridge": sum(tool.tokens for tool in bridges),
                 "request": words + whole + more,
-                "without_prefetch": words + whole - sum(tool.tokens for tool in shown),
+                "without_prefetch": words + whole - first,
                 "all_shown": words + run.tools.tokens,
             },
         }
 
 
-def _tokens_of(texts: Sequence[str]) -> int:
-    return sum(map(schema.estimate_tokens, texts))
-
-
-def _print_prefetch(shown: Mapping[str, Any]) -> None:
+def _view_of_prefetch(shown: Mapping[str, Any]) -> View:
+    view = View(shown, indent=13)
     tools, tokens = shown["prefetched"], shown["tokens"]
-    if tools:
-        rows = [
-            [printable(tool["owner"]), printable(tool["name"]), f"{tool['tokens']:,}", tool["description"]]
-            for tool in tools
-        ]
-        print_columns(("owner", "name", "tokens", "what it does"), rows, numbers="tokens")
-        print()
+    _tell_tools(view, tools)
     if shown["added"]:
-        print(f"behind the prompt, in this request alone ({tokens['added']:,} tokens):")
+        view.text(f"behind the prompt, in this request alone ({tokens['added']:,} tokens):")
         for line in (line for text in shown["added"] for line in text.splitlines()):
-            print(f"  {printable(line)}")
-        print()
-    print(
-        f"prefetched   {counted(len(tools), 'tool')}, {tokens['prefetched']:,} tokens, beside the bridge's {tokens['bridge']:,}"
-    )
-    print(
-        f"request      {tokens['request']:,} tokens with the prompt's {tokens['prompt']:,}; {tokens['without_prefetch']:,} without"
-    )
-    print(f"             prefetch, and {tokens['all_shown']:,} if every tool were shown")
+            view.text(f"  {line}")
+        view.markup()
+    count = f"{counted(len(tools), 'tool')}, {tokens['prefetched']:,} tokens"
+    view.line("prefetched", f"{count}, beside the bridge's {tokens['bridge']:,}")
+    request = f"{tokens['request']:,} tokens with the prompt's {tokens['prompt']:,}"
+    view.line("request", f"{request}; {tokens['without_prefetch']:,} without")
+    view.line("", f"prefetch, and {tokens['all_shown']:,} if every tool were shown")
+    return view
 
 
 async def _search(look: Look, queries: Sequence[str], limit: int | None) -> str:
@@ -268,26 +264,23 @@ def _with_search(config: Config) -> Config:
     return config.model_copy(update={"deny": deny, "plugins": {**others, SEARCH: on}})
 
 
-def print_search(answer: Mapping[str, Any], tokens: int) -> None:
-    """Print an answer of `tool_search`, and what it costs."""
-    console = stdout_console()
-
-    def say(text: str) -> None:
-        console.print(text, soft_wrap=True)
-
+def view_of_search(answer: Mapping[str, Any], tokens: int) -> View:
+    """An answer of `tool_search`, and what it costs."""
+    view = View({"tokens": tokens, "answer": answer})
     for group in answer["results"]:
-        say(f"[bold]{safe(group['query'])}[/]")
+        view.markup(f"[bold]{safe(group['query'])}[/]")
         for hit in group["hits"]:
             weak = "  [yellow](weak)[/]" if hit.get("weak") else ""
-            say(f"  [green]{safe(hit['call'])}[/]{weak}")
-            say(f"      {safe(hit['from'])}: {safe(hit['description'])}")
-        for key in ("already_offered", "weak"):
-            if key in group:
-                say(f"  [yellow]{safe(group[key])}[/]")
+            view.markup(f"  [green]{safe(hit['call'])}[/]{weak}")
+            view.markup(f"      {safe(hit['from'])}: {safe(hit['description'])}")
+        notes = [group[key] for key in ("already_offered", "weak") if key in group]
         if not group["hits"] and "already_offered" not in group:
-            say("  [yellow]nothing found[/]")
-        print()
+            notes.append("nothing found")
+        for note in notes:
+            view.markup(f"  [yellow]{safe(note)}[/]")
+        view.markup()
     if "available_from" in answer:
         owners = (f"{owner} ({count})" for owner, count in answer["available_from"].items())
-        say(f"There are tools from {safe(', '.join(owners))}.")
-    say(f"{counted(answer['total_available'], 'tool')} searched; this answer costs the model {tokens:,} tokens.")
+        view.text(f"There are tools from {', '.join(owners)}.")
+    view.text(f"{counted(answer['total_available'], 'tool')} searched; this answer costs the model {tokens:,} tokens.")
+    return view
