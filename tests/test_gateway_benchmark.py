@@ -23,7 +23,7 @@ pytest.importorskip("mcp", reason="needs the extra `mcp`")
 from mcp import Client
 from rich.console import Console
 
-from hooksdk.cli._gateway.project import GatewayProject, ServeOptions
+from hooksdk.cli._gateway.serve import GatewayProject, ServeOptions
 from hooksdk.gateway import Gateway
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))

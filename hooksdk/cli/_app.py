@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 import errno
 import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -22,8 +21,8 @@ from hooksdk.cli._options import (
     Plugins,
     Project,
     Store,
+    StorePlace,
     import_plugins,
-    nearest_project,
 )
 from hooksdk.cli._replay.command import replay
 from hooksdk.errors import ConfigError, HookSDKError
@@ -40,15 +39,6 @@ app = typer.Typer(
     add_completion=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
-app.add_typer(config_app, name="config")
-
-
-class Servers(enum.StrEnum):
-    """Which tools the demo uses."""
-
-    light = "light"
-    real = "real"
 
 
 def complain(text: str) -> None:
@@ -139,17 +129,17 @@ def demo(
         bool | None,
         typer.Option(
             "--interactive/--yes",
-            help="Ask you for the approval; or grant it, and pause nowhere. By default you are asked on a terminal, which is "
-            "told a shorter story at the pace of a reader.",
+            help="Ask you for the approval; or grant it, and pause nowhere. By default you are asked on a terminal, "
+            "which is told a shorter story at the pace of a reader.",
             show_default=False,
         ),
     ] = None,
     servers: Annotated[
-        Servers,
+        Literal["light", "real"],
         typer.Option(
             help="light: the demo's own plugins. real: 115 tools of five MCP servers; needs the extra demo and git."
         ),
-    ] = Servers.light,
+    ] = "light",
     folder: Annotated[
         Path | None, typer.Option(help="Where to work, and leave the files; by default a temporary folder.")
     ] = None,
@@ -166,15 +156,21 @@ def demo(
 
     is_watched = not as_json and all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
     if not as_json:
-        print(headline(real=servers is Servers.real), end="\n" if is_watched else "\n\n", flush=True)
+        print(headline(real=servers == "real"), end="\n" if is_watched else "\n\n", flush=True)
     from hooksdk.cli._demo.play import DemoOptions, run_demo
     from hooksdk.cli._demo.story import BEAT
 
     options = DemoOptions(
-        real=servers is Servers.real, folder=folder, keep=keep, store=store, plugins=import_plugins(plugin),
-        interactive=bool(interactive) or (interactive is None and is_watched), story=is_watched,
-        beat=BEAT if is_watched and interactive is not False else 0, as_json=as_json,
-    )  # fmt: skip
+        real=servers == "real",
+        folder=folder,
+        keep=keep,
+        store=store,
+        plugins=import_plugins(plugin),
+        interactive=bool(interactive) or (interactive is None and is_watched),
+        story=is_watched,
+        beat=BEAT if is_watched and interactive is not False else 0,
+        as_json=as_json,
+    )
     raise typer.Exit(run_demo(options))
 
 
@@ -185,7 +181,8 @@ def run_agent(
         typer.Option(
             metavar="PROVIDER:NAME",
             callback=_model,
-            help="Such as openai:gpt-5, openai-responses:gpt-5 or anthropic:claude-sonnet-4-5; by default that of the session that goes on.",
+            help="Such as openai:gpt-5, openai-responses:gpt-5 or anthropic:claude-sonnet-4-5; by default that of the "
+            "session that goes on.",
         ),
     ] = None,
     prompt: Annotated[
@@ -247,39 +244,25 @@ def run_agent(
         model = model_of_session(project, store, LAST if go_on else session)
     model_options = ModelOptions(model=model, base_url=base_url, context_window=context_window, max_tokens=max_tokens)
     options = RunOptions(
-        prompt=read_prompt(prompt), model=model_options, mcp=tuple(mcp or ()), system=system, max_turns=max_turns, reminders=reminders,
-        session=session, go_on=go_on, store=store, approve=approve, as_json=as_json, project=project, plugins=import_plugins(plugin),
+        prompt=read_prompt(prompt),
+        model=model_options,
+        mcp=tuple(mcp or ()),
+        system=system,
+        max_turns=max_turns,
+        reminders=reminders,
+        session=session,
+        go_on=go_on,
+        store=store,
+        approve=approve,
+        as_json=as_json,
+        project=project,
+        plugins=import_plugins(plugin),
         plugin_names=tuple(plugin or ()),
-    )  # fmt: skip
+    )
     raise typer.Exit(run_prompt(options))
 
 
 app.command()(replay)
-
-
-@app.command()
-def doctor(
-    mcp: Mcp = None,
-    plugin: Plugins = None,
-    load_seconds: Annotated[
-        float, typer.Option("--limit", min=0.1, metavar="SECONDS", help="How long one plugin may take to be loaded.")
-    ] = 20.0,
-    as_json: Json = False,
-    project: Project = Path(),
-) -> None:
-    """Find what is wrong here: lost policies, missing grants, dead rules, patterns without a tool, servers, the store."""
-    from hooksdk.cli._configuration import read_config
-    from hooksdk.cli._doctor.examination import Examination, Symptom, run_doctor
-    from hooksdk.cli._mcp.files import not_trusted, servers_files
-
-    files, unknown = dict.fromkeys(mcp or (), ""), []
-    if not files:
-        files, unknown = servers_files(project, read_config(folder=project)[0])
-    known = (Symptom(severity="problem", who=one.folder.name, what=not_trusted(one, project)) for one in unknown)
-    examination = Examination(
-        project=project, mcp=files, plugins=tuple(plugin or ()), load_seconds=load_seconds, known=tuple(known)
-    )
-    raise typer.Exit(run_doctor(examination, as_json=as_json))
 
 
 @app.command("report")
@@ -302,16 +285,12 @@ def report_page(
         typer.Option("-o", "--output", metavar="FILE", help="Where the page goes, NAME.html by default; - is stdout."),
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    store: Annotated[
-        str | None,
-        typer.Option(
-            "--store", metavar="FOLDER|URL", help="Where the session is; by default the configuration's store."
-        ),
-    ] = None,
+    store: StorePlace = None,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Write one page of HTML that shows a run, a session, or both: timeline, decisions, tools, searches, trims, messages."""
+    """Write one page of HTML that shows a run, a session, or both: timeline, decisions, tools, searches, trims,
+    messages."""
     from hooksdk.cli import _report
 
     if as_json and (output is not None or open_browser):
@@ -319,45 +298,13 @@ def report_page(
     if open_browser and output is not None and str(output) == "-":
         raise typer.BadParameter("--open needs a file, and -o - writes none")
     options = _report.ReportOptions(
-        source=source, trace=trace, run_id=run_id, store=store, output=output, open_browser=open_browser, as_json=as_json,
+        source=source,
+        trace=trace,
+        run_id=run_id,
+        store=store,
+        output=output,
+        open_browser=open_browser,
+        as_json=as_json,
         project=project,
-    )  # fmt: skip
+    )
     raise typer.Exit(_report.report(options))
-
-
-@config_app.command("show")
-def show_config(
-    origin: Annotated[bool, typer.Option("--origin", help="Say who set each value.")] = False,
-    as_json: Json = False,
-    project: Project = Path(),
-) -> None:
-    """Show the configuration that counts here, and what does not count and why. No plugin is imported."""
-    from hooksdk.cli._config.show import show
-
-    raise typer.Exit(show(project, origin=origin, as_json=as_json))
-
-
-@app.command()
-def trust(
-    folder: Annotated[
-        Path, typer.Argument(help="The project's folder; by default the one of this folder.", callback=nearest_project)
-    ] = Path(),
-    yes: Annotated[bool, typer.Option("--yes", help="Trust it without asking.")] = False,
-    show_list: Annotated[bool, typer.Option("--list", help="List the folders that you trust.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Trust the folder no longer.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Show what a folder's configuration would widen, such as running its plugins file, and trust it until it changes."""
-    from hooksdk.cli._config.trust import list_trusted, remove_trust, trust_folder
-
-    if show_list + remove + yes > 1 or (as_json and not show_list):
-        raise typer.BadParameter("--list, --remove and --yes exclude each other, and --json goes with --list")
-    if show_list:
-        code = list_trusted(as_json=as_json)
-    elif remove:
-        code = remove_trust(folder)
-    elif folder.is_dir():
-        code = trust_folder(folder, yes=yes)
-    else:
-        raise typer.BadParameter(f"{folder} is not a folder")
-    raise typer.Exit(code)

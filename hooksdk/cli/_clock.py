@@ -1,4 +1,4 @@
-"""When this process began."""
+"""The age of this process."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ _IMPORTED = time.monotonic()
 
 
 def seconds_since_start() -> float:
-    """How long this process has been running: on Linux from its very start, elsewhere from the first import of this module."""
+    """The seconds since this process began: on Linux since its very start, elsewhere since the first import of this
+    module."""
     try:
-        # The part behind the name, which is in brackets and may hold anything; field 22 of the whole.
+        # Field 22; the name before, in brackets, may hold anything.
         ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     except (OSError, AttributeError, ValueError):

@@ -1,4 +1,4 @@
-"""What the commands share in speaking to a person: text made safe for a terminal, tables, warnings and problems."""
+"""The commands' words to a person: text made safe for a terminal, tables, warnings and problems."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from hooksdk.values import clip
 logger = logging.getLogger("hooksdk")
 
 _LAST_COLUMN_CELLS = 20
-"""Cells that the last column of a table has at least, however narrow the terminal."""
+"""The least cells of a table's last column, on a terminal of any width."""
 _SENTENCE_CHARS = 300
-"""Characters of a first sentence at most; some descriptions have no other."""
+"""The most characters of a first sentence; some descriptions have no other."""
 
 
 class CommandProblem(HookSDKError):
-    """Why a command cannot go on, in one line."""
+    """The reason why a command cannot go on, in one line."""
 
 
 class _Answer(Console):
     def on_broken_pipe(self) -> None:
-        raise BrokenPipeError  # rich would end the process with 1; `run` in _app.py knows what it means
+        raise BrokenPipeError  # rich would end the process with 1; `run` in _app.py decides
 
 
 class _Progress(Console):
@@ -41,17 +41,17 @@ class _Progress(Console):
 
 
 def stdout_console() -> Console:
-    """Where the answer goes."""
+    """The console for the answer."""
     return _Answer(highlight=False, emoji=False)
 
 
 def stderr_console() -> Console:
-    """Where everything goes that is not the answer."""
+    """The console for everything but the answer."""
     return _Progress(stderr=True, highlight=False, emoji=False)
 
 
 def says_yes(console: Console, question: str) -> bool:
-    """Ask the person at the terminal; `question` is as rich prints it. Only what is typed after the question shows counts."""
+    """Ask the person at the terminal; `question` is rich's markup. Only keys typed after the question count."""
     from hooksdk.desk.terminal import read_typed
 
     answer = read_typed(lambda: console.print(f"{question} \\[y/N] ", end="", soft_wrap=True))
@@ -69,15 +69,16 @@ def print_json(document: Any) -> None:
 
 
 def json_text(document: Any, *, indent: int | None = None) -> str:
-    """A document as JSON for stdout, in ASCII where its encoding lacks characters. What could steer a terminal is escaped, so
-    the document means the same."""
+    """A document as JSON for stdout, in ASCII for an encoding that lacks characters. Characters that could steer a
+    terminal are escaped, so the document means the same."""
     encoding = str(getattr(sys.stdout, "encoding", "utf-8")).lower()
     text = json.dumps(document, indent=indent, ensure_ascii=not encoding.startswith("utf"))
     return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text)
 
 
 def printable(text: str) -> str:
-    """The text without what could steer a terminal or turn its words around: names, titles and replies are others' words."""
+    """The text without characters that steer a terminal or reorder words: names, titles and replies are others'
+    words."""
     return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
@@ -87,19 +88,20 @@ def safe(value: object) -> str:
 
 
 def one_line(value: object) -> str:
-    """The value's text in one line, `safe`: nobody else's words can look like a line of ours."""
+    """The value's text in one line, `safe`: others' words cannot look like a line of ours."""
     return safe(" ".join(str(value).split()))
 
 
 def first_line(text: str) -> str:
-    """The first line of a text that says anything, `safe` and not too long."""
+    """The first line of a text that is not blank, `safe` and not too long."""
     line = next((line for line in text.splitlines() if line.strip()), "")
     return one_line(clip(line, _SENTENCE_CHARS))
 
 
 def print_line(console: Console, label: str, text: str, *, indent: int = 12) -> None:
     """Print markup behind a label, which is dim unless it has a style of its own. On a terminal the text goes on below
-    itself, and is broken at blanks only: a word that is too long, such as a path, moves to the left as far as it must."""
+    itself, and is broken at blanks only: a word that is too long, such as a path, moves to the left as far as it
+    must."""
     head = Text().append_text(Text.from_markup(label, style="" if label.startswith("[") else "dim"))
     head.append(" " * max(indent - head.cell_len, 1 if label else indent))
     body = Text.from_markup(text)
@@ -120,7 +122,7 @@ def print_line(console: Console, label: str, text: str, *, indent: int = 12) -> 
 
 
 def _breaks(text: str, width: int) -> list[int]:
-    """Where lines begin, after the first: before words only, so that a line holds one word at least."""
+    """The places of line breaks: before words only, so that a line has at least one word."""
     breaks: list[int] = []
     used = 0
     for word in re.finditer(r"\S+\s*", text):
@@ -138,8 +140,9 @@ def first_sentence(text: str) -> str:
 
 
 def print_columns(headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: str = "") -> None:
-    """Print a table to stdout in which nothing is wrapped; `numbers` is the heading of a column of them, if there is one.
-    On a terminal the last column ends where the line does. (A table of rich's would leave out whole columns instead.)"""
+    """Print a table to stdout without wrapping a cell; `numbers` is the heading of a column of numbers, if there is
+    one. On a terminal the last column is cut at the end of the line. (A table of rich's would leave out whole columns
+    instead.)"""
     console = stdout_console()
     widths = [max(cell_len(row[at]) for row in (headings, *rows)) for at in range(len(headings) - 1)]
     room = max(console.width - sum(widths) - 2 * len(widths), _LAST_COLUMN_CELLS) if console.is_terminal else None

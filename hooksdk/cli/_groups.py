@@ -1,4 +1,4 @@
-"""Groups of commands that are imported when they are typed, so that every other command begins sooner."""
+"""Commands and groups of commands that are imported when they are typed, so that every other command begins sooner."""
 
 from __future__ import annotations
 
@@ -8,25 +8,35 @@ from typing import Any, cast
 import typer.main
 from typer.core import TyperGroup
 
+COMMANDS = {"doctor": "_doctor.examination", "trust": "_config.trust"}
+"""Single commands, each with its module, where it is `NAME_app`."""
 GROUPS = {
-    "tools": "_tools.commands", "plugins": "_plugins.commands", "approvals": "_approvals.commands",
-    "sessions": "_sessions.commands", "policy": "_policy", "mcp": "_mcp.commands", "gateway": "_gateway.commands",
-    "guard": "_guard.commands", "audit": "_audit.commands",
-}  # fmt: skip
-"""Each with the module that has it, as `NAME_app`."""
+    "config": "_config.trust",
+    "tools": "_tools.commands",
+    "plugins": "_plugins.commands",
+    "approvals": "_approvals.commands",
+    "sessions": "_sessions.commands",
+    "policy": "_policy",
+    "mcp": "_mcp.commands",
+    "gateway": "_gateway.commands",
+    "guard": "_guard.commands",
+    "audit": "_audit.commands",
+}
+"""Groups, each with its module, where it is `NAME_app`."""
+_MODULES = COMMANDS | GROUPS
 
 
 class LaterGroups(TyperGroup):
-    """The command itself, with its groups as they are needed."""
+    """The command itself, with the others as they are needed."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """All of them: the help tells what each is for."""
-        self._load(*GROUPS)
+        """Every command: the help tells what each is for."""
+        self._load(*_MODULES)
         return super().list_commands(ctx)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """One of them."""
-        if cmd_name in GROUPS:
+        """One command."""
+        if cmd_name in _MODULES:
             self._load(cmd_name)
         command = super().get_command(ctx, cmd_name)
         _hide_flag_types(command, ctx)
@@ -38,23 +48,24 @@ class LaterGroups(TyperGroup):
         super().format_help(ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The one that was typed; what is none is told what comes near to it."""
+        """The typed command; the error for an unknown one names a similar one."""
         if args and self.get_command(ctx, args[0]) is None:
-            self._load(*GROUPS)
+            self._load(*_MODULES)
         return super().resolve_command(ctx, args)
 
     def _load(self, *names: str) -> None:
         for name in names:
             if name not in self.commands:
-                module = importlib.import_module(f"hooksdk.cli.{GROUPS[name]}")
-                group = typer.main.get_group(getattr(module, f"{name}_app"))
-                group.name = name
-                self.commands[name] = group
+                app = getattr(importlib.import_module(f"hooksdk.cli.{_MODULES[name]}"), f"{name}_app")
+                command = typer.main.get_group(app) if name in GROUPS else typer.main.get_command(app)
+                command.name = name
+                self.commands[name] = command
 
 
 class GroupWithOptions(TyperGroup):
-    """Commands whose group takes options, too. Those before a subcommand count for it: `approvals --store B grant 1` is
-    `approvals grant --store B 1`. An option that the subcommand does not have, or has with another meaning, is refused."""
+    """Commands of a group with options. The options before a subcommand count for it: `approvals --store B grant 1` is
+    `approvals grant --store B 1`. An option that the subcommand does not have, or has with another meaning, is
+    refused."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The subcommand, and its arguments with the group's options in front."""

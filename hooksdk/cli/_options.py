@@ -2,21 +2,148 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import inspect
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 
 from hooksdk.cli._console import CommandProblem, printable, safe, stderr_console, warnings_shown
 from hooksdk.config import project_folder
 
+T = TypeVar("T")
+Scope = Literal["user", "project", "local", "managed"]
+"""The owner of settings: the user, a project, the user for one folder, or the machine."""
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do it unasked.")]
+InProject = Annotated[
+    bool, typer.Option("--project/--user", help="The file of this folder's project, or your own for all projects.")
+]
+AGENTS = "claude-code, codex, gemini or qwen."
+
+
+def takes(options: type[T]) -> Callable[[Callable[[T], int]], Callable[..., None]]:
+    """Make a command of a function whose one argument is a dataclass: each field is an option of the command, as its
+    annotation says, those of base classes last. The function returns the exit code."""
+    hints, signature = get_type_hints(options, include_extras=True), inspect.signature(options)
+    names = [name for one in options.__mro__ for name in inspect.get_annotations(one)]
+    parameters = [signature.parameters[name].replace(annotation=hints[name]) for name in names]
+
+    def decorate(function: Callable[[T], int]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def command(**values: Any) -> None:
+            raise typer.Exit(function(options(**values)))
+
+        command.__dict__["__signature__"] = signature.replace(parameters=parameters)
+        return command
+
+    return decorate
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditOptions:
+    """The options of a command that shows edits of files, and writes them after a yes."""
+
+    dry_run: DryRun = False
+    yes: Yes = False
+    as_json: Json = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientOptions(EditOptions):
+    """The options that name a client of the gateway and one of its files."""
+
+    client: Annotated[
+        str,
+        typer.Option(
+            metavar="CLIENT",
+            help="claude-code, claude-desktop, cursor, vscode, codex, windsurf, gemini, qwen, zed or cline.",
+        ),
+    ]
+    in_project: InProject = False
+    in_folder: Annotated[
+        bool,
+        typer.Option("--local", help="Claude Code's servers of this folder alone, which it keeps in your own file."),
+    ] = False
+    file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Another file of the client, such as that of one of VS Code's profiles."),
+    ] = None
+
+    @property
+    def scope(self) -> Scope:
+        """The place that these options mean. Raises `CommandProblem` for more than one."""
+        return scope_of(self.in_project, self.in_folder, self.file)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayInstall(ClientOptions):
+    """The options of `hooksdk gateway install`."""
+
+    profile: Annotated[
+        str, typer.Option(metavar="NAME", help="The profile of the configuration that the client gets.")
+    ] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardOptions(EditOptions):
+    """The options that name a coding agent and one of its files of settings."""
+
+    agent: Annotated[str, typer.Option("--client", metavar="AGENT", help=AGENTS)]
+    in_project: Annotated[
+        bool,
+        typer.Option("--project/--user", help="The settings of this folder's project, or your own for all projects."),
+    ] = False
+    in_folder: Annotated[
+        bool, typer.Option("--local", help="Claude Code's settings of this folder that stay yours.")
+    ] = False
+    managed: Annotated[
+        bool,
+        typer.Option("--managed", help="The machine's own settings, which no project overrules: for an administrator."),
+    ] = False
+    file: Annotated[Path | None, typer.Option(metavar="FILE", help="Another file of the agent's settings.")] = None
+
+    @property
+    def scope(self) -> Scope:
+        """The place that these options mean. Raises `CommandProblem` for more than one."""
+        if not self.managed:
+            return scope_of(self.in_project, self.in_folder, self.file)
+        if self.in_project or self.in_folder or self.file is not None:
+            raise CommandProblem("--managed is a place of its own: leave --project, --local and --file out")
+        return "managed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardInstall(GuardOptions):
+    """The options of `hooksdk guard install`."""
+
+    trial: Annotated[
+        bool, typer.Option("--try", help="Refuse nothing: `hooksdk guard try` says what would be refused.")
+    ] = False
+
+
+def scope_of(in_project: bool, in_folder: bool, file: Path | None) -> Scope:
+    """The place that these options mean. Raises `CommandProblem` for more than one."""
+    if in_project + in_folder + (file is not None) > 1:
+        raise CommandProblem("--project, --local and --file are three places: give one of them")
+    return "project" if in_project else "local" if in_folder else "user"
+
+
+def typed(client: str, scope: Scope, file: Path | None) -> str:
+    """The command-line options that name this place."""
+    place = "" if scope == "user" else f" --{scope}"
+    return f"--client {client}{place}{f' --file {shlex.quote(str(file))}' if file is not None else ''}"
 
 
 def nearest_project(context: typer.Context, option: typer.CallbackParam, folder: Path) -> Path:
-    """The folder that was typed, or else the nearest one with a configuration, which is told where it is another."""
+    """The typed folder, or else the nearest folder with a configuration, which is printed if it is another."""
     source = context.get_parameter_source(option.name or "")
     if source is None or source.name != "DEFAULT" or (found := project_folder(folder)) == folder:
         return folder
@@ -31,7 +158,8 @@ Project = Annotated[
         exists=True,
         file_okay=False,
         callback=nearest_project,
-        help="The folder whose configuration counts. By default this one, or the nearest above it that has a hooksdk.toml.",
+        help="The folder whose configuration counts. By default this one, or the nearest above it that has a "
+        "hooksdk.toml.",
     ),
 ]
 Store = Annotated[
@@ -44,14 +172,15 @@ Store = Annotated[
 ]
 StorePlace = Annotated[
     str | None,
-    typer.Option("--store", metavar="FOLDER|URL", help="Where the sessions are; by default the configuration's store."),
+    typer.Option("--store", metavar="FOLDER|URL", help="The store's folder or URL; by default the configuration's."),
 ]
 Mcp = Annotated[
     list[Path] | None,
     typer.Option(
         "--mcp",
         metavar="FILE",
-        help="A file with MCP servers; may be given several times. By default the project's mcp.json and .mcp.json, once trusted.",
+        help="A file with MCP servers; may be given several times. By default the project's mcp.json and .mcp.json, "
+        "once trusted.",
     ),
 ]
 Plugins = Annotated[
@@ -59,8 +188,8 @@ Plugins = Annotated[
     typer.Option(
         "--plugin",
         metavar="FILE|MODULE[:CLASS]",
-        help="A plugin of your own, such as guard.py or package.guard:Guard; may be given several times. Its code is run, "
-        "with all grants.",
+        help="A plugin of your own, such as guard.py or package.guard:Guard; may be given several times. Its code is "
+        "run, with all grants.",
     ),
 ]
 ContextWindow = Annotated[
@@ -105,12 +234,12 @@ def import_plugins(names: Sequence[str] | None) -> tuple[Any, ...]:
 
 
 def has_mcp() -> bool:
-    """False where the SDK of MCP is not installed, or one older than hooksdk works with, which has no `mcp_types`."""
+    """True when the SDK of MCP is installed, in a version that hooksdk works with: older ones have no `mcp_types`."""
     return find_spec("mcp") is not None and find_spec("mcp_types") is not None
 
 
 def need_mcp() -> None:
-    """Raise `CommandProblem` where the SDK of MCP cannot be used."""
+    """Raise `CommandProblem` without a usable SDK of MCP."""
     if not has_mcp():
         raise CommandProblem("the command needs the package 'mcp': pip install 'hooksdk[mcp]'")
 

@@ -1,9 +1,11 @@
-"""A project as the commands use it: its MCP servers, and its store without leaving traces in it."""
+"""A project as the commands use it: its configuration, its MCP servers, and its store, in which no command leaves a
+trace."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -12,7 +14,7 @@ from rich.console import Console
 from hooksdk import Config, Host, MemoryStore
 from hooksdk.approvals import Approver
 from hooksdk.cli._configuration import load_config
-from hooksdk.cli._console import CommandProblem, safe
+from hooksdk.cli._console import CommandProblem, print_line, safe
 from hooksdk.cli._mcp.files import not_trusted, servers_files
 from hooksdk.formats import Message
 from hooksdk.stores import SessionLog, Store, open_store
@@ -30,8 +32,8 @@ def project_config(project: Path, store: str | Path | None = None) -> Config:
 
 
 def store_spec(store: str | Path) -> str:
-    """What a configuration calls the store of `--store`: a database's URL stays, anything else is a folder."""
-    if not str(store).strip():  # as of a variable that is not set: not the store that is meant
+    """The configuration's name of the store of `--store`: a database's URL, or a folder."""
+    if not str(store).strip():  # such as a variable that is not set
         raise CommandProblem(
             "--store: expected a folder or a URL, got an empty text; leave it out for the configuration's"
         )
@@ -43,17 +45,22 @@ AUDIT = "audit"
 
 
 def without_records(config: Config) -> Config:
-    """The same configuration for calls that are made up: they are not written into the audit's chain, and nothing is held back for
-    that."""
+    """The same configuration for calls that are made up: they are not written into the audit's chain, and no call waits
+    for that."""
     return config.model_copy(update={"deny": [*config.deny, AUDIT], "record_first": False})
 
 
 async def open_host(
-    stack: AsyncExitStack, config: Config, project: Path, plugins: Sequence[Any], approver: Approver | None = None,
-    *, records: bool = False,
-) -> Host:  # fmt: skip
-    """A host of the project, until `stack` closes. What it changes in the store ends with the command, but for the audit's chain,
-    which it writes with `records` alone: where tools really run."""
+    stack: AsyncExitStack,
+    config: Config,
+    project: Path,
+    plugins: Sequence[Any],
+    approver: Approver | None = None,
+    *,
+    records: bool = False,
+) -> Host:
+    """A host of the project, until `stack` closes. Its changes in the store end with the command. `records` is for
+    tools that really run: only then the host writes the audit's chain, which stays."""
     config = config if records else without_records(config)
     store = ThrowawayStore(open_store(config.store))
     stack.push_async_callback(store.aclose)
@@ -64,45 +71,46 @@ async def open_host(
 async def open_servers(
     host: Host, given: Sequence[Path], console: Console, *, project: Path | None = None, only: str = ""
 ) -> list[McpServers]:
-    """Start the servers of the files that were given, or else of those that `project` has, and keep them until the host
-    closes; `only` this one where there is such a server. A server that fails is left out with a message; raises `CommandProblem` when none is left, and `ConfigError` for
-    a wrong file."""
+    """Start the servers of the given files, or else of the project's, and keep them until the host closes; `only` this
+    one if there is such a server. A server that fails is left out with a message. Raises `CommandProblem` when none is
+    left, and `ConfigError` for a wrong file."""
     files = dict.fromkeys(given, "")
     if project is not None and not given:
         files, unknown = servers_files(project, host.config)
         for trust in unknown:
-            console.print(f"[yellow]not used[/]    {safe(not_trusted(trust, project))}", soft_wrap=True)
-    paths = list(files)
-    if not paths:
+            print_line(console, "[yellow]not used[/]", safe(not_trusted(trust, project)))
+    if not files:
         return []
     if not given:
-        console.print(f"[dim]servers[/]     of {safe(', '.join(map(str, paths)))}", soft_wrap=True)
+        print_line(console, "servers", f"of {safe(', '.join(map(str, files)))}")
     try:
-        from hooksdk.cli._mcp.servers import ServerWatch, read_mcp_files, statuses
+        from hooksdk.cli._mcp.servers import ServerWatch, asks_person, statuses
+        from hooksdk.mcp import McpServers
     except ModuleNotFoundError:
         raise CommandProblem("MCP servers need the package 'mcp': pip install 'hooksdk[mcp]'") from None
     watch = ServerWatch(console)
-    servers = read_mcp_files(paths, watch, files, only=[only] if only else None)
-    groups = [servers if servers.status else read_mcp_files(paths, watch, files)]
+    read = partial(McpServers.from_file, *files, on_status=watch, ask=asks_person(), digests=files)
+    servers = read(only=[only] if only else None)
+    groups = [servers if servers.status else read()]
     await watch.start(host, groups)
     states = {status.state for status in statuses(groups)}
     if states and states <= {"failed", "needs sign-in", "disabled"}:
-        raise CommandProblem(f"none of the MCP servers of {', '.join(map(str, paths))} is up")
+        raise CommandProblem(f"none of the MCP servers of {', '.join(map(str, files))} is up")
     return groups
 
 
 @final
 class ThrowawayStore:
-    """A store whose changes end with the command. The values that plugins have stored are there; sessions are not."""
+    """A store whose changes end with the command. It has the values that plugins have stored, and no session."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._memory = MemoryStore()
         self._spaces: set[str] = set()
-        """Those that are copied into memory already."""
+        """The spaces that are copied into memory already."""
 
     async def _space(self, space: str) -> Store:
-        """A plugin's space as it was at the first look; a chain of records is never one of its own."""
+        """The store with a plugin's space: a copy since the first use, but for the audit's chain."""
         if space == AUDIT:
             return self._store
         if space not in self._spaces:
@@ -112,29 +120,29 @@ class ThrowawayStore:
         return self._memory
 
     def forget(self) -> None:
-        """Begin anew with what is stored: what was changed here since, such as what a limit has counted, is gone. No session may be
+        """Drop every change, such as the counts of a limit, and begin again with the stored values. No session may be
         open."""
         self._memory = MemoryStore()
         self._spaces.clear()
 
     async def open_session(self, session_id: str, *, wait: float = 5.0) -> SessionLog:
-        """A session of its own."""
+        """Open a session in memory."""
         return await self._memory.open_session(session_id, wait=wait)
 
     async def read_session(self, session_id: str) -> tuple[list[Message], list[Entry]]:
-        """One that was opened here."""
+        """Read a session that was opened here."""
         return await self._memory.read_session(session_id)
 
     async def delete_session(self, session_id: str, *, wait: float = 5.0) -> bool:
-        """Remove one that was opened here."""
+        """Remove a session that was opened here."""
         return await self._memory.delete_session(session_id, wait=wait)
 
     async def session_exists(self, session_id: str) -> bool:
-        """True when it was opened here."""
+        """True for a session that was opened here."""
         return await self._memory.session_exists(session_id)
 
     async def list_sessions(self) -> list[str]:
-        """Those that were opened here."""
+        """The sessions that were opened here."""
         return await self._memory.list_sessions()
 
     async def get_value(self, space: str, key: str, default: Any = None) -> Any:
@@ -142,15 +150,15 @@ class ThrowawayStore:
         return await (await self._space(space)).get_value(space, key, default)
 
     async def set_value(self, space: str, key: str, value: Any) -> None:
-        """Good until the command ends."""
+        """Change a value until the command ends."""
         await (await self._space(space)).set_value(space, key, value)
 
     async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
-        """Good until the command ends."""
+        """Change a value until the command ends."""
         return await (await self._space(space)).change_value(space, key, old, new)
 
     async def delete_value(self, space: str, key: str) -> None:
-        """Good until the command ends."""
+        """Change a value until the command ends."""
         await (await self._space(space)).delete_value(space, key)
 
     async def list_keys(self, space: str) -> list[str]:

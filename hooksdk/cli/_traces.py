@@ -1,4 +1,4 @@
-"""Where the trace of a project is, and what it tells of one session."""
+"""The trace files of a project, and the records of one session in them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _WRITER = "trace_file"
 
 
 def trace_files(plugins: Sequence[Plugin]) -> list[Path]:
-    """The files that a loaded `trace_file` writes, the oldest first; none where it is not loaded."""
+    """The files that a loaded `trace_file` writes, the oldest first; none without it."""
     writer = next((one for one in plugins if one.id == _WRITER and one.loaded), None)
     return [] if writer is None else writer.holder.files(writer.config)
 
 
 def configured_files(config: Config) -> list[Path]:
-    """Those that it has written by this configuration, also where it is switched off by now."""
+    """The files that the plugin has written with this configuration, even if it is switched off now."""
     writer = next((one for one in installed_plugins(config) if one.id == _WRITER), None)
     if writer is None:
         return []
@@ -31,8 +31,8 @@ def configured_files(config: Config) -> list[Path]:
 
 
 def session_records(paths: Sequence[Path], session_id: str) -> list[dict[str, Any]]:
-    """The records of a session and its sub-agents in these files. Only their lines are parsed: a trace is of all sessions.
-    Raises `OSError`."""
+    """The records of a session and its sub-agents in these files. Only their lines are parsed, since a trace has all
+    sessions. Raises `OSError`."""
     family = {session_id}
     needles = [json.dumps(session_id)]
     records: list[dict[str, Any]] = []

@@ -25,8 +25,7 @@ from warm import run
 
 from hooksdk import Host
 from hooksdk.cli._console import CommandProblem
-from hooksdk.cli._gateway.project import GatewayProject, ServeOptions
-from hooksdk.cli._gateway.serve import serve_clients
+from hooksdk.cli._gateway.serve import GatewayProject, ServeOptions, serve_clients
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway, GatewayConfig
 from hooksdk.gateway._tokens import SHORTEST_TOKEN

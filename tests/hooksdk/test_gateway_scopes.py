@@ -16,8 +16,8 @@ from mcp import Client, types
 from rich.console import Console
 
 from hooksdk import Host
-from hooksdk.cli._gateway.project import GatewayProject, ServeOptions
-from hooksdk.cli._gateway.status import show_status
+from hooksdk.cli._gateway.commands import status as show_status
+from hooksdk.cli._gateway.serve import GatewayProject, ServeOptions
 from hooksdk.gateway import Gateway, GatewayConfig
 from hooksdk.gateway.status import StatusFile
 from hooksdk.mcp import McpServers

@@ -18,7 +18,7 @@ from commands import COMMAND
 from guard_hooks import before, hook
 from warm import run
 
-from hooksdk.cli._guard.gateways import is_gateway
+from hooksdk.cli._gateway.places import is_gateway
 from hooksdk.cli._guard.hooks import OPEN
 from hooksdk.guard import AGENTS
 

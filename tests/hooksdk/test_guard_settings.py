@@ -17,10 +17,11 @@ import guard_home
 import pytest
 import tomlkit
 
-from hooksdk.cli._guard import unseen
-from hooksdk.cli._guard.hooks import FOLDERS, HookFile, Scope, hook_command, hook_file, managed_file
+from hooksdk.cli._guard import transcripts
+from hooksdk.cli._guard.hooks import FOLDERS, HookFile, hook_command, hook_file, managed_file
 from hooksdk.cli._guard.settings import MAX_BYTES, Finding, look_for_switches, settings_files
-from hooksdk.cli._guard.unseen import Guarded, Unseen, unseen_sessions
+from hooksdk.cli._guard.transcripts import Guarded, Unseen, unseen_sessions
+from hooksdk.cli._options import Scope
 from hooksdk.guard import AGENTS, PROOF, PROOF_REASON, Judge
 
 pytestmark = [
@@ -413,7 +414,7 @@ def test_a_transcript_that_cannot_be_read_costs_a_line_and_the_others_count(
     newest = transcript(agent, project, "s1", moment(hours=1))
     named, problems = unseen_sessions(own, project)
     assert ([one.session for one in named], len(problems), str(broken) in problems[0]) == (["s1"], 1, True)
-    monkeypatch.setattr(unseen, "MAX_BYTES", newest.stat().st_size)
+    monkeypatch.setattr(transcripts, "MAX_BYTES", newest.stat().st_size)
     named, problems = unseen_sessions(own, project)
     assert ([one.session for one in named], "too large" in problems[0]) == (["s1"], True)
 
@@ -450,7 +451,7 @@ def test_many_transcripts_that_are_too_large_cost_one_line_and_are_not_opened(
     for number in range(30):
         transcript("qwen", project, f"s{number:02}", moment(hours=1))
     size = transcript("qwen", project, "s00", moment(hours=1)).stat().st_size
-    monkeypatch.setattr(unseen, "MAX_BYTES", 5 * size)
+    monkeypatch.setattr(transcripts, "MAX_BYTES", 5 * size)
     named, problems = unseen_sessions(own, project)
     assert (len(named), len(problems), "neither were 24 more" in problems[0]) == (5, 1, True)
 

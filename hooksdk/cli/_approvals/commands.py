@@ -1,40 +1,48 @@
-"""`hooksdk approvals`: the questions that wait for a person, and the answers that are remembered in a project's store."""
+"""`hooksdk approvals`: the questions that wait for a person, of every gateway and host with the project's store, and
+the answers that are remembered there."""
 
 from __future__ import annotations
 
+import getpass
 import shlex
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
+import anyio
 import typer
 
-from hooksdk.cli._approvals.waiting import Folder, Json
+from hooksdk.approvals import Approval, Remembered
+from hooksdk.cli._console import CommandProblem, complain, counted, printable, stderr_console
 from hooksdk.cli._groups import GroupWithOptions
-from hooksdk.cli._options import Project
-
-if TYPE_CHECKING:
-    from hooksdk.approvals import Remembered, RememberedApproval
+from hooksdk.cli._options import Json, Project, StorePlace
+from hooksdk.cli._project import project_config
+from hooksdk.cli._view import View
+from hooksdk.desk import ApprovalRecord, ApprovalRecords, ConsoleApprover, NotWaiting
+from hooksdk.desk.console import visible
+from hooksdk.errors import did_you_mean
+from hooksdk.stores import MemoryStore, Store, open_store
+from hooksdk.values import canonical, clip
 
 T = TypeVar("T")
-MAX_ARGUMENTS = 80
-"""Characters of a pattern's arguments in the table; the JSON document has all."""
+MAX_ARGUMENTS, MAX_PATTERN, MAX_TITLE = 60, 80, 80
+"""The most characters of a table's cells for arguments, a pattern of arguments, and a question; `show` and the JSON
+document have all."""
+POLL = 0.5
+"""Seconds between two looks for new questions."""
 
 MEANT = {"accept": "grant", "allow": "grant", "approve": "grant", "refuse": "deny", "reject": "deny"}
 """Other words for the commands: the question at a client says `allow`."""
 
 
 class ApprovalGroup(GroupWithOptions):
-    """The commands; of a word that means one of them it says which."""
+    """The commands; for a word that means one of them the error names the command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that was typed."""
-        if (
-            args
-            and not ctx.resilient_parsing
-            and args[0] not in self.commands
-            and (meant := MEANT.get(args[0])) is not None
-        ):
+        meant = MEANT.get(args[0]) if args and args[0] not in self.commands else None
+        if meant is not None and not ctx.resilient_parsing:
             _, _, rest = super().resolve_command(ctx, [meant, *args[1:]])
             typed = shlex.join(["hooksdk", "approvals", meant, *rest])
             ctx.fail(f"no such command '{args[0]}'; did you mean: {typed}")
@@ -46,6 +54,8 @@ approvals_app = typer.Typer(
     help="Look at the calls that wait for an approval and answer them; look at the answers that are remembered.",
     invoke_without_command=True,
 )
+Number = Annotated[int, typer.Argument(metavar="N", help="The question's number, as `hooksdk approvals` shows it.")]
+By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who answers; by default your user name.")]
 
 
 @approvals_app.callback()
@@ -54,29 +64,50 @@ def list_waiting(
     as_json: Json = False,
     everything: Annotated[bool, typer.Option("--all", help="Those that were answered or have expired, too.")] = False,
     project: Project = Path(),
-    store: Folder = None,
+    store: StorePlace = None,
 ) -> None:
-    """Show the calls that wait for an approval, each with its number, and answer them; `list` shows the answers that are
-    remembered."""
-    if context.invoked_subcommand is None:
-        from hooksdk.cli._approvals.waiting import list_waiting
-
-        list_waiting(project, store, as_json=as_json, everything=everything)
+    """Show the calls that wait for an approval, each with its number, and answer them; `list` shows the answers that
+    are remembered."""
+    if context.invoked_subcommand is not None:
+        return
+    shown = _with_records(project, store, lambda records: records.list(waiting=not everything))
+    view = View({"approvals": [_document(record) for record in shown]})
+    headings = ("number", "state", "severity", "question", "tool", "arguments", "asked by", "for", "until")
+    if shown:
+        view.table(headings, [_row(record) for record in shown], numbers="number")
+    else:
+        view.text("No call waits for an approval in this store.")
+    view.show(as_json=as_json)
 
 
 @approvals_app.command("list")
-def list_approvals(as_json: Json = False, project: Project = Path(), store: Folder = None) -> None:
+def list_approvals(as_json: Json = False, project: Project = Path(), store: StorePlace = None) -> None:
     """List the answers that are remembered, each with the id that revokes it."""
-    from hooksdk.cli._console import print_columns, print_json
-
-    remembered = _with_remembered(project, store, lambda remembered: remembered.list())
-    if as_json:
-        print_json({"schema": 1, "approvals": [one.as_dict() for one in remembered]})
-    elif not remembered:
-        print("No approvals are remembered. Calls that wait for one: hooksdk approvals")
+    remembered = _with_store(project, store, lambda store: Remembered(store).list())
+    view = View({"approvals": [one.as_dict() for one in remembered]})
+    rows: list[list[str]] = []
+    for one in remembered:
+        equal = [f"{name} = {value!r}" for name, value in (one.arguments or {}).items()]
+        pattern = clip(", ".join(equal), MAX_PATTERN) or "any"
+        rows.append(
+            [
+                one.id,
+                "yes" if one.granted else "no",
+                one.tool,
+                "as answered" if one.arguments is None else pattern,
+                ", ".join(dict.fromkeys(plugin for plugin, _ in one.questions)),
+                "all sessions" if one.session is None else f"session {one.session}",
+                _date(one.answered),
+                one.by or "-",
+                _date(one.expires),
+            ]
+        )
+    headings = ("id", "answer", "tool", "arguments", "asked by", "counts in", "answered", "by", "until")
+    if rows:
+        view.table(headings, rows)
     else:
-        headings = ("id", "answer", "tool", "arguments", "asked by", "counts in", "answered", "by", "until")
-        print_columns(headings, [_row(one) for one in remembered])
+        view.text("No approvals are remembered. Calls that wait for one: hooksdk approvals")
+    view.show(as_json=as_json)
 
 
 @approvals_app.command("revoke")
@@ -87,16 +118,14 @@ def revoke_approval(
     revoke_all: Annotated[bool, typer.Option("--all", help="Forget every answer.")] = False,
     as_json: Json = False,
     project: Project = Path(),
-    store: Folder = None,
+    store: StorePlace = None,
 ) -> None:
     """Forget a remembered answer: the person is asked anew, in sessions that are open now, too."""
-    from hooksdk.cli._console import CommandProblem, counted, print_json, printable
-    from hooksdk.errors import did_you_mean
-
     if revoke_all is (approval_id is not None):
         raise typer.BadParameter("give an id, or --all", param_hint="ID")
 
-    async def forget(remembered: Remembered) -> int:
+    async def forget(store: Store) -> int:
+        remembered = Remembered(store)
         if approval_id is None:
             return await remembered.revoke_all()
         if await remembered.revoke(approval_id):
@@ -105,41 +134,182 @@ def revoke_approval(
         hint = did_you_mean(approval_id, known) or " `hooksdk approvals list` shows those that are."
         raise CommandProblem(f"no approval '{printable(approval_id)}' is remembered here.{hint}")
 
-    count = _with_remembered(project, store, forget)
-    if as_json:
-        print_json({"schema": 1, "revoked": count})
-    else:
-        print(f"{counted(count, 'answer')} forgotten")
+    count = _with_store(project, store, forget)
+    view = View({"revoked": count})
+    view.text(f"{counted(count, 'answer')} forgotten")
+    view.show(as_json=as_json)
 
 
-def _add_commands() -> None:
-    from hooksdk.cli._approvals import waiting
-
-    for command in (waiting.show, waiting.watch, waiting.grant, waiting.deny):
-        approvals_app.command()(command)
-
-
-_add_commands()
-
-
-def _with_remembered(project: Path, folder: str | None, look: Callable[[Remembered], Awaitable[T]]) -> T:
-    from hooksdk.approvals import Remembered
-    from hooksdk.cli._approvals.waiting import with_store
-
-    return with_store(project, folder, lambda store: look(Remembered(store)))
+@approvals_app.command()
+def show(number: Number, as_json: Json = False, project: Project = Path(), store: StorePlace = None) -> None:
+    """Show one question with all its arguments."""
+    record = _with_records(project, store, lambda records: _find(records, number))
+    view = View({"approval": _document(record)})
+    _add_lines(view, record)
+    view.show(as_json=as_json)
 
 
-def _row(one: RememberedApproval) -> Sequence[str]:
-    from hooksdk.cli._approvals.waiting import date
-    from hooksdk.cli._console import printable
-    from hooksdk.values import clip
+@approvals_app.command()
+def grant(
+    number: Number,
+    always: Annotated[
+        bool, typer.Option("--always", help="Remember the yes for these arguments, in every session.")
+    ] = False,
+    session: Annotated[bool, typer.Option("--session", help="Remember the yes in this session.")] = False,
+    values: Annotated[
+        bool, typer.Option("--values", help="Let the values that are shown as evidence pass in this session.")
+    ] = False,
+    by: By = None,
+    as_json: Json = False,
+    project: Project = Path(),
+    store: StorePlace = None,
+) -> None:
+    """Approve a waiting call: it runs once, at the agent's next try."""
+    if always and session:
+        raise typer.BadParameter("give one of --always and --session", param_hint="--always")
+    scope = "always" if always else "session" if session else "once"
+    approval = Approval(True, scope=scope, by=_who(by), agree="values" if values else "")
+    _answer(number, approval, project, store, as_json=as_json)
 
-    equal = [f"{name} = {value!r}" for name, value in (one.arguments or {}).items()]
-    pattern = clip(", ".join(equal), MAX_ARGUMENTS) or "any"
-    plugins = dict.fromkeys(plugin for plugin, _ in one.questions)
-    cells = (
-        one.id, "yes" if one.granted else "no", one.tool, "as answered" if one.arguments is None else pattern,
-        ", ".join(plugins), "all sessions" if one.session is None else f"session {one.session}",
-        date(one.answered), one.by or "-", date(one.expires),
-    )  # fmt: skip
-    return [printable(cell).replace("\n", " ").replace("\t", " ") for cell in cells]
+
+@approvals_app.command()
+def deny(
+    number: Number,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="What the model reads.")] = "",
+    by: By = None,
+    as_json: Json = False,
+    project: Project = Path(),
+    store: StorePlace = None,
+) -> None:
+    """Refuse a call."""
+    _answer(number, Approval(False, reason, by=_who(by)), project, store, as_json=as_json)
+
+
+@approvals_app.command()
+def watch(
+    by: By = None,
+    once: Annotated[bool, typer.Option("--once", help="Leave when nothing waits any more.")] = False,
+    project: Project = Path(),
+    store: StorePlace = None,
+) -> None:
+    """Ask at this terminal about every question that waits, as they come, until Ctrl-C or the end of stdin."""
+    approver = ConsoleApprover(stderr_console(), by=_who(by))
+
+    async def ask_about_all(records: ApprovalRecords) -> int:
+        answered = 0
+        while True:
+            waiting = await records.list(waiting=True)
+            if not waiting and once:
+                return answered
+            for record in waiting:
+                answer = await approver(record.as_request())
+                if approver.at_end:
+                    return answered
+                if answer.unanswered:
+                    complain(f"approval {record.number} goes on waiting: {answer.reason}")
+                    continue
+                try:
+                    await records.answer(record.number, answer)
+                except NotWaiting as problem:
+                    complain(str(problem))
+                else:
+                    answered += 1
+            await anyio.sleep(0 if waiting else POLL)
+
+    print(f"{counted(_with_records(project, store, ask_about_all), 'question')} answered")
+
+
+def _answer(number: int, approval: Approval, project: Path, store: str | None, *, as_json: bool) -> None:
+    async def answer(records: ApprovalRecords) -> ApprovalRecord:
+        await _find(records, number)
+        return await records.answer(number, approval)
+
+    record = _with_records(project, store, answer)
+    view = View({"approval": _document(record)})
+    view.text(f"{record.state}: {number}, {record.title} ({record.tool})")
+    view.show(as_json=as_json)
+
+
+async def _find(records: ApprovalRecords, number: int) -> ApprovalRecord:
+    record = await records.get(number)
+    if record is None:
+        numbers = ", ".join(str(one.number) for one in await records.list(waiting=True))
+        waiting = f"Those that wait: {numbers}." if numbers else "None waits."
+        raise CommandProblem(f"there is no approval {number} here. {waiting}")
+    return record
+
+
+def _with_store(project: Path, folder: str | None, look: Callable[[Store], Awaitable[T]]) -> T:
+    """The result of `look` for a project's store, or for the one that `--store` names."""
+
+    async def work() -> T:
+        store = open_store(project_config(project, folder).store)
+        try:
+            return await look(store)
+        finally:
+            await store.aclose()
+
+    return anyio.run(work)
+
+
+def _with_records(project: Path, folder: str | None, look: Callable[[ApprovalRecords], Awaitable[T]]) -> T:
+    async def work(store: Store) -> T:
+        if isinstance(store, MemoryStore):
+            raise CommandProblem(
+                'this project keeps nothing on disk (store = "memory"), so what waits in its processes cannot be seen '
+                'or answered from another one. Set store = "jsonl", or name another store with --store'
+            )
+        return await look(ApprovalRecords(store))
+
+    return _with_store(project, folder, work)
+
+
+def _who(by: str | None) -> str:
+    if by is not None:
+        return by
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return ""
+
+
+def _document(record: ApprovalRecord) -> dict[str, Any]:
+    return record.as_dict() | {"title": record.title, "severity": record.questions[0].severity}
+
+
+def _row(record: ApprovalRecord) -> list[str]:
+    return [
+        str(record.number),
+        record.state,
+        record.questions[0].severity,
+        clip(record.title, MAX_TITLE),
+        record.tool,
+        clip(canonical(dict(record.arguments)), MAX_ARGUMENTS),
+        ", ".join(dict.fromkeys(one.plugin for one in record.questions)),
+        record.requester or "-",
+        _date(record.expires),
+    ]
+
+
+def _add_lines(view: View, record: ApprovalRecord) -> None:
+    """Add a line for each fact of a question; others' words stay in their lines."""
+    lines = [("number", str(record.number)), ("state", record.state)]
+    for question in record.questions:
+        lines.append((question.severity, f"{question.plugin} asks: {question.title}"))
+        if question.description:
+            lines.append(("", question.description))
+        lines += [("known" if one.cleared else "strange", str(one)) for one in question.evidence]
+    lines.append(("tool", record.tool))
+    lines += [("argument", f"{name} = {canonical(value)}") for name, value in record.arguments.items()]
+    lines += [("session", record.session), ("requester", record.requester or "-")]
+    lines += [("asked", _date(record.made)), ("until", _date(record.expires))]
+    if record.answer is not None:
+        said = f"{'yes' if record.answer.granted else 'no'} by {record.answer.by or '-'} {record.answer.reason}"
+        lines.append(("answer", said.rstrip()))
+    for label, text in lines:
+        view.text(f"{label:<12}{visible(text)}")
+
+
+def _date(seconds: float) -> str:
+    """The minute, in UTC."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M}"

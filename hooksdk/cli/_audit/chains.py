@@ -1,25 +1,25 @@
-"""Where a chain is: the files or the store that were typed, or those of the configuration."""
+"""A chain of records: its files or its store, typed or of the configuration, and a record of what a command changes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import anyio
 
 from hooksdk.audit import ChainRecord, Source, file_source, numbered_files, parse_line, read_store
-from hooksdk.cli._console import CommandProblem, printable
-from hooksdk.cli._project import project_config
+from hooksdk.cli._console import CommandProblem, print_line, printable, safe, stderr_console
+from hooksdk.cli._project import AUDIT, project_config
 from hooksdk.config import Config
+from hooksdk.errors import HookSDKError
 from hooksdk.host import Plugin, installed_plugins, look_at
-from hooksdk.stores import open_store
-
-AUDIT = "audit"
+from hooksdk.stores import Store, open_store
 
 
 def typed_sources(files: Sequence[str]) -> list[Source]:
-    """What was typed: stores by their URL, files with those that were put aside of them, each once. Raises `CommandProblem`."""
+    """The typed stores and files, each file once and with those that were put aside of it. Raises `CommandProblem`."""
     sources: list[Source] = []
     paths: dict[Path, None] = {}
     for text in files:
@@ -57,7 +57,7 @@ def audit_plugin(config: Config) -> Plugin | None:
 
 
 def sources_of(project: Path, files: Sequence[str]) -> list[Source]:
-    """Those that were typed, or else those of the configuration. Raises `CommandProblem` where there is none."""
+    """The typed sources, or else those of the configuration. Raises `CommandProblem` without any."""
     if files:
         return typed_sources(files)
     config = project_config(project)
@@ -74,10 +74,20 @@ def sources_of(project: Path, files: Sequence[str]) -> list[Source]:
 
 def records_of(sources: Iterable[Source]) -> Iterator[ChainRecord]:
     """The records of these sources as they are, in the order of their files' first records."""
-    rows = [
-        iter(record for line, _ in source.lines() if (record := parse_line(line)) is not None) for source in sources
-    ]
+    parsed = (map(parse_line, (line for line, _ in source.lines())) for source in sources)
+    rows = [(record for record in records if record is not None) for records in parsed]
     firsts = [(first, row) for row in rows if (first := next(row, None)) is not None]
     for first, row in sorted(firsts, key=lambda one: one[0].number):
         yield first
         yield from row
+
+
+async def note(project: Path, store: Store, fields: Mapping[str, Any]) -> None:
+    """Append a record of a command's change if the plugin audit is on in this project. A failure is told and no more:
+    the change is made."""
+    try:
+        plugin = audit_plugin(project_config(project))
+        if plugin is not None and plugin.loaded:
+            await plugin.holder.write_record(plugin.config, store, fields)
+    except (OSError, HookSDKError) as error:
+        print_line(stderr_console(), "[yellow]warning[/]", f"audit did not record this: {safe(error)}")

@@ -1,4 +1,4 @@
-"""Whether a coding agent has started this command. What a person is to say is not taken from one."""
+"""The coding agent that has started this command, if any: a person's word is not taken from an agent."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 VARIABLES = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CODEX_SANDBOX", "CODEX_THREAD_ID", "GEMINI_CLI", "QWEN_CODE")
-"""What agents set in the shells of their tools."""
+"""Variables that agents set in the shells of their tools."""
 _NAMES = {"claude", "claude-code", "claude-agent-sdk", "codex", "gemini", "gemini-cli", "qwen", "qwen-code"}
-"""What agents' programs and packages are called."""
+"""The names of agents' programs and packages."""
 _INTERPRETERS = ("node", "bun", "deno", "python", "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox")
-"""What runs a script. Of any other program the first word may be a folder, a user or a file that is called as an agent is."""
+"""Programs that run a script. The first word of any other program may be a folder, a user or a file with an agent's
+name."""
 _DEEPEST = 100
 
 
 def agent_around() -> str:
-    """The agent that has started this process, in words; empty where none has, as far as it can be seen. A process that has left its
-    parents and cleared its variables cannot be told from a person's."""
+    """The agent that has started this process, in words; empty without one. A process that has left its parents and
+    cleared its variables cannot be told from a person's."""
     if variable := next((name for name in VARIABLES if name in os.environ), ""):
         return f"an agent, as the variable {variable} says"
     for pid, words in _parents():
@@ -34,7 +35,7 @@ def is_agent(word: str) -> bool:
 
 
 def _parents() -> Iterator[tuple[int, list[str]]]:
-    """The processes around this one, each with its program and, of an interpreter, the script that it runs."""
+    """The parents of this process, each with its program, and with the script that an interpreter runs."""
     pid = os.getppid()
     for _ in range(_DEEPEST):
         if pid <= 1:
@@ -64,7 +65,7 @@ def _by_ps(pid: int) -> tuple[int, list[str]]:
 
 
 def program_in(words: list[str]) -> list[str]:
-    """The program, and of an interpreter its script, the first word that is no option; after `-c` stand commands."""
+    """The program, and an interpreter's script: the first word that is no option. Behind `-c` are commands."""
     if Path(words[0]).name.lstrip("-").startswith(_INTERPRETERS):
         for word in words[1:]:
             if not word.startswith("-"):

@@ -37,37 +37,37 @@ logger = logging.getLogger("hooksdk")
 
 _NEAR_ADVICE = "Add a pattern for what is meant"
 SESSION_SECONDS = 90.0
-"""Seconds for what has time limits of its own: servers that start, sessions that open and close."""
+"""The seconds of steps with time limits of their own: servers that start, sessions that open and close."""
 
 
 @final
 class Report:
-    """What is said to the parent."""
+    """The messages to the parent."""
 
     def __init__(self, channel: TextIO) -> None:
         self._channel = channel
 
     def send(self, **message: Any) -> None:
-        """One message."""
+        """Send a message."""
         self._channel.write(json.dumps(message) + "\n")
         self._channel.flush()
 
     def step(self, step: str, seconds: float, plugin: str = "") -> None:
-        """What is begun now, and for how long the parent waits for the next message."""
+        """A step that begins now, and the seconds for which the parent waits for the next message."""
         self.send(step=step, seconds=seconds, plugin=plugin)
 
     def problem(self, who: str, what: str, advice: str = "") -> None:
-        """Something that does not work as the operator means it."""
+        """A finding that does not work as the operator means it."""
         self.send(finding=asdict(Symptom(severity="problem", who=who, what=what, advice=advice)))
 
     def notice(self, who: str, what: str, advice: str = "") -> None:
-        """Something that is worth knowing and may be meant."""
+        """A finding that is worth knowing and may be meant."""
         self.send(finding=asdict(Symptom(severity="notice", who=who, what=what, advice=advice)))
 
 
 @final
 class _Log(logging.Handler):
-    """Turns what is logged while plugins are loaded into steps and findings."""
+    """Turns the log of loading plugins into steps and findings."""
 
     def __init__(self, report: Report, load_seconds: float) -> None:
         super().__init__(logging.DEBUG)
@@ -90,7 +90,7 @@ def main() -> None:
     """Carry out one order."""
     order: dict[str, Any] = json.loads(sys.argv[1])
     channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what a plugin prints is nobody's JSON
+    os.dup2(2, 1)  # a plugin's output is no message
     report = Report(channel)
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
@@ -147,15 +147,16 @@ async def _prove(report: Report, config: Config, project: Path, holders: Sequenc
         return
     for one in answers:
         if one.status != "holds":
-            what = f"property '{one.name}' {'does not hold' if one.status == 'broken' else f'is {one.status}'}: {CLAIM_WORDS[one.claim]}"
+            how = "does not hold" if one.status == "broken" else f"is {one.status}"
+            what = f"property '{one.name}' {how}: {CLAIM_WORDS[one.claim]}"
             report.problem("policy", what, "`hooksdk policy prove` shows the call, or what is in the way.")
 
 
 def _examine_guard(report: Report, project: Path) -> None:
-    """Whether the guard is in force where it was installed and in this project, and what it cannot close there."""
+    """Report whether the guard is in force wherever it is installed and in this project, and what it cannot close."""
     if sys.platform == "win32":
         return
-    from hooksdk.cli._guard.pause import pause_text
+    from hooksdk.cli._guard.hooks import pause_text
     from hooksdk.cli._guard.status import look_at, places
 
     report.step("reading the settings and the transcripts of coding agents", SESSION_SECONDS)
@@ -177,33 +178,31 @@ def _examine_guard(report: Report, project: Path) -> None:
 
 
 def _named(report: Report, names: Sequence[str]) -> list[Any]:
-    """What is named with `--plugin`; what cannot be imported is a finding."""
+    """The plugins named with `--plugin`; one that cannot be imported is a finding."""
     holders: list[Any] = []
     for name in names:
         try:
             holders += plugins_at(name)
-        except PluginRefused as error:
-            report.problem(name, f"is refused: {error.problem}", error.advice)
         except HookSDKError as error:
-            report.problem(name, f"is refused: {error}")
+            _tell_refusal(report, name, error)
     return holders
 
 
 def _load(report: Report, config: Config, project: Path, holders: Sequence[Any]) -> tuple[Sequence[Plugin], str]:
-    """Every plugin of the project, and who judges calls; one that is refused is a finding."""
-
-    def refused(plugin: Plugin, error: HookSDKError) -> None:
-        if isinstance(error, PluginRefused):
-            report.problem(plugin.id, f"is refused: {error.problem}", error.advice)
-        else:
-            report.problem(plugin.id, f"is refused: {error}")
-
+    """Every plugin of the project, and the names of those that judge calls; a refused plugin is a finding."""
     try:
-        return load_plugins(holders, config, folder=project, on_refusal=refused)
-    except PluginRefused as error:  # the plugins file, before it is known which plugins it has
-        report.problem(error.plugin, f"is refused: {error.problem}", error.advice)
+        return load_plugins(
+            holders, config, folder=project, on_refusal=lambda plugin, error: _tell_refusal(report, plugin.id, error)
+        )
+    except PluginRefused as error:  # the plugins file, before its plugins are known
+        _tell_refusal(report, error.plugin, error)
         config = config.model_copy(update={"plugins_file": False})
         return load_plugins(holders, config, folder=project, on_refusal=lambda _plugin, _error: None)
+
+
+def _tell_refusal(report: Report, who: str, error: HookSDKError) -> None:
+    problem, advice = (error.problem, error.advice) if isinstance(error, PluginRefused) else (str(error), "")
+    report.problem(who, f"is refused: {problem}", advice)
 
 
 def _only_loaded(config: Config, plugins: Sequence[Plugin]) -> Config:
@@ -218,7 +217,7 @@ def _only_loaded(config: Config, plugins: Sequence[Plugin]) -> Config:
 
 
 def examine_plugins(report: Report, config: Config, plugins: Sequence[Plugin], without: Sequence[str] = ()) -> None:
-    """What can be said of the plugins and their configuration without running them."""
+    """Report what is wrong with the plugins and their configuration without running them."""
     known = [plugin.id for plugin in plugins]
     loaded = {fold(plugin.id): plugin for plugin in plugins if plugin.loaded}
     for plugin in plugins:
@@ -261,7 +260,7 @@ def _tell_unknown(report: Report, name: str, hint: str, *, is_required: bool) ->
 
 
 class Doctor:
-    """Sees which patterns and names meet no tool."""
+    """A plugin that collects the patterns and names that match no tool."""
 
     plugin_id = "hooksdk-doctor"
 
@@ -276,7 +275,7 @@ class Doctor:
 
 
 async def _tools(report: Report, config: Config, order: dict[str, Any], holders: Sequence[Any]) -> list[Tool] | None:
-    """The tools of a session here, or None where they are not known. What stands in the way of a session is a finding."""
+    """The tools of a session here; None when they are not known. What keeps a session from opening is a finding."""
     try:
         return await _open_session(report, config, order, holders)
     except ConfigError:
@@ -305,7 +304,7 @@ async def _open_session(
                 names = {tool.id for tool in run.tools}
                 every_tool = [*run.tools, *(tool for tool in tools if tool.id not in names)]
             doctor: Doctor = session.plugin(Doctor.plugin_id)
-        if missing:  # what matches nothing may be for one of these
+        if missing:  # a pattern without a tool may be for one of these
             what = f"patterns and rules are not compared with tools while {' and '.join(missing)} cannot be used"
             report.notice("doctor", what, "Type hooksdk doctor again then")
             return None
@@ -331,7 +330,7 @@ def _tell_unmatched(report: Report, record: Unmatched, tools: Sequence[Tool]) ->
 
 def _tell_near_misses(report: Report, plugin: Plugin, tools: Sequence[Tool]) -> None:
     for hook, patterns in plugin.tool_patterns.items():
-        if hook not in plugin.hooks:  # it lacks the grant, which is told
+        if hook not in plugin.hooks:  # a missing grant has a finding of its own
             continue
         for line in near_misses(patterns, tools, exact=HOOKS[hook].exact):
             report.notice(plugin.id, f"{hook}(tools=...): {line}", _NEAR_ADVICE)
@@ -379,7 +378,7 @@ def examine_config(report: Report, plugin: Plugin, tools: Sequence[Tool] | None)
 
 
 def _diagnose_of(plugin: Plugin) -> Callable[[Any, Sequence[Tool] | None], Iterable[str]] | None:
-    """The plugin's `diagnose`, if it has one for us: a class method, or a module's plain function."""
+    """The plugin's `diagnose`: a class method or a module's plain function; None for anything else of this name."""
     member = inspect.getattr_static(plugin.holder, "diagnose", None)
     is_ours = inspect.isfunction(member) if isinstance(plugin.holder, ModuleType) else isinstance(member, classmethod)
     if not is_ours or "diagnose" in plugin.tools:

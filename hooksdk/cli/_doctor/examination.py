@@ -1,7 +1,7 @@
-"""`hooksdk doctor`: what is wrong with the plugins, the configuration, the servers and the store here.
+"""`hooksdk doctor`: the problems of the plugins, the configuration, the servers and the store here.
 
-Plugins are loaded for it, in a child process: one that hangs, ends the process or prints at import is a finding, and then
-the others are examined without it.
+Plugins are loaded for it, in a child process: one that hangs, ends the process or prints at import is a finding, and
+then the others are examined without it.
 """
 
 from __future__ import annotations
@@ -18,70 +18,101 @@ import threading
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Annotated, Any, Literal
 
-from hooksdk.cli._console import counted, print_json, safe, stdout_console
+import typer
+
+from hooksdk.cli._configuration import read_config
+from hooksdk.cli._console import counted, one_line
+from hooksdk.cli._mcp.files import not_trusted, servers_files
+from hooksdk.cli._options import Json, Mcp, Plugins, Project
+from hooksdk.cli._view import View
+from hooksdk.config import Trust
 from hooksdk.errors import ConfigError
 
+doctor_app = typer.Typer(add_completion=False)
 START_SECONDS = 60.0
-"""Seconds that the child may take until it says what it does."""
+"""The seconds until the first message of the child."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Symptom:
-    """One thing that an operator should know."""
+    """A finding that an operator should know."""
 
     severity: Literal["problem", "notice"]
     who: str
     """The plugin's id, or `configuration`, `store`, `guard`, `server NAME`."""
     what: str
     advice: str = ""
-    """What to type or to write."""
+    """The command to type, or the setting to write."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Examination:
-    """Where to look, and how long a plugin may take to be loaded."""
+    """The places to examine, and the seconds in which a plugin must be loaded."""
 
     project: Path
     mcp: Mapping[Path, str] = field(default_factory=dict[Path, str])
     """Files with servers, each with the digest of the content that is trusted; empty: any."""
     plugins: tuple[str, ...] = ()
-    """As they stand on the command line; the child imports them."""
+    """The plugins of the command line; the child imports them."""
     load_seconds: float
-    known: tuple[Symptom, ...] = ()
-    """What is wrong already."""
 
 
 @dataclass(kw_only=True)
 class Diagnosis:
-    """What was found."""
+    """The findings."""
 
     findings: list[Symptom] = field(default_factory=list[Symptom])
     judging: str = ""
-    """How many handlers judge tool calls, and whose."""
+    """The handlers that judge tool calls: their number, and their plugins."""
 
     @property
     def problems(self) -> int:
-        """How many findings are problems."""
+        """The number of findings that are problems."""
         return sum(one.severity == "problem" for one in self.findings)
 
 
-def run_doctor(examination: Examination, *, as_json: bool) -> int:
-    """Examine and print; the code is 1 when there are problems. Raises `ConfigError`."""
-    diagnosis = examine(examination)
-    if as_json:
-        findings = [asdict(one) for one in diagnosis.findings]
-        document = {"schema": 1, "judging": diagnosis.judging, "problems": diagnosis.problems, "findings": findings}
-        print_json(document)
-    else:
-        _print(diagnosis, with_servers=bool(examination.mcp))
-    return 1 if diagnosis.problems else 0
+@doctor_app.command()
+def doctor(
+    mcp: Mcp = None,
+    plugin: Plugins = None,
+    load_seconds: Annotated[
+        float, typer.Option("--limit", min=0.1, metavar="SECONDS", help="How long one plugin may take to be loaded.")
+    ] = 20.0,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Find what is wrong here: lost policies, missing grants, dead rules, patterns without a tool, servers, the
+    store."""
+    files, unknown = dict.fromkeys(mcp or (), ""), list[Trust]()
+    if not files:
+        files, unknown = servers_files(project, read_config(folder=project)[0])
+    known = [Symptom(severity="problem", who=one.folder.name, what=not_trusted(one, project)) for one in unknown]
+    plugins = tuple(plugin or ())
+    diagnosis = examine(Examination(project=project, mcp=files, plugins=plugins, load_seconds=load_seconds), known)
+    findings, problems = diagnosis.findings, diagnosis.problems
+    document = {"judging": diagnosis.judging, "problems": problems, "findings": [asdict(one) for one in findings]}
+    view = View(document, indent=10)
+    if diagnosis.judging:
+        view.line("policies", diagnosis.judging, "dim")
+    for one in findings:
+        style = "red" if one.severity == "problem" else "yellow"
+        view.markup(f"[{style}]{one.severity:9}[/] [bold]{one_line(one.who)}[/]: {one_line(one.what)}")
+        if one.advice:
+            view.line("", f"→ {one.advice}")
+    if not files:
+        cure = "when there is a trusted mcp.json here, or --mcp FILE"
+        view.markup(f"[dim]Tool patterns are compared with real tools {cure}.[/]")
+    view.markup(counted(problems, "problem") if problems else "no problems")
+    view.show(as_json=as_json)
+    raise typer.Exit(1 if problems else 0)
 
 
-def examine(examination: Examination) -> Diagnosis:
-    """Let a child process examine everything, and leave out what it does not survive. Raises `ConfigError`."""
-    fatal = list(examination.known)
+def examine(examination: Examination, known: Sequence[Symptom]) -> Diagnosis:
+    """Let a child process examine everything but the plugins that end it; `known` are findings of the command itself.
+    Raises `ConfigError`."""
+    fatal = list(known)
     without: list[str] = []
     while True:
         diagnosis = Diagnosis()
@@ -101,24 +132,25 @@ def examine(examination: Examination) -> Diagnosis:
 def _examine_in_child(
     examination: Examination, without: Sequence[str], diagnosis: Diagnosis
 ) -> tuple[Symptom, str] | None:
-    """Fill the diagnosis. Answers None when the child came to its end, or what it did not survive and the plugin of it."""
+    """Fill the diagnosis. None when the child came to its end, or else the finding that ended it, and its plugin."""
     order = {
         "project": str(examination.project.resolve()),
         "mcp": {str(path): digest for path, digest in examination.mcp.items()},
+        "load_seconds": examination.load_seconds,
+        "without": without,
+        "plugins": examination.plugins,
     }
-    order |= {"load_seconds": examination.load_seconds, "without": without, "plugins": examination.plugins}
     doing: Mapping[str, Any] = {"step": "starting", "plugin": "", "seconds": START_SECONDS}
     with tempfile.TemporaryFile() as noise, _child(json.dumps(order), noise) as (process, lines):
         while True:
+            step, seconds = doing["step"], float(doing["seconds"])
             try:
-                line = lines.get(timeout=float(doing["seconds"]))
+                line = lines.get(timeout=seconds)
             except queue.Empty:
-                return _fatal(examination, doing, f"{doing['step']} is not done after {float(doing['seconds']):g} s")
+                return _fatal(examination, doing, f"{step} is not done after {seconds:g} s")
             if line is None:
-                code = process.wait()
-                return _fatal(
-                    examination, doing, f"{doing['step']} ended the process (exit code {code}){_last_line(noise)}"
-                )
+                end = f"ended the process (exit code {process.wait()}){_last_line(noise)}"
+                return _fatal(examination, doing, f"{step} {end}")
             message: dict[str, Any] = json.loads(line)
             if "step" in message:
                 doing = message
@@ -172,39 +204,15 @@ def _child(order: str, noise: IO[bytes]) -> Generator[tuple[subprocess.Popen[byt
     finally:
         _kill(process)
         process.wait()
-        reader.join(1)  # whoever has inherited the pipe may hold it open
+        reader.join(1)  # a process that has inherited the pipe may hold it open
         if not reader.is_alive():
             pipe.close()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End the child, and what it has started."""
+    """End the child and its own children."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
             process.kill()
         else:
             os.killpg(process.pid, signal.SIGKILL)
-
-
-def _print(diagnosis: Diagnosis, *, with_servers: bool) -> None:
-    console = stdout_console()
-    if diagnosis.judging:
-        console.print(f"[dim]policies[/]  {safe(diagnosis.judging)}", soft_wrap=True)
-    for one in diagnosis.findings:
-        colour = "red" if one.severity == "problem" else "yellow"
-        label = f"{one.severity:9}"
-        console.print(
-            f"[{colour}]{label}[/] [bold]{_in_one_line(one.who)}[/]: {_in_one_line(one.what)}", soft_wrap=True
-        )
-        if one.advice:
-            console.print(f"          → {_in_one_line(one.advice)}", soft_wrap=True)
-    if not with_servers:
-        console.print(
-            "[dim]Tool patterns are compared with real tools when there is a trusted mcp.json here, or --mcp FILE.[/]",
-            soft_wrap=True,
-        )
-    console.print(counted(diagnosis.problems, "problem") if diagnosis.problems else "no problems")
-
-
-def _in_one_line(text: str) -> str:
-    return safe(" ".join(text.split()))

@@ -1,4 +1,4 @@
-"""Whether sessions can be kept: the part of `hooksdk doctor` about the store."""
+"""The part of `hooksdk doctor` about the store: whether sessions can be kept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PROC_LOCKS = Path("/proc/locks")
 
 
 def examine_store(store: Store) -> Iterator[Symptom]:
-    """What is wrong with the folder of a `JsonlStore`; nothing of it is changed."""
+    """The problems of a `JsonlStore`'s folder, in which nothing is changed."""
     if not isinstance(store, JsonlStore):
         return
     directory = store.directory
@@ -33,7 +33,7 @@ def examine_store(store: Store) -> Iterator[Symptom]:
 
 
 def why_not_writable(directory: Path) -> str:
-    """Why no file can be made in this folder, or in the nearest one above it that exists; empty when one can."""
+    """The reason why no file can be made in this folder, or in the nearest existing one above; empty when one can."""
     existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
     try:
         if existing == directory:
@@ -60,13 +60,13 @@ def _held(path: Path, holder: int | None) -> Symptom:
 
 
 def outlived_lock(path: Path) -> int | None:
-    """The process that took this lock, where it is gone and a child that it forked holds the lock on; else None."""
+    """The ended process that took this lock, if a child that it forked still holds it; else None."""
     holder = _holders().get(path.stat().st_ino) if is_held(path) else None
     return holder if holder and not _is_alive(holder) else None
 
 
 def _holders() -> dict[int, int]:
-    """Which process took the lock on which inode, where the system tells."""
+    """The process that took the lock on each inode, on systems that tell."""
     holders: dict[int, int] = {}
     if PROC_LOCKS.is_file():
         for line in PROC_LOCKS.read_text().splitlines():

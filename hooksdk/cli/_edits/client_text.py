@@ -1,4 +1,4 @@
-"""The text of a client's settings: the gateway in the place of its servers, and its servers in the place of the gateway."""
+"""Edits of a client's settings: the gateway replaces its servers, and its servers replace the gateway."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Servers = dict[str, Any]
 
 @dataclass(frozen=True)
 class Hunk:
-    """Where a changed text differs from the one before: `new` stands at `start`, in the place of `old_end - start` characters."""
+    """The difference of a text and its edit: `new` replaces the characters from `start` to `old_end`."""
 
     start: int
     old_end: int
@@ -25,7 +25,7 @@ class Hunk:
 
     @classmethod
     def between(cls, old: str, new: str) -> Hunk:
-        """What was changed, as one piece."""
+        """The difference as one piece."""
         shorter = min(len(old), len(new))
         start = next((at for at in range(shorter) if old[at] != new[at]), shorter)
         room = shorter - start
@@ -35,18 +35,18 @@ class Hunk:
 
 @dataclass(frozen=True)
 class ClientText:
-    """How to read and to change the settings of one client. `path` tells JSON and TOML apart, `keys` where the servers are."""
+    """Reads and edits the settings of one client. `path` tells JSON from TOML, `keys` lead to the servers."""
 
     path: Path
     keys: Sequence[str]
 
     def read(self, text: str) -> dict[str, Any]:
-        """All settings. Raises `ConfigError`."""
+        """Parse the settings. Raises `ConfigError`."""
         plain = text.removeprefix("\ufeff")
         return read_text(self.path, plain) if plain.strip() else {}
 
     def servers(self, text: str) -> Servers:
-        """The servers, by name. Raises `ConfigError` for a place that holds something else."""
+        """The servers, by name. Raises `ConfigError` when the keys lead to something else."""
         inner: Any = self.read(text)
         for key in self.keys:
             inner = cast("dict[str, Any]", inner).get(key)
@@ -57,7 +57,7 @@ class ClientText:
         return cast("Servers", inner)
 
     def replace(self, text: str, taken: Collection[str], name: str, entry: Mapping[str, Any]) -> str:
-        """The text with one server in the place of those that are taken. Raises `ConfigError` where that cannot be done."""
+        """The text with one server instead of the taken ones. Raises `ConfigError` when it cannot be edited so."""
         if self.path.suffix == ".toml":
             try:
                 left = toml_text.take_out(text, self.keys[0], taken)
@@ -76,8 +76,8 @@ class ClientText:
         return self._checked(new, text, expected)
 
     def put_back(self, text: str, original: str, hunk: Hunk, taken: Collection[str], name: str) -> str:
-        """The text with the servers that it had in `original` before they were taken, and with everything else as it is now:
-        servers that were added or changed meanwhile, too. Raises `ConfigError` where that cannot be done."""
+        """The text with the taken servers as in `original`, and with everything else as it is now, servers that were
+        added or changed meanwhile included. Raises `ConfigError` when it cannot be edited so."""
         now, before = self.servers(text), self.servers(original)
         back = [one for one in before if one in taken and one not in now]
         others = {one: value for one, value in now.items() if one != name}
@@ -86,7 +86,7 @@ class ClientText:
             try:
                 return self._checked(text.replace(hunk.new, original[hunk.start : hunk.old_end]), text, expected)
             except ConfigError:
-                pass  # what stands around it was changed, too
+                pass  # the text around it was changed, too
         if self.path.suffix == ".toml":
             return self._checked(self._put_back_toml(text, original, back, name), text, expected)
         span = json_text.find(original, self.keys)
@@ -124,7 +124,7 @@ class ClientText:
             return new
 
     def _checked(self, new: str, old: str, expected: Servers) -> str:
-        """The new text, when it holds these servers, and else what the old one holds."""
+        """The new text. Raises `ConfigError` unless it has these servers, and everything else of the old one."""
         read, before = self.read(new), self.read(old)
         if self.servers(new) != expected or _without(read, self.keys) != _without(before, self.keys):
             raise ConfigError(str(self.path), ("its servers cannot be changed without changing more of it",))
@@ -132,7 +132,7 @@ class ClientText:
 
 
 def _without(settings: Mapping[str, Any], keys: Sequence[str]) -> Any:
-    """The settings but for what is under these keys, and for objects that are left empty on the way there."""
+    """The settings without the value under these keys, and without objects that are left empty on the way to it."""
     first, *rest = keys
     inner = settings.get(first)
     others = {key: value for key, value in settings.items() if key != first}

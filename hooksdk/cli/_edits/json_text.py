@@ -1,4 +1,4 @@
-"""Changing one place of a text of JSON, which may have comments and trailing commas, and leaving every other byte as it is.
+"""Edits of one place in a text of JSON, with comments and trailing commas, that leave every other byte as it is.
 
 The libraries for such JSON read it, or write it anew; one that edits in place brings Node.js along.
 """
@@ -17,19 +17,19 @@ _OPENING, _CLOSING = {"{", "["}, {"}", "]"}
 
 @dataclass
 class Member:
-    """A member of an object: where its name begins, where its value is, and where the comma after it ends. An item of a list is
-    one whose name is its place, `"0"` the first, and begins with its value."""
+    """A member of an object: the start of its name, its value, and the comma after it. An item of a list is a member
+    whose name is its place, from `"0"` on, and which starts with its value."""
 
     name: str
     start: int
     value: Span
     comma: int | None = None
-    """Where the comma after it is; None: there is none."""
+    """The place of the comma after it; None without one."""
 
 
 @dataclass
 class Span:
-    """Where a value is: the text from `start` to `end`, and its members where it is an object or a list."""
+    """A value in the text from `start` to `end`, with the members of an object or a list."""
 
     start: int
     end: int
@@ -39,7 +39,7 @@ class Span:
 
 
 def find(text: str, keys: Sequence[str]) -> Span | None:
-    """The value under these keys; None where there is none. The text must be one that a parser has taken."""
+    """The value under these keys, if there is one. The text must be valid."""
     span: Span | None = _parse(text)
     for key in keys:
         member = _member(span, key) if span is not None else None
@@ -48,8 +48,8 @@ def find(text: str, keys: Sequence[str]) -> Span | None:
 
 
 def set_member(text: str, keys: Sequence[str], name: str, value: object) -> str:
-    """Give the object under these keys a member of this name: in the place of the one that it has, else as its last. An
-    object that is not there is made."""
+    """Give the object under these keys a member: it replaces the one of this name, or becomes the last. A missing
+    object is made."""
     span = find(text, keys)
     if span is None or not span.is_object:
         return set_member(text, keys[:-1], keys[-1], {name: value})
@@ -60,7 +60,7 @@ def set_member(text: str, keys: Sequence[str], name: str, value: object) -> str:
 
 
 def add_item(text: str, keys: Sequence[str], item: object) -> str:
-    """Give the list under these keys one more item, as its last. A list that is not there is made."""
+    """Append an item to the list under these keys. A missing list is made."""
     span = find(text, keys)
     if span is None or not span.is_list:
         return set_member(text, keys[:-1], keys[-1], [item])
@@ -84,7 +84,8 @@ def _appended(text: str, span: Span, new: str, indent: str | None) -> str:
 
 
 def remove_member(text: str, keys: Sequence[str], name: str) -> str:
-    """Take a member out of the object or the list under these keys, with its line where nothing else is on it. Comments stay."""
+    """Remove a member of the object or the list under these keys, with its line if that has nothing else. Comments
+    stay."""
     span = find(text, keys)
     member = _member(span, name) if span is not None else None
     if span is None or member is None:
@@ -168,13 +169,13 @@ def _margin(text: str, place: int) -> str:
 
 
 def _unit(text: str) -> str:
-    """What one level is indented by here."""
+    """The indentation of one level in this text."""
     found = re.search(r"\n([ \t]+)[\"/]", text)
     return found[1] if found else "  "
 
 
 def _indent_of(text: str, span: Span) -> str | None:
-    """The blanks before a member of this object; None where it is written in one line with others."""
+    """The blanks before a member of this object; None for an object in one line."""
     if span.members:
         first = span.members[0].start
         line = text[text.rfind("\n", 0, first) + 1 : first]
@@ -183,7 +184,7 @@ def _indent_of(text: str, span: Span) -> str | None:
 
 
 def _rendered(text: str, value: object, indent: str | None) -> str:
-    """A value as this text would have it: in one line where the object around it is, else below each other."""
+    """A value in the layout of this text: in one line when the object around it is, else in several."""
     if indent is None:
         return json.dumps(value, ensure_ascii=False)
     lines = json.dumps(value, ensure_ascii=False, indent=_unit(text)).split("\n")
@@ -191,6 +192,6 @@ def _rendered(text: str, value: object, indent: str | None) -> str:
 
 
 def _end_of_line(text: str, place: int, limit: int) -> int:
-    """Behind what a line still has for the member that ends at `place`: blanks and comments."""
+    """The end of the blanks and comments in the line of a member that ends at `place`."""
     rest = re.compile(r"(?:[ \t]*(?://[^\r\n]*|/\*[^\n]*?\*/))+(?=[ \t]*\r?\n)").match(text, place)
     return rest.end() if rest and rest.end() <= limit else place

@@ -2,68 +2,53 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import typer
 
 from hooksdk.cli._configuration import load_config
-from hooksdk.cli._console import CommandProblem, print_json, safe, stdout_console
-from hooksdk.cli._edits.configuration import add_to_project, added
-from hooksdk.cli._edits.diff import confirm, print_diff
+from hooksdk.cli._console import CommandProblem
+from hooksdk.cli._edits.configuration import add_to_project, added, settings_file
+from hooksdk.cli._edits.files import FileEdit, agreed, decoded, read_bytes
+from hooksdk.cli._options import EditOptions
+from hooksdk.cli._view import View
 from hooksdk.config import trust_advice
 
 
 def offer_rules(folder: Path, text: str, *, command: str, advice: str, write: bool, yes: bool, as_json: bool) -> None:
-    """Print the rules, or with `write` add them to the project's file, as `_write` does."""
-    if write:
-        _write(folder, text, command=command, advice=advice, yes=yes, as_json=as_json)
-    elif as_json:
-        print_json({"schema": 1, "policy": text, "written": None})
-    else:
-        print(text, end="")
-
-
-def _write(folder: Path, text: str, *, command: str, advice: str, yes: bool, as_json: bool) -> None:
-    """Show what is added to `hooksdk.toml`, ask, and write it. `command` prints the rules, and `advice` is what to try next. Raises
-    `CommandProblem` where there is no room for them, or nobody to ask, and `typer.Exit` for a no."""
+    """Print the rules; with `write` show what they add to the project's `hooksdk.toml`, ask, and write them. `command`
+    prints the rules, and `advice` says what to try next. Raises `CommandProblem` when they cannot be written or nobody
+    is there to answer, and `typer.Exit` for a no."""
     path = folder / "hooksdk.toml"
-    _check_room(folder, command)
-    before = path.read_text("utf-8") if path.exists() else ""
-    if not as_json:
-        print_diff(path, before, added(before, text), ())
-    if not yes and (as_json or not sys.stdin.isatty()):
-        raise CommandProblem("nobody is there to answer: --yes writes the rules unasked")
-    if not confirm(f"Write these rules to {path}?", yes=yes, as_json=as_json):
-        raise typer.Exit(1)
-    edit = add_to_project(folder, text)
-    if as_json:
-        print_json({"schema": 1, "policy": text, "written": str(path)})
+    view = View({"policy": text, "written": str(path) if write else None})
+    if not write and not as_json:
+        print(text, end="")
         return
-    console = stdout_console()
-    console.print(f"[green]written[/]     {safe(path)}. {advice}", soft_wrap=True)
-    if edit.remarks:
-        console.print(
-            f"[yellow]not trusted[/] {safe(trust_advice(folder))}, so that the rest of the file counts, too",
-            soft_wrap=True,
-        )
+    if write:
+        _check_place(folder, command)
+        before = read_bytes(path)
+        edit = FileEdit(path, before, added(decoded(path, before), text).encode())
+        options, unasked = EditOptions(yes=yes, as_json=as_json), "--yes writes the rules unasked"
+        if not agreed([edit], f"Write these rules to {path}?", options, unasked=unasked):
+            raise typer.Exit(1)
+        remarks = add_to_project(folder, text).remarks
+        view.line("written", f"{path}. {advice}", "green")
+        if remarks:
+            view.line("not trusted", f"{trust_advice(folder)}, so that the rest of the file counts, too", "yellow")
+    view.show(as_json=as_json)
 
 
-def _check_room(folder: Path, command: str) -> None:
-    """Raises `CommandProblem` where a project has rules of its own, or its settings in another file."""
+def _check_place(folder: Path, command: str) -> None:
+    """Raise `CommandProblem` for a project with rules of its own, or with its settings in another file."""
     section = load_config(folder=folder).plugin("tool_policy")
     if section is not None and section.config:
         raise CommandProblem(
             f"{folder} has rules of tool_policy already, and nothing is written beside them. `{command}` prints these; "
             "copy what you like"
         )
-    pyproject = folder / "pyproject.toml"
-    if (
-        not (folder / "hooksdk.toml").exists()
-        and pyproject.exists()
-        and "[tool.hooksdk" in pyproject.read_text("utf-8")
-    ):
+    path, tables = settings_file(folder)
+    if tables:
         raise CommandProblem(
-            f"{pyproject} has the settings of this project. `{command}` prints the rules; copy them there, each table "
+            f"{path} has the settings of this project. `{command}` prints the rules; copy them there, each table "
             "with tool.hooksdk. before its name"
         )

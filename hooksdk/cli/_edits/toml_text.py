@@ -1,4 +1,4 @@
-"""Taking some tables out of a text of TOML, and putting them back, and leaving every other byte as it is.
+"""Edits of a text of TOML that take tables out and put them back, and leave every other byte as it is.
 
 tomlkit keeps what stays, and takes along the comments behind a table that is taken out, which are about the next one.
 """
@@ -21,7 +21,7 @@ _PIECE = re.compile(
     re.DOTALL,
 )
 Kind = Literal["above", "inside", "table"]
-"""A key above the first head; a key right below the head of the table that is spoken of; a table with its keys."""
+"""A key above the first head; a key right below the head of the edited table; a table with its keys."""
 
 
 @dataclass(frozen=True)
@@ -31,22 +31,22 @@ class Statement:
     start: int
     end: int
     keys: tuple[str, ...]
-    """What it is about, from the outermost table on."""
+    """The keys that it sets, from the outermost table on."""
     kind: Kind
 
 
 @dataclass
 class Taken:
-    """What is left of a text, and what was taken out of it."""
+    """The rest of a text, and the pieces that were taken out of it."""
 
     rest: str
     place: int | None = None
-    """Where in the rest the first of the tables was; None where none with a head of its own was taken."""
+    """The place of the first table in the rest; None when no table with a head of its own was taken."""
     pieces: dict[Kind, str] = field(default_factory=dict[Kind, str])
 
 
 def statements(text: str, table: str) -> list[Statement]:
-    """The statements of a text that a parser has taken, in their order; `table` is the one that `inside` speaks of."""
+    """The statements of a valid text, in their order; `table` is the edited one."""
     found: list[Statement] = []
     head: tuple[str, ...] | None = None
     place = 1 if text.startswith("\ufeff") else 0
@@ -64,8 +64,8 @@ def statements(text: str, table: str) -> list[Statement]:
 
 
 def take_out(text: str, table: str, names: Collection[str]) -> Taken:
-    """Take these tables out of a table. Comments and blank lines between two that go are theirs; all others stay. Raises
-    `ValueError` where one of them is written in one statement with others that stay."""
+    """Take these tables out of a table. Comments and blank lines between two of them go along; all others stay. Raises
+    `ValueError` when one of them shares a statement with others that stay."""
     taken = Taken("")
     place, last = 0, -2
     for number, one in enumerate(statements(text, table)):
@@ -85,7 +85,7 @@ def take_out(text: str, table: str, names: Collection[str]) -> Taken:
 
 
 def put_in(text: str, table: str, pieces: Mapping[Kind, str], *, at: int | None = None) -> str:
-    """Put what was taken out back: tables at a place in the text or at its end, everything else where it has a meaning."""
+    """Put pieces back: tables at a place in the text or at its end, other keys where they mean the same."""
     text = _insert(text, pieces.get("table", ""), len(text) if at is None else at)
     if inside := pieces.get("inside"):
         head = next((one.end for one in statements(text, table) if one.keys == (table,) and one.kind == "table"), None)
@@ -123,7 +123,7 @@ def _goes(text: str, one: Statement, names: Collection[str]) -> bool:
 
 
 def _insert(text: str, new: str, at: int) -> str:
-    """The text with whole lines more."""
+    """The text with more whole lines."""
     if not new:
         return text
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -135,11 +135,11 @@ def _insert(text: str, new: str, at: int) -> str:
 
 
 def _end(text: str, place: int) -> int:
-    """Where the statement, comment or blank line that begins here ends."""
+    """The end of the statement, comment or blank line that begins here."""
     depth = 0
     while place < len(text):
         piece = _PIECE.match(text, place)
-        if piece is None:  # no parser would have taken it
+        if piece is None:  # not in a valid text
             return len(text)
         place = piece.end()
         if piece[0] in "[{":

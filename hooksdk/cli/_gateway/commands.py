@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
-import enum
+import time
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from hooksdk.cli._gateway import client_commands
+from hooksdk.cli._console import counted, one_line
 from hooksdk.cli._groups import GroupWithOptions
-from hooksdk.cli._options import Plugins, Project, Store, import_plugins, need_mcp
+from hooksdk.cli._options import (
+    AskClientSecret,
+    ClientOptions,
+    DryRun,
+    GatewayInstall,
+    ImportFrom,
+    InProject,
+    Json,
+    NoBrowser,
+    Plugins,
+    Project,
+    ServerName,
+    ServerNames,
+    Store,
+    Yes,
+    import_plugins,
+    need_mcp,
+    takes,
+)
+from hooksdk.cli._view import View
+from hooksdk.gateway.status import GatewayStatus, running_gateways
 
 gateway_app = typer.Typer(
     cls=GroupWithOptions,
     help="Run one MCP server in front of yours, with policies and tool search.",
     invoke_without_command=True,
 )
-
-
-class Expose(enum.StrEnum):
-    """Which tools a client is shown."""
-
-    bridge = "bridge"
-    direct = "direct"
-    hybrid = "hybrid"
 
 
 @gateway_app.callback()
@@ -56,14 +69,15 @@ def serve(
         Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of the certificate (PEM).")
     ] = None,
     expose: Annotated[
-        Expose | None,
+        Literal["bridge", "direct", "hybrid"] | None,
         typer.Option(help="bridge: search and call. direct: every tool. hybrid: both, for pinned and read-only tools."),
     ] = None,
     plugin: Plugins = None,
     store: Store = None,
     project: Project = Path(),
 ) -> None:
-    """Serve an MCP client: one server in front of all servers of a file, with plugins, policies and tool search between."""
+    """Serve an MCP client: one server in front of all servers of a file, with plugins, policies and tool search
+    between."""
     if context.invoked_subcommand is not None:
         return
     need_mcp()
@@ -78,16 +92,151 @@ def serve(
     # From here on: a plugin may print something as early as when it is imported.
     with own_streams() if http is None else nullcontext() as streams:
         options = ServeOptions(
-            config=tuple(config or ()), profile=profile, http=http, expose=expose.value if expose else None, tls=tls,
-            plugins=import_plugins(plugin), store=store, project=project,
-        )  # fmt: skip
+            config=tuple(config or ()),
+            profile=profile,
+            http=http,
+            expose=expose,
+            tls=tls,
+            plugins=import_plugins(plugin),
+            store=store,
+            project=project,
+        )
         code = serve_clients(options, streams)
     raise typer.Exit(code)
 
 
-gateway_app.command("import")(client_commands.import_servers)
-gateway_app.command()(client_commands.install)
-gateway_app.command()(client_commands.uninstall)
-gateway_app.command()(client_commands.login)
-gateway_app.command()(client_commands.logout)
-gateway_app.command()(client_commands.status)
+SignInFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="A file that has the server, such as a client's. By default all that gateways of yours have, and the "
+        "project's mcp.json and .mcp.json, once trusted.",
+    ),
+]
+OfToken = Annotated[
+    str,
+    typer.Option(
+        "--token",
+        metavar="NAME",
+        help="For the clients of this token of `gateway.tokens`; each has sign-ins of its own.",
+    ),
+]
+
+
+@gateway_app.command("import")
+def import_servers(
+    names: ServerNames = None,
+    sources: ImportFrom = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Another file than the gateway's own.")
+    ] = None,
+    in_project: InProject = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> None:
+    """Find the MCP servers of the clients on this machine, and add them to the gateway's own file, which is shown
+    first."""
+    need_mcp()
+    from hooksdk.cli._gateway.places import gateway_file
+    from hooksdk.cli._mcp.import_servers import ImportOptions, add_servers
+
+    here = Path()
+    target = output or gateway_file("project" if in_project else "user", here)
+    options = ImportOptions(
+        project=here,
+        names=names or (),
+        sources=sources or (),
+        target=target,
+        dry_run=dry_run,
+        as_json=as_json,
+        ask=True,
+        yes=yes,
+    )
+    raise typer.Exit(add_servers(options))
+
+
+@gateway_app.command()
+@takes(GatewayInstall)
+def install(options: GatewayInstall) -> int:
+    """Put the gateway in the place of a client's servers, which go to the gateway's own file. The changes are shown
+    first."""
+    need_mcp()
+    from hooksdk.cli._gateway.install import install_gateway
+
+    return install_gateway(options)
+
+
+@gateway_app.command()
+@takes(ClientOptions)
+def uninstall(options: ClientOptions) -> int:
+    """Give a client its servers back, exactly as they were. What was changed in its file since stays."""
+    need_mcp()
+    from hooksdk.cli._gateway.uninstall import uninstall_gateway
+
+    return uninstall_gateway(options)
+
+
+@gateway_app.command()
+def login(
+    name: ServerName,
+    config: SignInFiles = None,
+    token: OfToken = "",
+    no_browser: NoBrowser = False,
+    client_secret: AskClientSecret = False,
+) -> None:
+    """Sign in to a server on the web, in the browser. Every gateway of yours that runs has its tools at once."""
+    need_mcp()
+    from hooksdk.cli._mcp.sign_in import SignInOptions, sign_in
+
+    options = SignInOptions(name=name, files=tuple(config or ()), project=Path(), token=token)
+    raise typer.Exit(sign_in(options, browser=not no_browser, client_secret=client_secret))
+
+
+@gateway_app.command()
+def logout(name: ServerName, config: SignInFiles = None, token: OfToken = "") -> None:
+    """End a sign-in, at the server and here."""
+    need_mcp()
+    from hooksdk.cli._mcp.sign_in import SignInOptions, sign_out
+
+    raise typer.Exit(sign_out(SignInOptions(name=name, files=tuple(config or ()), project=Path(), token=token)))
+
+
+@gateway_app.command()
+def status(as_json: Json = False) -> None:
+    """Show the gateways that run: their servers and sessions, the tokens saved, the calls blocked and asked about."""
+    need_mcp()
+    found = running_gateways()
+    view = View({"gateways": [one.as_dict() for one in found]})
+    if not found:
+        view.markup("no gateway runs")
+    for one in found:
+        _add_status(view, one)
+    view.show(as_json=as_json)
+
+
+def _add_status(view: View, one: GatewayStatus) -> None:
+    since = datetime.fromtimestamp(one.started, UTC).astimezone()
+    about = (("for", one.client), ("profile", one.profile))
+    more = "".join(f", {word} {one_line(value)}" for word, value in about if value)
+    where = f"{one_line(one.address or one.transport)}{more}, since {since:%Y-%m-%d %H:%M}"
+    view.markup(f"[bold]gateway {one.pid}[/]  {where}")
+    view.line("  files", ", ".join(one.config) or "none")
+    if one.problem:
+        view.line("  not used", one.problem, "yellow")
+    for server in one.servers:
+        name = (
+            f"  {one_line(server.name)}  of {one_line(server.holder)}, "
+            if server.holder
+            else f"{one_line(server.name)}  "
+        )
+        scope = f", one for each {one_line(server.scope)}" if server.scope != "gateway" and not server.holder else ""
+        problem = f": {one_line(server.problem)}" if server.problem else ""
+        state = f"{one_line(server.state)}, {counted(server.tools, 'tool')}"
+        view.markup(f"  server    {name}{state}{scope}{problem}")
+    view.line("  sessions", f"{one.sessions:,} open")
+    view.line("  tokens", f"{one.tokens_saved:,} of {one.tokens_direct:,} saved")
+    ended = f"{one.blocked:,} blocked, {one.asked:,} asked about, {one.failed:,} failed"
+    written = f"written {max(time.time() - one.changed, 0):.0f} s ago"
+    view.markup(f"  calls     {one.calls:,}: {ended}  ({written})")

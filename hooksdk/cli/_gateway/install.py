@@ -1,4 +1,4 @@
-"""`hooksdk gateway install` and `uninstall`: the gateway in the place of a client's servers, and the servers back in theirs."""
+"""`hooksdk gateway install`: the gateway in the place of a client's servers, which go to the gateway's own file."""
 
 from __future__ import annotations
 
@@ -7,213 +7,136 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
+
+import anyio
 
 from hooksdk.cli._configuration import read_config
-from hooksdk.cli._console import CommandProblem, counted, print_json, safe, stdout_console
+from hooksdk.cli._console import CommandProblem, counted, one_line, print_line, safe, says_yes, stderr_console
 from hooksdk.cli._edits.client_text import ClientText, Hunk
-from hooksdk.cli._edits.diff import confirm, print_diff, secrets_of
-from hooksdk.cli._edits.files import Change, digest_of, read_bytes, write_bytes
+from hooksdk.cli._edits.files import FileEdit, agreed, decoded, read_bytes, secrets_of, tell_outcome
 from hooksdk.cli._edits.json_text import with_servers
-from hooksdk.cli._gateway.records import Installation, read_record
-from hooksdk.cli._gateway.taking import is_same, signed_out_servers, taken_over
-from hooksdk.cli._mcp.clients import CLIENTS, ClientFile, client_places
-from hooksdk.config import is_inside, resolve, user_file
-from hooksdk.errors import ConfigError, did_you_mean
+from hooksdk.cli._gateway.places import Installation, check_link, find_place, gateway_file, read_record
+from hooksdk.cli._mcp.clients import CLIENTS, ClientFile, client_places, essence, with_braces
+from hooksdk.cli._mcp.servers import show_page
+from hooksdk.cli._options import GatewayInstall, typed
+from hooksdk.cli._view import View
+from hooksdk.errors import ConfigError
 from hooksdk.gateway import GatewayConfig, profile_of
-from hooksdk.mcp.settings import project_of, projects_of
+from hooksdk.mcp import McpServers, check_entry
+from hooksdk.mcp.settings import BARE_FOLDERS, ENTRY_KEYS, plain_entry, projects_of
+from hooksdk.mcp.sign_in import SignInProblem
+from hooksdk.values import is_object
 
-NAME = "hooksdk"
-"""What the gateway is called in clients' files."""
-FOLDER_NAME = "hooksdk-folder"
-"""The same for the servers of a single folder. Of two servers of one name Claude Code would take only one."""
-Scope = Literal["user", "project", "local"]
+_NAME, _FOLDER_NAME = "hooksdk", "hooksdk-folder"
+"""The gateway's names in clients' files: for all projects, and for one folder. Claude Code takes only one of two
+servers with the same name."""
 _CODEX_START = {"required": True, "startup_timeout_sec": 60}
-"""Codex waits one second for a server that is not required, and goes on without its tools and without a word; for one that is,
-as long as its start may take, and then says that it failed."""
+"""Codex waits one second for a server that is not required, and goes on without its tools and without a word; for one
+that is required it waits as long as its start may take, and then says that it failed."""
 _CODEX_CALL, _HELD = 300, 60
-"""Seconds that Codex waits for a call by itself, and how much longer one takes here: a server's start, a question."""
+"""Seconds that Codex waits for a call by default, and the seconds that the gateway adds: a server's start, a
+question."""
 _CACHES = ("archive-v0", "builds-v0", "environments-v2")
 """Folders in uv's cache, which uv empties."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class InstallOptions:
-    """What the command line asks for."""
-
-    client: str
-    scope: Scope = "user"
-    file: Path | None = None
-    """Another file of the client's."""
-    profile: str = ""
-    project: Path = field(default_factory=Path)
-    dry_run: bool = False
-    yes: bool = False
-    as_json: bool = False
+_PATIENCE = 10.0
+"""Seconds for servers on the web to say whether they want a sign-in."""
 
 
 @dataclass
-class Plan:
-    """What an installation changes."""
+class _Plan:
+    """The edits of an installation."""
 
-    place: ClientFile
-    text: ClientText
-    before: bytes | None
-    after: str
-    gateway: ClientText
-    gateway_before: bytes | None
-    gateway_after: str
+    client: FileEdit
+    gateway: FileEdit
     record: Installation
-    options: InstallOptions
     stay: dict[str, str] = field(default_factory=dict[str, str])
     """The servers that stay in the client's file, each with the reason."""
     notes: list[str] = field(default_factory=list[str])
     secrets: set[str] = field(default_factory=set[str])
 
 
-def gateway_file(scope: Scope, project: Path) -> Path:
-    """The gateway's own file of servers: the user's, the project's, or the user's own for a single folder."""
-    if scope == "project":
-        return project / "mcp.json"
-    own = user_file(os.environ)
-    if scope == "user":
-        return own.with_name("mcp.json")
-    digest = digest_of(os.fsencode(project))[:8]
-    return own.parent / "folders" / f"{project.name}-{digest}.json"
-
-
-def find_place(client: str, scope: Scope, project: Path, file: Path | None = None) -> ClientFile:
-    """The file that a client writes itself, or another one of the same kind. Raises `CommandProblem` for a client that is none,
-    or has no file of this scope."""
-    if client not in CLIENTS:
-        known = did_you_mean(client, CLIENTS) or f" Clients: {', '.join(CLIENTS)}"
-        raise CommandProblem(f"'{client}' is no client that is known here.{known}")
-    places = [one for one in client_places(project) if one.client == client]
-    if scope == "local":
-        return _folder_place(client, project, places)
-    found = next((one for one in places if one.own == (scope == "user")), None)
-    if found is None:
-        raise CommandProblem(f"{CLIENTS[client]} has no file of servers in a project; leave --project out")
-    if file is not None:
-        if file.suffix != found.path.suffix:
-            raise CommandProblem(
-                f"{CLIENTS[client]} keeps its servers in a {found.path.suffix} file, and {file} is none"
-            )
-        return replace(found, path=file.expanduser().absolute())
-    if not found.own and is_inside(found.path, project) and not resolve(found.path).is_relative_to(resolve(project)):
-        raise CommandProblem(f"{found.path} is a link that leads out of the project; nothing is written through it")
-    return found
-
-
-def _folder_place(client: str, project: Path, places: list[ClientFile]) -> ClientFile:
-    """Where Claude Code has the servers of a single folder: in the user's file, which no repository brings."""
-    if client != "claude-code":
-        raise CommandProblem(f"{CLIENTS[client]} has no servers of a single folder; leave --local out")
-    own = next(one for one in places if one.own)
-    text = ClientText(own.path, own.keys)
-    settings = text.read(_decode(own.path, read_bytes(own.path)))
-    projects = projects_of(settings)
-    known: Any = settings.get("projects")
-    name = project_of(projects, project) or project_of(
-        cast("dict[str, Any]", known) if isinstance(known, dict) else {}, project
-    )
-    if name is None:
-        others = f" It has some for: {', '.join(projects)}" if projects else ""
-        raise CommandProblem(f"{own.path} has no servers for {project} alone.{others}")
-    return replace(own, keys=("projects", name, "mcpServers"))
-
-
-def typed(client: str, scope: Scope, file: Path | str | None) -> str:
-    """The options that mean this place."""
-    return " ".join([
-        f"--client {client}", *([] if scope == "user" else [f"--{scope}"]), *([] if file is None else [f"--file {shlex.quote(str(file))}"])
-    ])  # fmt: skip
-
-
-def install_gateway(options: InstallOptions) -> int:
-    """Show what would change, ask, and do it."""
-    plan = make_plan(options)
-    record = plan.record
-    if not options.as_json:
-        old = "" if plan.gateway_before is None else plan.gateway_before.decode()
-        print_diff(plan.gateway.path, old, plan.gateway_after, plan.secrets)
-        print_diff(plan.place.path, (plan.before or b"").decode(), plan.after, plan.secrets)
-        _print_notes(plan)
-    done = not options.dry_run and confirm("Change these files?", yes=options.yes, as_json=options.as_json)
+def install_gateway(options: GatewayInstall) -> int:
+    """Show the edits, ask, and write them. The exit code."""
+    plan = _make_plan(options)
+    record, client, gateway = plan.record, plan.client, plan.gateway
+    done = agreed([gateway, client], "Change these files?", options, secrets=plan.secrets, notes=_notes(plan))
     if done:
-        record.keep(plan.before, plan.gateway_before)
+        record.keep({record.backup: client.now, record.gateway_backup: gateway.now})
         try:
-            if plan.gateway_after.encode() != plan.gateway_before:
-                write_bytes(plan.gateway.path, plan.gateway_after.encode(), seen=plan.gateway_before, mode=0o600)
-            mode = 0o600 if record.target.mode is None else record.target.mode
-            write_bytes(plan.place.path, plan.after.encode(), seen=plan.before, mode=mode)
+            gateway.write()
+            client.write()
         except BaseException:
-            _undo(plan)
+            if read_bytes(gateway.path) == gateway.new != gateway.now:
+                FileEdit(gateway.path, gateway.new, gateway.now, record.gateway.mode).write()
+            record.forget()
             raise
-    if options.as_json:
-        print_json({
-            "schema": 1, "client": options.client, "scope": options.scope, "file": record.target.file,
-            "gateway_file": record.gateway.file, "changed": done, "servers": record.servers, "stay": plan.stay,
-            "notes": plan.notes, "backup": str(record.backup) if done and plan.before is not None else None,
-        })  # fmt: skip
-    elif done:
-        _print_done(plan)
-    elif not options.dry_run:
-        stdout_console().print("nothing was changed")
-    return 0 if done or options.dry_run else 1
-
-
-def make_plan(options: InstallOptions) -> Plan:
-    """What would change. Raises `CommandProblem` and `ConfigError` where it cannot be done."""
-    project = options.project.absolute()
-    place = find_place(options.client, options.scope, project, options.file)
-    if options.profile:
-        _need_profile(options.profile, project)
-    if (known := read_record(options.client, place.path, place.keys)) is not None:
-        raise CommandProblem(
-            f"the gateway is installed in {known.target.file} already: hooksdk gateway uninstall "
-            f"{typed(options.client, options.scope, options.file)} takes it out first"
-        )
-    called = FOLDER_NAME if options.scope == "local" else NAME
-    text, before = ClientText(place.path, place.keys), read_bytes(place.path)
-    old = _decode(place.path, before)
-    servers = text.servers(old)
-    if called in servers:
-        raise CommandProblem(
-            f"{place.path} has a server '{called}' that no installation is recorded of; rename it first"
-        )
-    target = gateway_file(options.scope, project)
-    gateway = ClientText(target, ("mcpServers",))
-    if is_inside(target, project) and not resolve(target).is_relative_to(resolve(project)):
-        raise CommandProblem(f"{target} is a link that leads out of the project; nothing is written through it")
-    gateway_before = read_bytes(target)
-    gateway_after = _decode(target, gateway_before)
-    there = gateway.servers(gateway_after)
-    stay, notes = dict[str, str](), list[str]()
-    names, added = dict[str, str](), dict[str, Any]()
-    entries = {name: taken_over(place, name, entry) for name, entry in servers.items()}
-    ask = not (options.dry_run or options.yes or options.as_json) and sys.stdin.isatty()
-    signed_out = signed_out_servers(
-        {name: plain for name, (plain, _, why) in entries.items() if not why}, place, ask, notes
+    view = View(
+        {
+            "client": options.client,
+            "scope": options.scope,
+            "file": record.target.file,
+            "gateway_file": record.gateway.file,
+            "changed": done,
+            "servers": record.servers,
+            "stay": plan.stay,
+            "notes": plan.notes,
+            "backup": str(record.backup) if done and client.now is not None else None,
+        }
     )
-    for name, (plain, dropped, problem) in entries.items():
-        if why := problem or signed_out.get(name):
-            stay[name] = why
+    view.line("installed", f"in {client.path}, in the place of {counted(len(record.servers), 'server')}")
+    if client.now is not None:
+        view.line("backup", record.backup)
+    view.line("now", f"quit {CLIENTS[options.client]} and start it again")
+    view.line("undo", f"hooksdk gateway uninstall {typed(options.client, options.scope, options.file)}")
+    return tell_outcome(view, options, done=done)
+
+
+def _make_plan(options: GatewayInstall) -> _Plan:
+    """Raises `CommandProblem` and `ConfigError` when the gateway cannot be installed."""
+    project = Path().absolute()
+    place, target = (
+        find_place(options.client, options.scope, project, options.file),
+        gateway_file(options.scope, project),
+    )
+    if options.profile:
+        _check_profile(options.profile, project)
+    if (known := read_record(options.client, place.path, place.keys)) is not None:
+        undo = f"hooksdk gateway uninstall {typed(options.client, options.scope, options.file)}"
+        raise CommandProblem(f"the gateway is installed in {known.target.file} already: {undo} takes it out first")
+    name = _FOLDER_NAME if options.scope == "local" else _NAME
+    text, before = ClientText(place.path, place.keys), read_bytes(place.path)
+    old = decoded(place.path, before)
+    servers = text.servers(old)
+    if name in servers:
+        raise CommandProblem(f"{place.path} has a server '{name}' that no installation is recorded of; rename it first")
+    check_link(target, project)
+    gateway, gateway_before = ClientText(target, ("mcpServers",)), read_bytes(target)
+    gateway_after = decoded(target, gateway_before)
+    there = gateway.servers(gateway_after)
+    taken, added = dict[str, str](), dict[str, Any]()
+    stay, notes = dict[str, str](), list[str]()
+    entries = {one: _taken_over(place, one, entry) for one, entry in servers.items()}
+    ask = not (options.dry_run or options.yes or options.as_json) and sys.stdin.isatty()
+    possible = {one: plain for one, (plain, _, problem) in entries.items() if not problem}
+    signed_out = _signed_out_servers(possible, place, ask, notes)
+    for one, (plain, dropped, problem) in entries.items():
+        if why := problem or signed_out.get(one):
+            stay[one] = why
             continue
         if dropped:
-            notes.append(
-                f"{name}: the gateway has no {', '.join(repr(one) for one in dropped)}, so that does not count any more"
-            )
-        here = name if is_same(there, name, plain) else f"{name}-{options.client}"
-        if here != name:
-            if not is_same(there, here, plain):
-                stay[name] = f"{target} has other servers of the names {name} and {here}"
-                continue
-            notes.append(f"{name}: is called {here} there, since {target} has another server of this name")
-        names[name] = here
+            lost = ", ".join(map(repr, dropped))
+            notes.append(f"{one}: the gateway has no {lost}, so that does not count any more")
+        here = one if _is_same(there, one, plain) else f"{one}-{options.client}"
+        if not _is_same(there, here, plain):
+            stay[one] = f"{target} has other servers of the names {one} and {here}"
+            continue
+        if here != one:
+            notes.append(f"{one}: is called {here} there, since {target} has another server of this name")
+        taken[one] = here
         if here not in there:
             added[here] = plain
     if not servers and not there:
@@ -221,23 +144,107 @@ def make_plan(options: InstallOptions) -> Plan:
     if added or gateway_before is None:
         gateway_after = with_servers(gateway_after, added)
         gateway.read(gateway_after)
-    entry = gateway_entry(place, options, target, list(added.values()))
-    after = text.replace(old, list(names), called, entry)
+    after = text.replace(old, list(taken), name, _gateway_entry(place, options, target, list(added.values())))
     hunk = Hunk.between(old, after)
+    client_edit = FileEdit(place.path, before, after.encode())
+    gateway_edit = FileEdit(target, gateway_before, gateway_after.encode(), 0o600)
     record = Installation(
-        client=options.client, scope=options.scope, name=called, keys=list(place.keys), taken=list(names),
-        hunk=[hunk.start, hunk.old_end, hunk.new], target=_change(place.path, before, after.encode()),
-        gateway=_change(target, gateway_before, gateway_after.encode()), servers=names, added=added,
-    )  # fmt: skip
-    secrets = secrets_of([*servers.values(), *there.values()])
-    notes += _elsewhere(place, options, text.read(old))
-    return Plan(
-        place, text, before, after, gateway, gateway_before, gateway_after, record, options, stay, notes, secrets
+        client=options.client,
+        scope=options.scope,
+        name=name,
+        keys=list(place.keys),
+        taken=list(taken),
+        hunk=[hunk.start, hunk.old_end, hunk.new],
+        target=client_edit.change,
+        gateway=gateway_edit.change,
+        servers=taken,
+        added=added,
     )
+    secrets = secrets_of([*servers.values(), *there.values()])
+    notes += _other_places(place, options, text.read(old))
+    return _Plan(client_edit, gateway_edit, record, stay, notes, secrets)
 
 
-def _need_profile(name: str, project: Path) -> None:
-    """Raise `CommandProblem` for a profile without which the gateway would end at once, and the client have no tools."""
+def _taken_over(place: ClientFile, name: str, entry: object) -> tuple[dict[str, Any], list[str], str]:
+    """A client's server as the gateway's entry, the keys that are lost, and the reason why the server must stay."""
+    if not is_object(entry):
+        return {}, [], "it is no object"
+    whole = plain_entry(entry)
+    plain = {key: value for key, value in whole.items() if key in ENTRY_KEYS}
+    plain = with_braces(plain) if place.path.parent.name in BARE_FOLDERS else plain
+    if plain.get("disabled") is False:
+        del plain["disabled"]
+    foreign = sorted(set(re.findall(r"\$\{(\w+):(?!-)", json.dumps(plain))) - {"env"})
+    problem = ""
+    if "envFile" in whole:
+        problem = "its envFile is read by VS Code alone; write its variables into 'env'"
+    elif not plain.keys() & {"command", "url"}:
+        problem = "it has no command and no url, so only its client can start it"
+    elif foreign:
+        cure = "write ${NAME} for an environment variable"
+        problem = f"${{{foreign[0]}:...}} is filled in by {CLIENTS[place.client]} alone; {cure}"
+    ignored = {"source", "enabled", "type", "name", "$schema"}
+    lost = [key for key in whole if key not in ENTRY_KEYS and key not in ignored]
+    return plain, lost, problem or check_entry(name, plain)
+
+
+def _is_same(there: Mapping[str, Any], name: str, entry: Mapping[str, Any]) -> bool:
+    """True when no other server has this name."""
+    return name not in there or (is_object(there[name]) and essence(there[name]) == essence(entry))
+
+
+def _signed_out_servers(
+    entries: Mapping[str, Mapping[str, Any]], place: ClientFile, ask: bool, notes: list[str]
+) -> dict[str, str]:
+    """The servers that want a sign-in which the gateway does not have, each with the command to type first: the
+    client's own sign-in is no use to the gateway. With `ask` the person may sign in at once."""
+    left: dict[str, str] = {}
+    why = "asks for a sign-in, and the gateway has none"
+    for name, servers in anyio.run(_servers_to_sign_in, entries, notes).items():
+        question = f"{one_line(name)} {why}. Sign in now? No: it stays with {CLIENTS[place.client]}"
+        if ask and says_yes(stderr_console(), question):
+            try:
+                anyio.run(servers.sign_ins.sign_in, name, show_page)
+                continue
+            except SignInProblem as problem:
+                print_line(stderr_console(), "[yellow]stays[/]", f"{safe(name)}: {safe(problem)}")
+        typed = f"hooksdk gateway login {shlex.quote(name)} --config {shlex.quote(str(place.path))}"
+        left[name] = f"it {why}. To take it as well, first type: {typed}"
+    return left
+
+
+async def _servers_to_sign_in(entries: Mapping[str, Mapping[str, Any]], notes: list[str]) -> dict[str, McpServers]:
+    """The servers that refuse a client without a sign-in, all asked at once. One that does not answer is not among
+    them."""
+    found: dict[str, McpServers] = {}
+
+    async def look(name: str, servers: McpServers) -> None:
+        problem = f"it does not answer within {_PATIENCE:g} s"
+        with anyio.move_on_after(_PATIENCE):
+            try:
+                needed = await servers.sign_ins.is_needed(name)
+            except SignInProblem as error:
+                problem = str(error)
+            else:
+                if needed:
+                    found[name] = servers
+                return
+        notes.append(f"{name}: nobody knows whether it asks for a sign-in: {problem}")
+
+    async with anyio.create_task_group() as group:
+        for name, entry in entries.items():
+            try:
+                servers = McpServers({name: entry})
+            except ConfigError:  # such as a variable that only the client's environment has
+                continue
+            if name in servers.sign_ins.possible():
+                group.start_soon(look, name, servers)
+    return {name: found[name] for name in entries if name in found}
+
+
+def _check_profile(name: str, project: Path) -> None:
+    """Raise `CommandProblem` for a profile that is not there: the gateway would end at once, and the client have no
+    tools."""
     config = GatewayConfig.of(read_config(folder=project)[0])
     try:
         profile_of(config, name)
@@ -245,28 +252,26 @@ def _need_profile(name: str, project: Path) -> None:
         raise CommandProblem(f"--profile: {error.problems[0]}") from None
 
 
-def gateway_entry(place: ClientFile, options: InstallOptions, target: Path, entries: list[Any]) -> dict[str, Any]:
-    """How the client starts the gateway: this interpreter by its full path, since programs with windows often have no PATH.
-    `-P` keeps modules of the folder that it is started in from being imported."""
+def _gateway_entry(place: ClientFile, options: GatewayInstall, target: Path, entries: list[Any]) -> dict[str, Any]:
+    """The client's entry for the gateway: this interpreter by its full path, since programs with windows often have no
+    PATH. `-P` keeps modules of the current folder from being imported."""
     if not sys.executable:
         raise CommandProblem("this Python does not know where it is; start hooksdk from a virtual environment")
     args = ["-P", "-m", "hooksdk", "gateway", "--config", str(target)]
     args += ["--profile", options.profile] if options.profile else []
-    args += ["--project", str(options.project.absolute())] if options.scope != "user" else []
+    args += ["--project", str(Path().absolute())] if options.scope != "user" else []
     entry: dict[str, Any] = {"command": sys.executable, "args": args}
     if place.client == "vscode":
         entry = {"type": "stdio", **entry}
     if place.client == "zed":
         entry = {"source": "custom", **entry}
     # A program with windows does not have the shell's variables, and would read other settings than the commands.
-    env = {
-        name: os.environ[name] for name in ("HOOKSDK_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME") if os.environ.get(name)
-    }
-    if env:
+    names = ("HOOKSDK_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")
+    if env := {name: os.environ[name] for name in names if os.environ.get(name)}:
         entry["env"] = env
     variables = sorted(set(re.findall(r"\$\{(?:env:)?([A-Za-z_]\w*)(?::-[^}]*)?\}", json.dumps(entries))))
     if place.client == "codex":
-        if variables:  # it passes no others on
+        if variables:  # Codex passes no others on
             entry["env_vars"] = variables
         entry |= _CODEX_START
         longest = max((one["timeout"] for one in entries if isinstance(one.get("timeout"), (int, float))), default=0)
@@ -275,94 +280,38 @@ def gateway_entry(place: ClientFile, options: InstallOptions, target: Path, entr
     return entry
 
 
-def _elsewhere(place: ClientFile, options: InstallOptions, settings: Mapping[str, Any]) -> list[str]:
-    """Which servers the client has in other places, and how they are taken over."""
+def _other_places(place: ClientFile, options: GatewayInstall, settings: Mapping[str, Any]) -> Iterator[str]:
+    """The client's servers in other places, with the command that takes them over."""
     if options.scope != "user" or options.file is not None:
-        return []
-    notes: list[str] = []
+        return
+    install = "hooksdk gateway install"
     if place.client == "claude-code" and (folders := projects_of(settings)):
-        notes.append(
-            f"servers of single folders stay as they are: {', '.join(folders)}. To take them, type there: "
-            f"hooksdk gateway install {typed(options.client, 'local', None)}"
-        )
-    others = [
-        one
-        for one in client_places(options.project)
-        if one.client == place.client and one.own and one.path != place.path
-    ]
-    for one in others:
-        if one.path.is_file() and (names := _names_in(one)):
+        take = f"{install} {typed(options.client, 'local', None)}"
+        yield f"servers of single folders stay as they are: {', '.join(folders)}. To take them, type there: {take}"
+    for one in client_places(Path()):
+        if one.client != place.client or not one.own or one.path == place.path or not one.path.is_file():
+            continue
+        try:
+            names = ClientText(one.path, one.keys).servers(decoded(one.path, read_bytes(one.path)))
+        except (ConfigError, CommandProblem):  # an installation there would tell
+            continue
+        if names:
             take = (
-                f". To take them: hooksdk gateway install {typed(options.client, 'user', one.path)}"
-                if one.keys == place.keys
-                else ""
+                f". To take them: {install} {typed(options.client, 'user', one.path)}" if one.keys == place.keys else ""
             )
-            notes.append(f"{', '.join(names)}: in {one.path}, and stays there{take}")
-    return notes
+            yield f"{', '.join(names)}: in {one.path}, and stays there{take}"
 
 
-def _names_in(place: ClientFile) -> list[str]:
-    try:
-        return list(ClientText(place.path, place.keys).servers(_decode(place.path, read_bytes(place.path))))
-    except (ConfigError, CommandProblem):  # whoever names that file is told
-        return []
-
-
-def _change(path: Path, before: bytes | None, after: bytes) -> Change:
-    mode = path.stat().st_mode & 0o777 if before is not None else None
-    return Change(str(path), None if before is None else digest_of(before), digest_of(after), mode)
-
-
-def _decode(path: Path, content: bytes | None) -> str:
-    try:
-        return (content or b"").decode()
-    except UnicodeDecodeError as error:
-        raise ConfigError(str(path), (f"is not UTF-8: {error}",)) from None
-
-
-def _undo(plan: Plan) -> None:
-    """The client's file could not be written: the gateway's goes back to what it was."""
-    path = plan.gateway.path
-    if read_bytes(path) == plan.gateway_after.encode() != plan.gateway_before:
-        if plan.gateway_before is None:
-            path.unlink()
-        else:
-            write_bytes(
-                path, plan.gateway_before, seen=plan.gateway_after.encode(), mode=plan.record.gateway.mode or 0o600
-            )
-    plan.record.forget(backup=True)
-
-
-def _print_notes(plan: Plan) -> None:
-    console = stdout_console()
-    for name, why in plan.stay.items():
-        console.print(f"[yellow]stays[/]       {safe(name)}: {safe(why)}", soft_wrap=True)
-    for note in plan.notes:
-        console.print(f"[yellow]note[/]        {safe(note)}", soft_wrap=True)
+def _notes(plan: _Plan) -> View:
+    view = View({})
+    view.lines("stays", [f"{name}: {why}" for name, why in plan.stay.items()], "yellow")
+    view.lines("note", plan.notes, "yellow")
     if plan.record.added and plan.secrets:
-        console.print(
-            f"secrets     values of env and headers move to {safe(plan.gateway.path)}, which only you can read",
-            soft_wrap=True,
-        )
+        view.line("secrets", f"values of env and headers move to {plan.gateway.path}, which only you can read")
     if any(folder in Path(sys.executable).parts for folder in _CACHES):
-        console.print(
-            "[yellow]note[/]        this Python is in uv's cache, which uv empties: install hooksdk with `uv tool install` first",
-            soft_wrap=True,
-        )
+        cure = "install hooksdk with `uv tool install` first"
+        view.line("note", f"this Python is in uv's cache, which uv empties: {cure}", "yellow")
     if plan.record.scope == "project":
-        console.print(
-            f"[yellow]note[/]        {safe(plan.place.path)} names this machine's folders now: keep it out of version control",
-            soft_wrap=True,
-        )
-
-
-def _print_done(plan: Plan) -> None:
-    console, record = stdout_console(), plan.record
-    title = CLIENTS[record.client]
-    what = counted(len(record.servers), "server")
-    console.print(f"installed   in {safe(record.target.file)}, in the place of {what}", soft_wrap=True)
-    if plan.before is not None:
-        console.print(f"backup      {safe(record.backup)}", soft_wrap=True)
-    console.print(f"now         quit {title} and start it again", soft_wrap=True)
-    undo = typed(record.client, plan.options.scope, plan.options.file)
-    console.print(f"undo        hooksdk gateway uninstall {safe(undo)}", soft_wrap=True)
+        cure = "keep it out of version control"
+        view.line("note", f"{plan.client.path} names this machine's folders now: {cure}", "yellow")
+    return view

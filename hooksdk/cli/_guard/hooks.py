@@ -1,82 +1,92 @@
-"""The guard's hooks in the settings of an agent: where they go, what they are, and the text with and without them."""
+"""The guard's hooks in the settings of an agent: the files, the entries, and the text with and without them."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import secrets
 import shlex
 import sys
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import tomlkit
 
 from hooksdk.cli._console import CommandProblem
 from hooksdk.cli._edits import json_text
+from hooksdk.cli._options import Scope
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.guard import AGENTS, client
 from hooksdk.values import as_list, as_object, is_list, is_object, plain_json, read_json
 
-Scope = Literal["user", "project", "local", "managed"]
 TITLE = "hooksdk guard"
 SECONDS = 60
-"""How long an agent waits for a hook: longer than the hook itself waits, since an agent whose own limit is over runs the call."""
+"""The seconds that an agent waits for a hook: more than the hook itself waits, since at its own limit an agent runs the
+call."""
 FOLDERS = {"claude-code": ".claude", "codex": ".codex", "gemini": ".gemini", "qwen": ".qwen"}
-"""What an agent calls its folder, in a home and in a project."""
+"""The name of an agent's folder, in a home and in a project."""
 _FOLDER_VARIABLES = {"claude-code": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME", "qwen": "QWEN_HOME"}
+_SUPPORT = "/Library/Application Support"
 _MANAGED = {
-    "claude-code": ("/etc/claude-code/managed-settings.json", "/Library/Application Support/ClaudeCode/managed-settings.json"),
+    "claude-code": ("/etc/claude-code/managed-settings.json", f"{_SUPPORT}/ClaudeCode/managed-settings.json"),
     "codex": ("/etc/codex/requirements.toml", "/etc/codex/requirements.toml"),
-    "gemini": ("/etc/gemini-cli/settings.json", "/Library/Application Support/GeminiCli/settings.json"),
-    "qwen": ("/etc/qwen-code/settings.json", "/Library/Application Support/QwenCode/settings.json"),
-}  # fmt: skip
+    "gemini": ("/etc/gemini-cli/settings.json", f"{_SUPPORT}/GeminiCli/settings.json"),
+    "qwen": ("/etc/qwen-code/settings.json", f"{_SUPPORT}/QwenCode/settings.json"),
+}
 """The machine's own settings of each agent, on Linux and on macOS."""
 _MANAGED_VARIABLES = {"gemini": "GEMINI_CLI_SYSTEM_SETTINGS_PATH", "qwen": "QWEN_CODE_SYSTEM_SETTINGS_PATH"}
 LOADERS = ("LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES")
-"""Variables that have another's code run in every program."""
+"""Variables by which every program runs other code."""
 _PINS: Mapping[str, Mapping[tuple[str, ...], object]] = {
     "claude-code": {("env", name): "" for name in ("CLAUDE_CODE_SHELL_PREFIX", "CLAUDE_CODE_SIMPLE", *LOADERS)},
     "codex": {("features", "hooks"): True},
     "gemini": {("hooksConfig", "enabled"): True},
     "qwen": {("disableAllHooks",): False},
 }
-"""What the machine's own settings say beside the hooks, so that no project says otherwise."""
+"""Entries of the machine's own settings beside the hooks, which no project can then change."""
 _BEGIN, _END = "# hooksdk guard: begin", "# hooksdk guard: end"
-"""Around what the guard has in a file of TOML."""
+"""The lines around the guard's part of a file of TOML."""
 _IN_MILLISECONDS = {"gemini", "qwen"}
 
 _NOT_REVIEWED = (
     "Codex skips hooks that you have not reviewed, without a word: start it once in a terminal and look at its hooks"
 )
+_TAKES_NONE = "Qwen Code takes none from a hook"
+_TIME_LIMIT = "runs a call whose hook is ended by its own time limit of 60 s"
 OPEN: Mapping[str, tuple[str, ...]] = {
     "claude-code": (
         "a redactor that fails after a call shows the model the original result",
-        "before 2.1.330 Claude Code runs a call whose hook is ended by its own time limit of 60 s",
+        f"before 2.1.330 Claude Code {_TIME_LIMIT}",
     ),
     "codex": (
         _NOT_REVIEWED,
-        "Codex runs a call whose hook is ended by its own time limit of 60 s",
+        f"Codex {_TIME_LIMIT}",
         "a call whose arguments a policy has changed is not asked about by Codex itself",
     ),
-    "gemini": ("Gemini CLI runs a call whose hook is ended by its own time limit of 60 s",),
+    "gemini": (f"Gemini CLI {_TIME_LIMIT}",),
     "qwen": (
-        "Qwen Code runs a call whose hook is ended by its own time limit of 60 s",
-        "a call whose arguments a policy changes is refused, and the model told the others: Qwen Code takes none from a hook",
+        f"Qwen Code {_TIME_LIMIT}",
+        f"a call whose arguments a policy changes is refused, and the model told the others: {_TAKES_NONE}",
         "what a failed call says reaches the model as it is: Qwen Code lets nobody change it",
     ),
 }
-"""What the guard cannot close in each agent, as it was seen in the programs themselves."""
-_MANAGED_OPEN: Mapping[str, tuple[str, ...]] = {
-    "claude-code": ("a project's env may still have LD_TRACE_LOADED_OBJECTS, SHELLOPTS or LD_LIBRARY_PATH, and a hook that changes calls: status and doctor name them",),
-    "codex": ("a hook of a project that you have reviewed may change calls: status and doctor name it",),
-    "gemini": ("a project's .env may still have BASH_ENV, SHELLOPTS or the loader's LD_ variables, and its settings a hook that changes calls: status and doctor name them",),
-    "qwen": ("a project's .env may still have QWEN_CODE_SIMPLE, QWEN_CODE_SYSTEM_SETTINGS_PATH, NODE_OPTIONS, BASH_ENV, SHELLOPTS or the loader's LD_ variables, and its settings a hook that changes calls: status and doctor name them",),
-}  # fmt: skip
-"""What a project can still do in spite of the machine's own settings."""
+"""The gaps that the guard cannot close in each agent, as seen in the programs themselves."""
+_AND_HOOKS = "and its settings a hook that changes calls: status and doctor name them"
+_MANAGED_OPEN: Mapping[str, str] = {
+    "claude-code": "a project's env may still have LD_TRACE_LOADED_OBJECTS, SHELLOPTS or LD_LIBRARY_PATH, and a hook "
+    "that changes calls: status and doctor name them",
+    "codex": "a hook of a project that you have reviewed may change calls: status and doctor name it",
+    "gemini": f"a project's .env may still have BASH_ENV, SHELLOPTS or the loader's LD_ variables, {_AND_HOOKS}",
+    "qwen": "a project's .env may still have QWEN_CODE_SIMPLE, QWEN_CODE_SYSTEM_SETTINGS_PATH, NODE_OPTIONS, BASH_ENV, "
+    f"SHELLOPTS or the loader's LD_ variables, {_AND_HOOKS}",
+}
+"""The gaps that a project still has in spite of the machine's own settings."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,7 @@ class HookFile:
     path: Path
 
     def read(self, text: str) -> dict[str, Any]:
-        """All settings in it. Raises `ConfigError`."""
+        """Parse the settings. Raises `ConfigError`."""
         plain = text.removeprefix("\ufeff")
         try:
             settings: Any = (
@@ -102,8 +112,7 @@ class HookFile:
         return as_object(settings)
 
     def installed(self, text: str, *, trial: bool = False) -> str:
-        """The text with the guard's hooks as they are now, behind all others; with `trial` they refuse nothing. Raises
-        `ConfigError`."""
+        """The text with the guard's hooks behind all others; with `trial` they refuse nothing. Raises `ConfigError`."""
         if self._is_toml:
             new = self.removed(text, like="")
             return self._checked(f"{new}{self._block(new, trial=trial)}", text, like="")
@@ -117,7 +126,8 @@ class HookFile:
         return self._checked(new, text, like=text)
 
     def removed(self, text: str, *, like: str) -> str:
-        """The text without the guard's hooks. What is empty then goes, unless it was there in `like`. Raises `ConfigError`."""
+        """The text without the guard's hooks, and without what is empty then, unless `like` has it. Raises
+        `ConfigError`."""
         if self._is_toml:
             return self._checked(re.sub(rf"(?s)\n?{_BEGIN}\n.*?{_END}\n?", "", text), text, like=like)
         new = text
@@ -144,7 +154,7 @@ class HookFile:
         return self._checked(new, text, like=like)
 
     def events(self, text: str) -> set[str]:
-        """The agent's hooks behind which the guard is. Raises `ConfigError`."""
+        """The agent's events with a hook of the guard. Raises `ConfigError`."""
         return {event for event, _, _ in self._groups(text)}
 
     @property
@@ -160,7 +170,7 @@ class HookFile:
         return AGENTS[self.agent].events
 
     def _groups(self, text: str) -> Iterator[tuple[str, int, dict[str, Any]]]:
-        """The entries with hooks of ours among theirs: event, place, entry."""
+        """The entries with a hook of the guard: event, place, entry."""
         hooks = as_object(self.read(text).get("hooks"))
         for event in self._events:
             for at, group in enumerate(as_list(hooks.get(event))):
@@ -171,8 +181,8 @@ class HookFile:
         return is_guards(as_object(entry).get("command"), self.agent)
 
     def _name(self, text: str) -> str:
-        """What Gemini CLI and Qwen Code call the hooks. A project switches off a hook whose name it knows, so that the machine's
-        own have one that nobody can guess."""
+        """The hooks' name for Gemini CLI and Qwen Code. A project can switch off a hook by its name, so the machine's
+        own hooks have a secret one."""
         if self.scope != "managed":
             return TITLE
         names = [as_object(as_list(group.get("hooks"))[-1]).get("name") for _, _, group in self._groups(text)]
@@ -193,7 +203,7 @@ class HookFile:
         return {"hooks": [entry]}
 
     def _checked(self, new: str, old: str, *, like: str) -> str:
-        """The new text, when it says the same as the old one but for our hooks."""
+        """The new text. Raises `ConfigError` unless it says the same as the old one but for the guard's hooks."""
         if self._others(new, like) != self._others(old, like):
             raise ConfigError(str(self.path), ("its hooks cannot be changed without changing more of it",))
         return new
@@ -223,34 +233,34 @@ class HookFile:
 
 
 def open_in(agent: str, scope: Scope) -> list[str]:
-    """What the guard cannot close in an agent, with its hooks in this place."""
+    """The gaps that the guard cannot close in an agent, with its hooks in this place."""
     if scope != "managed":
         return [*OPEN[agent]]
     others = [what for what in OPEN[agent] if what != _NOT_REVIEWED]
-    return [*others, *_MANAGED_OPEN[agent], f"each user of this machine must be able to run {sys.executable}"]
+    return [*others, _MANAGED_OPEN[agent], f"each user of this machine must be able to run {sys.executable}"]
 
 
 def hook_command(agent: str, *more: str, trial: bool = False) -> str:
-    """What an agent's hooks run. A shell that cannot start it refuses, too; with `trial` nothing is refused."""
+    """The command of an agent's hooks. A shell that cannot start it refuses, too; with `trial` nothing is refused."""
     command = [sys.executable, "-I", "-S", str(client.__file__), agent, *more]
     return f"{shlex.join([*command, client.TRY])} || exit 0" if trial else f"{shlex.join(command)} || exit 2"
 
 
 def is_guards(command: object, agent: str = "") -> bool:
-    """True for what the guard's hooks run, of any hooksdk; `agent` is whose hooks they are."""
+    """True for the command of the guard's hooks, of any hooksdk, for this agent."""
     pattern = rf"hooksdk[/\\]guard[/\\]client\.py'?\s+{re.escape(agent)}\b"
     return isinstance(command, str) and re.search(pattern, command) is not None
 
 
 def value_at(settings: Any, keys: tuple[str, ...]) -> Any:
-    """What stands under these keys; None where nothing does."""
+    """The value under these keys, if there is one."""
     for key in keys:
         settings = as_object(settings).get(key)
     return settings
 
 
 def need_sockets() -> None:
-    """Raise `CommandProblem` where the guard cannot be."""
+    """Raise `CommandProblem` on a system without the guard."""
     if sys.platform == "win32":
         raise CommandProblem(
             "the guard needs Unix sockets, and Windows has none that Python offers: it is not there yet"
@@ -258,15 +268,28 @@ def need_sockets() -> None:
 
 
 def judge_folder(*, make: bool = True) -> Path:
-    """Where the judge has its files. Raises `CommandProblem` for a folder that cannot be used, as `client.guard_folder` says."""
+    """The folder of the judge's files. Raises `CommandProblem` for an unusable one."""
     try:
         return Path(client.guard_folder(make=make))
     except client.NoJudge as error:
         raise CommandProblem(str(error)) from None
 
 
+def how_long(until: float) -> str:
+    """The end of a pause of the guard, in words."""
+    if math.isinf(until):
+        return "until `hooksdk guard on`"
+    return f"until {datetime.fromtimestamp(until, UTC).astimezone():%H:%M on %Y-%m-%d}"
+
+
+def pause_text() -> str:
+    """That the guard is paused, and until when; empty while it is in force."""
+    until = client.paused_until()
+    return f"a person has paused the guard: it refuses nothing {how_long(until)}" if time.time() < until else ""
+
+
 def check_agent(name: str) -> str:
-    """The name again. Raises `CommandProblem` for one that is no agent's."""
+    """The name of an agent. Raises `CommandProblem` for an unknown one."""
     if name not in AGENTS:
         known = did_you_mean(name, AGENTS) or f" Agents: {', '.join(AGENTS)}"
         raise CommandProblem(f"the guard knows no agent '{name}'.{known}")
@@ -274,7 +297,7 @@ def check_agent(name: str) -> str:
 
 
 def hook_file(agent: str, scope: Scope, project: Path, file: Path | None = None) -> HookFile:
-    """Where an agent has its hooks. Raises `CommandProblem` for an agent that has none in this place."""
+    """The file of an agent's hooks. Raises `CommandProblem` for an agent without hooks in this place."""
     title = AGENTS[check_agent(agent)].title
     name = "hooks.json" if agent == "codex" else "settings.json"
     if file is not None:

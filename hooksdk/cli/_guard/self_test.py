@@ -1,4 +1,5 @@
-"""`hooksdk guard install` tries its hook: a denied call, and every way in which there is no answer."""
+"""The self-test of `hooksdk guard install`: its hooks before a denied call, and before every kind of judge without an
+answer."""
 
 from __future__ import annotations
 
@@ -38,20 +39,20 @@ command = ["{_LINE}"]
 
 @dataclass(frozen=True, kw_only=True)
 class SelfTest:
-    """What became of the calls of the self-test."""
+    """The outcome of the self-test's calls."""
 
     refused: Mapping[str, bool]
-    """What was tried, and whether the call was refused."""
+    """Each situation, with True for a call that was refused."""
     problem: str
-    """Why the judge does not work; empty where it does."""
+    """The reason why the judge does not work; empty when it works."""
     program: str | None
-    """The agent's own program that made the calls; None where the recorded protocol stood in for it."""
+    """The agent's own program that made the calls; None when the recorded protocol stood in for it."""
 
 
 def self_test(agent: str, *, trial: bool) -> SelfTest:
-    """Try a denied call, and every way in which there is no answer, in the agent's own program where it is here. Nothing of the
-    user's is touched: the program has a home of its own, the judge a state and a project. `trial` tries the hooks that refuse
-    nothing."""
+    """Try a denied call, and calls without a judge's answer, in the agent's own program if it is installed. Nothing of
+    the user's is touched: the program has a home of its own, the judge a state and a project. `trial` tries the hooks
+    that refuse nothing."""
     program = find_program(agent)
     refused: dict[str, bool] = {}
     with tempfile.TemporaryDirectory(prefix="guard-", ignore_cleanup_errors=True) as folder:
@@ -65,10 +66,8 @@ def self_test(agent: str, *, trial: bool) -> SelfTest:
             nonlocal program
             answer = None
             if program:
-                work = partial(
-                    is_refused, project=root / "project", trial=trial, more=more, variables=_variables(root, judge)
-                )
-                answer = anyio.run(work, agent, program, _LINE)
+                work = partial(is_refused, project=root / "project", trial=trial, more=more)
+                answer = anyio.run(partial(work, variables=_variables(root, judge)), agent, program, _LINE)
             problem = ""
             if answer is None or judge == "judge":  # the program does not say why the judge does not work
                 recorded, problem = _ask(agent, trial, root, judge, *more)
@@ -93,18 +92,20 @@ def _variables(root: Path, judge: str) -> dict[str, str]:
 
 
 def _ask(agent: str, trial: bool, root: Path, judge: str, *more: str) -> tuple[bool, str]:
-    """Whether the call was refused, and why the judge did not answer."""
+    """True for a refused call, with the reason why the judge did not answer."""
     event = next(name for name, kind in AGENTS[agent].events.items() if kind == "before_call")
-    hook: dict[str, Any] = {
-        "hook_event_name": event, "session_id": "self-test", "cwd": str(root / "project"), "tool_name": _TOOL,
-        "tool_input": {}, "tool_use_id": "t1",
-    }  # fmt: skip
-    variables = {**os.environ, **_variables(root, judge)}
+    session = {"hook_event_name": event, "session_id": "self-test", "cwd": str(root / "project")}
+    hook: dict[str, Any] = {**session, "tool_name": _TOOL, "tool_input": {}, "tool_use_id": "t1"}
     try:
         done = subprocess.run(  # noqa: S602 - as the agents do it
-            hook_command(agent, *more, trial=trial), shell=True, input=json.dumps(hook).encode(), env=variables, capture_output=True,
-            timeout=SECONDS, check=False,
-        )  # fmt: skip
+            hook_command(agent, *more, trial=trial),
+            shell=True,
+            input=json.dumps(hook).encode(),
+            env={**os.environ, **_variables(root, judge)},
+            capture_output=True,
+            timeout=SECONDS,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         return False, f"the hook did not end within {SECONDS} s"
     if done.returncode != 0:
@@ -113,18 +114,14 @@ def _ask(agent: str, trial: bool, root: Path, judge: str, *more: str) -> tuple[b
         output = as_object(json.loads(done.stdout or b"{}"))
     except ValueError as error:
         return False, f"the hook printed no JSON: {error}"
-    return _says_deny(output), str(output.get("systemMessage", ""))
-
-
-def _says_deny(output: Any) -> bool:
-    whole = as_object(output)
-    inner = as_object(whole.get("hookSpecificOutput", whole))
-    return "deny" in (inner.get("permissionDecision"), inner.get("decision"))
+    inner = as_object(output.get("hookSpecificOutput", output))
+    is_denied = "deny" in (inner.get("permissionDecision"), inner.get("decision"))
+    return is_denied, str(output.get("systemMessage", ""))
 
 
 @contextmanager
 def _stand_in(folder: Path) -> Generator[threading.Event]:
-    """In the place of a judge: it takes the call, and then ends or says nothing for ever."""
+    """A stand-in for the judge: it takes the call, and then ends, or answers nothing for ever."""
     folder.mkdir(mode=0o700)
     ends = threading.Event()
     listener = socket.socket(socket.AF_UNIX)

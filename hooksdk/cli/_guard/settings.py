@@ -1,6 +1,7 @@
-"""Every settings file of an agent that counts in a folder, and what in it ends the guard's hooks or goes around them.
+"""Every settings file of an agent that counts in a folder, and its entries that end the guard's hooks or go around
+them.
 
-Files and entries are two tables. What they do was seen in the agents' own programs: docs/reference/guard.md.
+Files and entries are two tables. Their effects were seen in the agents' own programs: docs/reference/guard.md.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,31 +20,40 @@ from hooksdk.values import as_list, as_object, is_object, plain_json
 
 Whose = Literal["user", "project", "managed"]
 MAX_BYTES = 4_000_000
-"""Of a file of settings that is still read."""
+"""The most bytes of a file of settings that is read."""
 _ANY = "*"
-"""In the keys of an entry: each of that level."""
-
+"""A key of an entry that stands for each key of its level."""
+_GEMINI_FILES: tuple[tuple[Whose, str], ...] = (
+    ("managed", "{machine}/system-defaults.json"),
+    ("user", "{own}/settings.json"),
+    ("project", "{here}/settings.json"),
+    ("managed", "{managed}"),
+    ("project", "{nearest}"),
+)
 _FILES: Mapping[str, tuple[tuple[Whose, str], ...]] = {
     "claude-code": (
-        ("user", "{own}/settings.json"), ("project", "{here}/settings.json"), ("project", "{here}/settings.local.json"),
-        ("managed", "{managed}"), ("managed", "{machine}/managed-settings.d/*.json"),
+        ("user", "{own}/settings.json"),
+        ("project", "{here}/settings.json"),
+        ("project", "{here}/settings.local.json"),
+        ("managed", "{managed}"),
+        ("managed", "{machine}/managed-settings.d/*.json"),
     ),
     "codex": (
-        ("managed", "{machine}/config.toml"), ("managed", "{machine}/hooks.json"), ("user", "{own}/config.toml"),
-        ("user", "{own}/hooks.json"), ("user", "{own}/.env"), ("project", "{above}/config.toml"), ("project", "{above}/hooks.json"),
-        ("managed", "{machine}/managed_config.toml"), ("managed", "{managed}"),
+        ("managed", "{machine}/config.toml"),
+        ("managed", "{machine}/hooks.json"),
+        ("user", "{own}/config.toml"),
+        ("user", "{own}/hooks.json"),
+        ("user", "{own}/.env"),
+        ("project", "{above}/config.toml"),
+        ("project", "{above}/hooks.json"),
+        ("managed", "{machine}/managed_config.toml"),
+        ("managed", "{managed}"),
     ),
-    "gemini": (
-        ("managed", "{machine}/system-defaults.json"), ("user", "{own}/settings.json"), ("project", "{here}/settings.json"),
-        ("managed", "{managed}"), ("project", "{nearest}"),
-    ),
-    "qwen": (
-        ("managed", "{machine}/system-defaults.json"), ("user", "{own}/settings.json"), ("project", "{here}/settings.json"),
-        ("managed", "{managed}"), ("project", "{nearest}"),
-    ),
-}  # fmt: skip
-"""What each agent reads when it is started in a folder, the weakest first. `{above}` is its folder in each one from the root of the
-repository down, `{nearest}` the file of variables."""
+    "gemini": _GEMINI_FILES,
+    "qwen": _GEMINI_FILES,
+}
+"""The files that each agent reads when it is started in a folder, the weakest first. `{above}` is its folder in each
+folder from the root of the repository down, `{nearest}` the file of variables."""
 
 
 @dataclass(frozen=True)
@@ -73,113 +82,129 @@ class Finding:
 
 @dataclass(frozen=True)
 class _Switch:
-    """An entry by which hooks do not run. Of several files with it the strongest decides, unless each `adds` its own."""
+    """An entry that keeps hooks from running. Of several files with the entry the strongest decides, unless each `adds`
+    its own."""
 
-    keys: tuple[str, ...]
+    keys: str
+    """The keys of the entry, with dots between."""
     is_off: Callable[[Any], bool]
     problem: str
-    of: tuple[Whose, ...] = ("user", "project", "managed")
-    """In whose files it counts."""
-    other: tuple[str, ...] = ()
+    whose: tuple[Whose, ...] = ("user", "project", "managed")
+    """The files in which it counts."""
+    older: str = ""
     """Its older name."""
     adds: bool = False
     ends: bool = True
     spares_managed: bool = False
-    """True where the hooks of the agent's managed file run all the same."""
+    """True when the hooks of the agent's managed file run all the same."""
 
 
-def _is(word: bool) -> Callable[[Any], bool]:
-    return lambda value: value is word
+def _is_true(value: Any) -> bool:
+    return value is True
 
 
-def _variables(
-    *names: str, problem: str, ends: bool = True, is_off: Callable[[Any], bool] = bool
-) -> tuple[_Switch, ...]:
-    """Variables that the settings give the agent, and it its hooks."""
-    return tuple(_Switch(("env", name), is_off, problem, ends=ends) for name in names)
+def _is_false(value: Any) -> bool:
+    return value is False
+
+
+def _is_strict(value: Any) -> bool:
+    """True for Claude Code's switch that takes customization from plugins alone: of hooks among others."""
+    return value is True or "hooks" in as_list(value)
 
 
 def _may_be_false(value: Any) -> bool:
-    """True for what is false in JavaScript but null, and for a text in which Gemini CLI puts a variable's value."""
+    """True for what JavaScript takes for false, null excepted, and for a text in which Gemini CLI puts a variable's
+    value."""
     return value in (False, "") or "$" in str(value)
 
 
 def _names_guard(value: Any) -> bool:
-    """True for a name of a hook of the guard's, which in the machine's own file is `TITLE` and a secret, or for one with a
-    variable's value in it."""
+    """True for the name of a hook of the guard's, which in the machine's own file is `TITLE` and a secret, and for a
+    name with a variable's value in it."""
     names = [value] if isinstance(value, str) else as_list(value)
     return any(TITLE in str(name) or "$" in str(name) or is_guards(name) for name in names)
 
 
+def _loads_code(value: Any) -> bool:
+    """True for options of Node.js that load code; others are everyday ones. A backslash hides a letter of an option."""
+    return re.search(r"-r\b|-require|-import|loader|\\", str(value)) is not None
+
+
 def _has_others(value: Any) -> bool:
-    """True for hooks that are not this guard's, to the letter: a project may write what looks like it."""
+    """True for hooks that differ from this guard's in any letter: a project may write what looks like it."""
     ours = {hook_command(agent, trial=trial) for agent in FOLDERS for trial in (False, True)}
     entries = [entry for group in as_list(value) for entry in as_list(as_object(group).get("hooks"))]
     return not all(as_object(entry).get("command") in ours for entry in entries)
 
 
-def _others(*events: str) -> tuple[_Switch, ...]:
+def _variable(name: str, problem: str, is_off: Callable[[Any], bool] = bool, *, ends: bool = True) -> _Switch:
+    """A variable that the settings give to the agent, and the agent to its hooks."""
+    return _Switch(f"env.{name}", is_off, problem, ends=ends)
+
+
+def _others(*events: str) -> list[_Switch]:
     problem = "another hook runs before calls, which may change or allow a call that the guard has judged"
-    return tuple(
-        _Switch(("hooks", event), _has_others, problem, ("project",), adds=True, ends=False) for event in events
-    )
+    return [_Switch(f"hooks.{event}", _has_others, problem, ("project",), adds=True, ends=False) for event in events]
 
 
-_NONE_RUN, _YOURS = "no hook runs", "no hook of yours runs"
+_NONE_RUN, _YOURS, _GUARDS = "no hook runs", "no hook of yours runs", "the guard's hooks do not run"
 _LOADED = "what it says comes before each hook, and may end it"
+_LIBRARIES = "each hook may load other libraries from there"
+_REPLACED = "other settings count in the place of the machine's own"
+_UNRECORDED = "no transcript tells of calls that no judge has seen"
 _IN_ALL = (
-    *_variables(*LOADERS, "SHELLOPTS", problem=_LOADED),
+    *(_variable(name, _LOADED) for name in (*LOADERS, "SHELLOPTS")),
     # The loader looks at the name alone: with it the libraries of a program are listed, and the program is not run.
-    *_variables("LD_TRACE_LOADED_OBJECTS", problem=_NONE_RUN, is_off=lambda value: value is not None),
-    *_variables("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", problem="each hook may load other libraries from there", ends=False),
-)  # fmt: skip
-_IN_BASH = _variables("BASH_ENV", problem=_LOADED)
-_IN_QWEN = _variables(
-    "NODE_OPTIONS", problem="what it names runs in the agent, and may leave out its hooks",
-    is_off=lambda value: re.search(r"-r\b|-require|-import|loader|\\", str(value)) is not None,
-)  # fmt: skip
-"""Its other options are everyday ones, such as a size of memory. A backslash hides a letter of an option."""
+    _variable("LD_TRACE_LOADED_OBJECTS", _NONE_RUN, lambda value: value is not None),
+    _variable("LD_LIBRARY_PATH", _LIBRARIES, ends=False),
+    _variable("DYLD_LIBRARY_PATH", _LIBRARIES, ends=False),
+)
+_BASH_ENV = _variable("BASH_ENV", _LOADED)
 _SWITCHES: Mapping[str, tuple[_Switch, ...]] = {
     "claude-code": (
-        _Switch(("disableAllHooks",), _is(True), _NONE_RUN, ("user", "project"), spares_managed=True),
-        _Switch(("disableAllHooks",), _is(True), _NONE_RUN, ("managed",)),
-        _Switch(("allowManagedHooksOnly",), _is(True), _YOURS, ("managed",), spares_managed=True),
-        _Switch(
-            ("strictPluginOnlyCustomization",), lambda value: value is True or "hooks" in as_list(value), _YOURS, ("managed",),
-            spares_managed=True,
-        ),
-        *_variables("CLAUDE_CODE_SHELL_PREFIX", problem="this program gets each hook, and may leave it out"),
-        *_variables("CLAUDE_CODE_SIMPLE", problem=_NONE_RUN), *_IN_ALL, *_others("PreToolUse", "PermissionRequest"),
-        *_variables("CLAUDE_CODE_SAFE_MODE", problem="hooks of yours may not run", ends=False),
-        *_variables("CLAUDE_CODE_SKIP_PROMPT_HISTORY", problem="no transcript tells of calls that no judge has seen", ends=False),
+        _Switch("disableAllHooks", _is_true, _NONE_RUN, ("user", "project"), spares_managed=True),
+        _Switch("disableAllHooks", _is_true, _NONE_RUN, ("managed",)),
+        _Switch("allowManagedHooksOnly", _is_true, _YOURS, ("managed",), spares_managed=True),
+        _Switch("strictPluginOnlyCustomization", _is_strict, _YOURS, ("managed",), spares_managed=True),
+        _variable("CLAUDE_CODE_SHELL_PREFIX", "this program gets each hook, and may leave it out"),
+        _variable("CLAUDE_CODE_SIMPLE", _NONE_RUN),
+        *_IN_ALL,
+        *_others("PreToolUse", "PermissionRequest"),
+        _variable("CLAUDE_CODE_SAFE_MODE", "hooks of yours may not run", ends=False),
+        _variable("CLAUDE_CODE_SKIP_PROMPT_HISTORY", _UNRECORDED, ends=False),
     ),
     "codex": (
-        _Switch(("features", "hooks"), _is(False), _NONE_RUN, other=("features", "codex_hooks")),
-        _Switch(("allow_managed_hooks_only",), _is(True), _YOURS, ("managed",), spares_managed=True),
-        _Switch(("hooks", "state", _ANY, "enabled"), _is(False), "this hook does not run", adds=True, ends=False),
-        *_IN_BASH, *_IN_ALL, *_others("PreToolUse", "PermissionRequest"),
+        _Switch("features.hooks", _is_false, _NONE_RUN, older="features.codex_hooks"),
+        _Switch("allow_managed_hooks_only", _is_true, _YOURS, ("managed",), spares_managed=True),
+        _Switch(f"hooks.state.{_ANY}.enabled", _is_false, "this hook does not run", adds=True, ends=False),
+        _BASH_ENV,
+        *_IN_ALL,
+        *_others("PreToolUse", "PermissionRequest"),
     ),
     "gemini": (
-        _Switch(("hooksConfig", "enabled"), _may_be_false, _NONE_RUN),
-        _Switch(("hooks",), lambda value: not is_object(value), _YOURS),
-        _Switch(("hooksConfig", "disabled"), _names_guard, "the guard's hooks do not run", ("project",), adds=True, spares_managed=True),
-        _Switch(("hooksConfig", "disabled"), _names_guard, "the guard's hooks do not run", ("user", "managed"), adds=True),
-        *_IN_BASH, *_IN_ALL, *_others("BeforeTool"),
+        _Switch("hooksConfig.enabled", _may_be_false, _NONE_RUN),
+        _Switch("hooks", lambda value: not is_object(value), _YOURS),
+        _Switch("hooksConfig.disabled", _names_guard, _GUARDS, ("project",), adds=True, spares_managed=True),
+        _Switch("hooksConfig.disabled", _names_guard, _GUARDS, ("user", "managed"), adds=True),
+        _BASH_ENV,
+        *_IN_ALL,
+        *_others("BeforeTool"),
     ),
     "qwen": (
-        _Switch(("disableAllHooks",), lambda value: value not in (None, False, ""), _NONE_RUN),
-        *_variables("QWEN_CODE_SIMPLE", problem=_NONE_RUN),
-        *_variables(
-            "QWEN_CODE_SYSTEM_SETTINGS_PATH", "QWEN_CODE_SYSTEM_DEFAULTS_PATH",
-            problem="other settings count in the place of the machine's own",
-        ),
-        *_IN_BASH, *_IN_QWEN, *_IN_ALL, *_others("PreToolUse", "PermissionRequest"),
+        _Switch("disableAllHooks", lambda value: value not in (None, False, ""), _NONE_RUN),
+        _variable("QWEN_CODE_SIMPLE", _NONE_RUN),
+        _variable("QWEN_CODE_SYSTEM_SETTINGS_PATH", _REPLACED),
+        _variable("QWEN_CODE_SYSTEM_DEFAULTS_PATH", _REPLACED),
+        _BASH_ENV,
+        _variable("NODE_OPTIONS", "what it names runs in the agent, and may leave out its hooks", _loads_code),
+        *_IN_ALL,
+        *_others("PreToolUse", "PermissionRequest"),
     ),
-}  # fmt: skip
+}
 
 
 def _matching(place: Path, name: str) -> list[Path]:
-    """The files of a pattern; of a folder that may not be looked into the pattern itself, which then cannot be read."""
+    """The files of a pattern; for an unreadable folder the pattern itself, which then cannot be read."""
     try:
         return sorted(place.parent.glob(name[1:]))
     except OSError:
@@ -187,15 +212,19 @@ def _matching(place: Path, name: str) -> list[Path]:
 
 
 def settings_files(agent: str, folder: Path) -> list[SettingsFile]:
-    """Every file of settings that counts where the agent is started in this folder, whether it is there or not, the weakest
+    """Every file of settings that counts when the agent is started in this folder, existing or not, the weakest
     first."""
     managed = managed_file(agent)
     above = [folder, *folder.parents]
     root = next((at for at, up in enumerate(above) if os.access(up / ".git", os.F_OK)), 0)
     places = {
-        "own": [own_folder(agent)], "here": [folder / FOLDERS[agent]], "managed": [managed], "machine": [managed.parent],
-        "above": [up / FOLDERS[agent] for up in reversed(above[: root + 1])], "nearest": _variables_file(agent, above),
-    }  # fmt: skip
+        "own": [own_folder(agent)],
+        "here": [folder / FOLDERS[agent]],
+        "managed": [managed],
+        "machine": [managed.parent],
+        "above": [up / FOLDERS[agent] for up in reversed(above[: root + 1])],
+        "nearest": _variables_file(agent, above),
+    }
     found: dict[Path, SettingsFile] = {}
     for whose, template in _FILES[agent]:
         word, _, name = template.removeprefix("{").partition("}")
@@ -208,16 +237,14 @@ def settings_files(agent: str, folder: Path) -> list[SettingsFile]:
 
 def _variables_file(agent: str, above: Iterable[Path]) -> list[Path]:
     """The one `.env` that the agent reads: the nearest upwards, or else the user's."""
-    places = chain(
-        ((up / FOLDERS[agent] / ".env", up / ".env") for up in above),
-        ((own_folder(agent) / ".env", Path.home() / ".env"),),
-    )
-    return [path for two in places for path in two if os.access(path, os.R_OK)][:1]
+    folders = [folder for up in above for folder in (up / FOLDERS[agent], up)]
+    paths = [folder / ".env" for folder in (*folders, own_folder(agent), Path.home())]
+    return [path for path in paths if os.access(path, os.R_OK)][:1]
 
 
 def look_for_switches(agent: str, folder: Path, more: Iterable[Path] = ()) -> Iterator[Finding]:
-    """What in the agent's settings ends the guard's hooks in this folder, or may go around them; `more` are files of the user's
-    that the agent is told to read."""
+    """The entries of the agent's settings that end the guard's hooks in this folder, or may go around them; `more` are
+    files of the user's that the agent is told to read."""
     files = settings_files(agent, folder)
     known = {file.path for file in files}
     read: list[tuple[SettingsFile, dict[str, Any]]] = []
@@ -231,24 +258,23 @@ def look_for_switches(agent: str, folder: Path, more: Iterable[Path] = ()) -> It
     for switch in _SWITCHES[agent]:
         deciding: dict[object, tuple[SettingsFile, tuple[str, ...], Any]] = {}
         for file, settings in read:
-            for keys, value in chain.from_iterable(
-                _values(settings, keys) for keys in (switch.keys, switch.other) if keys
-            ):
-                deciding[(file.path, keys) if switch.adds else ()] = file, keys, value
+            for name in filter(None, (switch.keys, switch.older)):
+                for keys, value in _values(settings, tuple(name.split("."))):
+                    deciding[(file.path, keys) if switch.adds else ()] = file, keys, value
         for file, keys, value in deciding.values():
-            if file.whose in switch.of and switch.is_off(value) and not (switch.spares_managed and is_managed):
+            if file.whose in switch.whose and switch.is_off(value) and not (switch.spares_managed and is_managed):
                 shown = f" = {json.dumps(value)}" if isinstance(value, (bool, str)) else ""
                 yield Finding(agent, str(file.path), f"{'.'.join(keys)}{shown}", switch.problem, switch.ends)
 
 
 def has_guard(paths: Iterable[Path]) -> bool:
-    """True where the guard's hooks stand in one of these files, whoever has written them."""
+    """True when one of these files has the guard's hooks, written by anybody."""
     for path in paths:
         try:
             if _guard_is_in(_read(path)):
                 return True
         except (OSError, ValueError, RecursionError):
-            continue  # `look_for_switches` says it
+            continue  # `look_for_switches` tells of it
     return False
 
 
@@ -261,12 +287,12 @@ _ASSIGNMENT = re.compile(
     r"""(?mx)^[^\S\n]*(?:export\s+)?([A-Za-z0-9_.-]+)(?:\s*=|:(?=\s))
     (\s*'(?:\\'|[^'])*'|\s*"(?:\\"|[^"])*"|\s*`(?:\\`|[^`])*`|[^\#\n]+)?[^\S\n]*(?:\#.*)?$"""
 )
-"""One of a file of variables, as Node's reader takes them: a value in quotes may have several lines."""
+"""An assignment in a file of variables, as Node's reader takes it: a value in quotes may have several lines."""
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """What a file says; nothing where there is none."""
-    if not path.is_file():  # what a repository has put there may be a pipe
+    """The settings in a file; none without a file."""
+    if not path.is_file():  # a repository may have put a pipe there
         return {}
     if path.stat().st_size > MAX_BYTES:
         raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
@@ -286,7 +312,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _values(
     settings: Any, keys: tuple[str, ...], before: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """What stands under these keys, with the keys as they are."""
+    """The values under these keys, each with its keys in the settings."""
     if not keys:
         yield before, settings
         return

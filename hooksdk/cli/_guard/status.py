@@ -1,4 +1,4 @@
-"""`hooksdk guard status`: the judge, and the agents that it stands before."""
+"""`hooksdk guard status`: the judge, the agents before which the guard stands, and what counts against it."""
 
 from __future__ import annotations
 
@@ -7,29 +7,25 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from hooksdk.cli._console import CommandProblem, counted, print_json, safe, stdout_console
+from hooksdk.cli._console import CommandProblem, counted, safe
 from hooksdk.cli._edits.files import Change
-from hooksdk.cli._guard.hooks import managed_file, need_sockets, open_in
+from hooksdk.cli._guard.hooks import managed_file, need_sockets, open_in, pause_text
 from hooksdk.cli._guard.install import Installed, records
-from hooksdk.cli._guard.pause import pause_text
+from hooksdk.cli._guard.program import prove
 from hooksdk.cli._guard.settings import Finding, has_guard, look_for_switches, settings_files
-from hooksdk.cli._guard.unseen import Guarded, Unseen, unseen_sessions
+from hooksdk.cli._guard.transcripts import Guarded, Unseen, unseen_sessions
+from hooksdk.cli._view import View
 from hooksdk.config import trust_advice
 from hooksdk.errors import HookSDKError
-from hooksdk.guard import AGENTS, judge_status, known_projects, waiting
+from hooksdk.guard import AGENTS, JudgeStatus, judge_status, known_projects, waiting
 from hooksdk.guard.client import NoJudge
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from hooksdk.cli._guard.proof import Proof
 
 
 def show_status(*, as_json: bool, proves: bool = False) -> int:
-    """Say whether a judge runs, before which agents the guard is, what counts against it in this folder, and what stays open in
-    each. With `proves` each agent is started once; the exit code is 1 where a call was not refused."""
+    """Print whether a judge runs, the agents before which the guard stands, what counts against it in this folder, and
+    what it cannot close in each agent. With `proves` each agent is started once. The exit code: 1 when a call was not
+    refused."""
     need_sockets()
     try:
         running = judge_status()
@@ -38,80 +34,77 @@ def show_status(*, as_json: bool, proves: bool = False) -> int:
     folder = Path().absolute()
     installed, pause, look = places(), pause_text(), look_at(folder)
     held_back = {str(one): text for one in known_projects() if (text := waiting(one))}
-    proofs: list[Proof] = []
-    if proves:
-        from hooksdk.cli._guard.proof import prove  # a model of its own comes with it
-
-        proofs = [prove(agent, folder) for agent in look.agents]
-    code = int(proves and not (proofs and all(proof.refused for proof in proofs)))
-    if as_json:
-        judge = asdict(running) if running else None
-        entries = [asdict(place) for place in installed]
-        print_json({
-            "schema": 1, "judge": judge, "paused": pause or None, "installed": entries, "waiting": held_back,
-            "folder": str(folder), "settings": [asdict(finding) for finding in look.settings],
-            "unseen": [{**asdict(one), "last": one.last.isoformat()} for one in look.unseen], "not_read": look.not_read,
+    proofs = [prove(agent, folder) for agent in look.agents] if proves else []
+    view = View(
+        {
+            "judge": asdict(running) if running else None,
+            "paused": pause or None,
+            "installed": [asdict(place) for place in installed],
+            "waiting": held_back,
+            "folder": str(folder),
+            "settings": [asdict(finding) for finding in look.settings],
+            "unseen": [{**asdict(one), "last": one.last.isoformat()} for one in look.unseen],
+            "not_read": look.not_read,
             "proof": [asdict(proof) for proof in proofs] if proves else None,
-        })  # fmt: skip
-        return code
-    console = stdout_console()
+        }
+    )
     if pause:
-        console.print(f"[red]paused[/]      {pause}", soft_wrap=True)
-    if running is None:
-        console.print("No judge runs; the next hook of an agent starts it.", soft_wrap=True)
-    else:
-        since = datetime.fromtimestamp(running.since, tz=UTC).astimezone()
-        console.print(f"The judge runs as process {running.pid}, since {since:%H:%M on %Y-%m-%d}.", soft_wrap=True)
-        counts = counted(running.calls, "call"), counted(running.sessions, "open session")
-        console.print(
-            f"  {counts[0]} judged, {counts[1]}, rules of {safe(', '.join(running.projects) or 'no folder')}",
-            soft_wrap=True,
-        )
-    for folder, text in held_back.items():
-        advice = f"{text}. {trust_advice(Path(folder))}"
-        console.print(f"[yellow]waiting[/]     the rules stay as they were: {safe(advice)}", soft_wrap=True)
+        view.line("paused", pause, "red")
+    _add_judge(view, running)
+    for project, text in held_back.items():
+        view.line("waiting", f"the rules stay as they were: {text}. {trust_advice(Path(project))}", "yellow")
     for place in installed:
-        console.print(f"{place.agent:<12}{safe(place.file)}", soft_wrap=True)
+        view.line(place.agent, place.file)
         if place.trial:
-            console.print(
-                "  [yellow]tried[/]     it refuses nothing here: `hooksdk guard try` says what it would refuse",
-                soft_wrap=True,
-            )
-        for problem in place.problems:
-            console.print(f"  [red]problem[/]   {safe(problem)}", soft_wrap=True)
-        for what in place.open:
-            console.print(f"  [yellow]open[/]      {safe(what)}", soft_wrap=True)
+            tried = "it refuses nothing here: `hooksdk guard try` says what it would refuse"
+            view.line("  tried", tried, "yellow")
+        view.lines("  problem", place.problems, "red")
+        view.lines("  open", place.open, "yellow")
     if not installed:
-        console.print("It is before no agent: hooksdk guard install --client AGENT", soft_wrap=True)
-    look.tell(console)
+        view.markup("It is before no agent: hooksdk guard install --client AGENT")
+    look.add_to(view)
     for proof in proofs:
-        word = "[green]refused[/]" if proof.refused else "[red]RAN[/]    " if proof.ran else "[red]unknown[/]"
-        console.print(f"{word}     {safe(proof)}", soft_wrap=True)
-    return code
+        view.line(
+            "refused" if proof.refused else "RAN" if proof.ran else "unknown",
+            proof,
+            "green" if proof.refused else "red",
+        )
+    view.show(as_json=as_json)
+    return int(proves and not (proofs and all(proof.refused for proof in proofs)))
+
+
+def _add_judge(view: View, running: JudgeStatus | None) -> None:
+    if running is None:
+        view.markup("No judge runs; the next hook of an agent starts it.")
+        return
+    since = datetime.fromtimestamp(running.since, tz=UTC).astimezone()
+    view.markup(f"The judge runs as process {running.pid}, since {since:%H:%M on %Y-%m-%d}.")
+    calls, sessions = counted(running.calls, "call"), counted(running.sessions, "open session")
+    projects = safe(", ".join(running.projects) or "no folder")
+    view.markup(f"  {calls} judged, {sessions}, rules of {projects}")
 
 
 @dataclass
 class Look:
-    """What counts against the guard: in the settings of a folder, and in what agents did."""
+    """What counts against the guard in the settings of a folder and in the calls of agents."""
 
     agents: list[str] = field(default_factory=list[str])
-    """Those before which the guard is in this folder."""
+    """The agents before which the guard stands in this folder."""
     settings: list[Finding] = field(default_factory=list[Finding])
     unseen: list[Unseen] = field(default_factory=list[Unseen])
     not_read: list[str] = field(default_factory=list[str])
     """Transcripts that could not be read, and why."""
 
     def lines(self) -> Iterator[tuple[bool, str]]:
-        """Each of them as a line, with whether it is a problem."""
+        """Each finding as a line, with True for a problem."""
         yield from ((finding.ends, str(finding)) for finding in self.settings)
         yield from ((True, str(one)) for one in self.unseen)
         yield from ((False, line) for line in self.not_read)
 
-    def tell(self, console: Console) -> None:
-        """Print them, for the commands that show the same."""
+    def add_to(self, view: View) -> None:
+        """Add a line for each finding."""
         for is_problem, line in self.lines():
-            word = "[red]problem[/]" if is_problem else "[yellow]open[/]   "
-            console.print(f"{word}     {safe(line)}", soft_wrap=True)
+            view.line("problem" if is_problem else "open", line, "red" if is_problem else "yellow")
 
 
 def look_at(folder: Path) -> Look:
@@ -121,9 +114,8 @@ def look_at(folder: Path) -> Look:
     installed = _everywhere()
     look = Look()
     for agent in AGENTS:
-        own = [
-            record.file.path for record in installed if record.agent == agent and record.scope in ("user", "managed")
-        ]
+        everywhere = [record for record in installed if record.scope in ("user", "managed")]
+        own = [record.file.path for record in everywhere if record.agent == agent]
         if own or has_guard(file.path for file in settings_files(agent, folder)):
             look.agents.append(agent)
             look.settings += look_for_switches(agent, folder, own)
@@ -137,11 +129,11 @@ def _since(record: Installed) -> float:
 
 
 def _everywhere() -> list[Installed]:
-    """The installations of this user, and those of the machine, which an administrator has recorded."""
+    """The installations of this user and of the machine, which an administrator has recorded."""
     own = records()
     known = {record.target.file for record in own}
     others = [
-        Installed(agent, "managed", Change(str(path), None, "", None))
+        Installed(agent=agent, scope="managed", target=Change(str(path), None, "", None))
         for agent in AGENTS
         if str(path := managed_file(agent)) not in known and has_guard([path])
     ]
@@ -155,31 +147,25 @@ class Place:
     agent: str
     file: str
     problems: list[str]
-    """Why it is not in force there."""
+    """The reasons why it is not in force there."""
     trial: bool
-    """True where it refuses nothing."""
+    """True when it refuses nothing."""
     open: list[str]
     """What it cannot close in this agent."""
 
 
 def places() -> list[Place]:
-    """Where the guard was installed, and how it is there. Raises `CommandProblem`."""
-    return [_place(record) for record in _everywhere()]
-
-
-def _place(record: Installed) -> Place:
-    problems: list[str] = []
-    try:
-        text = record.file.path.read_text("utf-8")
-        if missing := sorted(set(AGENTS[record.agent].events) - record.file.events(text)):
-            again = f"hooksdk guard install --client {record.agent}"
-            problems.append(f"the guard's hooks {', '.join(missing)} are gone: {again} writes them again")
-    except (OSError, ValueError, HookSDKError) as error:
-        problems.append(str(error))
-    return Place(
-        agent=record.agent,
-        file=record.target.file,
-        problems=problems,
-        trial=record.trial,
-        open=open_in(record.agent, record.scope),
-    )
+    """Each file in which the guard was installed, as it is now. Raises `CommandProblem`."""
+    found: list[Place] = []
+    for record in _everywhere():
+        agent, problems = record.agent, list[str]()
+        try:
+            text = record.file.path.read_text("utf-8")
+            if missing := sorted(set(AGENTS[agent].events) - record.file.events(text)):
+                cure = f"hooksdk guard install --client {agent} writes them again"
+                problems.append(f"the guard's hooks {', '.join(missing)} are gone: {cure}")
+        except (OSError, ValueError, HookSDKError) as error:
+            problems.append(str(error))
+        is_open, file = open_in(agent, record.scope), record.target.file
+        found.append(Place(agent=agent, file=file, problems=problems, trial=record.trial, open=is_open))
+    return found

@@ -1,4 +1,5 @@
-"""`hooksdk guard try`: what the rules would have said to what coding agents did lately. Nothing runs, and nothing is kept."""
+"""`hooksdk guard try`: the rules are tried on the calls that coding agents made lately. Nothing runs, and nothing is
+kept."""
 
 from __future__ import annotations
 
@@ -16,31 +17,25 @@ import typer
 
 from hooksdk import Config, Host, MemoryStore, ToolCall
 from hooksdk.cli._configuration import load_config
-from hooksdk.cli._console import (
-    counted,
-    one_line,
-    print_json,
-    safe,
-    stderr_console,
-    stdout_console,
-    warnings_shown,
-)
-from hooksdk.cli._guard.lately import TRANSCRIPTS, Reading, RecordedCall, read_lately
+from hooksdk.cli._console import counted, one_line, print_line, safe, stderr_console, warnings_shown
+from hooksdk.cli._guard.transcripts import TRANSCRIPTS, Reading, RecordedCall, read_lately
 from hooksdk.cli._options import Json
+from hooksdk.cli._view import View
 from hooksdk.config import project_folder
 from hooksdk.errors import ConfigError, did_you_mean
+from hooksdk.guard import AGENTS, starter_policy, tool_of
 from hooksdk.hooks import BeforeToolCall
-from hooksdk.values import as_object, is_list
+from hooksdk.values import as_object, clip, is_list
 
 POLICY = "tool_policy"
 CHARS = 90
-"""Of a call that is printed."""
+"""The most characters of a call that is printed."""
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A call that the rules would not have let pass."""
+    """A call that the rules would have denied or asked about, and the rule."""
 
     call: RecordedCall
     action: str
@@ -71,31 +66,30 @@ def try_rules(
 ) -> None:
     """Say what the rules would have denied, or asked about, of what your coding agents did lately.
 
-    Reads the transcripts that the agents keep of themselves. Each call is held against the rules of tool_policy of the project
-    in which it was made, or against those of `hooksdk guard policy` where it has none. Nothing runs, and nothing is changed.
+    Reads the transcripts that the agents keep of themselves. Each call is held against the rules of tool_policy of the
+    project in which it was made, or against those of `hooksdk guard policy` where it has none. Nothing runs, and
+    nothing is changed.
     """
     begin = datetime.now(UTC) - _span(since)
     agents = _agents(client)
     fixed = None if policy is None else _rules_of(policy)
     here = Path.cwd()
+    folders = list(dict.fromkeys([here, project_folder(here)]))
     with warnings_shown(stderr_console()), stderr_console().status("reading") as status:
-        readings = {
-            agent: read_lately(
-                agent,
-                begin,
-                list(dict.fromkeys([here, project_folder(here)])),
-                lambda path: status.update(f"reading {safe(path.name)}"),
-            )
-            for agent in agents
-        }
+
+        def show(path: Path) -> None:
+            status.update(f"reading {safe(path.name)}")
+
+        readings = {agent: read_lately(agent, begin, folders, show) for agent in agents}
         calls = [call for reading in readings.values() for call in reading.calls]
         status.update(f"judging {counted(len(calls), 'call')}")
         problems = [problem for reading in readings.values() for problem in reading.problems]
         findings, judged = anyio.run(_judge, calls, fixed, problems)
-    if as_json:
-        print_json(_document(begin, readings, judged, findings, problems))
-    else:
-        _print(begin, readings, judged, findings, problems)
+    view = View(_document(begin, readings, judged, findings, problems))
+    _add_lines(view, begin, readings, judged, findings)
+    view.show(as_json=as_json)
+    for path, problem in () if as_json else problems:
+        print_line(stderr_console(), "[yellow]problem[/]", f"{safe(path)}: {one_line(problem)}")
 
 
 def _span(text: str) -> timedelta:
@@ -109,9 +103,8 @@ def _agents(wanted: Sequence[str] | None) -> list[str]:
     known = list(TRANSCRIPTS)
     for name in wanted or ():
         if name not in known:
-            raise typer.BadParameter(
-                f"'{name}' is none of {', '.join(known)}.{did_you_mean(name, known)}", param_hint="--client"
-            )
+            what = f"'{name}' is none of {', '.join(known)}.{did_you_mean(name, known)}"
+            raise typer.BadParameter(what, param_hint="--client")
     return list(dict.fromkeys(wanted or known))
 
 
@@ -130,8 +123,6 @@ def _rules_of(path: Path) -> Mapping[str, Any]:
 
 def _rules_for(folder: Path) -> Mapping[str, Any]:
     """The rules of a project, or those to begin with where it has none. Raises `ConfigError`."""
-    from hooksdk.guard import starter_policy
-
     section = load_config(folder=folder).plugin(POLICY)
     if section is not None and section.enabled is not False and section.config:
         return section.config
@@ -141,7 +132,8 @@ def _rules_for(folder: Path) -> Mapping[str, Any]:
 async def _judge(
     calls: Sequence[RecordedCall], fixed: Mapping[str, Any] | None, problems: list[tuple[Path, str]]
 ) -> tuple[list[Finding], int]:
-    """What the rules say, and how many calls were judged. Projects whose rules cannot be read are added to the problems."""
+    """The calls that the rules would not have let pass, and the number of calls that were judged. Projects whose rules
+    cannot be read are added to the problems."""
     projects: dict[Path, list[RecordedCall]] = {}
     for call in calls:
         folder = Path(call.folder) if call.folder else Path.cwd()
@@ -160,8 +152,6 @@ async def _judge(
 
 
 async def _judge_project(calls: Sequence[RecordedCall], rules: Mapping[str, Any]) -> list[Finding]:
-    from hooksdk.guard import tool_of
-
     findings: list[Finding] = []
     config = Config.model_validate({"allow": [POLICY], "plugins": {POLICY: {"config": dict(rules)}}})
     groups: dict[tuple[str, str], list[RecordedCall]] = {}
@@ -173,11 +163,9 @@ async def _judge_project(calls: Sequence[RecordedCall], rules: Mapping[str, Any]
             workspace = folder if Path(folder).is_absolute() else None
             async with session.run(agent_id=agent, trigger="user", workspace_dir=workspace, transcript=False) as run:
                 for call in own:
-                    asked = ToolCall("try", call.tool, call.arguments)
-                    hook = BeforeToolCall(
-                        info=run.info, call=asked, tool=tool_of(agent, call.tool), arguments=dict(call.arguments)
-                    )
-                    said = policy.explain(hook)
+                    asked, tool = ToolCall("try", call.tool, call.arguments), tool_of(agent, call.tool)
+                    event = BeforeToolCall(info=run.info, call=asked, tool=tool, arguments=dict(call.arguments))
+                    said = policy.explain(event)
                     if said.action != "allow":
                         one = said.deciding
                         findings.append(Finding(call, said.action, one.text, one.number, one.why))
@@ -187,40 +175,29 @@ async def _judge_project(calls: Sequence[RecordedCall], rules: Mapping[str, Any]
 
 def _shown(call: RecordedCall) -> str:
     values = [str(one) for one in call.arguments.values() if isinstance(one, str) or is_list(one)]
-    text = " ".join((values or [""])[0].split())
-    return f"{call.tool} {text if len(text) <= CHARS else f'{text[: CHARS - 1]}…'}"
+    return f"{call.tool} {clip(' '.join((values or [''])[0].split()), CHARS)}"
 
 
-def _print(
-    begin: datetime,
-    readings: Mapping[str, Reading],
-    judged: int,
-    findings: Sequence[Finding],
-    problems: Sequence[tuple[Path, str]],
+def _add_lines(
+    view: View, begin: datetime, readings: Mapping[str, Reading], judged: int, findings: Sequence[Finding]
 ) -> None:
-    console = stdout_console()
-    parts = [f"{TRANSCRIPTS[agent].title} {len(one.calls):,}" for agent, one in readings.items() if one.calls]
+    parts = [f"{AGENTS[agent].title} {len(one.calls):,}" for agent, one in readings.items() if one.calls]
     actions = Counter(one.action for one in findings)
     when = f"{begin.astimezone():%Y-%m-%d %H:%M}"
     if judged:
-        console.print(
-            f"{counted(judged, 'call')} since {when} ({safe(', '.join(parts))}): {actions['ask']:,} would be asked about, "
-            f"{actions['deny']:,} denied",
-            soft_wrap=True,
-        )
+        outcome = f"{actions['ask']:,} would be asked about, {actions['deny']:,} denied"
+        view.markup(f"{counted(judged, 'call')} since {when} ({safe(', '.join(parts))}): {outcome}")
     else:
-        console.print(f"no call since {when}; `--since 1w` looks further back", soft_wrap=True)
+        view.markup(f"no call since {when}; `--since 1w` looks further back")
     lines = Counter((one.action, one.number, one.rule, _shown(one.call), one.call.folder) for one in findings)
     for (action, number, rule, shown, folder), times in lines.items():
-        label = "[red]denied[/]" if action == "deny" else "[yellow]ask[/]   "
         more = f"  ({times} times)" if times > 1 else ""
-        console.print(f"\n{label}      {one_line(shown)}{more}", soft_wrap=True)
-        named = f"rule {number}: {rule}" if number else rule
-        console.print(f"            [dim]{one_line(named)}[/]", soft_wrap=True)
+        label, style = ("denied", "red") if action == "deny" else ("ask", "yellow")
+        view.markup()
+        view.markup(f"[{style}]{label:<12}[/]{one_line(shown)}{more}")
+        view.markup(f"            [dim]{one_line(f'rule {number}: {rule}' if number else rule)}[/]")
         if folder:
-            console.print(f"            [dim]in {one_line(folder)}[/]", soft_wrap=True)
-    for path, problem in problems:
-        stderr_console().print(f"[yellow]problem[/]     {safe(path)}: {one_line(problem)}", soft_wrap=True)
+            view.markup(f"            [dim]in {one_line(folder)}[/]")
 
 
 def _document(
@@ -231,16 +208,25 @@ def _document(
     problems: Sequence[tuple[Path, str]],
 ) -> dict[str, Any]:
     return {
-        "schema": 1, "since": begin.isoformat(), "calls": judged,
+        "since": begin.isoformat(),
+        "calls": judged,
         "agents": {agent: {"calls": len(one.calls), "files": one.files} for agent, one in readings.items()},
-        "asked": sum(one.action == "ask" for one in findings), "denied": sum(one.action == "deny" for one in findings),
+        "asked": sum(one.action == "ask" for one in findings),
+        "denied": sum(one.action == "deny" for one in findings),
         "findings": [
             {
-                "action": one.action, "rule": one.number, "text": one.rule, "why": one.why, "agent": one.call.agent,
-                "session": one.call.session, "folder": one.call.folder or None, "tool": one.call.tool,
-                "arguments": dict(one.call.arguments), "time": one.call.when.isoformat(),
+                "action": one.action,
+                "rule": one.number,
+                "text": one.rule,
+                "why": one.why,
+                "agent": one.call.agent,
+                "session": one.call.session,
+                "folder": one.call.folder or None,
+                "tool": one.call.tool,
+                "arguments": dict(one.call.arguments),
+                "time": one.call.when.isoformat(),
             }
             for one in findings
         ],
         "problems": [{"path": str(path), "problem": problem} for path, problem in problems],
-    }  # fmt: skip
+    }

@@ -1,19 +1,31 @@
-"""Where the MCP clients on a machine keep their servers, by their own documentation."""
+"""The MCP clients on a machine: where each keeps its servers, by its own documentation, and how it writes an entry."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hooksdk.config import xdg_folder
+from hooksdk.mcp.settings import plain_entry
+from hooksdk.values import is_list, is_mapping
 
 CLIENTS = {
-    "claude-code": "Claude Code", "claude-desktop": "Claude Desktop", "cursor": "Cursor", "vscode": "VS Code", "codex": "Codex",
-    "windsurf": "Windsurf", "gemini": "Gemini CLI", "qwen": "Qwen Code", "zed": "Zed", "cline": "Cline",
-}  # fmt: skip
+    "claude-code": "Claude Code",
+    "claude-desktop": "Claude Desktop",
+    "cursor": "Cursor",
+    "vscode": "VS Code",
+    "codex": "Codex",
+    "windsurf": "Windsurf",
+    "gemini": "Gemini CLI",
+    "qwen": "Qwen Code",
+    "zed": "Zed",
+    "cline": "Cline",
+}
 """The clients' short names, as the commands take them, and what their makers call them."""
 
 
@@ -39,8 +51,8 @@ def client_files(project: Path, *, home: Path | None = None, env: Mapping[str, s
 
 
 def client_places(project: Path, *, home: Path | None = None, env: Mapping[str, str] | None = None) -> list[ClientFile]:
-    """The clients' files, whether they exist or not (those of VS Code's profiles where they do), in the same order. Of one client
-    the first is where it writes itself."""
+    """The clients' files in the same order, existing or not (of VS Code's profiles only existing ones). A client writes
+    to its first file."""
     home, env = home or Path.home(), os.environ if env is None else env
     return [*_of_project(project), *_of_user(home, env)]
 
@@ -65,9 +77,7 @@ def _of_user(home: Path, env: Mapping[str, str]) -> Iterator[ClientFile]:
     yield ClientFile("vscode", code / "settings.json", keys=("mcp", "servers"))
     for path in sorted(code.glob("profiles/*/mcp.json")):
         yield ClientFile("vscode", path, keys=("servers",))
-    yield ClientFile(
-        "cline", code / "globalStorage" / "saoudrizwan.claude-dev" / "settings" / "cline_mcp_settings.json"
-    )
+    yield ClientFile("cline", code / "globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json")
     yield ClientFile("windsurf", home / ".codeium" / "windsurf" / "mcp_config.json")
     zed = settings / "Zed" if sys.platform == "win32" else home / ".config" / "zed"
     yield ClientFile("zed", zed / "settings.json", keys=("context_servers",))
@@ -83,3 +93,21 @@ def _settings_folder(home: Path, env: Mapping[str, str]) -> Path:
     if sys.platform == "win32":
         return Path(env.get("APPDATA") or home / "AppData" / "Roaming")
     return xdg_folder("XDG_CONFIG_HOME", str(home / ".config"), env)
+
+
+_BARE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+
+
+def essence(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The meaning of an entry: clients write the same one with and without `"type": "stdio"` and an empty `env`."""
+    plain = plain_entry(entry).items()
+    return {key: value for key, value in plain if value not in ({}, [], "") and key not in {"type", "transport"}}
+
+
+def with_braces(value: Any) -> Any:
+    """JSON with `${NAME}` for each `$NAME` in its texts."""
+    if isinstance(value, str):
+        return _BARE.sub(r"${\1}", value)
+    if is_mapping(value):
+        return {key: with_braces(inner) for key, inner in value.items()}
+    return [with_braces(inner) for inner in value] if is_list(value) else value

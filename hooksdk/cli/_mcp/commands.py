@@ -34,15 +34,19 @@ def import_servers(
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Find the MCP servers of Claude Desktop and Code, Cursor, VS Code, Cline, Windsurf, Zed, Gemini CLI and Codex, and add
-    them to mcp.json."""
+    """Find the MCP servers of Claude Desktop and Code, Cursor, VS Code, Cline, Windsurf, Zed, Gemini CLI and Codex, and
+    add them to mcp.json."""
     need_mcp()
     from hooksdk.cli._mcp.import_servers import ImportOptions, add_servers
 
     options = ImportOptions(
-        project=project, names=tuple(names or ()), sources=tuple(sources or ()), target=target or project / "mcp.json",
-        dry_run=dry_run, as_json=as_json,
-    )  # fmt: skip
+        project=project,
+        names=names or (),
+        sources=sources or (),
+        target=target or project / "mcp.json",
+        dry_run=dry_run,
+        as_json=as_json,
+    )
     raise typer.Exit(add_servers(options))
 
 
@@ -58,10 +62,8 @@ def login(
     need_mcp()
     from hooksdk.cli._mcp.sign_in import SignInOptions, sign_in
 
-    options = SignInOptions(
-        name=name, files=tuple(mcp or ()), project=project, browser=not no_browser, client_secret=client_secret
-    )
-    raise typer.Exit(sign_in(options))
+    options = SignInOptions(name=name, files=tuple(mcp or ()), project=project)
+    raise typer.Exit(sign_in(options, browser=not no_browser, client_secret=client_secret))
 
 
 @mcp_app.command()

@@ -1,30 +1,34 @@
-"""The MCP servers of a command: read from files, started with a word on how it goes, watched while they serve."""
+"""The MCP servers of a command: read from files, started before the person's eyes, watched while they serve."""
 
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
+import webbrowser
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 
 import anyio
+import anyio.to_thread
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from hooksdk import Host
-from hooksdk.cli._console import counted, printable, stderr_console
-from hooksdk.mcp import LOCAL, McpServers, ServerInput, ServerStatus
+from hooksdk.cli._console import counted, print_line, printable, safe, stderr_console
+from hooksdk.mcp import AskInput, McpServers, ServerInput, ServerStatus
 
 
 def statuses(groups: Sequence[McpServers]) -> list[ServerStatus]:
-    """How all servers are, in the order of the files."""
+    """The states of all servers, in the order of the files."""
     return [status for servers in groups for status in servers.status.values()]
 
 
 class ServerWatch:
-    """Prints how MCP servers are: a spinner while they start, a line when they are up, and one for each that ends later."""
+    """Prints the states of MCP servers: a spinner while they start, a line when they are up, and one for each later
+    end."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -32,7 +36,7 @@ class ServerWatch:
         self._redraw: Callable[[], None] | None = None
 
     def __call__(self, status: ServerStatus) -> None:
-        """What an `McpServers` calls as its `on_status`."""
+        """Print a change: the `on_status` of an `McpServers`."""
         if status.state == "starting" and self._redraw is None:
             return  # of a later start only a failure is worth a line
         place = status.name, status.holder
@@ -40,22 +44,19 @@ class ServerWatch:
         self._states[place] = status.state
         if self._redraw is not None:
             self._redraw()
-        elif status.state == "needs sign-in" and before != status.state:
-            self._say("[yellow]server[/]     ", f"the MCP server '{status.name}' cannot be used: {status.problem}")
-        elif status.state in {"failed", "down"} and status.state != before:
+        elif status.state in {"needs sign-in", "failed", "down"} and status.state != before:
             again = " again" if before in {"up", "down"} else ""
-            how = f"cannot be started{again}" if status.state == "failed" else "has ended"
+            how = {"needs sign-in": "cannot be used", "failed": f"cannot be started{again}", "down": "has ended"}
             whose = f" of {status.holder}" if status.holder else ""
-            self._say("[yellow]server[/]     ", f"the MCP server '{status.name}'{whose} {how}: {status.problem}")
+            self._say("[yellow]server[/]", status, f"{whose} {how[status.state]}: {status.problem}")
 
     async def start(self, host: Host, groups: Sequence[McpServers]) -> None:
         """Start all servers at once, and keep them until the host closes. Says which are left out, and why."""
         began = time.monotonic()
         names = [status.name for status in statuses(groups) if status.state != "disabled"]
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        with Progress(
-            *columns, console=self._console, transient=True, disable=not (names and self._console.is_terminal)
-        ) as progress:
+        is_shown = bool(names) and self._console.is_terminal
+        with Progress(*columns, console=self._console, transient=True, disable=not is_shown) as progress:
             task = progress.add_task("")
 
             def redraw() -> None:
@@ -75,35 +76,22 @@ class ServerWatch:
     def _print_result(self, results: Sequence[ServerStatus], seconds: float) -> None:
         for status in results:
             if status.state == "disabled":
-                self._say("[dim]left out[/]   ", f"the MCP server '{status.name}': disabled in its file")
+                self._say("[dim]left out[/]", status, ": disabled in its file")
             elif status.state not in {"up", "idle"}:
-                self._say("[yellow]left out[/]   ", f"the MCP server '{status.name}': {status.problem or status.state}")
+                self._say("[yellow]left out[/]", status, f": {status.problem or status.state}")
         up = [status for status in results if status.state in {"up", "idle"}]
         if up:
             tools = ", ".join(f"{status.name} {status.tools}" for status in up)
             count = counted(sum(status.tools for status in up), "tool")
-            self._say("[dim]servers[/]    ", f"{count} ({tools}) after {seconds:.1f} s")
+            print_line(self._console, "servers", escape(f"{count} ({tools}) after {seconds:.1f} s"))
 
-    def _say(self, label: str, text: str) -> None:
-        self._console.print(f"{label} {escape(text)}", soft_wrap=True)
+    def _say(self, label: str, status: ServerStatus, text: str) -> None:
+        print_line(self._console, label, escape(f"the MCP server '{status.name}'{text}"))
 
 
-def read_mcp_files(
-    paths: Sequence[Path],
-    watch: Callable[[ServerStatus], None],
-    digests: Mapping[Path, str] | None = None,
-    *,
-    relay: Sequence[str] = (),
-    lazy: bool = False,
-    holder: str | None = LOCAL,
-    on_change: Callable[[str], None] | None = None,
-    only: Collection[str] | None = None,
-) -> McpServers:
-    """The servers of the files, not started yet. Raises `ConfigError`, also for a file of another digest than the given."""
-    ask = ask_here if sys.stdin and sys.stdin.isatty() else None
-    return McpServers.from_file(
-        *paths, on_status=watch, ask=ask, digests=digests, relay=relay, lazy=lazy, holder=holder, on_change=on_change, only=only
-    )  # fmt: skip
+def asks_person() -> AskInput | None:
+    """The function that asks the person at the terminal for the inputs of VS Code's files; None without a terminal."""
+    return ask_here if sys.stdin and sys.stdin.isatty() else None
 
 
 def ask_here(question: ServerInput) -> str:
@@ -116,3 +104,24 @@ def ask_here(question: ServerInput) -> str:
         about += f" [{printable(question.default)}]"
     answer = console.input(f"{escape(about)}: ", password=question.secret).strip()
     return answer if not question.options or answer in ("", *question.options) else ask_here(question)
+
+
+async def show_page(url: str) -> None:
+    """Open the page in the browser of this machine, and show its address: there may be none."""
+    print_line(stderr_console(), "open", safe(url))
+    with _devnull():
+        await anyio.to_thread.run_sync(webbrowser.open, url)
+
+
+@contextmanager
+def _devnull() -> Generator[None]:
+    """Keep a browser's own messages out of the command's output."""
+    sys.stdout.flush()
+    kept, nothing = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nothing, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nothing)

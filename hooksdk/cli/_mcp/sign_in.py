@@ -1,4 +1,5 @@
-"""`hooksdk gateway login` and `logout`, and the same of `hooksdk mcp`: signing in to a server on the web, by its name."""
+"""`hooksdk gateway login` and `logout`, and the same of `hooksdk mcp`: signing in to a server on the web, by its
+name."""
 
 from __future__ import annotations
 
@@ -14,11 +15,9 @@ import anyio
 
 from hooksdk.cli._configuration import read_config
 from hooksdk.cli._console import CommandProblem, counted, one_line, print_line, safe, stderr_console, stdout_console
-from hooksdk.cli._gateway.install import gateway_file
-from hooksdk.cli._gateway.records import all_records
-from hooksdk.cli._mcp.browser import show_page
+from hooksdk.cli._gateway.places import all_records, gateway_file
 from hooksdk.cli._mcp.files import not_trusted, servers_files
-from hooksdk.cli._mcp.servers import read_mcp_files
+from hooksdk.cli._mcp.servers import asks_person, show_page
 from hooksdk.desk.terminal import read_typed
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.gateway import GatewayConfig
@@ -32,7 +31,7 @@ SECRET = "MCP_CLIENT_SECRET"  # noqa: S105 - the name of a variable
 
 @dataclass(frozen=True, kw_only=True)
 class SignInOptions:
-    """What the command line asks for."""
+    """The options of the command line."""
 
     name: str
     files: tuple[Path, ...] = ()
@@ -40,22 +39,19 @@ class SignInOptions:
     project: Path
     token: str = ""
     """The token of the gateway whose sign-in it is."""
-    browser: bool = True
-    """False: the address is shown, and the one that the browser was sent to is typed."""
-    client_secret: bool = False
-    """Ask for the secret of the entry's client."""
 
     @property
     def holder(self) -> str:
-        """Whose sign-in it is."""
+        """The owner of the sign-in."""
         return self.token or "local"
 
 
-def sign_in(options: SignInOptions) -> int:
-    """Sign the person at this terminal in."""
+def sign_in(options: SignInOptions, *, browser: bool, client_secret: bool) -> int:
+    """Sign the person at this terminal in. Without `browser` the page's address is printed, and the address that a
+    browser elsewhere was sent to is typed. `client_secret` asks for the secret of the entry's client."""
     servers = _find(options)
-    secret = _client_secret() if options.client_secret else ""
-    anyio.run(_sign_in, options, servers, secret)
+    secret = _client_secret() if client_secret else ""
+    anyio.run(_sign_in, options, servers, secret, browser)
     return 0
 
 
@@ -66,26 +62,26 @@ def sign_out(options: SignInOptions) -> int:
     name = one_line(options.name)
     if untold is None:
         stdout_console().print(f"nobody was signed in to {name}", soft_wrap=True)
-        return 0
-    stdout_console().print(f"signed out  of {name}{f'; {one_line(untold)}' if untold else ''}", soft_wrap=True)
+    else:
+        print_line(stdout_console(), "signed out", f"of {name}{f'; {one_line(untold)}' if untold else ''}")
     return 0
 
 
-async def _sign_in(options: SignInOptions, servers: McpServers, secret: str) -> None:
+async def _sign_in(options: SignInOptions, servers: McpServers, secret: str, browser: bool) -> None:
     name, holder = options.name, options.holder
-    if options.browser:
+    if browser:
         await servers.sign_ins.sign_in(name, show_page, holder=holder, client_secret=secret)
     else:
         await servers.sign_ins.sign_in(name, _print_page, holder=holder, client_secret=secret, paste=_ask_address)
     what = f"to {name}, at {servers.sign_ins.possible()[name]}"
     if options.token:
-        stdout_console().print(f"signed in   {one_line(what)}, for the token {one_line(options.token)}", soft_wrap=True)
+        print_line(stdout_console(), "signed in", f"{one_line(what)}, for the token {one_line(options.token)}")
         return
     async with servers:
         status = servers.status[name]
     if status.state != "up":
         raise CommandProblem(f"signed in {what}; but {status.problem}")
-    stdout_console().print(f"signed in   {one_line(what)}: {counted(status.tools, 'tool')}", soft_wrap=True)
+    print_line(stdout_console(), "signed in", f"{one_line(what)}: {counted(status.tools, 'tool')}")
 
 
 async def _print_page(url: str) -> None:
@@ -95,13 +91,13 @@ async def _print_page(url: str) -> None:
 
 
 async def _ask_address() -> str:
-    """Nothing else runs meanwhile, so the loop may wait."""
+    """Read the address that is typed. Nothing else runs meanwhile, so the loop may wait."""
     with _interruptible():
         return read_typed(lambda: stderr_console().print("address     ", end=""))
 
 
 def _find(options: SignInOptions) -> McpServers:
-    """The file that has the server. Raises `CommandProblem` where none has it, or two have different ones."""
+    """The server by its name. Raises `CommandProblem` when no file has it, or two have different ones."""
     if options.token:
         _check_token(options)
     files = dict.fromkeys(options.files, "")
@@ -118,7 +114,7 @@ def _find(options: SignInOptions) -> McpServers:
         except ConfigError:
             if path in options.files:
                 raise
-            continue  # whoever uses it is told
+            continue  # the commands that use the file tell
         names |= servers.status.keys()
         if options.name in servers.status:
             named[path] = servers
@@ -127,13 +123,12 @@ def _find(options: SignInOptions) -> McpServers:
         hint = did_you_mean(options.name, names) or f" Looked in: {where}. Name a file with --config FILE"
         raise CommandProblem(f"there is no server '{options.name}'.{hint}{''.join(f'. {one}' for one in unknown)}")
     if len({servers.sign_ins.possible().get(options.name) for servers in named.values()}) > 1:
-        raise CommandProblem(
-            f"{', '.join(map(str, named))} have different servers of the name '{options.name}': say which with --config FILE"
-        )
+        what = f"have different servers of the name '{options.name}': say which with --config FILE"
+        raise CommandProblem(f"{', '.join(map(str, named))} {what}")
     path = next(iter(named))
     digests = {path: files[path]} if files[path] else None
-    # Only now is anybody asked for what the entry leaves to its user.
-    return read_mcp_files([path], lambda _status: None, digests, only=[options.name])
+    # Only now the person is asked for the inputs of the entry.
+    return McpServers.from_file(path, ask=asks_person(), digests=digests, only=[options.name])
 
 
 def _of_gateways(project: Path) -> list[Path]:

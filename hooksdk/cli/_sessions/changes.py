@@ -109,7 +109,7 @@ def settle_call(
     store: StorePlace = None,
 ) -> None:
     """Say what came of a call that is in doubt: it began, and nobody knows how it ended."""
-    from hooksdk.cli._audit.noting import note  # with the plugin, which no other command about sessions needs
+    from hooksdk.cli._audit.chains import note  # with the plugin, which no other command about sessions needs
 
     async def work(opened: Store, session_id: str) -> CallInDoubt:
         async with _opened(opened, session_id) as transcript:
