@@ -25,17 +25,18 @@ from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import HookSDKError
 from hooksdk.gateway._answers import Connection, connection_of
 from hooksdk.gateway._approvals import current_request, desk_of
+from hooksdk.gateway._client import Request
 from hooksdk.gateway._counts import Counts
-from hooksdk.gateway._deployment import Deployment
 from hooksdk.gateway._door import check_address
-from hooksdk.gateway._doubts import Doubts
 from hooksdk.gateway._http import Serving, http_app, session_key
 from hooksdk.gateway._instructions import joined_instructions
+from hooksdk.gateway._left_sessions import LeftCalls
 from hooksdk.gateway._oidc import EitherTokens, IssuerTokens
-from hooksdk.gateway._places import Place
 from hooksdk.gateway._results import as_error, as_mcp
-from hooksdk.gateway._server import GatewayServer, Listen, SessionOf
-from hooksdk.gateway._session import CHANGES, GatewayParts, GatewaySession, Identity, Request
+from hooksdk.gateway._server import GatewayServer, Listen
+from hooksdk.gateway._session import GatewaySession, SessionOf
+from hooksdk.gateway._session_client import CHANGES, Identity, SharedParts
+from hooksdk.gateway._session_ids import Deployment, SessionIds
 from hooksdk.gateway._settings import ApprovalSettings, GatewayConfig, profile_of
 from hooksdk.gateway._sources import Sources, ToolSource
 from hooksdk.gateway._stdio import own_streams, serve_streams
@@ -96,15 +97,15 @@ class Gateway:
         self._retiring: dict[GatewaySession, str] = {}
         """Those of an earlier host that still have calls, with their keys."""
 
-    def _parts_of(self, host: Host) -> GatewayParts:
+    def _parts_of(self, host: Host) -> SharedParts:
         config = GatewayConfig.of(host.config) if self._own_config is None else self._own_config
         approver = self._approver or host.approver or self._desk_of(config.approvals)
         deployment = None if config.deployment is None else Deployment(config.deployment, host, config.idle)
-        place = Place(str(self._own_folder.resolve()), *self._sources.files(), deployment=deployment)
-        return GatewayParts(
+        ids = SessionIds(str(self._own_folder.resolve()), *self._sources.files(), deployment=deployment)
+        return SharedParts(
             host=host, sources=self._sources, counts=self.counts, config=config, approver=approver,
-            place=place, doubts=Doubts(host, place), start_soon=self._start_soon, publish=self._bus.publish,
-            watch=self._watch, level_changed=self._settle_level,
+            ids=ids, left_calls=LeftCalls(host, ids), start_soon=self._start_soon, publish=self._bus.publish,
+            watch=self._watch, log_level_changed=self._settle_level,
         )  # fmt: skip
 
     def _desk_of(self, settings: ApprovalSettings) -> ApprovalDesk:
@@ -127,7 +128,7 @@ class Gateway:
         self._group = anyio.create_task_group()
         await self._group.__aenter__()
         self._deaf = [features.listen(self._hear) for features in self._sources.features]
-        self._group.start_soon(self._parts.remove_old_sessions)
+        self._group.start_soon(self._parts.left_calls.remove_old, self.config.approvals.keep)
         return self
 
     async def __aexit__(
@@ -175,10 +176,10 @@ class Gateway:
         return Identity(name=name, profile_name=profile_name, profile=settings, transport=transport)
 
     async def session(
-        self, key: str, identity: Identity, context: Request, *, idle: float | None, shared_as: str | None = None
+        self, key: str, identity: Identity, context: Request, *, idle: float | None, shared_id: str | None = None
     ) -> GatewaySession:
-        """The open session of this client, or a new one. `shared_as` is the id that it has at all gateways of the deployment."""
-        key = key if shared_as is None else f"{key} {shared_as}"
+        """The open session of this client, or a new one. `shared_id` is the id that it has at all gateways of the deployment."""
+        key = key if shared_id is None else f"{key} {shared_id}"
         async with self._opening:
             while (session := self._sessions.get(key)) is None or session.closing:
                 if session is not None:
@@ -186,8 +187,8 @@ class Gateway:
                     self._sessions.pop(key, None)
                 if self._group is None:
                     raise HookSDKError("the gateway is closed")
-                session = GatewaySession(self._parts, identity, idle=idle, shared_as=shared_as)
-                await self._group.start(self._keep, key, session, context)
+                session = GatewaySession(self._parts, identity, context, idle=idle, shared_id=shared_id)
+                await self._group.start(self._keep, key, session)
             return session
 
     def _start_soon(self, *task: Any) -> None:
@@ -195,10 +196,10 @@ class Gateway:
             raise HookSDKError("the gateway is closed")
         self._group.start_soon(*task)
 
-    async def _keep(self, key: str, session: GatewaySession, context: Request, *, task_status: Any) -> None:
+    async def _keep(self, key: str, session: GatewaySession, *, task_status: Any) -> None:
         self._sessions[key] = session
         try:
-            await session.keep(context, task_status=task_status)
+            await session.keep(task_status=task_status)
         finally:
             if self._sessions.get(key) is session:
                 del self._sessions[key]
@@ -272,7 +273,7 @@ class Gateway:
             if not key.is_of(session.identity.name, session.id):
                 continue
             try:
-                await session.hear(server, message)
+                await session.offers.hear(server, message)
             except Exception as problem:  # one that has just left keeps the others from nothing
                 logger.info("a client could not be told what '%s' says: %s", server, describe(problem))
 
@@ -285,7 +286,7 @@ class Gateway:
             raise as_error(as_mcp(problem, ""))
 
     async def _settle_level(self) -> None:
-        level = most_of([session.level for session in self._sessions.values()])
+        level = most_of([session.client.log_level for session in self._sessions.values()])
         for features in self._sources.features:
             await features.log(level)
 
@@ -317,9 +318,11 @@ class Gateway:
             await self._sources.catch_up()
             assert context.request is not None
             identity = identity_of(context)
-            key, shared = session_key(context.request, context.protocol_version)
-            shared_as = await self._parts.place.shared_session(identity.key, identity.requester) if shared else None
-            return await self.session(key, identity, context, idle=self.config.idle, shared_as=shared_as)
+            key, is_per_token = session_key(context.request, context.protocol_version)
+            deployment, shared_id = self._parts.ids.deployment, None
+            if deployment is not None and is_per_token:
+                shared_id = await deployment.shared_session(identity.key, identity.requester)
+            return await self.session(key, identity, context, idle=self.config.idle, shared_id=shared_id)
 
         def instructions_for(context: Request) -> str:
             return self._instructions(identity_of(context))

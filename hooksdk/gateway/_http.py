@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, final
 
+import mcp_types as types
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
 from mcp.server.auth.routes import build_resource_metadata_url
 from mcp.server.lowlevel import Server
@@ -25,7 +26,6 @@ from hooksdk.gateway._answers import HttpAnswers
 from hooksdk.gateway._door import PATH, Door, RateLimit, rate_of
 from hooksdk.gateway._http_settings import OidcSettings
 from hooksdk.gateway._metrics import Metrics, prometheus_page, read_into_prometheus
-from hooksdk.gateway._not_here import explaining
 from hooksdk.gateway._oidc import refusal_of
 from hooksdk.gateway._requests import OpenRequests
 from hooksdk.gateway._resuming import ResumableSessions
@@ -67,7 +67,8 @@ def http_app(server: Server[Any], serving: Serving) -> Starlette:
     manager = ResumableSessions(server, session_idle_timeout=config.idle)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        await manager.handle_request(scope, receive, send if config.deployment is None else explaining(scope, send))
+        answer = send if config.deployment is None else explaining_unknown_sessions(scope, receive, send)
+        await manager.handle_request(scope, receive, answer)
 
     handle = HttpAnswers(serve)
 
@@ -174,3 +175,32 @@ class _Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
+
+
+WRONG_GATEWAY = (
+    "Session not found: it is over, or it was opened at another gateway of this deployment. A client of protocol 2025-11-25 has to "
+    "come to the same gateway with all its requests (a sticky route, such as by the Authorization header); one of 2026-07-28 need "
+    "not. Connect anew"
+)
+
+
+def explaining_unknown_sessions(scope: Scope, receive: Receive, send: Send) -> Send:
+    """The same `send`, which says why a session is not known here: the protocol answers with status 404, upon which clients begin a
+    new session."""
+    header = MCP_SESSION_ID_HEADER.encode("ascii")
+    if all(name != header for name, _ in scope["headers"]):
+        return send
+    is_unknown = False
+
+    async def explain(message: Message) -> None:
+        nonlocal is_unknown
+        if message["type"] == "http.response.start" and message["status"] == 404:
+            is_unknown = True
+            error = types.ErrorData(code=types.INVALID_REQUEST, message=WRONG_GATEWAY)
+            body = types.JSONRPCError(jsonrpc="2.0", id=None, error=error)
+            text = body.model_dump_json(by_alias=True, exclude_unset=True)
+            await Response(text, 404, media_type="application/json")(scope, receive, send)
+        elif not is_unknown:
+            await send(message)
+
+    return explain

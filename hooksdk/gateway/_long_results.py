@@ -1,5 +1,5 @@
-"""Results that are longer than clients take: head and tail go to the client, the whole is kept for its session, at whichever
-gateway that is open."""
+"""Results that are longer than clients take: the client gets head and tail, and the whole is kept for its session, at each gateway
+that has it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, final
+from typing import Any, cast, final
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from hooksdk.calls import ToolResult
 from hooksdk.errors import StoreError, did_you_mean
-from hooksdk.gateway._deployment import RESULTS, change
 from hooksdk.gateway._results import whole
+from hooksdk.gateway._session_ids import RESULTS, change
 from hooksdk.gateway._text import cut_after, cut_before, page_end
-from hooksdk.stores import Store
+from hooksdk.stores import MemoryStore, Store
 from hooksdk.tools import Annotations, Tool
 from hooksdk.values import clip
 
@@ -59,49 +59,9 @@ class LongResult:
         return PREFIX + self.id
 
 
-class Keeper(Protocol):
-    """Where the long results of one session are kept."""
-
-    async def add(self, tool: str, text: str, size: int) -> LongResult:
-        """Keep one more; the oldest go where they are too many, or too large together."""
-        ...
-
-    async def text(self, handle: str) -> str | None:
-        """The text of the one of this handle; None where there is none."""
-        ...
-
-    async def list(self) -> Sequence[LongResult]:
-        """All that are kept, the oldest first."""
-        ...
-
-
 @final
-class ResultsInMemory:
-    """Those of a session that this process alone has. They are gone with it."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._count = 0
-        self._results: dict[str, tuple[LongResult, str]] = {}
-
-    async def add(self, tool: str, text: str, size: int) -> LongResult:
-        self._count += 1
-        result = LongResult(f"r{self._count}", tool, size)
-        self._results[result.id] = result, text
-        for old in too_many([one for one, _ in self._results.values()], self._max_bytes):
-            del self._results[old.id]
-        return result
-
-    async def text(self, handle: str) -> str | None:
-        return self._results[handle][1] if handle in self._results else None
-
-    async def list(self) -> Sequence[LongResult]:
-        return [one for one, _ in self._results.values()]
-
-
-@final
-class ResultsInStore:
-    """Those of a session that several gateways have, in the store that they have in common. They are removed with it."""
+class KeptResults:
+    """The long results of one session in a store. The deployment removes them with the session; a store in memory is gone with it."""
 
     def __init__(self, store: Store, session_id: str, max_bytes: int) -> None:
         self._store = store
@@ -109,6 +69,8 @@ class ResultsInStore:
         self._max_bytes = max_bytes
 
     async def add(self, tool: str, text: str, size: int) -> LongResult:
+        """Keep one more; the oldest are removed where they are too many, or too large together."""
+
         def enter(stored: Any) -> tuple[Any, tuple[LongResult, Sequence[LongResult]]]:
             count = (stored["count"] if stored else 0) + 1
             result = LongResult(f"r{count}", tool, size)
@@ -124,9 +86,11 @@ class ResultsInStore:
         return result
 
     async def text(self, handle: str) -> str | None:
+        """The text of the result with this handle; None where there is none."""
         return await self._store.get_value(RESULTS, f"{self._session_id}/{handle}")
 
     async def list(self) -> Sequence[LongResult]:
+        """All that are kept, the oldest first."""
         return _listed(await self._store.get_value(RESULTS, self._session_id))
 
 
@@ -151,12 +115,12 @@ class NoSuchResult(Exception):
 class LongResults:
     """The long results of one session."""
 
-    def __init__(self, max_chars: int, max_bytes: int, kept: Keeper | None = None) -> None:
-        """`max_chars` is what a client gets of one result, 0 for all of it; `max_bytes` what is kept, in memory unless `kept` is
-        given."""
+    def __init__(self, max_chars: int, max_bytes: int, store: Store | None = None, session_id: str = "") -> None:
+        """`max_chars` is the length of text that a client gets of one result, 0 for all of it. `max_bytes` are kept, in memory unless
+        the session's gateways share a `store`."""
         self._max_chars = max_chars
         self._max_bytes = max_bytes
-        self._kept: Keeper = ResultsInMemory(max_bytes) if kept is None else kept
+        self._kept = KeptResults(store or MemoryStore(), session_id, max_bytes)
         self.tools: tuple[Tool, ...] = (self._recall_tool(),) if max_chars else ()
         """The tool that reads them."""
 

@@ -30,7 +30,7 @@ from mcp.shared.exceptions import MCPError
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from hooksdk.gateway._answers import has_arrived
+from hooksdk.gateway._answers import was_delivered
 
 GRACE = 30.0
 """Seconds for which a call goes on whose client has gone and does not listen to it again."""
@@ -166,7 +166,7 @@ class ResumableSessions(StreamableHTTPSessionManager):
             line = scope[_LINE] = Line(events)
             await super().handle_request(scope, receive, send)
             if await events.wait_for_client(line):
-                has_arrived(scope)
+                was_delivered(scope)
         elif scope["method"] == "GET" and (stream := events.stream_of(headers.get(LAST_EVENT_ID_HEADER, ""))):
             with events.listening(stream):
                 await super().handle_request(scope, receive, send)

@@ -16,19 +16,18 @@ from mcp.shared.exceptions import MCPError
 from hooksdk.errors import HookSDKError, RunBlocked
 from hooksdk.gateway._answers import Connection, StreamAnswers, over_streams
 from hooksdk.gateway._approvals import current_request
-from hooksdk.gateway._client import CallingClient
+from hooksdk.gateway._client import CallingClient, Request
 from hooksdk.gateway._counts import Counts
-from hooksdk.gateway._handover import Answer
+from hooksdk.gateway._open_calls import Answer
 from hooksdk.gateway._results import error, whole
 from hooksdk.gateway._resuming import end_with_its_client
-from hooksdk.gateway._session import GatewaySession, Request, call_in_session
+from hooksdk.gateway._session import GatewaySession, SessionOf, call_in_session
 from hooksdk.tasks import describe
 
 NAME = "hooksdk"
 
 Listen = Callable[[Request, types.SubscriptionsListenRequestParams], Awaitable[types.SubscriptionsListenResult]]
 Lifespan = Callable[[Server[Connection]], AbstractAsyncContextManager[Connection]]
-SessionOf = Callable[[Request], Awaitable[GatewaySession]]
 
 
 @final
@@ -67,26 +66,26 @@ class GatewayServer(Server[Connection]):
 
     async def _list_tools(self, context: Request, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         async with self._at_work(context, params) as session:
-            return types.ListToolsResult(tools=await session.tools())
+            return types.ListToolsResult(tools=await session.offers.tools())
 
     async def _list_prompts(
         self, context: Request, params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
         async with self._at_work(context, params) as session:
-            return types.ListPromptsResult(prompts=list((await session.offers()).prompts))
+            return types.ListPromptsResult(prompts=list((await session.offers.now()).prompts))
 
     async def _list_resources(
         self, context: Request, params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
         async with self._at_work(context, params) as session:
-            offers = await session.offers()
-            return types.ListResourcesResult(resources=[*await session.results.resources(), *offers.resources])
+            offers = await session.offers.now()
+            return types.ListResourcesResult(resources=[*await session.tools.results.resources(), *offers.resources])
 
     async def _list_templates(
         self, context: Request, params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
         async with self._at_work(context, params) as session:
-            return types.ListResourceTemplatesResult(resource_templates=list((await session.offers()).templates))
+            return types.ListResourceTemplatesResult(resource_templates=list((await session.offers.now()).templates))
 
     async def _call_tool(self, context: Request, params: types.CallToolRequestParams) -> Answer:
         token = current_request.set(context)
@@ -102,31 +101,31 @@ class GatewayServer(Server[Connection]):
         self, context: Request, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult | types.InputRequiredResult:
         async with self._serving(context) as (session, client):
-            return await session.get_prompt(params, context, client)
+            return await session.calls.get_prompt(params, context, client)
 
     async def _read_resource(
         self, context: Request, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult | types.InputRequiredResult:
         async with self._serving(context) as (session, client):
-            return await session.read_resource(params, context, client)
+            return await session.calls.read_resource(params, context, client)
 
     async def _subscribe(self, context: Request, params: types.SubscribeRequestParams) -> types.EmptyResult:
         async with self._at_work(context) as session:
-            await session.subscribe(params.uri, context.protocol_version)
+            await session.offers.subscribe(params.uri)
         return types.EmptyResult()
 
     async def _unsubscribe(self, context: Request, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
         async with self._at_work(context) as session:
-            await session.unsubscribe(params.uri, context.protocol_version)
+            await session.offers.unsubscribe(params.uri)
         return types.EmptyResult()
 
     async def _complete(self, context: Request, params: types.CompleteRequestParams) -> types.CompleteResult:
         async with self._at_work(context) as session:
-            return await session.complete(params)
+            return await session.offers.complete(params)
 
     async def _set_level(self, context: Request, params: types.SetLevelRequestParams) -> types.EmptyResult:
         async with self._at_work(context) as session:
-            await session.set_level(params.level)
+            await session.set_log_level(params.level)
         return types.EmptyResult()
 
     @asynccontextmanager
@@ -144,7 +143,7 @@ class GatewayServer(Server[Connection]):
         token = current_request.set(context)
         try:
             session = await self._session_of(context)
-            with session.at_work(context) as client:
+            with session.serving(context) as client:
                 yield session, client
         except HookSDKError as problem:
             self._note(problem)

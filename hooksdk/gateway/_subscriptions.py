@@ -11,7 +11,8 @@ import mcp_types as types
 from mcp.server.subscriptions import ListenHandler, ResourceUpdated, ServerEvent, SubscriptionBus
 from mcp.shared.exceptions import MCPError
 
-from hooksdk.gateway._session import GatewaySession, Request
+from hooksdk.gateway._client import Request
+from hooksdk.gateway._session import GatewaySession, SessionOf
 from hooksdk.mcp import Feature, ScopeKey
 
 logger = logging.getLogger("hooksdk")
@@ -77,7 +78,7 @@ class Listening:
     """Serves `subscriptions/listen`."""
 
     def __init__(
-        self, bus: SubscriptionBus, changes: ResourceChanges, session_of: Callable[[Request], Awaitable[GatewaySession]],
+        self, bus: SubscriptionBus, changes: ResourceChanges, session_of: SessionOf,
         watch: Callable[..., Awaitable[None]],
     ) -> None:  # fmt: skip
         self._bus = bus
@@ -96,21 +97,21 @@ class Listening:
         try:
             if wanted:
                 session = await self._session_of(context)
-                with session.at_work(context):
+                with session.serving(context):
                     for uri in dict.fromkeys(wanted):
-                        await self._begin(session, context, uri, uris)
+                        await self._begin(session, uri, uris)
             honored: dict[str, Any] = {"resource_subscriptions": list(uris.values()) or None}
             params = params.model_copy(update={"notifications": params.notifications.model_copy(update=honored)})
             return await ListenHandler(_OneClient(self._bus, self._changes, uris, session))(context, params)
         finally:
             if session is not None:
-                with anyio.CancelScope(shield=True), session.as_client():
+                with anyio.CancelScope(shield=True), session.client.calling():
                     for feature in uris:
                         await self._watch(feature, on=False)
 
-    async def _begin(self, session: GatewaySession, context: Request, uri: str, uris: dict[Feature, str]) -> None:
+    async def _begin(self, session: GatewaySession, uri: str, uris: dict[Feature, str]) -> None:
         try:
-            feature = await session.watchable(uri, context.protocol_version)
+            feature = await session.offers.watchable(uri)
             if feature not in uris:
                 await self._watch(feature, on=True)
                 uris[feature] = uri
