@@ -1,5 +1,5 @@
-"""Delivery of answers to clients. A call is over for its client once the answer was given to the transport: a gateway that dies
-before that leaves the call in doubt."""
+"""Delivery of answers to clients. A call is over for its client once the answer was given to the transport: a gateway
+that dies before that leaves the call in doubt."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 _KEY = "hooksdk.answer"
 
 
-class Arriving(Protocol):
-    """A call that has ended, such as a `JudgedCall`, and whose result is to be delivered."""
+class Confirm(Protocol):
+    """Notes of a call that has ended that the client has its result, or that it never will: `JudgedCall.confirm` is
+    one."""
 
-    def confirm(self, *, arrived: bool = True) -> None:
-        """Note that the client has its result, or that it never will."""
-        ...
+    def __call__(self, *, arrived: bool = True) -> None: ...
 
 
 @final
 class Undelivered:
-    """Calls of one session that have ended, by their results, until a request takes the result to the client."""
+    """Results of one session's calls, each with the call's `confirm`, until a request takes the result to the
+    client."""
 
     def __init__(self) -> None:
-        self._calls: dict[int, Arriving] = {}
+        self._confirms: dict[int, Confirm] = {}
 
-    def add(self, result: object, call: Arriving) -> None:
-        """Note which call a result is of, for as long as the result is there."""
-        self._calls[id(result)] = call
-        weakref.finalize(result, self._calls.pop, id(result), None)
+    def add(self, result: object, confirm: Confirm) -> None:
+        """Remember how to confirm a result, for as long as the result is there."""
+        self._confirms[id(result)] = confirm
+        weakref.finalize(result, self._confirms.pop, id(result), None)
 
-    def take(self, result: object) -> Arriving | None:
-        """The call of this result, which its caller delivers; None for a result of no call."""
-        return self._calls.pop(id(result), None)
+    def take(self, result: object) -> Confirm | None:
+        """How to confirm this result, for the caller that delivers it; None for a result of no call."""
+        return self._confirms.pop(id(result), None)
 
 
 @final
@@ -49,22 +49,22 @@ class Answer:
     """The answer to one request."""
 
     def __init__(self) -> None:
-        self._calls: list[Arriving] = []
+        self._confirms: list[Confirm] = []
         self._is_over = False
 
-    def take(self, call: Arriving) -> None:
-        """Confirm this call, whose result the answer has, when the answer was delivered."""
+    def take(self, confirm: Confirm) -> None:
+        """Confirm a call, whose result the answer has, when the answer was delivered."""
         if self._is_over:
-            call.confirm(arrived=False)
+            confirm(arrived=False)
         else:
-            self._calls.append(call)
+            self._confirms.append(confirm)
 
     def end(self, *, delivered: bool) -> None:
-        """The answer was given to the transport, or never will be."""
+        """Confirm its calls: the answer was given to the transport, or never will be."""
         self._is_over = True
-        for call in self._calls:
-            call.confirm(arrived=delivered)
-        self._calls.clear()
+        for confirm in self._confirms:
+            confirm(arrived=delivered)
+        self._confirms.clear()
 
 
 def was_delivered(scope: Scope) -> None:
@@ -84,19 +84,19 @@ _by_streams: ContextVar[bool] = ContextVar("hooksdk gateway streams", default=Fa
 _current: ContextVar[Answer | None] = ContextVar("hooksdk gateway answer", default=None)
 
 
-def deliver(call: Arriving | None, context: ServerRequestContext[Connection, Any]) -> None:
-    """Confirm a call when the answer to this request, which the current task makes of its result, was delivered. A client in this
-    process has it at once."""
-    if call is None:
+def deliver(confirm: Confirm | None, context: ServerRequestContext[Connection, Any]) -> None:
+    """Confirm a call when the answer to this request, which the current task makes of its result, was delivered. A
+    client in this process has it at once."""
+    if confirm is None:
         return
     if context.request is not None:
-        context.request.scope[_KEY].take(call)
+        context.request.scope[_KEY].take(confirm)
     elif context.lifespan_context.by_streams:
         answer = Answer()
-        answer.take(call)
+        answer.take(confirm)
         _current.set(answer)
     else:
-        call.confirm()
+        confirm()
 
 
 def connection_of(key: str) -> Connection:

@@ -1,5 +1,5 @@
-"""Asking the person at a client about a call, by the best way that the client has. The record is made first, and is what counts:
-the client's answer is only written into it."""
+"""Asking the person at a client about a call, by the best way that the client has. The record is made first, and is
+what counts: the client's answer is only written into it."""
 
 from __future__ import annotations
 
@@ -63,25 +63,34 @@ def desk_of(settings: ApprovalSettings, environment: Mapping[str, str] = os.envi
 
         channels.append(
             ApprovalWebhook(
-                webhook.url, secret=None if webhook.secret_env is None else value_of(webhook.secret_env),
+                webhook.url,
+                secret=None if webhook.secret_env is None else value_of(webhook.secret_env),
                 headers={name: value_of(variable) for name, variable in webhook.headers_env.items()},
                 timeout=webhook.timeout,
             )
-        )  # fmt: skip
+        )
     return ApprovalDesk(channels=channels, wait=settings.wait, keep=settings.keep)
 
 
 @final
 class ClientApprovals:
-    """How the person at one session's client is asked. `store` keeps the questions unless the desk has records of its own. `requester` is who has the session, `by` how the person
-    is called who answers there; `is_over` says of another session's id
-    that nobody has it any more, and that this one may go on with what it has asked; `clock` says how long a client took to
-    answer."""
+    """How the person at one session's client is asked. `store` keeps the questions unless the desk has records of its
+    own. `requester` is who has the session, `by` how the person is called who answers there; `is_over` says of
+    another session's id that nobody has it any more, and that this one may go on with what it has asked; `clock` says
+    how long a client took to answer."""
 
     def __init__(
-        self, desk: ApprovalDesk, store: Store, session_id: str, requester: Mapping[str, Any], by: str, *, ask_client: bool, is_over: Callable[[str], Awaitable[bool]],
+        self,
+        desk: ApprovalDesk,
+        store: Store,
+        session_id: str,
+        requester: Mapping[str, Any],
+        by: str,
+        *,
+        ask_client: bool,
+        is_over: Callable[[str], Awaitable[bool]],
         clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._desk = desk
         self._is_over = is_over
         self._store = store
@@ -115,7 +124,8 @@ class ClientApprovals:
         return await self._desk.ask(request, channels=[client], is_over=self._is_over)
 
     async def take_answer(self, params: types.CallToolRequestParams) -> types.CallToolResult | None:
-        """Write the answer that a request brings, if it brings one; what to say to a request whose ticket is worth nothing."""
+        """Write the answer that a request brings, if it brings one; what to say to a request whose ticket is worth
+        nothing."""
         if params.request_state is None:
             return None
         arrived = self._clock()
@@ -134,8 +144,8 @@ class ClientApprovals:
     async def waiting_result(
         self, name: str, pending: ApprovalPending, *, answered: bool
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """What a client is told of a call that waits: the question itself, where it can show that and has not just `answered`
-        it, or that the call waits, and under which number."""
+        """What a client is told of a call that waits: the question itself, where it can show that and has not just
+        `answered` it, or that the call waits, and under which number."""
         context = current_request.get()
         asks = isinstance(pending.request, ApprovalRequest)
         record = await self._records.find(pending.request) if asks else None

@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from hooksdk.gateway._http_settings import is_loopback
+from hooksdk.gateway._settings import is_loopback
 from hooksdk.mcp import LEVELS, SignInPage
 
 Request = ServerRequestContext[Any, Any]
@@ -31,12 +31,18 @@ class CallingClient:
     """The client of one call."""
 
     def __init__(
-        self, session_id: str, holder: str, fill: FillSecrets, allowed: Collection[str],
-        protocol_version: str, context: Request | None = None, level: types.LoggingLevel | None = None,
-    ) -> None:  # fmt: skip
-        """`holder` is the name of its token; `fill` gives the secrets of its servers; `allowed` is what servers may ask:
-        `elicitation`, `sampling`, `roots`; `level` is how much it wants to hear of what servers log, where it has said so once for
-        all."""
+        self,
+        session_id: str,
+        holder: str,
+        fill: FillSecrets,
+        allowed: Collection[str],
+        protocol_version: str,
+        context: Request | None = None,
+        level: types.LoggingLevel | None = None,
+    ) -> None:
+        """`holder` is the name of its token; `fill` gives the secrets of its servers; `allowed` is what servers may
+        ask: `elicitation`, `sampling`, `roots`; `level` is how much it wants to hear of what servers log, where it
+        has said so once for all."""
         self.id = session_id
         self.holder = holder
         self.fill_secrets = fill

@@ -1,5 +1,5 @@
-"""What sessions have left that other sessions must know: calls in doubt, which began and of which nobody knows how they ended. A
-client whose gateway died gets another session, and an equal call is asked about there, too."""
+"""What sessions have left that other sessions must know: calls in doubt, which began and of which nobody knows how
+they ended. A client whose gateway died gets another session, and an equal call is asked about there, too."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ MARGIN = 5.0
 
 @final
 class LeftCalls:
-    """The calls in doubt of a place's sessions that are over: those of any client, since what one has done another need not do again."""
+    """The calls in doubt of a place's sessions that are over: those of any client, since what one has done another
+    need not do again."""
 
     def __init__(self, host: Host, ids: SessionIds) -> None:
         self._host = host
@@ -61,8 +62,9 @@ class LeftCalls:
     async def find(self, held: Mapping[str, bool] | None = None) -> bool:
         """Find what sessions have left. Without a deployment that is done before the first call alone.
 
-        In a deployment it is done before each call that may take effect, and `held` are the sessions that a gateway has open at this
-        moment. False where another gateway is just taking over a session of a dead one, so that the caller has to look again."""
+        In a deployment it is done before each call that may take effect, and `held` are the sessions that a gateway
+        has open at this moment. False where another gateway is just taking over a session of a dead one, so that the
+        caller has to look again."""
         store, is_settled, deployment = self._host.store, True, self._ids.deployment
         async with self._lock:
             if held is None and self._is_complete:
@@ -95,8 +97,8 @@ class LeftCalls:
         return [one for one in ended if await self._ids.is_over(one)]
 
     async def _take_over(self, session_id: str) -> bool:
-        """Keep a gateway that has lost a session from writing it, should it only have stalled; False where it goes on, or another
-        gateway takes the session over at this moment."""
+        """Keep a gateway that has lost a session from writing it, should it only have stalled; False where it goes
+        on, or another gateway takes the session over at this moment."""
         try:
             log = await self._host.store.open_session(session_id, wait=0)
         except SessionBusy:
@@ -108,8 +110,8 @@ class LeftCalls:
         return True
 
     async def settle(self, judged: JudgedCall, session: Session, running: Sequence[CallInDoubt]) -> None:
-        """End the doubt about a call that `session` has made again and that has a result now. `running` are such calls of sessions that
-        are open at other gateways."""
+        """End the doubt about a call that `session` has made again and that has a result now. `running` are such
+        calls of sessions that are open at other gateways."""
         if judged.status not in {"ok", "error"}:
             return
         effect_id, store = judged.effect_id, self._host.store
@@ -140,8 +142,8 @@ class LeftCalls:
             logger.info("session '%s' stays, since it cannot be deleted: %s", session_id, problem)
 
     async def remove_old(self, seconds: float) -> None:
-        """Remove the place's sessions that are over and in which nothing has happened for so long: approvals that waited there have
-        expired. One with a call in doubt stays until somebody has settled the call."""
+        """Remove the place's sessions that are over and in which nothing has happened for so long: approvals that
+        waited there have expired. One with a call in doubt stays until somebody has settled the call."""
         store = self._host.store
         try:
             over = [one for one in await store.list_sessions() if await self._ids.is_over(one)]
@@ -162,13 +164,14 @@ class OtherSessionsCalls:
     """The calls that count as in doubt for one session, though they began in others.
 
     Attributes:
-        in_doubt: Those calls, as far as they were found: of sessions that are over, and of the client's sessions at other gateways.
+        in_doubt: Those calls, as far as they were found: of sessions that are over, and of the client's sessions at
+            other gateways.
 
     """
 
     def __init__(self, left: LeftCalls, session: Session, stored_id: str, ids: SessionIds, client_prefix: str) -> None:
-        """`stored_id` is the id under which the session is stored here; `client_prefix` the beginning of the ids of its client's
-        sessions in the deployment."""
+        """`stored_id` is the id under which the session is stored here; `client_prefix` the beginning of the ids of
+        its client's sessions in the deployment."""
         self._left = left
         self._session = session
         self._stored_id = stored_id
@@ -182,8 +185,9 @@ class OtherSessionsCalls:
         return [*self._left.known(), *self._running]
 
     async def find(self, tool: Tool | None, arguments: object) -> None:
-        """Learn before a call what happened in other sessions that it depends on. In a deployment a call that may take effect waits
-        for an equal one that runs at another gateway: until it ends, or its gateway turns out to be dead."""
+        """Learn before a call what happened in other sessions that it depends on. In a deployment a call that may
+        take effect waits for an equal one that runs at another gateway: until it ends, or its gateway turns out to be
+        dead."""
         deployment = self._ids.deployment
         if deployment is None:
             await self._left.find()
@@ -194,7 +198,8 @@ class OtherSessionsCalls:
         await self._settle_own(deployment)
         until = anyio.current_time() + deployment.lease + MARGIN
         while True:
-            # One look at who has which session serves both: a dead session is found in doubt, wherever it goes meanwhile.
+            # One look at who has which session serves both: a dead session is found in doubt, wherever it goes
+            # meanwhile.
             held = await deployment.list_held(self._ids.prefix)
             is_free = tool is None or await self._is_free(deployment, held, tool, arguments)
             is_settled = await self._left.find(held)
@@ -231,7 +236,8 @@ class OtherSessionsCalls:
         return all((one.tool, one.digest) != (tool.id, digest) for one in running)
 
     def _is_other(self, session_id: str) -> bool:
-        """True for a session of this client elsewhere, and for a part of this very session that goes by a former configuration."""
+        """True for a session of this client elsewhere, and for a part of this very session that goes by a former
+        configuration."""
         if not session_id.startswith(self._client_prefix):
             return False
         whole, own_whole = session_id.rpartition("~")[0], self._stored_id.rpartition("~")[0]
@@ -249,8 +255,8 @@ async def remove(store: Store, session_id: str) -> None:
 
 
 async def _read_ledger(store: Store, session_id: str) -> Ledger | None:
-    """The calls that a session has begun and ended, whoever has it open; None where it is gone, or with a warning where that cannot
-    be read."""
+    """The calls that a session has begun and ended, whoever has it open; None where it is gone, or with a warning
+    where that cannot be read."""
     try:
         return await ledger_of(store, session_id)
     except (HookSDKError, AttributeError, KeyError, TypeError, ValueError, IndexError) as problem:

@@ -26,7 +26,8 @@ MOST_BRIDGES = 3
 @final
 @dataclass(frozen=True)
 class Caller:
-    """A bridge that calls other tools: its schema has one text, which is the tool's name, and one object, its arguments."""
+    """A bridge that calls other tools: its schema has one text, which is the tool's name, and one object, its
+    arguments."""
 
     tool: Tool
     name_key: str
@@ -54,7 +55,8 @@ class HintTrust:
     """`*`: all of them."""
 
     def why_not(self, tool: Tool, caller: str = "") -> str | None:
-        """Why the tool may not be called where only reading is allowed; None when it may. `caller` is the bridge that may."""
+        """Why the tool may not be called where only reading is allowed; None when it may. `caller` is the bridge that
+        may."""
         if tool.bridge and not tool.annotations.read_only:
             return f"'{tool.name}' was not run: it may do more than read. Call it directly."
         if tool.annotations.read_only is not True:
@@ -134,7 +136,8 @@ class ClientListing:
         return not self._withheld.isdisjoint(readings(called))
 
     def target(self, name: str, arguments: dict[str, Any]) -> tuple[Tool | None, object]:
-        """The tool that a call is about in the end, and what it would be given, as far as that can be known before it is judged."""
+        """The tool that a call is about in the end, and what it would be given, as far as that can be known before it
+        is judged."""
         called, given = self._seen_through(name, arguments)
         return (self._catalog.get(called) if isinstance(called, str) else None), given
 
@@ -168,18 +171,21 @@ class ClientListing:
 
 
 def _as_mcp(tool: Tool, name: str = "") -> types.Tool:
-    """A tool with its true schema and annotations. Its output schema stays out: a plugin may change what comes back, and
-    clients refuse a result that does not fit."""
+    """A tool with its true schema and annotations. Its output schema stays out: a plugin may change what comes back,
+    and clients refuse a result that does not fit."""
     parameters = tool.parameters or {"properties": {}}
     said = tool.meta or {}
     hints_title = as_object(said.get("annotations")).get("title")
     title = None if tool.label == hints_title and "title" not in said else tool.label
     return types.Tool(
-        name=name or tool.name, title=title or None,
-        description=tool.description or None, input_schema={"type": "object", **parameters},
-        annotations=_hints(tool.annotations, hints_title), icons=_icons(said),
+        name=name or tool.name,
+        title=title or None,
+        description=tool.description or None,
+        input_schema={"type": "object", **parameters},
+        annotations=_hints(tool.annotations, hints_title),
+        icons=_icons(said),
         _meta=as_object(said.get("_meta")) or None,
-    )  # fmt: skip
+    )
 
 
 def _icons(said: Mapping[str, Any]) -> list[types.Icon] | None:
@@ -191,6 +197,9 @@ def _hints(said: Annotations, title: str | None) -> types.ToolAnnotations | None
     if said == Annotations() and title is None:
         return None
     return types.ToolAnnotations(
-        title=title, read_only_hint=said.read_only, destructive_hint=said.destructive, idempotent_hint=said.idempotent,
+        title=title,
+        read_only_hint=said.read_only,
+        destructive_hint=said.destructive,
+        idempotent_hint=said.idempotent,
         open_world_hint=said.open_world,
-    )  # fmt: skip
+    )

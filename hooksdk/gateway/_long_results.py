@@ -1,5 +1,5 @@
-"""Results that are longer than clients take: the client gets head and tail, and the whole is kept for its session, at each gateway
-that has it."""
+"""Results that are longer than clients take: the client gets head and tail, and the whole is kept for its session, at
+each gateway that has it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ MOST_KEPT = 200
 NOTE_CHARS = 400
 """Characters that the words around a part of a result take, at most."""
 HUGE_FILE = 10_000_000
-"""Characters of an image or another file, as the protocol carries it, above which it is left out: no client takes it."""
+"""Characters of an image or another file, as the protocol carries it, above which it is left out: no client takes
+it."""
 
 _SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -61,7 +62,8 @@ class LongResult:
 
 @final
 class KeptResults:
-    """The long results of one session in a store. The deployment removes them with the session; a store in memory is gone with it."""
+    """The long results of one session in a store. The deployment removes them with the session; a store in memory is
+    gone with it."""
 
     def __init__(self, store: Store, session_id: str, max_bytes: int) -> None:
         self._store = store
@@ -116,8 +118,8 @@ class LongResults:
     """The long results of one session."""
 
     def __init__(self, max_chars: int, max_bytes: int, store: Store | None = None, session_id: str = "") -> None:
-        """`max_chars` is the length of text that a client gets of one result, 0 for all of it. `max_bytes` are kept, in memory unless
-        the session's gateways share a `store`."""
+        """`max_chars` is the length of text that a client gets of one result, 0 for all of it. `max_bytes` are kept,
+        in memory unless the session's gateways share a `store`."""
         self._max_chars = max_chars
         self._max_bytes = max_bytes
         self._kept = KeptResults(store or MemoryStore(), session_id, max_bytes)
@@ -125,8 +127,8 @@ class LongResults:
         """The tool that reads them."""
 
     async def shorten(self, tool: str, result: ToolResult, way: Callable[[str], str | None]) -> ToolResult:
-        """The result as it is, or head and tail of its text, and how to read the rest. `way` tells how `recall-tool-result` is
-        called with such arguments; None where it may not be."""
+        """The result as it is, or head and tail of its text, and how to read the rest. `way` tells how
+        `recall-tool-result` is called with such arguments; None where it may not be."""
         if not self._max_chars:
             return result
         blocks = result.blocks
@@ -203,10 +205,14 @@ class LongResults:
             return ToolResult(f"{page}\n[{handle}: characters {offset:,} to {end:,} of {len(text):,}.{rest}]")
 
         return Tool(
-            name=RECALL, source="plugin", owner=OWNER, parameters=_SCHEMA, execute=recall,
+            name=RECALL,
+            source="plugin",
+            owner=OWNER,
+            parameters=_SCHEMA,
+            execute=recall,
             description="Read the whole of a result that was shortened. It comes in parts.",
             annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
-        )  # fmt: skip
+        )
 
     async def resources(self) -> list[types.Resource]:
         """What the client may read, the newest first."""

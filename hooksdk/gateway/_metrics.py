@@ -1,17 +1,21 @@
-"""What a gateway tells OpenTelemetry, and `/metrics` in Prometheus' format."""
+"""Counters of a gateway: for OpenTelemetry, for `/metrics` in Prometheus' format, and for its status file."""
 
 from __future__ import annotations
 
+from collections import Counter
 from importlib.metadata import version
-from typing import final
+from typing import Any, final
 
+import anyio
 from opentelemetry import metrics
 from opentelemetry.metrics import MeterProvider
 from starlette.responses import Response
 
+from hooksdk.approvals import Approval, ApprovalRequest, Approver, Later
 from hooksdk.errors import ConfigError
 from hooksdk.hooks import Trace
 from hooksdk.records import CallFinished
+from hooksdk.run import Run
 
 _SECOND_BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
 """As the conventions have them for MCP."""
@@ -25,9 +29,11 @@ class Metrics:
         meter = metrics.get_meter("hooksdk.gateway", version("hooksdk"), meter_provider=provider)
         self._calls = meter.create_counter("hooksdk.gateway.calls", "{call}", "Calls of tools, by what became of them.")
         self._seconds = meter.create_histogram(
-            "hooksdk.gateway.call.duration", "s", "From a call's arrival to its result.",
+            "hooksdk.gateway.call.duration",
+            "s",
+            "From a call's arrival to its result.",
             explicit_bucket_boundaries_advisory=_SECOND_BOUNDS,
-        )  # fmt: skip
+        )
         self._sessions = meter.create_up_down_counter(
             "hooksdk.gateway.sessions", "{session}", "Sessions that are open."
         )
@@ -36,7 +42,8 @@ class Metrics:
         )
 
     def take(self, event: Trace) -> None:
-        """One record of a session's trace. The name of a tool that there is not is left out: a model may make up any."""
+        """One record of a session's trace. The name of a tool that there is not is left out: a model may make up
+        any."""
         record = event.record
         if isinstance(record, CallFinished):
             source, _, rest = (record.tool or "").partition(":")
@@ -55,9 +62,86 @@ class Metrics:
         self._refused.add(1, {"hooksdk.reason": reason})
 
 
+@final
+class Counts:
+    """Counters over all sessions of a gateway's life."""
+
+    def __init__(self) -> None:
+        self.client = ""
+        """What the last client said that it is."""
+        self.metrics = Metrics()
+        self._asked = 0
+        self._withheld = 0
+        self._tokens_direct = 0
+        self._tokens_listed = 0
+        self._runs: dict[str, Run] = {}
+        self._ended: Counter[str] = Counter()
+        self._news = anyio.Event()
+
+    def opened(self, run: Run, client: str) -> None:
+        """A session has begun."""
+        self._runs[run.info.run_id] = run
+        self.client = client or self.client
+        self.metrics.count_session(1)
+        self.touch()
+
+    def closed(self, run: Run) -> None:
+        """A session has ended."""
+        self._runs.pop(run.info.run_id, None)
+        self._ended.update(run.stats["tool_calls"])
+        self.metrics.count_session(-1)
+        self.touch()
+
+    def listed(self, direct: int, listed: int) -> None:
+        """A client was told the tools: what their schemas cost, and what it was told of them."""
+        self._tokens_direct += direct
+        self._tokens_listed += listed
+
+    def withheld(self) -> None:
+        """A call was refused before it could be one of a run: of a tool that the client may not use and was not told
+        of, or where a plugin lets the client do nothing."""
+        self._withheld += 1
+
+    def counted(self, approver: Approver | None) -> Approver | None:
+        """The same approver, and what it is asked is counted."""
+        if approver is None:
+            return None
+
+        async def ask(request: ApprovalRequest) -> Approval | Later:
+            self._asked += 1
+            return await approver(request)
+
+        return ask
+
+    def touch(self) -> None:
+        """Something has changed."""
+        self._news.set()
+
+    async def news(self) -> None:
+        """Wait until something has changed since this was last awaited."""
+        await self._news.wait()
+        self._news = anyio.Event()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The counters by the names that the status file has for them."""
+        calls = Counter(self._ended)
+        for run in self._runs.values():
+            calls.update(run.stats["tool_calls"])
+        return {
+            "client": self.client,
+            "sessions": len(self._runs),
+            "tokens_direct": self._tokens_direct,
+            "tokens_listed": self._tokens_listed,
+            "calls": calls.total(),
+            "blocked": calls["blocked"] + self._withheld,
+            "asked": self._asked,
+            "failed": calls["error"],
+        }
+
+
 def read_into_prometheus() -> None:
-    """Have what this process tells OpenTelemetry in Prometheus' own registry, unless the program has settled where it goes.
-    Raises `ConfigError` where the packages for it are missing."""
+    """Have what this process tells OpenTelemetry in Prometheus' own registry, unless the program has settled where it
+    goes. Raises `ConfigError` where the packages for it are missing."""
     try:
         from opentelemetry.exporter.prometheus import PrometheusMetricReader
         from opentelemetry.sdk.metrics import MeterProvider as SdkProvider

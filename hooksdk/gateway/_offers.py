@@ -1,5 +1,5 @@
-"""What one client is offered beside the tools: prompts under names, resources under addresses, each of which leads back to its
-server."""
+"""What one client is offered beside the tools: prompts under names, resources under addresses, each of which leads
+back to its server."""
 
 from __future__ import annotations
 
@@ -47,8 +47,10 @@ class ClientOffers:
             self._prompts.setdefault(f"{server}__{one.name}", Feature(server, one.name))
         self._withheld_prompts = {
             name: Feature(server, one.name)
-            for server, one in all_prompts if (server, one) not in prompts for name in (one.name, f"{server}__{one.name}")
-        }  # fmt: skip
+            for server, one in all_prompts
+            if (server, one) not in prompts
+            for name in (one.name, f"{server}__{one.name}")
+        }
 
         all_resources = [(offer.server, one) for offer in offers for one in offer.resources]
         resources = [(server, one) for server, one in all_resources if granted(f"resource:{server}:{one.uri}")]
@@ -72,8 +74,8 @@ class ClientOffers:
         return own if len(known[own]) == 1 else address(server, own)
 
     def prompt(self, name: str, *, withheld: bool = False) -> Feature:
-        """Which prompt is called so; with `withheld` also one that the client may not have, so that it can be told why. Raises
-        `NotOffered`."""
+        """Which prompt is called so; with `withheld` also one that the client may not have, so that it can be told
+        why. Raises `NotOffered`."""
         feature = self._prompts.get(name) or (self._withheld_prompts.get(name) if withheld else None)
         if feature is None:
             raise NotOffered(f"there is no prompt '{name}' here")
@@ -90,8 +92,8 @@ class ClientOffers:
         return feature
 
     def resource(self, uri: str) -> Feature:
-        """Whose resource is called so. One that is not listed has its plain address, so that a pattern means it however it is
-        written. Raises `NotOffered`, also where it is not certain whose it is."""
+        """Whose resource is called so. One that is not listed has its plain address, so that a pattern means it
+        however it is written. Raises `NotOffered`, also where it is not certain whose it is."""
         if uri.startswith(ADDRESS):
             if (feature := self._led_back(uri)) is None:
                 raise NotOffered(f"'{uri}' leads to no server that is offered here")
@@ -107,8 +109,8 @@ class ClientOffers:
         raise NotOffered(f"there is no resource '{uri}' here")
 
     def _owners(self, uri: str) -> Iterable[Sequence[str]]:
-        """Servers that may have it, the most certain first: what they list, what their tools name, what their templates fit, where
-        a result has linked to it. A withheld one comes last: whoever asks for it is told why."""
+        """Servers that may have it, the most certain first: what they list, what their tools name, what their
+        templates fit, where a result has linked to it. A withheld one comes last: whoever asks for it is told why."""
         yield self._listed.get(uri, ())
         yield self._shown.get(uri, ())
         yield list(dict.fromkeys(server for server, template in self._parsed if template.match(uri) is not None))
@@ -176,8 +178,8 @@ _UNRESERVED = re.compile(r"%(2[dDeE]|3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|5[fF]|7[
 
 
 def plain_uri(uri: str) -> str:
-    """The address as everybody writes it who means the same (RFC 3986, section 6.2.2): the scheme in small letters, no escape where
-    none is needed, and no `.` and `..` in the path."""
+    """The address as everybody writes it who means the same (RFC 3986, section 6.2.2): the scheme in small letters,
+    no escape where none is needed, and no `.` and `..` in the path."""
     scheme, colon, rest = uri.partition("://")
     if not colon:
         return uri

@@ -1,10 +1,11 @@
 """Calls that stay open while a client of the stateless protocol answers what their server asks.
 
-Such a client gets no requests. So the question is the result of its call, and the call itself runs on. When the client makes the
-call again with the answers, it is given the next question, or the result.
+Such a client gets no requests. So the question is the result of its call, and the call itself runs on. When the
+client makes the call again with the answers, it is given the next question, or the result.
 
-Where several gateways share a session, the answers may come to another gateway than the one that makes the call. The two then
-exchange them through the store: the one that is given the answers writes them there, once, and waits for the reply.
+Where several gateways share a session, the answers may come to another gateway than the one that makes the call. The
+two then exchange them through the store: the one that is given the answers writes them there, once, and waits for the
+reply.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, final
 
 import anyio
@@ -37,7 +39,8 @@ PREFIX = "call-"
 POLL = 0.25
 """Seconds between two looks at what the other gateway has written."""
 REPLY_KEPT = 60.0
-"""Seconds for which a reply is kept: a client that did not get it, since that gateway died, asks for it with the same state."""
+"""Seconds for which a reply is kept: a client that did not get it, since that gateway died, asks for it with the same
+state."""
 FITTING: dict[type[types.InputRequest], tuple[type[types.InputResponse], ...]] = {
     types.ElicitRequest: (types.ElicitResult,),
     types.ListRootsRequest: (types.ListRootsResult,),
@@ -92,7 +95,8 @@ class OpenCall:
             self._news.set()
 
     async def ask(self, request: types.InputRequest, name: str, together: int) -> types.InputResponse | types.ErrorData:
-        """Ask the client, and wait for its answer. The client is asked once all of the `together` questions are there."""
+        """Ask the client, and wait for its answer. The client is asked once all of the `together` questions are
+        there."""
         self._asked += 1
         self._to_come = (self._to_come or together) - 1
         key = name if name and name not in self._questions else f"question-{self._asked}"
@@ -137,7 +141,8 @@ class OpenCalls:
     def __init__(
         self, start_soon: Callable[..., Any], undelivered: Undelivered, exchange: CallExchange | None = None
     ) -> None:
-        """`start_soon` starts a task that may outlive a request. With an `exchange` a call can be continued at another gateway."""
+        """`start_soon` starts a task that may outlive a request. With an `exchange` a call can be continued at
+        another gateway."""
         self._start_soon = start_soon
         self._undelivered = undelivered
         self._exchange = exchange
@@ -165,7 +170,8 @@ class OpenCalls:
         raise MCPError(types.INVALID_PARAMS, text)
 
     async def _withdraw(self, state: str) -> bool:
-        """Let nobody else answer the questions of this state; False where somebody was quicker, here or at another gateway."""
+        """Let nobody else answer the questions of this state; False where somebody was quicker, here or at another
+        gateway."""
         if self._exchange is not None and not await self._exchange.withdraw(state):
             return False
         return self._calls.pop(state, None) is not None
@@ -225,8 +231,8 @@ class OpenCalls:
             with anyio.CancelScope(shield=True):
                 await exchange.reply(state, answer)
         has_arrived = answer is not None and await exchange.wait_for_arrival(state)
-        if answer is not None and (ended := self._undelivered.take(answer)) is not None:
-            ended.confirm(arrived=has_arrived)
+        if answer is not None and (confirm := self._undelivered.take(answer)) is not None:
+            confirm(arrived=has_arrived)
         await exchange.forget(state)
 
 
@@ -234,9 +240,10 @@ class OpenCalls:
 class CallExchange:
     """What the gateways of a shared session write for each other about its open calls, under the state of each call.
 
-    An entry has these fields, one after the other: `part`, the id of the session's part at the gateway that makes the call, and
-    `same`, the digest of name and arguments; `answers`, which the other gateway was given; `gone`, once the client has cancelled
-    there; `kind` and `reply`, the next questions or the result; `arrived`, once the client has them.
+    An entry has these fields, one after the other: `part`, the id of the session's part at the gateway that makes the
+    call, and `same`, the digest of name and arguments; `answers`, which the other gateway was given; `gone`, once the
+    client has cancelled there; `kind` and `reply`, the next questions or the result; `arrived`, once the client has
+    them.
     """
 
     def __init__(
@@ -247,7 +254,8 @@ class CallExchange:
         start_soon: Callable[..., Any],
         undelivered: Undelivered,
     ) -> None:
-        """`stored_id` is the id of this gateway's part of the session; `start_soon` starts a task that may outlive a request."""
+        """`stored_id` is the id of this gateway's part of the session; `start_soon` starts a task that may outlive a
+        request."""
         self._deployment = deployment
         self._session_id = session_id
         self._stored_id = stored_id
@@ -294,7 +302,8 @@ class CallExchange:
     # At the gateway that the answers come to
 
     async def answer(self, params: types.CallToolRequestParams, digest: str) -> Answer | None:
-        """Give the client's answers to the gateway that makes its call, and wait for the reply; None where no such call is open."""
+        """Give the client's answers to the gateway that makes its call, and wait for the reply; None where no such
+        call is open."""
         state = params.request_state or ""
         given = _ANSWERS.dump_python(dict(params.input_responses or {}), mode="json", by_alias=True, exclude_none=True)
 
@@ -311,14 +320,15 @@ class CallExchange:
             with anyio.CancelScope(shield=True):
                 await self._add(state, gone=True)
             raise
-        self._undelivered.add(reply, _RepliedCall(self, state))
+        self._undelivered.add(reply, partial(self._confirm, state))
         return reply
 
-    def confirm(self, state: str) -> None:
+    def _confirm(self, state: str, *, arrived: bool = True) -> None:
         """Tell the gateway that makes the call that the client has the reply."""
-        self._start_soon(self._confirm, state)
+        if arrived:
+            self._start_soon(self._write_arrival, state)
 
-    async def _confirm(self, state: str) -> None:
+    async def _write_arrival(self, state: str) -> None:
         try:
             await self._add(state, arrived=True)
         except StoreError as problem:
@@ -357,16 +367,3 @@ class CallExchange:
             if stored is None or field_name in stored:
                 return stored is not None
             await anyio.sleep(POLL)
-
-
-@final
-class _RepliedCall:
-    """A call whose result came from another gateway."""
-
-    def __init__(self, exchange: CallExchange, state: str) -> None:
-        self._exchange = exchange
-        self._state = state
-
-    def confirm(self, *, arrived: bool = True) -> None:
-        if arrived:
-            self._exchange.confirm(self._state)

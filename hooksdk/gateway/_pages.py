@@ -1,4 +1,5 @@
-"""Pages for signing in to servers, as one session's client is given them: the client opens the page, and makes its call again."""
+"""Pages for signing in to servers, as one session's client is given them: the client opens the page, and makes its
+call again."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ MOST = 20
 
 @final
 class SessionPages:
-    """The pages of one session. `wait` is for how many seconds a call is held whose client says that the page is open."""
+    """The pages of one session. `wait` is for how many seconds a call is held whose client says that the page is
+    open."""
 
     def __init__(self, sources: Sources, start_soon: Callable[..., Any], *, wait: float) -> None:
         self._sources = sources
@@ -51,14 +53,19 @@ class SessionPages:
             return ()
         return (
             Tool(
-                name=NAME, source="host", owner="gateway", execute=self._sign_in,
+                name=NAME,
+                source="host",
+                owner="gateway",
+                execute=self._sign_in,
                 description=f"Let the user sign in to a server, whose tools are there afterwards: {', '.join(names)}.",
                 parameters={
-                    "type": "object", "required": ["server"], "additionalProperties": False,
+                    "type": "object",
+                    "required": ["server"],
+                    "additionalProperties": False,
                     "properties": {"server": {"type": "string", "enum": list(names)}},
                 },
             ),
-        )  # fmt: skip
+        )
 
     def missing(self, missing: Mapping[str, str], tools: Sequence[Tool]) -> dict[str, str]:
         """What is missing, with the tool as a second cure."""
@@ -66,7 +73,8 @@ class SessionPages:
         return {name: f"{why}, or call {NAME}" if name in names else why for name, why in missing.items()}
 
     def heard(self, params: types.CallToolRequestParams) -> SignInPage | types.CallToolResult | None:
-        """The page that a call comes back from; a refusal where the person does not want it, None for any other call."""
+        """The page that a call comes back from; a refusal where the person does not want it, None for any other
+        call."""
         page = self._pages.get(params.request_state or "")
         answer = (params.input_responses or {}).get(INPUT)
         if page is not None and isinstance(answer, types.ElicitResult) and answer.action != "accept":
@@ -82,8 +90,8 @@ class SessionPages:
             await page.over.wait()
 
     def answer(self, page: SignInPage, context: Request) -> types.InputRequiredResult:
-        """What the client gets in the place of the call's result: the page. Raises `UrlElicitationRequiredError` where the protocol
-        has an error for it."""
+        """What the client gets in the place of the call's result: the page. Raises `UrlElicitationRequiredError`
+        where the protocol has an error for it."""
         message = f"Sign in to the MCP server '{page.server}'."
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             state = PREFIX + page.id
@@ -95,9 +103,9 @@ class SessionPages:
                 input_requests={INPUT: types.ElicitRequest(params=shown)}, request_state=state
             )
         self._start_soon(_tell_end, page, context)
-        raise UrlElicitationRequiredError([
-            types.ElicitRequestURLParams(message=message, url=page.url, elicitation_id=page.id)
-        ])  # fmt: skip
+        raise UrlElicitationRequiredError(
+            [types.ElicitRequestURLParams(message=message, url=page.url, elicitation_id=page.id)]
+        )
 
     async def _sign_in(self, arguments: dict[str, Any]) -> ToolResult:
         server = str(arguments["server"])

@@ -22,9 +22,11 @@ def as_mcp(result: ToolResult, protocol_version: str) -> types.CallToolResult:
     if protocol_version not in MODERN_PROTOCOL_VERSIONS and not isinstance(structured, dict):
         structured = None  # an object or nothing there; the text has it
     answer = types.CallToolResult(
-        content=[_content(block) for block in result.blocks], structured_content=structured, is_error=result.is_error,
+        content=[_content(block) for block in result.blocks],
+        structured_content=structured,
+        is_error=result.is_error,
         _meta=result.meta,
-    )  # fmt: skip
+    )
     if _can_be_sent(answer):
         return answer
     text = "\n".join(whole(block.text) for block in answer.content if isinstance(block, types.TextContent))
@@ -47,7 +49,8 @@ def as_prompt(answer: types.CallToolResult) -> types.GetPromptResult:
 
 
 def as_contents(answer: types.CallToolResult, uri: str) -> types.ReadResourceResult:
-    """The result of a call that has read a resource. A text that a plugin has put in its place stands for all texts of it."""
+    """The result of a call that has read a resource. A text that a plugin has put in its place stands for all texts
+    of it."""
     kept = [block.resource for block in answer.content if isinstance(block, types.EmbeddedResource)]
     texts = [block.text for block in answer.content if isinstance(block, types.TextContent)]
     if texts:

@@ -1,4 +1,5 @@
-"""One client's session: opened with the client's first request, and closed when the client leaves or is idle for too long."""
+"""One client's session: opened with the client's first request, and closed when the client leaves or is idle for too
+long."""
 
 from __future__ import annotations
 
@@ -59,8 +60,8 @@ class GatewaySession:
         idle: float | None,
         shared_id: str | None = None,
     ) -> None:
-        """It ends after `idle` seconds without a request; None: when it is told to. `shared_id` is the id of the session that several
-        gateways have: this is the part of this gateway."""
+        """It ends after `idle` seconds without a request; None: when it is told to. `shared_id` is the id of the
+        session that several gateways have: this is the part of this gateway."""
         self.client = SessionClient(shared, identity, request, shared_id)
         self.tools = SessionTools(self.client)
         self.offers = SessionOffers(self.client, self.tools)
@@ -89,7 +90,8 @@ class GatewaySession:
         return self.client.run.stats if self.client.is_open else {}
 
     async def keep(self, *, task_status: TaskStatus[None]) -> None:
-        """Open the session, and close it when the client leaves or is idle. Raises the error of an opening that failed."""
+        """Open the session, and close it when the client leaves or is idle. Raises the error of an opening that
+        failed."""
         client, shared = self.client, self.client.shared
         is_open = False
         try:
@@ -191,14 +193,15 @@ class GatewaySession:
         await self.ended.wait()
 
     def supersede(self) -> None:
-        """Give way to another session: that one may take what this one has asked, unless a call here waits for the answer."""
+        """Give way to another session: that one may take what this one has asked, unless a call here waits for the
+        answer."""
         self.closing = True
         if not self._requests:
             release(self.client.stored_id)
 
     async def retire(self) -> None:
-        """Give way to a session under other rules, tell the client that the tools may be others, and end when all requests are
-        answered, by the rules under which they began."""
+        """Give way to a session under other rules, tell the client that the tools may be others, and end when all
+        requests are answered, by the rules under which they began."""
         self.supersede()
         for change in CHANGES:
             await self.client.notify_change(change())
@@ -232,10 +235,11 @@ class GatewaySession:
             self.client.shared.counts.touch()
             self._tell_news()
 
-    async def set_log_level(self, level: types.LoggingLevel) -> None:
+    async def set_log_level(self, params: types.SetLevelRequestParams) -> types.EmptyResult:
         """Note how much of what servers log the client wants to hear."""
-        self.client.log_level = level
+        self.client.log_level = params.level
         await self.client.shared.log_level_changed()
+        return types.EmptyResult()
 
     async def refresh(self) -> None:
         """Look whether anything that the client was told of has changed, and tell it."""
@@ -248,8 +252,9 @@ SessionOf = Callable[[Request], Awaitable[GatewaySession]]
 
 
 async def call_in_session(session_of: SessionOf, params: types.CallToolRequestParams, request: Request) -> Answer:
-    """Make a call in its client's session, and once more where the session turned out to be lost to another gateway of the deployment,
-    which took this one for dead: nothing has run then, and what the client has answered is stored."""
+    """Make a call in its client's session, and once more where the session turned out to be lost to another gateway
+    of the deployment, which took this one for dead: nothing has run then, and what the client has answered is
+    stored."""
 
     async def call_once(params: types.CallToolRequestParams) -> Answer:
         session = await session_of(request)

@@ -11,6 +11,9 @@ from time import monotonic
 from typing import Any, final
 
 import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import validate_mcp_param_headers
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from hooksdk.approvals import digest_of
 from hooksdk.calls import ToolCall, ToolResult
@@ -18,7 +21,6 @@ from hooksdk.errors import ApprovalPending, SessionBusy, StoreError
 from hooksdk.gateway._answers import Undelivered, deliver
 from hooksdk.gateway._approvals import ClientApprovals
 from hooksdk.gateway._client import CallingClient, Request
-from hooksdk.gateway._headers import check_headers
 from hooksdk.gateway._left_sessions import OtherSessionsCalls
 from hooksdk.gateway._listing import ClientListing
 from hooksdk.gateway._long_results import PREFIX as RESULT_PREFIX
@@ -66,15 +68,16 @@ class WaitingCalls:
         self._calls.append(call)
 
     def take(self, digest: str) -> WaitingCall | None:
-        """The newest waiting call of this name with these arguments; None where none waits, or its client makes it at this moment."""
+        """The newest waiting call of this name with these arguments; None where none waits, or its client makes it at
+        this moment."""
         call = next((one for one in reversed(self._calls) if one.digest == digest), None)
         if call is not None:
             self._calls.remove(call)
         return call
 
     async def give_up_old(self, keep: float) -> None:
-        """End the calls that were not made again within `keep` seconds, when their approval expired, and the oldest of too many: a
-        client may stay for weeks."""
+        """End the calls that were not made again within `keep` seconds, when their approval expired, and the oldest
+        of too many: a client may stay for weeks."""
         ages = sorted(one.since for one in self._calls)
         oldest = monotonic() - keep
         if len(ages) > MOST_WAITING:
@@ -105,8 +108,8 @@ class SessionCalls:
         busy: Callable[[], AbstractContextManager[None]],
         give_up: Callable[[], None],
     ) -> None:
-        """Within `busy` the session does not count as idle. `give_up` ends it: a record could not be written, so its run takes no
-        further call, and the client's next request gets another session."""
+        """Within `busy` the session does not count as idle. `give_up` ends it: a record could not be written, so its
+        run takes no further call, and the client's next request gets another session."""
         self.waiting = WaitingCalls()
         self.other_sessions = other_sessions
         self._client = client
@@ -125,10 +128,24 @@ class SessionCalls:
 
     async def call(self, params: types.CallToolRequestParams, request: Request, client: CallingClient) -> Answer:
         """Make a call of a tool, and deliver its result with the answer to this request."""
-        check_headers(request, params, (await self._tools.listing()).tools)
+        self._check_headers(params, request, await self._tools.listing())
         answer = await self._call(params, request, client)
         deliver(self._undelivered.take(answer), request)
         return answer
+
+    @staticmethod
+    def _check_headers(params: types.CallToolRequestParams, request: Request, listing: ClientListing) -> None:
+        """Refuse a call over HTTP whose headers say something else than its arguments, which a schema of protocol
+        2026-07-28 can ask for with `x-mcp-header`: proxies go by them. A tool that is not listed has no headers.
+        Raises `MCPError`."""
+        if request.request is None or request.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return
+        tool = next((tool for tool in listing.tools if tool.name == params.name), None)
+        if tool is None:
+            return
+        refusal = validate_mcp_param_headers(tool.input_schema, params.arguments or {}, request.request.headers)
+        if refusal is not None:
+            raise MCPError(refusal.code, refusal.message, refusal.data)
 
     async def get_prompt(
         self, params: types.GetPromptRequestParams, request: Request, client: CallingClient
@@ -172,8 +189,8 @@ class SessionCalls:
     async def _call(
         self, params: types.CallToolRequestParams, request: Request, client: CallingClient, tool: Tool | None = None
     ) -> Answer:
-        """Make a call. One that waited for an approval, or for answers to what its server has asked, goes on from there. `tool` is given
-        for a call of none of the listed tools."""
+        """Make a call. One that waited for an approval, or for answers to what its server has asked, goes on from
+        there. `tool` is given for a call of none of the listed tools."""
         digest, pages = digest_of([params.name, params.arguments or {}]), self._tools.pages
         if (page := pages.heard(params)) is not None:
             if isinstance(page, types.CallToolResult):
@@ -241,8 +258,8 @@ class SessionCalls:
     async def _answer(
         self, judged: JudgedCall, result: ToolResult, name: str, protocol_version: str, listing: ClientListing | None
     ) -> Answer:
-        """The result as the client gets it; `listing` is given for a call of a listed tool. Raises `MCPError` for an error that is the
-        client's business."""
+        """The result as the client gets it; `listing` is given for a call of a listed tool. Raises `MCPError` for an
+        error that is the client's business."""
         client = current_client.get()
         if isinstance(client, CallingClient) and client.page is not None and client.context is not None:
             judged.confirm()  # it was not made at its server, so nothing is in doubt
@@ -255,5 +272,5 @@ class SessionCalls:
         if listing is not None:
             result = await self._tools.results.shorten(name, result, listing.recall)
         answer = as_mcp(result, protocol_version)
-        self._undelivered.add(answer, judged)
+        self._undelivered.add(answer, judged.confirm)
         return answer

@@ -1,4 +1,5 @@
-"""The client of one session, over all of its requests: who it is, how it is reached, and the run that its calls belong to."""
+"""The client of one session, over all of its requests: who it is, how it is reached, and the run that its calls
+belong to."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import HookSDKError
 from hooksdk.gateway._approvals import ClientApprovals
 from hooksdk.gateway._client import CallingClient, Request
-from hooksdk.gateway._counts import Counts
 from hooksdk.gateway._left_sessions import LeftCalls
+from hooksdk.gateway._metrics import Counts
 from hooksdk.gateway._session_ids import SessionIds
 from hooksdk.gateway._settings import GatewayConfig, Profile
 from hooksdk.gateway._sources import Sources
@@ -35,7 +36,8 @@ CHANGES: dict[type[ListChanged], Callable[[], types.ServerNotification]] = {
 }
 """The notification that tells a client of protocol 2025-11-25 of a changed list, by the event of the later protocol."""
 START = "start of the server"
-"""The tool for which a server's secrets are filled in. No server has it, so that a pattern for one tool does not give them."""
+"""The tool for which a server's secrets are filled in. No server has it, so that a pattern for one tool does not give
+them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,9 @@
-"""Ids of clients' sessions: they say where a session lives, and so whether it is over. The next session of that place may then take
-the answers that people have given to its questions.
+"""Ids of clients' sessions: they say where a session lives, and so whether it is over. The next session of that place
+may then take the answers that people have given to its questions.
 
-Gateways of one deployment share a database. A token has one session at all of them in the protocol without connections: each
-gateway that serves it stores a part of its own, with a journal and a lease, and plugins are told the id of the whole.
+Gateways of one deployment share a database. A token has one session at all of them in the protocol without
+connections: each gateway that serves it stores a part of its own, with a journal and a lease, and plugins are told
+the id of the whole.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ LEFT = "hooksdk.gateway.left"
 MADE_AGAIN = "hooksdk.gateway.made-again"
 """The space of calls in doubt that a gateway has made again: a key is an effect id, a value when that was."""
 CALLS = "hooksdk.gateway.calls"
-"""The space of calls whose questions are out with their clients: a key is the session's id, a slash and the call's state."""
+"""The space of calls whose questions are out with their clients: a key is the session's id, a slash and the call's
+state."""
 PRECISION = 20
 """The last use of a session is written at most this many times in `idle` seconds."""
 LOOKED_AT = 8
@@ -59,8 +61,9 @@ class Deployment:
     """The gateways of one name that share one database."""
 
     def __init__(self, name: str, host: Host, idle: float, clock: Callable[[], float] = time.time) -> None:
-        """A session is over after `idle` seconds without a request. `clock` gives seconds since the epoch; the machines' clocks agree
-        to within a minute. Raises `ConfigError` for a store that only one machine can reach."""
+        """A session is over after `idle` seconds without a request. `clock` gives seconds since the epoch; the
+        machines' clocks agree to within a minute. Raises `ConfigError` for a store that only one machine can
+        reach."""
         store = host.store
         if not isinstance(store, SharingStore):
             problem = f"gateways that share their sessions need a database, and the store is a {type(store).__name__}"
@@ -75,11 +78,13 @@ class Deployment:
         self._clock = clock
 
     def prefix_of(self, client: str, requester: Mapping[str, Any]) -> str:
-        """The beginning of the ids of one client's sessions. The client's key and what policies are told of it decide it."""
+        """The beginning of the ids of one client's sessions. The client's key and what policies are told of it decide
+        it."""
         return f"{self.prefix}{digest_of([client, requester])[:16]}-"
 
     async def shared_session(self, client: str, requester: Mapping[str, Any]) -> str:
-        """The id of the session that a client has at all gateways: the one that is in use, or a new one once that was idle."""
+        """The id of the session that a client has at all gateways: the one that is in use, or a new one once that was
+        idle."""
         key = self.prefix_of(client, requester)
         while True:
             stored: dict[str, Any] | None = await self.store.get_value(SESSIONS, key)
@@ -103,8 +108,9 @@ class Deployment:
             await self.store.change_value(SESSIONS, key, stored, {**stored, "seen": self._clock()})
 
     async def is_over(self, session_id: str) -> bool:
-        """True for a session that nobody has any more. A token's session is over once no gateway was asked for it for `idle` seconds; a
-        connection's session, and a gateway's part of a session, once it was closed or its lease has lapsed."""
+        """True for a session that nobody has any more. A token's session is over once no gateway was asked for it for
+        `idle` seconds; a connection's session, and a gateway's part of a session, once it was closed or its lease has
+        lapsed."""
         if "~" not in session_id:
             stored = await self.store.get_value(SESSIONS, _client_prefix(session_id))
             return stored is None or stored["id"] != session_id or self._clock() - stored["seen"] > self._idle
@@ -142,8 +148,8 @@ class Deployment:
 
 
 async def change(store: Store, space: str, key: str, step: Callable[[Any], tuple[Any, T]]) -> T:
-    """Replace a stored value by what `step` makes of it; None stands for no value. `step` gives the new value and an answer, which
-    is returned; it is called again where another gateway has changed the value meanwhile."""
+    """Replace a stored value by what `step` makes of it; None stands for no value. `step` gives the new value and an
+    answer, which is returned; it is called again where another gateway has changed the value meanwhile."""
     while True:
         stored = await store.get_value(space, key)
         new, answer = step(stored)
@@ -154,17 +160,19 @@ async def change(store: Store, space: str, key: str, step: Callable[[Any], tuple
 
 @final
 class SessionIds:
-    """The ids of sessions at one place: gateways of a project on one machine that serve the same files, or one deployment."""
+    """The ids of sessions at one place: gateways of a project on one machine that serve the same files, or one
+    deployment."""
 
     def __init__(self, *parts: str, deployment: Deployment | None = None) -> None:
-        """`parts` name the place on this machine, the same after a restart; a deployment is one place on all machines."""
+        """`parts` name the place on this machine, the same after a restart; a deployment is one place on all
+        machines."""
         self.deployment = deployment
         self.prefix = deployment.prefix if deployment else f"gateway-{digest_of([platform.node(), *parts])[:12]}-"
         """The beginning of all session ids of the place."""
 
     def new(self, client: str, requester: Mapping[str, Any], shared_id: str | None = None) -> str:
-        """The id under which a session of this process is stored, until `release`. With `shared_id` it is this gateway's part of a
-        session that the deployment's gateways share."""
+        """The id under which a session of this process is stored, until `release`. With `shared_id` it is this
+        gateway's part of a session that the deployment's gateways share."""
         beginning = self.prefix
         if self.deployment is not None:
             beginning = f"{shared_id or self.deployment.prefix_of(client, requester)}~"
@@ -200,8 +208,8 @@ def _client_prefix(session_id: str) -> str:
 
 @lru_cache
 def _this_process(_pid: int) -> str:
-    """A name that no other process has. A lock of that name, which the system releases with the process, says that it runs; where
-    the lock cannot be taken, the name says that this is unknown."""
+    """A name that no other process has. A lock of that name, which the system releases with the process, says that it
+    runs; where the lock cannot be taken, the name says that this is unknown."""
     name = uuid.uuid4().hex[:16]
     try:
         path = _lock_of(name)

@@ -49,11 +49,24 @@ class SessionOffers:
         self._page_ids: set[str] = set()
         """The ids of web pages that servers have asked the client to open."""
 
-    async def tools(self) -> list[types.Tool]:
+    async def list_tools(self) -> types.ListToolsResult:
         """The tools that the client is told of."""
         listing = await self._tools.listing(wait=self._tools.waits_for_servers)
         self._client.shared.counts.listed(listing.tokens_direct, listing.tokens)
-        return [await self._with_app(tool) for tool in listing.tools]
+        return types.ListToolsResult(tools=[await self._with_app(tool) for tool in listing.tools])
+
+    async def list_prompts(self) -> types.ListPromptsResult:
+        """The prompts that the client may have."""
+        return types.ListPromptsResult(prompts=list((await self.now()).prompts))
+
+    async def list_resources(self) -> types.ListResourcesResult:
+        """The resources that the client may have, after the session's long results."""
+        offered = (await self.now()).resources
+        return types.ListResourcesResult(resources=[*await self._tools.results.resources(), *offered])
+
+    async def list_templates(self) -> types.ListResourceTemplatesResult:
+        """The templates of resources that the client may have."""
+        return types.ListResourceTemplatesResult(resource_templates=list((await self.now()).templates))
 
     async def _with_app(self, tool: types.Tool) -> types.Tool:
         """The tool, whose app has an address that leads to its server."""
@@ -65,8 +78,8 @@ class SessionOffers:
         )
 
     async def now(self, *, wait: bool = True) -> ClientOffers:
-        """The prompts and resources that the client may have, under the names that it is told; the client is told where they have
-        changed. With `wait` servers that were never listed have a few seconds to answer."""
+        """The prompts and resources that the client may have, under the names that it is told; the client is told
+        where they have changed. With `wait` servers that were never listed have a few seconds to answer."""
         await self._tools.listing(wait=wait and self._tools.waits_for_servers)
         sources = self._client.shared.sources
         async with self._lock:
@@ -136,14 +149,14 @@ class SessionOffers:
             result.text, is_error=result.is_error, blocks=blocks, structured=result.structured, meta=result.meta
         )
 
-    async def subscribe(self, uri: str) -> None:
+    async def subscribe(self, uri: str) -> types.EmptyResult:
         """Tell the client from now on when a resource changes. Raises `MCPError` for one that it may not read."""
-        if uri.startswith(PREFIX):  # a long result never changes
-            return
-        feature = await self.watchable(uri)
-        if feature not in self._watched:
-            await self._client.shared.watch(feature, on=True)
-            self._watched[feature] = uri
+        if not uri.startswith(PREFIX):  # a long result never changes
+            feature = await self.watchable(uri)
+            if feature not in self._watched:
+                await self._client.shared.watch(feature, on=True)
+                self._watched[feature] = uri
+        return types.EmptyResult()
 
     async def watchable(self, uri: str) -> Feature:
         """The resource whose changes the client wants to hear of. Raises `MCPError` for one that it may not read."""
@@ -152,13 +165,14 @@ class SessionOffers:
             raise MCPError(types.INVALID_REQUEST, f"'{uri}' is withheld: {reason}")
         return feature
 
-    async def unsubscribe(self, uri: str) -> None:
+    async def unsubscribe(self, uri: str) -> types.EmptyResult:
         """Tell the client no more when a resource changes."""
         feature = next((feature for feature, its_uri in self._watched.items() if its_uri == uri), None)
         if feature is None:
             feature, _ = await self.resource(uri)
         if self._watched.pop(feature, None) is not None:
             await self._client.shared.watch(feature, on=False)
+        return types.EmptyResult()
 
     async def unsubscribe_all(self) -> None:
         """End all watching: the client is gone."""

@@ -51,8 +51,8 @@ class SessionTools:
         return self.expose != "bridge"
 
     async def listing(self, *, wait: bool = True) -> ClientListing:
-        """The tools as they are now; the client is told where they have changed. With `wait` servers that were never listed have a
-        few seconds to answer."""
+        """The tools as they are now; the client is told where they have changed. With `wait` servers that were never
+        listed have a few seconds to answer."""
         client, sources = self._client, self._client.shared.sources
         if wait:
             await sources.listed(client.name)

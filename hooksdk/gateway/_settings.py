@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from hooksdk.config import Config
 from hooksdk.errors import ConfigError, did_you_mean, table_problems
-from hooksdk.gateway._http_settings import MetricsSettings, OidcSettings, Rate, TlsSettings, WebAddress
 from hooksdk.patterns import ToolPattern, check_patterns
 from hooksdk.tools import Expose, Tool
 
 MCP_SOURCES = {"mcp", "prompt", "resource"}
 """What servers bring."""
 
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+"""Signatures that only the issuer can make. With `HS256` whoever can check a token can make one; `none` is no
+signature."""
 Asked = Literal["elicitation", "sampling", "roots"]
 LEAST_RESULT_CHARS = 1_000
 """So that a note and some text have their place."""
@@ -33,12 +37,83 @@ def _none_or_enough(value: int) -> int:
     return value
 
 
+def is_loopback(host: str) -> bool:
+    """True for this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _web_address(value: str) -> str:
+    parts = urlsplit(value)
+    host = parts.hostname or ""
+    if not host or parts.scheme not in {"https", "http"} or (parts.scheme == "http" and not is_loopback(host)):
+        raise ValueError(f"expected an address with https, or with http on this machine, got {value!r}")
+    return value
+
+
 Texts = Annotated[list[str], pydantic.BeforeValidator(_as_list)]
+WebAddress = Annotated[str, pydantic.AfterValidator(_web_address)]
+Rate = Annotated[int, Field(gt=0)] | None
 Patterns = Annotated[list[str], pydantic.BeforeValidator(_as_list), pydantic.AfterValidator(check_patterns)]
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TlsSettings(_Strict):
+    """`[gateway.tls]`: the certificate that clients see."""
+
+    cert: str
+    """A PEM file with the certificate, and those above it."""
+    key: str
+    """A PEM file with its key, without a passphrase."""
+
+
+class MetricsSettings(_Strict):
+    """`[gateway.metrics]`: `/metrics`, for Prometheus."""
+
+    tokens: Texts = Field(default_factory=list[str])
+    """The names of tokens that may read it. Where the gateway asks for no tokens, it does not here either."""
+    open: bool = False
+    """Whoever reaches the gateway may read it."""
+
+
+class OidcSettings(_Strict):
+    """`[gateway.oidc]`: access tokens of an OpenID Connect or OAuth 2.1 issuer, as JWTs (RFC 9068)."""
+
+    issuer: WebAddress
+    """As its metadata and the claim `iss` say it, to the letter."""
+    audience: str | None = None
+    """What the claim `aud` must hold; None: the gateway's `url`."""
+    jwks_url: WebAddress | None = None
+    """Where its keys are; None: where its metadata says."""
+    algorithms: Annotated[list[Algorithm], Field(min_length=1), pydantic.BeforeValidator(_as_list)] = Field(
+        default_factory=lambda: list[Algorithm](["RS256", "ES256"])
+    )
+    """Signatures that count."""
+    scopes: Texts = Field(default_factory=list[str])
+    """What the claim `scope` must hold, all of it."""
+    name_claim: str = "sub"
+    """Who asks, for policies."""
+    profile_claim: str | None = None
+    """Which claim says the profile, a text or a list of texts; a dot goes deeper: `realm_access.roles`."""
+    profiles: dict[str, str] = Field(default_factory=dict[str, str])
+    """The profile for each value of that claim; of several that fit the first."""
+    other: str | None = None
+    """The profile of those for whom none fits; None: they are refused. Without `profile_claim` it is everybody's."""
+    leeway: Annotated[float, Field(ge=0, le=300)] = 30.0
+    """Seconds by which clocks may differ."""
+
+    @model_validator(mode="after")
+    def _check(self) -> OidcSettings:
+        if bool(self.profiles) != (self.profile_claim is not None):
+            raise ValueError("profile_claim and profiles go together: the claim, and the profile of each of its values")
+        return self
 
 
 class Profile(_Strict):
@@ -106,8 +181,8 @@ class GatewayConfig(_Strict):
     """`[gateway]`."""
 
     expose: Expose = "auto"
-    """`auto`: the tools themselves until tool search is worth it, then its bridge; `bridge`: always the bridge; `direct`:
-    always the tools; `hybrid`: the bridge, and beside it the tools that are known to read only."""
+    """`auto`: the tools themselves until tool search is worth it, then its bridge; `bridge`: always the bridge;
+    `direct`: always the tools; `hybrid`: the bridge, and beside it the tools that are known to read only."""
     profile: str | None = None
     """The profile of clients that get no other; None: they may use everything that the policies allow."""
     trusted_hints: Texts = Field(default_factory=list[str])
@@ -123,18 +198,21 @@ class GatewayConfig(_Strict):
     kept_result_bytes: Annotated[int, Field(gt=0)] = 8_000_000
     """Bytes of long results that are kept for each session, in memory; of more, the newest."""
     instructions: str = ""
-    """What clients are told at the beginning, before what the servers say; empty: that there are tools of several servers."""
+    """What clients are told at the beginning, before what the servers say; empty: that there are tools of several
+    servers."""
     max_instructions_chars: Annotated[int, Field(ge=0)] = 2_000
     """Characters of all instructions together; your own count first, and are never cut."""
     relay: Annotated[list[Asked], pydantic.BeforeValidator(_as_list)] = Field(default_factory=list[Asked])
     """What servers may ask of the client whose call they are serving."""
     deployment: Annotated[str, Field(min_length=1)] | None = None
-    """What all gateways behind one address are called: those of one name and one database have the sessions of their clients
-    in common. None: each has its own."""
+    """What all gateways behind one address are called: those of one name and one database have the sessions of their
+    clients in common. None: each has its own."""
     url: WebAddress | None = None
-    """The address at which clients find it over HTTP, where that is not the one that it listens on: `https://tools.example.org/mcp`."""
+    """The address at which clients find it over HTTP, where that is not the one that it listens on:
+    `https://tools.example.org/mcp`."""
     max_connections: Annotated[int, Field(gt=0)] = 1_000
-    """Connections over HTTP that are open at once, at most; never more than half of the files that the process may open."""
+    """Connections over HTTP that are open at once, at most; never more than half of the files that the process may
+    open."""
     stop_wait: Annotated[float, Field(ge=0)] = 5.0
     """Seconds that open calls over HTTP have for ending by themselves, once the gateway is told to stop."""
     requests_per_minute: Rate = None
@@ -158,8 +236,8 @@ class GatewayConfig(_Strict):
         return settings
 
     def read_file(self, path: Path) -> bytes:
-        """What is in a file that a setting names. Raises `OSError`, and `ConfigError` for one that has changed since you trusted
-        the folder whose settings name it."""
+        """What is in a file that a setting names. Raises `OSError`, and `ConfigError` for one that has changed since
+        you trusted the folder whose settings name it."""
         return path.read_bytes() if self._config is None else self._config.read_file(path)
 
     @model_validator(mode="after")
@@ -191,8 +269,8 @@ def profile_of(config: GatewayConfig, name: str | None) -> tuple[str | None, Pro
 def narrowing(
     name: str | None, profile: Profile, *, own: Callable[[Tool], bool] = lambda _: False
 ) -> Callable[[Tool], str | None]:
-    """Why a client with this profile does not have a tool, for each tool; None where it has it. What is `own` of the gateway need not
-    be among those that are allowed."""
+    """Why a client with this profile does not have a tool, for each tool; None where it has it. What is `own` of the
+    gateway need not be among those that are allowed."""
     allow = None if profile.allow is None else [ToolPattern(text) for text in profile.allow]
     deny = [ToolPattern(text) for text in profile.deny]
     reason = f"the profile '{name}' does not have it"

@@ -1,4 +1,5 @@
-"""Where a gateway's tools come from. They are looked at before each request, and no server is asked anything for that."""
+"""Where a gateway's tools come from. They are looked at before each request, and no server is asked anything for
+that."""
 
 from __future__ import annotations
 
@@ -15,27 +16,27 @@ if TYPE_CHECKING:
     from hooksdk.mcp import SignInPage
 
 FIRST_LISTINGS = 8.0
-"""Seconds that a request waits for servers that were never listed: clients do not reliably take tools that come later, and most give
-a new server ten seconds."""
+"""Seconds that a request waits for servers that were never listed: clients do not reliably take tools that come
+later, and most give a new server ten seconds."""
 LESS_PATIENT = {"claude-code": 4.0}
-"""The same for clients of these names. `claude mcp list` gives a list of tools five seconds, and says then that it failed; in its
-sessions Claude Code takes tools that come later."""
+"""The same for clients of these names. `claude mcp list` gives a list of tools five seconds, and says then that it
+failed; in its sessions Claude Code takes tools that come later."""
 
 
 class ToolSource(Protocol):
     """Where the gateway's tools come from, such as `McpServers`.
 
-    What else a source has of that one's is used: `missing`, the owners whose tools should be there and why they are not;
-    `catch_up()`, awaited before each request, which answers None where nothing has changed; `tools_known()`, which waits until the tools of
-    all owners are known for the first time; `features`, the prompts and resources of the owners, as those of `McpServers`;
-    `release(session_id)`, told when a client's session is over; `signed_out` and `open_page()`, for owners that wait for a person to
-    sign in; `files`, the paths of the files that describe the owners: approvals are found again
-    after a restart by a gateway in front of the same ones.
+    What else a source has of that one's is used: `missing`, the owners whose tools should be there and why they are
+    not; `catch_up()`, awaited before each request, which answers None where nothing has changed; `tools_known()`,
+    which waits until the tools of all owners are known for the first time; `features`, the prompts and resources of
+    the owners, as those of `McpServers`; `release(session_id)`, told when a client's session is over; `signed_out`
+    and `open_page()`, for owners that wait for a person to sign in; `files`, the paths of the files that describe the
+    owners: approvals are found again after a restart by a gateway in front of the same ones.
     """
 
     def tools(self) -> Sequence[Tool]:
-        """The tools as they are now. Asked before each call, so it answers at once; the same list while nothing has changed
-        costs nothing."""
+        """The tools as they are now. Asked before each call, so it answers at once; the same list while nothing has
+        changed costs nothing."""
         ...
 
 

@@ -25,8 +25,8 @@ _SURROGATE = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
 
 @contextmanager
 def own_streams() -> Generator[tuple[int, int]]:
-    """The descriptors of the protocol: stdin and stdout as they were. Until the block is left whatever else reads stdin finds
-    nothing there, and whatever else is printed goes to stderr, by children and C code, too."""
+    """The descriptors of the protocol: stdin and stdout as they were. Until the block is left whatever else reads
+    stdin finds nothing there, and whatever else is printed goes to stderr, by children and C code, too."""
     sys.stdout.flush()
     reads, writes = os.dup(STDIN), os.dup(STDOUT)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -80,8 +80,8 @@ class _Lines:
 
 
 def _readable(line: bytes) -> str:
-    """The line as text. A model may write half of an emoji, which clients send as an escape that nobody could read: without a
-    sign that stands for it the call would never be answered."""
+    """The line as text. A model may write half of an emoji, which clients send as an escape that nobody could read:
+    without a sign that stands for it the call would never be answered."""
     text = line.decode("utf-8", "replace")
     if _SURROGATE.search(text):
         with contextlib.suppress(ValueError, RecursionError):

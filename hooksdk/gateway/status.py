@@ -1,6 +1,6 @@
-"""What runs: a small file for each gateway, which `hooksdk gateway status` reads. It goes when the gateway ends; that of one that
-was killed goes when it is next looked at: a lock beside it, which the system lets go with the process, says that it runs. The
-number of a process does not: after a restart of the machine another one has it."""
+"""What runs: a small file for each gateway, which `hooksdk gateway status` reads. It goes when the gateway ends; that
+of one that was killed goes when it is next looked at: a lock beside it, which the system lets go with the process,
+says that it runs. The number of a process does not: after a restart of the machine another one has it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from hooksdk.stores.locks import is_held, lock, unlock
 __all__ = ["GatewayStatus", "ServerLine", "StatusFile", "gateway_folder", "running_gateways"]
 
 _BEGINNING = 60.0
-"""Seconds for which a lock or a half-written file without a status is left alone: a gateway may be about to write it."""
+"""Seconds for which a lock or a half-written file without a status is left alone: a gateway may be about to write
+it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +31,8 @@ class ServerLine:
 
     name: str
     state: str
-    """As that of a `hooksdk.mcp.ServerStatus`: `up`, `starting`, `failed`, `down`, `disabled`, or `idle`: its tools are known, and it
-    was not needed yet."""
+    """As that of a `hooksdk.mcp.ServerStatus`: `up`, `starting`, `failed`, `down`, `disabled`, or `idle`: its tools
+    are known, and it was not needed yet."""
     tools: int = 0
     problem: str = ""
     scope: str = "gateway"
@@ -90,8 +91,8 @@ class GatewayStatus:
 class StatusFile:
     """Writes the status of the gateway in this process. A status that cannot be written never stops a gateway.
 
-    `update` takes the fields of `GatewayStatus`; a server is a `ServerLine`. Each update is one small file, replaced whole,
-    without waiting for the disk.
+    `update` takes the fields of `GatewayStatus`; a server is a `ServerLine`. Each update is one small file, replaced
+    whole, without waiting for the disk.
     """
 
     def __init__(
@@ -106,9 +107,14 @@ class StatusFile:
         now = time.time()
         self._path = (folder or gateway_folder() / "running") / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
         self._status = GatewayStatus(
-            pid=os.getpid(), started=now, changed=now, transport=transport, address=address, config=tuple(config),
+            pid=os.getpid(),
+            started=now,
+            changed=now,
+            transport=transport,
+            address=address,
+            config=tuple(config),
             profile=profile,
-        )  # fmt: skip
+        )
 
         self._lock: int | None = None
 
@@ -118,7 +124,8 @@ class StatusFile:
         return self._status
 
     def update(self, **fields: Any) -> None:
-        """Change these fields, and write the file where that changed anything. Raises `TypeError` for a field that is none."""
+        """Change these fields, and write the file where that changed anything. Raises `TypeError` for a field that is
+        none."""
         new = replace(self._status, **fields)
         if new == self._status and self._path.exists():
             return

@@ -148,10 +148,16 @@ class McpServers:
                 known = f"expected {', '.join(ASKED)}, got {kind!r}.{did_you_mean(kind, ASKED)}"
                 raise ConfigError("McpServers", (f"relay: {known}",))
         terms = Terms(
-            start_timeout=start_timeout, report=self._report, changed=self._tell_change, hear=self._hear, idle=idle, relay=frozenset(relay),
-            listings=Listings(Path(listings).expanduser() if listings is not None else None) if lazy else None, rests=lazy,
+            start_timeout=start_timeout,
+            report=self._report,
+            changed=self._tell_change,
+            hear=self._hear,
+            idle=idle,
+            relay=frozenset(relay),
+            listings=Listings(Path(listings).expanduser() if listings is not None else None) if lazy else None,
+            rests=lazy,
             sign_ins=sign_ins or SignIns(),
-        )  # fmt: skip
+        )
         self._call_timeout = call_timeout
         self._on_status = on_status
         self._on_change = on_change
@@ -193,9 +199,18 @@ class McpServers:
         Of the servers none but those that `only` names count.
         """
         servers = cls(
-            {}, start_timeout=start_timeout, call_timeout=call_timeout, lazy=lazy, idle=idle, listings=listings,
-            relay=relay, holder=holder, on_status=on_status, on_change=on_change, sign_ins=sign_ins,
-        )  # fmt: skip
+            {},
+            start_timeout=start_timeout,
+            call_timeout=call_timeout,
+            lazy=lazy,
+            idle=idle,
+            listings=listings,
+            relay=relay,
+            holder=holder,
+            on_status=on_status,
+            on_change=on_change,
+            sign_ins=sign_ins,
+        )
         servers._files = ServerFiles(paths, ask=ask, digests=digests, only=only)
         servers._fleet.apply(servers._files.read())
         return servers

@@ -278,6 +278,9 @@ def _kind(value: object) -> str:
     if isinstance(value, str):
         return "text" if value.strip() else "empty text"
     kinds: dict[str, Any] = {
-        "true or false": bool, "a number": (int, float), "an object": Mapping, "a list": (list, tuple),
-    }  # fmt: skip
+        "true or false": bool,
+        "a number": (int, float),
+        "an object": Mapping,
+        "a list": (list, tuple),
+    }
     return next((words for words, kind in kinds.items() if isinstance(value, kind)), type(value).__name__)

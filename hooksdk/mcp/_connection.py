@@ -32,7 +32,7 @@ from hooksdk.mcp._status import (
     too_late,
     unavailable,
     with_stderr,
-)  # fmt: skip
+)
 from hooksdk.mcp._transport import one_line, serving
 from hooksdk.mcp.sign_in._auth import SignedIn
 
@@ -50,9 +50,14 @@ class Connection:
     """One server. `keep` runs in a task of its own; everything else may be called from any task of the loop."""
 
     def __init__(
-        self, spec: ServerSpec, terms: Terms, offer: ServerOffer | None = None, key: ScopeKey = NOBODY, *,
+        self,
+        spec: ServerSpec,
+        terms: Terms,
+        offer: ServerOffer | None = None,
+        key: ScopeKey = NOBODY,
+        *,
         handshake: bool | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`offer` is what to go on until the server, or a listing that was kept, tells of another one; `handshake` whether it speaks
         the older protocol alone, or is to be asked for that one; None: nobody knows yet."""
         self.spec = spec

@@ -27,8 +27,15 @@ logger = logging.getLogger("hooksdk")
 
 _READS = Annotations(read_only=True, destructive=False, idempotent=True)
 LEVELS: tuple[types.LoggingLevel, ...] = (
-    "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
-)  # fmt: skip
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+)
 """How much is logged, the most first."""
 MOST_OFFERS = 200
 """Offers whose tools are made once; of more, the newest."""
@@ -143,10 +150,16 @@ class Features:
         return self._tool("resource", server, uri, send, parameters, description=description, title=title)
 
     def _tool(
-        self, source: Any, server: str, own_name: str,
+        self,
+        source: Any,
+        server: str,
+        own_name: str,
         send: Callable[[ClientSession, RunningCall, dict[str, Any]], Awaitable[ToolResult]],
-        parameters: Mapping[str, Any], *, description: str | None, title: str | None,
-    ) -> Tool:  # fmt: skip
+        parameters: Mapping[str, Any],
+        *,
+        description: str | None,
+        title: str | None,
+    ) -> Tool:
         known = self._fleet.connections.get(server)
         limit = (known.spec.timeout if known is not None else None) or self._limit
 
@@ -164,10 +177,17 @@ class Features:
                 call.end()
 
         return Tool(
-            name=f"{source}:{server}:{own_name}", own_name=own_name, source=source, owner=server, execute=execute,
-            description=description or "", label=title or "", parameters=parameters, annotations=_READS,
+            name=f"{source}:{server}:{own_name}",
+            own_name=own_name,
+            source=source,
+            owner=server,
+            execute=execute,
+            description=description or "",
+            label=title or "",
+            parameters=parameters,
+            annotations=_READS,
             timeout=limit + ERROR_MARGIN,
-        )  # fmt: skip
+        )
 
     async def complete(self, server: str, params: types.CompleteRequestParams) -> types.CompleteResult | ToolResult:
         """What the server proposes for an argument; a result that says why there is none."""
@@ -175,9 +195,11 @@ class Features:
         params = params.model_copy(update={"meta": call.meta})
         try:
             return await self._fleet.connection(server).request(
-                params.argument.name, self._limit, call,
+                params.argument.name,
+                self._limit,
+                call,
                 lambda session: session.send_request(types.CompleteRequest(params=params), types.CompleteResult),
-            )  # fmt: skip
+            )
         except CallFailed as failure:
             return failed(failure)
         finally:

@@ -74,9 +74,11 @@ class Filling:
     def _places(self) -> dict[str, str]:
         """The names that VS Code and Cursor have for places."""
         return {
-            "userHome": str(Path.home()), "workspaceFolder": str(self.folder), "workspaceFolderBasename": self.folder.name,
+            "userHome": str(Path.home()),
+            "workspaceFolder": str(self.folder),
+            "workspaceFolderBasename": self.folder.name,
             "pathSeparator": os.sep,
-        }  # fmt: skip
+        }
 
     def _answer(self, name: str, written: str) -> str:
         if name not in self.answers:
@@ -106,8 +108,10 @@ def read_inputs(inputs: Sequence[Any]) -> dict[str, ServerInput]:
         entry = cast("Mapping[str, Any]", one)
         options = cast("list[Any]", entry["options"]) if isinstance(entry.get("options"), list) else []
         known[str(entry.get("id"))] = ServerInput(
-            id=str(entry.get("id")), description=str(entry.get("description") or ""), secret=entry.get("password") is True,
+            id=str(entry.get("id")),
+            description=str(entry.get("description") or ""),
+            secret=entry.get("password") is True,
             options=tuple(option for option in options if isinstance(option, str)),
             default=entry["default"] if isinstance(entry.get("default"), str) else "",
-        )  # fmt: skip
+        )
     return known

@@ -144,9 +144,13 @@ class Fleet:
 
         kept = self._terms.listings
         return replace(
-            self._terms, report=report, changed=changed, idle=self._terms.idle or OWN_IDLE, rests=True,
+            self._terms,
+            report=report,
+            changed=changed,
+            idle=self._terms.idle or OWN_IDLE,
+            rests=True,
             listings=kept and kept.of(key.holder),
-        )  # fmt: skip
+        )
 
     @property
     def everyone(self) -> list[Connection]:

@@ -34,10 +34,12 @@ logger = logging.getLogger("hooksdk")
 FORMAT = 1
 """Raised when what is in a file, or what a file's name is made of, means something else than before."""
 _KINDS: dict[str, TypeAdapter[Any]] = {
-    "tools": TypeAdapter(tuple[types.Tool, ...]), "prompts": TypeAdapter(tuple[types.Prompt, ...]),
-    "resources": TypeAdapter(tuple[types.Resource, ...]), "templates": TypeAdapter(tuple[types.ResourceTemplate, ...]),
+    "tools": TypeAdapter(tuple[types.Tool, ...]),
+    "prompts": TypeAdapter(tuple[types.Prompt, ...]),
+    "resources": TypeAdapter(tuple[types.Resource, ...]),
+    "templates": TypeAdapter(tuple[types.ResourceTemplate, ...]),
     "capabilities": TypeAdapter(types.ServerCapabilities),
-}  # fmt: skip
+}
 _FRESH = 86_400.0
 """Seconds after which a listing is used still, and the server is asked anew meanwhile."""
 _FORGOTTEN = 30 * _FRESH
@@ -84,8 +86,9 @@ class Listings:
             fresh = 0 <= age < _FRESH and data["program"] == _program(spec) and "capabilities" in data
             lists = {
                 name: adapter.validate_python(data[name], by_name=False)
-                for name, adapter in _KINDS.items() if name in data or name == "tools"
-            }  # fmt: skip
+                for name, adapter in _KINDS.items()
+                if name in data or name == "tools"
+            }
             offer = ServerOffer(server=spec.name, instructions=str(data.get("instructions", "")), **lists)
             return Listing(offer, str(data["version"]), fresh, data.get("handshake") if fresh else None)
         except FileNotFoundError:
@@ -98,13 +101,18 @@ class Listings:
     def write(self, spec: ServerSpec, offer: ServerOffer, version: str, handshake: bool | None) -> None:
         """Keep what a server offers. A disk that cannot take it is told in the log."""
         data = {
-            "format": FORMAT, "server": spec.name, "version": version, "listed": time.time(), "program": _program(spec),
-            "handshake": handshake, "instructions": offer.instructions,
+            "format": FORMAT,
+            "server": spec.name,
+            "version": version,
+            "listed": time.time(),
+            "program": _program(spec),
+            "handshake": handshake,
+            "instructions": offer.instructions,
             **{
                 name: adapter.dump_python(getattr(offer, name), by_alias=True, mode="json", exclude_unset=True)
                 for name, adapter in _KINDS.items()
             },
-        }  # fmt: skip
+        }
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _replace(self._path(spec), json.dumps(data).encode())

@@ -38,9 +38,10 @@ async def all_offered(session: ClientSession, server: str, redact: Callable[[str
     """All that the server at the other end offers. Raises `MCPError` and `ValidationError` where its tools cannot be listed;
     what else cannot be is left out, and the log says so."""
     offer = ServerOffer(
-        server=server, instructions=session.instructions or "",
+        server=server,
+        instructions=session.instructions or "",
         capabilities=session.server_capabilities or types.ServerCapabilities(),
-    )  # fmt: skip
+    )
     offer = await list_anew(session, offer, "tools")
     for kind in KINDS[1:]:
         try:

@@ -45,9 +45,14 @@ class Offering:
     """One server's offer."""
 
     def __init__(
-        self, spec: ServerSpec, terms: Terms, callers: Callers, offer: ServerOffer | None,
-        on_listed: Callable[[], Awaitable[None]], key: ScopeKey,
-    ) -> None:  # fmt: skip
+        self,
+        spec: ServerSpec,
+        terms: Terms,
+        callers: Callers,
+        offer: ServerOffer | None,
+        on_listed: Callable[[], Awaitable[None]],
+        key: ScopeKey,
+    ) -> None:
         """`offer` is what to go on until the server, or a listing that was kept, tells of another one; `on_listed` is called when
         a list was read again."""
         self.offer = offer or ServerOffer(server=spec.name)
@@ -90,9 +95,12 @@ class Offering:
     def session(self, life: Life, read: Any, write: Any) -> ClientSession:
         """The connection over these streams; `hear` gets what the server says."""
         return ClientSession(
-            dispatcher=DeclaringDispatcher(read, write), message_handler=partial(self.hear, life), client_info=client_info(),
-            extensions=dict(self._terms.wishes.extensions) or None, **self._callers.callbacks(),
-        )  # fmt: skip
+            dispatcher=DeclaringDispatcher(read, write),
+            message_handler=partial(self.hear, life),
+            client_info=client_info(),
+            extensions=dict(self._terms.wishes.extensions) or None,
+            **self._callers.callbacks(),
+        )
 
     async def hear(self, life: Life, message: IncomingMessage) -> None:
         """What the server says of itself."""
@@ -222,9 +230,12 @@ class Offering:
         """Until the stream ends. False where the server has no such streams."""
         try:
             async with listen(
-                session, tools_list_changed=tools, prompts_list_changed=prompts, resources_list_changed=resources,
+                session,
+                tools_list_changed=tools,
+                prompts_list_changed=prompts,
+                resources_list_changed=resources,
                 resource_subscriptions=sorted(self.watched),
-            ) as changes:  # fmt: skip
+            ) as changes:
                 async for _change in changes:
                     pass  # `hear` is told of it as well
         except MCPError as error:

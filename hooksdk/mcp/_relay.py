@@ -134,8 +134,11 @@ class SilentClient:
         """Nobody hears it."""
 
     async def ask(
-        self, request: types.InputRequest, name: str = "", together: int = 1,  # noqa: ARG002 - as `Client` has it
-    ) -> types.InputResponse | types.ErrorData:  # fmt: skip
+        self,
+        request: types.InputRequest,
+        name: str = "",
+        together: int = 1,  # noqa: ARG002 - as `Client` has it
+    ) -> types.InputResponse | types.ErrorData:
         """Nobody answers it."""
         return _refused("this client cannot be asked")
 

@@ -46,9 +46,12 @@ def to_result(answer: types.CallToolResult) -> ToolResult:
         texts = ["The tool reported an error, without a text."]
     plain = all(block.keys() == {"type", "text"} for block in blocks) and len(blocks) < 2
     return ToolResult(
-        "\n".join(texts), is_error=answer.is_error, blocks=() if plain else blocks, structured=answer.structured_content,
+        "\n".join(texts),
+        is_error=answer.is_error,
+        blocks=() if plain else blocks,
+        structured=answer.structured_content,
         meta=own_meta_left_out(answer.meta),
-    )  # fmt: skip
+    )
 
 
 def plain_text(block: dict[str, Any]) -> str:

@@ -36,9 +36,22 @@ EVERYBODY = ScopeKey(holder="")
 
 _PLACEHOLDER = re.compile(r"\{\{\s*secret:")
 _CREDENTIAL = {
-    "APIKEY", "AUTH", "AUTHORIZATION", "COOKIE", "CREDENTIAL", "CREDENTIALS", "DSN", "KEY", "LOGIN", "PASS", "PASSWD", "PASSWORD", "PAT",
-    "SECRET", "TOKEN",
-}  # fmt: skip
+    "APIKEY",
+    "AUTH",
+    "AUTHORIZATION",
+    "COOKIE",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "DSN",
+    "KEY",
+    "LOGIN",
+    "PASS",
+    "PASSWD",
+    "PASSWORD",
+    "PAT",
+    "SECRET",
+    "TOKEN",
+}
 """Words in names of variables, such as GITHUB_TOKEN or OPENAI_API_KEY."""
 _ADDRESS = re.compile(r"\w+://[^\s/@:]*:[^\s/@]+@")
 """A user and a password in an address, such as a database's."""

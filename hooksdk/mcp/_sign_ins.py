@@ -25,9 +25,14 @@ class ServerSignIns:
         self._sign_ins = sign_ins
 
     async def sign_in(
-        self, name: str, show: Callable[[str], Awaitable[None]], *, holder: str = LOCAL,
-        paste: Callable[[], Awaitable[str]] | None = None, client_secret: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        show: Callable[[str], Awaitable[None]],
+        *,
+        holder: str = LOCAL,
+        paste: Callable[[], Awaitable[str]] | None = None,
+        client_secret: str = "",
+    ) -> None:
         """Sign a person in to a server on the web, within five minutes.
 
         `show` is given the address of the page for the person's browser, which comes back to a listener on this machine. With

@@ -18,9 +18,17 @@ from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.values import plain_json
 
 __all__ = [
-    "BARE_FOLDERS", "ENTRY_KEYS", "MOST_SECONDS", "Shape", "find_servers", "load_file", "plain_entry", "project_of",
-    "projects_of", "read_text",
-]  # fmt: skip
+    "BARE_FOLDERS",
+    "ENTRY_KEYS",
+    "MOST_SECONDS",
+    "Shape",
+    "find_servers",
+    "load_file",
+    "plain_entry",
+    "project_of",
+    "projects_of",
+    "read_text",
+]
 
 Entries = Mapping[str, Any]
 

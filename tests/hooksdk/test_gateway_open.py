@@ -27,8 +27,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from hooksdk import hooks
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import GatewayConfig, _connections, _door, config_problems
+from hooksdk.gateway._admission import RateLimit, sends_tokens_unencrypted
 from hooksdk.gateway._connections import Connections, Tls, most_connections
-from hooksdk.gateway._door import RateLimit, asks_in_the_clear
 from hooksdk.gateway._metrics import Metrics
 from hooksdk.hooks import BeforeToolCall, Block
 from tests.hooksdk.certificates import trusting, write_certificate
@@ -359,7 +359,7 @@ def test_files_that_are_no_certificate_with_its_key_are_refused_at_the_start(bro
     ],
 )
 def test_tokens_that_go_in_the_clear_are_warned_about(host: str, settings: dict[str, Any], warns: bool) -> None:
-    assert asks_in_the_clear(host, GatewayConfig.model_validate(settings)) is warns
+    assert sends_tokens_unencrypted(host, GatewayConfig.model_validate(settings)) is warns
 
 
 async def test_the_warning_is_said_where_the_gateway_listens(
