@@ -1,5 +1,5 @@
-"""Asking the person at a client about a call, by the best way that the client has. The record is made first, and is
-what counts: the client's answer is only written into it."""
+"""Approvals by the person at a client, who is asked in the best way that the client has. The record of the question
+is made first and decides; the client's answer is written into it."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ current_request: ContextVar[Request | None] = ContextVar("hooksdk gateway reques
 """The client's request that is served now, for an approver that asks its person; None elsewhere."""
 
 HASTE = 0.05
-"""Seconds within which no person reads a question."""
+"""Seconds in which no person can read a question."""
 HASTY_ANSWERS = 2
-"""So many noes in such haste, one after the other, come from a client that shows nobody the question."""
+"""A client that refuses this many questions in such haste, one after the other, shows them to nobody."""
 REFUSAL = "the person at the client said no"
 MOST_ASKED = 200
-"""Questions that went out with results whose time is remembered."""
+"""Questions sent with results whose time is kept; of more, the newest."""
 INPUT = "approval"
 """The name of the question in an `InputRequiredResult`."""
 ANSWERS = {
@@ -48,7 +48,7 @@ ANSWERS = {
     "deny": Approval(False, REFUSAL),
 }
 FOR_VALUES = {"allow, and these values for this session": Approval(True, agree="values")}
-"""One answer more, where a question shows values that come from elsewhere."""
+"""A further answer to a question that shows values of another origin."""
 
 
 def desk_of(settings: ApprovalSettings, environment: Mapping[str, str] = os.environ) -> ApprovalDesk:
@@ -74,10 +74,7 @@ def desk_of(settings: ApprovalSettings, environment: Mapping[str, str] = os.envi
 
 @final
 class ClientApprovals:
-    """How the person at one session's client is asked. `store` keeps the questions unless the desk has records of its
-    own. `requester` is who has the session, `by` how the person is called who answers there; `is_over` says of
-    another session's id that nobody has it any more, and that this one may go on with what it has asked; `clock` says
-    how long a client took to answer."""
+    """Asks the person at one session's client."""
 
     def __init__(
         self,
@@ -91,6 +88,10 @@ class ClientApprovals:
         is_over: Callable[[str], Awaitable[bool]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`store` keeps the questions unless the desk has records of its own. `requester` has the session; `by` names
+        the person who answers at the client. `is_over` is told another session's id, and answers whether that session
+        is over, so that this one may continue with what it has asked. `clock` measures how long a client takes to
+        answer."""
         self._desk = desk
         self._is_over = is_over
         self._store = store
@@ -100,16 +101,16 @@ class ClientApprovals:
         self._clock = clock
         self._shows = ask_client
         self._hasty = 0
-        """Noes in a row that came in haste."""
+        """Refusals in a row that came in haste."""
         self._asked: dict[int, float] = {}
-        """When a question was sent with a result, by its number."""
+        """The times at which questions were sent with results, by number."""
 
     @property
     def _records(self) -> ApprovalRecords:
         return self._desk.records_in(self._store)
 
     async def __call__(self, request: ApprovalRequest) -> Approval | Later:
-        """The approver of the session."""
+        """Ask about a call, as an approver."""
         context = current_request.get()
         if context is None or not self._can_show(context):
             return await self._desk.ask(request, is_over=self._is_over)
@@ -124,8 +125,8 @@ class ClientApprovals:
         return await self._desk.ask(request, channels=[client], is_over=self._is_over)
 
     async def take_answer(self, params: types.CallToolRequestParams) -> types.CallToolResult | None:
-        """Write the answer that a request brings, if it brings one; what to say to a request whose ticket is worth
-        nothing."""
+        """Store the answer that a request brings, if it brings one. The result says why a request's ticket does not
+        count; else it is None."""
         if params.request_state is None:
             return None
         arrived = self._clock()
@@ -137,15 +138,15 @@ class ClientApprovals:
         answer = (params.input_responses or {}).get(INPUT)
         taken = arrived - self._asked.pop(record.number, arrived - HASTE)
         if isinstance(answer, types.ElicitResult) and (approval := self._read(answer, record, taken)) is not None:
-            with contextlib.suppress(NotWaiting):  # somebody else was first: that answer counts
+            with contextlib.suppress(NotWaiting):  # another person was first: that answer counts
                 await self._records.answer(record.number, approval)
         return None
 
     async def waiting_result(
         self, name: str, pending: ApprovalPending, *, answered: bool
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """What a client is told of a call that waits: the question itself, where it can show that and has not just
-        `answered` it, or that the call waits, and under which number."""
+        """The result of a call that waits: the question itself, where the client can show it and has not just
+        `answered` it, else that the call waits, and under which number."""
         context = current_request.get()
         asks = isinstance(pending.request, ApprovalRequest)
         record = await self._records.find(pending.request) if asks else None
@@ -176,7 +177,7 @@ class ClientApprovals:
         return self._shows and forms is not None and (forms.form is not None or forms.url is None)
 
     def _read(self, answer: types.ElicitResult, record: ApprovalRecord, seconds: float) -> Approval | None:
-        """What the client's answer means; None for one that decides nothing."""
+        """The approval that a client's answer means; None for an answer that decides nothing."""
         if answer.action == "accept":
             self._hasty = 0
             content = answer.content or {}
@@ -197,14 +198,15 @@ class ClientApprovals:
 
 
 def _asks_by_result(context: Request) -> bool:
-    """True in the stateless protocol: a question is a result, and its answer comes with the call, made again."""
+    """True in the stateless protocol: a question is a result, and its answer comes with the call when it is made
+    again."""
     return context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def _answers_to(record: ApprovalRecord) -> Mapping[str, Approval]:
-    """The decisions that a person may take."""
-    is_strange = any(not one.cleared for question in record.questions for one in question.evidence)
-    return {**ANSWERS, **FOR_VALUES} if is_strange else ANSWERS
+    """The answers that a person may give, by the words that the client shows."""
+    is_foreign = any(not one.cleared for question in record.questions for one in question.evidence)
+    return {**ANSWERS, **FOR_VALUES} if is_foreign else ANSWERS
 
 
 def _schema_of(record: ApprovalRecord) -> types.ElicitRequestedSchema:

@@ -18,7 +18,7 @@ from hooksdk.records import CallFinished
 from hooksdk.run import Run
 
 _SECOND_BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
-"""As the conventions have them for MCP."""
+"""The bounds that the semantic conventions have for MCP."""
 
 
 @final
@@ -42,33 +42,39 @@ class Metrics:
         )
 
     def take(self, event: Trace) -> None:
-        """One record of a session's trace. The name of a tool that there is not is left out: a model may make up
+        """Count a record of a session's trace. The name of an unknown tool is left out, since a model may make up
         any."""
         record = event.record
         if isinstance(record, CallFinished):
             source, _, rest = (record.tool or "").partition(":")
             server, _, tool = rest.partition(":")
-            tool = "resources/read" if source == "resource" else tool  # there is no end of addresses
+            tool = "resources/read" if source == "resource" else tool  # addresses are without number
             about = {"hooksdk.server": server, "hooksdk.verdict": record.status}
             self._calls.add(1, {**about, "gen_ai.tool.name": tool})
             self._seconds.record(record.seconds, about)
 
     def count_session(self, more: int) -> None:
-        """One more is open, or one less."""
+        """Count a session that was opened (1) or closed (-1)."""
         self._sessions.add(more)
 
     def refuse(self, reason: str) -> None:
-        """Somebody was not let in: `token`, `profile`, `rate`, `stopping`, `connections` or `request_time`."""
+        """Count a request that was refused for a reason: `token`, `profile`, `rate`, `stopping`, `connections` or
+        `request_time`."""
         self._refused.add(1, {"hooksdk.reason": reason})
 
 
 @final
 class Counts:
-    """Counters over all sessions of a gateway's life."""
+    """Counters over all sessions of a gateway's life.
+
+    Attributes:
+        client: The name that the last client gave itself.
+        metrics: The instruments for OpenTelemetry.
+
+    """
 
     def __init__(self) -> None:
         self.client = ""
-        """What the last client said that it is."""
         self.metrics = Metrics()
         self._asked = 0
         self._withheld = 0
@@ -79,31 +85,31 @@ class Counts:
         self._news = anyio.Event()
 
     def opened(self, run: Run, client: str) -> None:
-        """A session has begun."""
+        """Count a session that begins."""
         self._runs[run.info.run_id] = run
         self.client = client or self.client
         self.metrics.count_session(1)
         self.touch()
 
     def closed(self, run: Run) -> None:
-        """A session has ended."""
+        """Count a session that has ended."""
         self._runs.pop(run.info.run_id, None)
         self._ended.update(run.stats["tool_calls"])
         self.metrics.count_session(-1)
         self.touch()
 
     def listed(self, direct: int, listed: int) -> None:
-        """A client was told the tools: what their schemas cost, and what it was told of them."""
+        """Count a list of tools: the estimated tokens of all schemas, and of those in the list."""
         self._tokens_direct += direct
         self._tokens_listed += listed
 
     def withheld(self) -> None:
-        """A call was refused before it could be one of a run: of a tool that the client may not use and was not told
-        of, or where a plugin lets the client do nothing."""
+        """Count a call that was refused before its run saw it: the client may not use the tool and was not told of
+        it, or a plugin blocks all of the client's requests."""
         self._withheld += 1
 
     def counted(self, approver: Approver | None) -> Approver | None:
-        """The same approver, and what it is asked is counted."""
+        """The approver, with its questions counted."""
         if approver is None:
             return None
 
@@ -114,7 +120,7 @@ class Counts:
         return ask
 
     def touch(self) -> None:
-        """Something has changed."""
+        """Wake those that wait for news."""
         self._news.set()
 
     async def news(self) -> None:
@@ -140,8 +146,8 @@ class Counts:
 
 
 def read_into_prometheus() -> None:
-    """Have what this process tells OpenTelemetry in Prometheus' own registry, unless the program has settled where it
-    goes. Raises `ConfigError` where the packages for it are missing."""
+    """Export this process's metrics to Prometheus' own registry, unless the program has set an exporter. Raises
+    `ConfigError` where the packages for it are missing."""
     try:
         from opentelemetry.exporter.prometheus import PrometheusMetricReader
         from opentelemetry.sdk.metrics import MeterProvider as SdkProvider
@@ -153,7 +159,7 @@ def read_into_prometheus() -> None:
 
 
 def prometheus_page(accept: str) -> Response:
-    """Prometheus' registry, in the form that the reader accepts."""
+    """The page of Prometheus' registry, in a format that the reader accepts."""
     from prometheus_client import REGISTRY
     from prometheus_client.exposition import choose_encoder
 

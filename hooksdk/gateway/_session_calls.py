@@ -192,10 +192,10 @@ class SessionCalls:
         """Make a call. One that waited for an approval, or for answers to what its server has asked, goes on from
         there. `tool` is given for a call of none of the listed tools."""
         digest, pages = digest_of([params.name, params.arguments or {}]), self._tools.pages
-        if (page := pages.heard(params)) is not None:
+        if (page := pages.page_of(params)) is not None:
             if isinstance(page, types.CallToolResult):
                 return page
-            await pages.settled(page)
+            await pages.wait_until_done(page)
             params = params.model_copy(update={"request_state": None, "input_responses": None})
         if (params.request_state or "").startswith(PREFIX):
             return await self._open_calls.resume(params, digest, request)

@@ -17,14 +17,14 @@ from hooksdk.patterns import ToolPattern, check_patterns
 from hooksdk.tools import Expose, Tool
 
 MCP_SOURCES = {"mcp", "prompt", "resource"}
-"""What servers bring."""
+"""The sources of tools that are servers'."""
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 """Signatures that only the issuer can make. With `HS256` whoever can check a token can make one; `none` is no
 signature."""
 Asked = Literal["elicitation", "sampling", "roots"]
 LEAST_RESULT_CHARS = 1_000
-"""So that a note and some text have their place."""
+"""The smallest limit with which a note and some text have their place."""
 
 
 def _as_list(value: object) -> object:
@@ -80,32 +80,34 @@ class MetricsSettings(_Strict):
     tokens: Texts = Field(default_factory=list[str])
     """The names of tokens that may read it. Where the gateway asks for no tokens, it does not here either."""
     open: bool = False
-    """Whoever reaches the gateway may read it."""
+    """Anybody who can reach the gateway may read it."""
 
 
 class OidcSettings(_Strict):
     """`[gateway.oidc]`: access tokens of an OpenID Connect or OAuth 2.1 issuer, as JWTs (RFC 9068)."""
 
     issuer: WebAddress
-    """As its metadata and the claim `iss` say it, to the letter."""
+    """Its name as its metadata and the claim `iss` have it, to the letter."""
     audience: str | None = None
-    """What the claim `aud` must hold; None: the gateway's `url`."""
+    """The audience that the claim `aud` must have; None: the gateway's `url`."""
     jwks_url: WebAddress | None = None
-    """Where its keys are; None: where its metadata says."""
+    """The address of its keys; None: the one that its metadata names."""
     algorithms: Annotated[list[Algorithm], Field(min_length=1), pydantic.BeforeValidator(_as_list)] = Field(
         default_factory=lambda: list[Algorithm](["RS256", "ES256"])
     )
-    """Signatures that count."""
+    """The algorithms of signatures that count."""
     scopes: Texts = Field(default_factory=list[str])
-    """What the claim `scope` must hold, all of it."""
+    """The scopes that the claim `scope` must have, all of them."""
     name_claim: str = "sub"
-    """Who asks, for policies."""
+    """The claim with the name of the requester, for policies."""
     profile_claim: str | None = None
-    """Which claim says the profile, a text or a list of texts; a dot goes deeper: `realm_access.roles`."""
+    """The claim that decides the profile, a text or a list of texts; a dot leads to an inner claim:
+    `realm_access.roles`."""
     profiles: dict[str, str] = Field(default_factory=dict[str, str])
     """The profile for each value of that claim; of several that fit the first."""
     other: str | None = None
-    """The profile of those for whom none fits; None: they are refused. Without `profile_claim` it is everybody's."""
+    """The profile of clients for which none fits; None: they are refused. Without `profile_claim` it is the profile
+    of all."""
     leeway: Annotated[float, Field(ge=0, le=300)] = 30.0
     """Seconds by which clocks may differ."""
 
@@ -120,21 +122,21 @@ class Profile(_Strict):
     """`[gateway.profiles.NAME]`: what the clients with this profile may use."""
 
     servers: Texts | None = None
-    """Only tools of these servers; None: of all. Tools of plugins are no server's."""
+    """Only the tools of these servers, beside the tools of plugins; None: of all servers."""
     allow: Patterns | None = None
-    """Only tools that fit one of these patterns; None: all."""
+    """Only the tools that fit one of these patterns; None: all."""
     deny: Patterns = Field(default_factory=list[str])
-    """No tools that fit one of these; beats `allow`."""
+    """Not the tools that fit one of these patterns, even where `allow` has them."""
     expose: Expose | None = None
-    """Beats the gateway's."""
+    """The `expose` of these clients, in the place of the gateway's."""
     requester: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """What policies are told of who asks: `is_owner`, `roles`, `id`."""
+    """The requester that policies are told of: `is_owner`, `roles`, `id`."""
     requests_per_minute: Rate = None
-    """Of each client with it over HTTP; None: the gateway's."""
+    """Requests that each client with this profile may make over HTTP; None: the gateway's."""
 
 
 class Token(_Strict):
-    """`[gateway.tokens.NAME]`: a bearer token for clients over HTTP. The name is who asks."""
+    """`[gateway.tokens.NAME]`: a bearer token for clients over HTTP. Policies are told its name as the requester."""
 
     env: str | None = None
     """The environment variable that holds it."""
@@ -143,7 +145,7 @@ class Token(_Strict):
     profile: str | None = None
     """The profile that its clients get; None: the gateway's."""
     requests_per_minute: Rate = None
-    """Of its clients together; None: the profile's."""
+    """Requests that its clients may make together; None: the profile's."""
 
     @model_validator(mode="after")
     def _check(self) -> Token:
@@ -156,13 +158,13 @@ class WebhookSettings(_Strict):
     """`[gateway.approvals.webhook]`: a web service of yours that is told of each question, and may answer it."""
 
     url: str
-    """Where each question is POSTed to as JSON: https, or http on this machine."""
+    """The address to which each question is POSTed as JSON: https, or http on this machine."""
     secret_env: str | None = None
     """The environment variable with the secret that requests are signed with."""
     headers_env: dict[str, str] = Field(default_factory=dict[str, str])
-    """Headers to send besides, each with the environment variable that holds its value."""
+    """Further headers, each with the environment variable that holds its value."""
     timeout: Annotated[float, Field(gt=0, le=120)] = 10.0
-    """Seconds for the answer; then the call waits for one that comes another way."""
+    """Seconds for the answer; after that the call waits for an answer by another way."""
 
 
 class ApprovalSettings(_Strict):
@@ -186,7 +188,7 @@ class GatewayConfig(_Strict):
     profile: str | None = None
     """The profile of clients that get no other; None: they may use everything that the policies allow."""
     trusted_hints: Texts = Field(default_factory=list[str])
-    """Servers whose word that a tool only reads is believed, by name; `*`: all."""
+    """The names of servers that are believed when they say that a tool only reads; `*`: all."""
     context_window: Annotated[int, Field(gt=0)] | None = None
     """Tokens of the clients' models, for tool search."""
     idle: Annotated[float, Field(gt=0)] = 600.0
@@ -224,7 +226,7 @@ class GatewayConfig(_Strict):
     tokens: dict[str, Token] = Field(default_factory=dict[str, Token])
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
     _config: Config | None = PrivateAttr(default=None)
-    """What it was read from."""
+    """The configuration that it was read from."""
 
     @classmethod
     def of(cls, config: Config) -> GatewayConfig:
@@ -236,8 +238,8 @@ class GatewayConfig(_Strict):
         return settings
 
     def read_file(self, path: Path) -> bytes:
-        """What is in a file that a setting names. Raises `OSError`, and `ConfigError` for one that has changed since
-        you trusted the folder whose settings name it."""
+        """The content of a file that a setting names. Raises `OSError`, and `ConfigError` for a file that has changed
+        since you trusted the folder whose settings name it."""
         return path.read_bytes() if self._config is None else self._config.read_file(path)
 
     @model_validator(mode="after")
@@ -269,8 +271,8 @@ def profile_of(config: GatewayConfig, name: str | None) -> tuple[str | None, Pro
 def narrowing(
     name: str | None, profile: Profile, *, own: Callable[[Tool], bool] = lambda _: False
 ) -> Callable[[Tool], str | None]:
-    """Why a client with this profile does not have a tool, for each tool; None where it has it. What is `own` of the
-    gateway need not be among those that are allowed."""
+    """A function that says of a tool why a client with this profile does not have it; None where it has it. `allow`
+    need not name the tools for which `own` is true, which are the gateway's."""
     allow = None if profile.allow is None else [ToolPattern(text) for text in profile.allow]
     deny = [ToolPattern(text) for text in profile.deny]
     reason = f"the profile '{name}' does not have it"
@@ -300,7 +302,7 @@ _OWN_TABLES: dict[str, type[BaseModel]] = {"tls": TlsSettings, "metrics": Metric
 
 
 def _places(path: Sequence[str]) -> list[str]:
-    """The settings that may stand where this one stands."""
+    """The settings that may stand in the place of this one."""
     if path[1] == "approvals":
         fields: type[BaseModel] = (GatewayConfig, ApprovalSettings, WebhookSettings)[min(len(path) - 2, 2)]
     elif path[1] in _OWN_TABLES and len(path) > 2:

@@ -11,7 +11,7 @@ from hooksdk.mcp import ServerOffer
 NEAR = 400
 """Characters within which the end of a line is preferred to the exact place."""
 LONGEST_SIGN = 32
-"""Characters that are looked at for the beginning of one sign, such as a family of emoji."""
+"""The longest sign in characters, such as a family of emoji: so far a cut is moved."""
 JOINER = "\u200d"
 OWN = "The tools of several servers. Those that are not listed are found and called through those that are."
 LEFT_OUT = " […]"
@@ -19,7 +19,7 @@ LEFT_OUT = " […]"
 
 def cut_before(text: str, at: int) -> int:
     """The nearest place at or before `at` where the text may be cut: after the end of a line, if one is near, and
-    never inside of what is read as one sign."""
+    never inside of a sign."""
     if at <= 0 or at >= len(text):
         return max(0, min(at, len(text)))
     line = text.rfind("\n", max(0, at - NEAR), at)
@@ -27,7 +27,7 @@ def cut_before(text: str, at: int) -> int:
 
 
 def cut_after(text: str, at: int) -> int:
-    """The nearest such place at or after `at`, for what is read from there to the end."""
+    """The nearest such place at or after `at`, for a text that is read from there on."""
     if at <= 0 or at >= len(text):
         return max(0, min(at, len(text)))
     line = text.find("\n", at - 1, at + NEAR)
@@ -48,8 +48,8 @@ def page_end(text: str, offset: int, limit: int) -> int:
 
 
 def joined_instructions(config: GatewayConfig, offers: Sequence[ServerOffer]) -> str:
-    """The operator's instructions whole, and those of the servers in what is left of the budget: each gets the same
-    share, and what a short one leaves goes to the longer ones."""
+    """The operator's instructions whole, and those of the servers in the rest of the budget: each gets the same
+    share, and what a short one does not need goes to the longer ones."""
     parts = [config.instructions or OWN]
     said = {offer.server: text for offer in offers if (text := offer.instructions.strip())}
     left = max(config.max_instructions_chars - len(parts[0]), 0)
@@ -58,8 +58,8 @@ def joined_instructions(config: GatewayConfig, offers: Sequence[ServerOffer]) ->
         heading = f"\n\n# {server}\n"
         share = left // (len(said) - number)
         if len(heading) + len(text) > share:
-            room = share - len(heading) - len(LEFT_OUT)
-            text = text[: cut_before(text, room)].rstrip() + LEFT_OUT if room > 0 else ""  # noqa: PLW2901
+            length = share - len(heading) - len(LEFT_OUT)
+            text = text[: cut_before(text, length)].rstrip() + LEFT_OUT if length > 0 else ""  # noqa: PLW2901
         if text:
             shares[server] = heading + text
             left -= len(shares[server])

@@ -23,7 +23,7 @@ import mcp_types as types
 
 from hooksdk.calls import ToolResult
 from hooksdk.catalog import ToolContext
-from hooksdk.errors import ConfigError, ToolError, did_you_mean
+from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.mcp._config import ServerSpec, check_entry, read_servers
 from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._features import LEVELS, Feature, Features, Listener, most_of
@@ -32,10 +32,9 @@ from hooksdk.mcp._fill import AskInput, ServerInput
 from hooksdk.mcp._fleet import Fleet
 from hooksdk.mcp._life import Terms
 from hooksdk.mcp._listings import Listings
-from hooksdk.mcp._offer import ServerOffer
-from hooksdk.mcp._offered import hints
+from hooksdk.mcp._offer import ServerOffer, hints
 from hooksdk.mcp._relay import ASKED, Client, RunningCall, SilentClient, current_client, is_own_meta
-from hooksdk.mcp._results import ERROR, ERROR_MARGIN, ROLE, failed, to_result
+from hooksdk.mcp._results import ERROR, ERROR_MARGIN, ROLE, to_result
 from hooksdk.mcp._scope import LOCAL, Scope, ScopeKey
 from hooksdk.mcp._sign_ins import ServerSignIns
 from hooksdk.mcp._status import CallFailed, ServerStatus, SignInNeeded, State
@@ -371,23 +370,17 @@ class McpServers:
         owner, limit = connection.spec.name, connection.spec.timeout or self._call_timeout
 
         async def execute(arguments: dict[str, Any], context: ToolContext | None = None) -> ToolResult:
-            call = RunningCall(context)
-            try:
-                connection = self._fleet.connection(owner)
-                await self._fleet.tell_secrets(connection)
-                return to_result(await connection.call(entry, arguments, limit, call))
-            except SignInNeeded as needed:
-                if call.client is not None and call.client.shows_pages:
-                    page = await self.open_page(owner)
-                    if page is not None:
-                        await call.client.show_page(page)
-                return ToolResult.error(str(needed))
-            except CallFailed as failure:
-                if failure.in_doubt and context is not None:
-                    raise ToolError(str(failure), in_doubt=True) from None
-                return failed(failure)
-            finally:
-                call.end()
+            async def call(connection: Connection, call: RunningCall) -> ToolResult:
+                try:
+                    return to_result(await connection.call(entry, arguments, limit, call))
+                except SignInNeeded:
+                    if call.client is not None and call.client.shows_pages:
+                        page = await self.open_page(owner)
+                        if page is not None:
+                            await call.client.show_page(page)
+                    raise
+
+            return await self._fleet.call(owner, context, call)
 
         title = entry.annotations.title if entry.annotations else None
         return Tool(

@@ -16,8 +16,7 @@ from pydantic import ValidationError
 
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._life import Attempts, Life, Terms
-from hooksdk.mcp._offer import ServerOffer
-from hooksdk.mcp._offered import check_offered
+from hooksdk.mcp._offer import ServerOffer, check_offered
 from hooksdk.mcp._offering import Offering
 from hooksdk.mcp._protocol import agree, answers, is_modern
 from hooksdk.mcp._relay import CALLED, Callers, Client, RunningCall, current_client, masked, send_call, sent_for

@@ -12,7 +12,6 @@ from mcp.client.session import ClientSession
 
 from hooksdk.calls import ToolResult
 from hooksdk.catalog import ToolContext
-from hooksdk.errors import ToolError
 from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._fleet import Fleet
 from hooksdk.mcp._life import Terms
@@ -164,17 +163,10 @@ class Features:
         limit = (known.spec.timeout if known is not None else None) or self._limit
 
         async def execute(arguments: dict[str, Any], context: ToolContext | None = None) -> ToolResult:
-            call = RunningCall(context)
-            try:
-                connection = self._fleet.connection(server)
-                await self._fleet.tell_secrets(connection)
+            async def call(connection: Connection, call: RunningCall) -> ToolResult:
                 return await connection.request(own_name, limit, call, lambda session: send(session, call, arguments))
-            except CallFailed as failure:
-                if failure.in_doubt and context is not None:
-                    raise ToolError(str(failure)) from None
-                return failed(failure)
-            finally:
-                call.end()
+
+            return await self._fleet.call(server, context, call, reads=True)
 
         return Tool(
             name=f"{source}:{server}:{own_name}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -12,14 +12,17 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from hooksdk.errors import HookSDKError
+from hooksdk.calls import ToolResult
+from hooksdk.catalog import ToolContext
+from hooksdk.errors import HookSDKError, ToolError
 from hooksdk.mcp._config import Reading, ServerSpec
 from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._files import Reload, Wanted
 from hooksdk.mcp._life import Terms, secrets_of
-from hooksdk.mcp._relay import Client, current_client
+from hooksdk.mcp._relay import Client, RunningCall, current_client
+from hooksdk.mcp._results import failed
 from hooksdk.mcp._scope import LOCAL, ScopeKey
-from hooksdk.mcp._status import ServerStatus, removed
+from hooksdk.mcp._status import CallFailed, ServerStatus, removed
 from hooksdk.mcp._transport import NoiseFilter
 
 logger = logging.getLogger("hooksdk")
@@ -93,6 +96,28 @@ class Fleet:
             told.add(connection.spec.name)
             with suppress(HookSDKError):  # then the server has none either, or those of before
                 await secrets_of(connection.spec, client)
+
+    async def call(
+        self,
+        name: str,
+        context: ToolContext | None,
+        send: Callable[[Connection, RunningCall], Awaitable[ToolResult]],
+        *,
+        reads: bool = False,
+    ) -> ToolResult:
+        """The result of a call that `send` makes of a server, for the client of now; the reason where there is none. Raises `ToolError`
+        where the call may have taken effect, but for one that only reads."""
+        call = RunningCall(context)
+        try:
+            connection = self.connection(name)
+            await self.tell_secrets(connection)
+            return await send(connection, call)
+        except CallFailed as failure:
+            if failure.in_doubt and context is not None:
+                raise ToolError(str(failure), in_doubt=not reads) from None
+            return failed(failure)
+        finally:
+            call.end()
 
     def listed(self) -> list[Connection]:
         """The connections whose tools the client is to see whose request is served now."""

@@ -12,7 +12,7 @@ from mcp.client.session import ClientSession
 
 from hooksdk.errors import HookSDKError
 from hooksdk.mcp._config import ServerSpec
-from hooksdk.mcp._listings import Listings, NoListings
+from hooksdk.mcp._listings import Listings
 from hooksdk.mcp._relay import Client
 from hooksdk.mcp._scope import ScopeKey
 from hooksdk.mcp._status import ServerStatus
@@ -60,9 +60,7 @@ class Terms:
 
     def aside(self) -> Terms:
         """The same for a connection whose server another one tells of: nobody hears of it, and nothing of it is kept."""
-        return replace(
-            self, report=_ignore, changed=_ignore, listings=NoListings() if self.listings is not None else None
-        )
+        return replace(self, report=_ignore, changed=_ignore, listings=None)
 
 
 def _ignore(_told: object) -> None:

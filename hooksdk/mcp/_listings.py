@@ -13,7 +13,6 @@ import logging
 import os
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,10 +23,12 @@ import mcp_types as types
 from pydantic import TypeAdapter, ValidationError
 
 from hooksdk.config import xdg_folder
+from hooksdk.errors import StoreError
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._offer import ServerOffer
 from hooksdk.mcp._scope import LOCAL
 from hooksdk.mcp._transport import resolve_command
+from hooksdk.stores.files import replace_file
 
 logger = logging.getLogger("hooksdk")
 
@@ -115,9 +116,9 @@ class Listings:
         }
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _replace(self._path(spec), json.dumps(data).encode())
+            replace_file(self._path(spec), json.dumps(data).encode())
             self._forget_old()
-        except (OSError, ValueError) as error:
+        except (OSError, StoreError, ValueError) as error:
             if not self._told:
                 logger.warning("listings of MCP servers cannot be kept in %s: %s", self.folder, error)
             self._told = True
@@ -131,28 +132,6 @@ class Listings:
             with contextlib.suppress(OSError):
                 if time.time() - path.stat().st_mtime > _FORGOTTEN:
                     path.unlink()
-
-
-class NoListings(Listings):
-    """Nothing is known, and nothing is kept."""
-
-    def read(self, spec: ServerSpec) -> Listing | None:
-        """None."""
-
-    def write(self, spec: ServerSpec, offer: ServerOffer, version: str, handshake: bool | None) -> None:
-        """Forget it."""
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Put content in a file's place that is its owner's alone, whole or not at all."""
-    fd, beside = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)  # which nobody else may read
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(content)
-        Path(beside).replace(path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
 
 
 def _digest(spec: ServerSpec, holder: str) -> str:

@@ -135,9 +135,9 @@ class SilentClient:
 
     async def ask(
         self,
-        request: types.InputRequest,
-        name: str = "",
-        together: int = 1,  # noqa: ARG002 - as `Client` has it
+        request: types.InputRequest,  # noqa: ARG002 - as `Client` has it
+        name: str = "",  # noqa: ARG002
+        together: int = 1,  # noqa: ARG002
     ) -> types.InputResponse | types.ErrorData:
         """Nobody answers it."""
         return _refused("this client cannot be asked")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import importlib.metadata
 import logging
 import os
@@ -13,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Self, TextIO, cast
+from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 
 import anyio
 import httpx2
@@ -23,11 +24,16 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from hooksdk.mcp._config import ServerSpec
-from hooksdk.mcp._lines import ENCODING
 from hooksdk.mcp._relay import sent_for
 from hooksdk.mcp.sign_in._auth import SignedIn
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 logger = logging.getLogger("hooksdk")
+
+ENCODING = "hooksdk-lines"
+"""The name of the encoding that reads UTF-8 by whole lines."""
 
 _STDERR_BYTES = 4096
 """How much of the end of a server's stderr is kept."""
@@ -230,6 +236,40 @@ class _Watched:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         return await self._inner.__aexit__(kind, error, trace)
+
+
+class LineDecoder(codecs.IncrementalDecoder):
+    """UTF-8 that is read by whole lines. A line that never ends is never read.
+
+    The SDK puts each piece of 64 kB behind the beginning of the line that it has so far, and looks for the end in all of it: the time
+    for a line grows with the square of its length, and one of 50 MB takes longer than a call may. The SDK reads with an encoding of its
+    caller's choice, and this one gives it nothing until the line has ended.
+    """
+
+    def __init__(self, errors: str = "strict") -> None:
+        super().__init__(errors)
+        self._parts: list[bytes] = []
+
+    def decode(self, input: ReadableBuffer, final: bool = False) -> str:  # noqa: A002, ARG002 - as the base class has it
+        """The lines that are whole now."""
+        data = bytes(input)
+        end = data.rfind(b"\n") + 1
+        if not end:
+            self._parts.append(data)
+            return ""
+        lines = b"".join((*self._parts, data[:end]))
+        self._parts = [data[end:]]
+        return lines.decode("utf-8", self.errors)
+
+
+def _find(name: str) -> codecs.CodecInfo | None:
+    if name.replace("_", "-") != ENCODING:
+        return None
+    utf8 = codecs.lookup("utf-8")
+    return codecs.CodecInfo(utf8.encode, utf8.decode, incrementaldecoder=LineDecoder, name=ENCODING)
+
+
+codecs.register(_find)
 
 
 def client_info() -> types.Implementation:
