@@ -29,7 +29,10 @@ any number of users."""
 def check_address(host: str, tokens: Mapping[str, str], *, oidc: bool = False) -> None:
     """Raises `ConfigError` for an address that others can reach where clients need no token."""
     if not tokens and not oidc and not is_loopback(host):
-        cure = "give each client a token under [gateway.tokens.NAME], name an issuer under [gateway.oidc], or listen on 127.0.0.1"
+        cure = (
+            "give each client a token under [gateway.tokens.NAME], name an issuer under [gateway.oidc], or listen on "
+            "127.0.0.1"
+        )
         raise ConfigError("--http", (f"anybody who reaches {host} could use every tool: {cure}",))
 
 

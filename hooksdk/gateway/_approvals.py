@@ -162,8 +162,8 @@ class ClientApprovals:
                 input_requests={INPUT: types.ElicitRequest(params=form)}, request_state=ticket
             )
         return error(
-            f"'{name}' was not run yet: it waits for a person's approval, number {record.number} ({clip(record.title, 200)}). "
-            "Only a person can give it. Call it again with the same arguments once they have; until then go on with "
+            f"'{name}' was not run yet: it waits for a person's approval, number {record.number} "
+            f"({clip(record.title, 200)}). Only a person can give it. Call it again with the same arguments once they have; until then go on with "
             "something else."
         )
 

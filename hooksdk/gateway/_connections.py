@@ -164,8 +164,8 @@ class Connections:
 
     def _warn(self) -> None:
         text = (
-            "clients have opened %d connections, as many as [gateway] max_connections and this process's limit of open files "
-            "let them: those that have sent no request are closed for new ones"
+            "clients have opened %d connections, as many as [gateway] max_connections and this process's limit of open "
+            "files let them: those that have sent no request are closed for new ones"
         )
         record = logger.makeRecord(logger.name, logging.WARNING, __file__, 0, text, (self.most,), None)
         if logger.isEnabledFor(logging.WARNING) and self._repeats.filter(record):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +33,7 @@ from hooksdk.gateway._metrics import Counts
 from hooksdk.gateway._oidc import EitherTokens, IssuerTokens
 from hooksdk.gateway._results import as_error, as_mcp
 from hooksdk.gateway._server import GatewayServer, Lifespan
-from hooksdk.gateway._session import GatewaySession
+from hooksdk.gateway._session import GatewaySession, SessionOf
 from hooksdk.gateway._session_client import CHANGES, Identity, SharedParts
 from hooksdk.gateway._session_ids import Deployment, SessionIds
 from hooksdk.gateway._settings import ApprovalSettings, GatewayConfig, profile_of
@@ -245,13 +245,7 @@ class Gateway:
         gateway's event loop; a change that every call notices by itself need not be said."""
         if self._group is not None:
             for session in self.sessions:
-                self._group.start_soon(self._refresh, session)
-
-    async def _refresh(self, session: GatewaySession) -> None:
-        try:
-            await session.refresh()
-        except Exception as problem:
-            logger.warning("the tools of a client could not be settled anew: %s", describe(problem))
+                self._group.start_soon(session.refresh)
 
     async def _hear(self, server: str, message: types.ServerNotification, key: ScopeKey) -> None:
         """Tell clients what a server says outside of any call."""
@@ -348,7 +342,7 @@ class Gateway:
     def _serve(
         self,
         profile: str | None,
-        session_of: Callable[[Request], Awaitable[GatewaySession]],
+        session_of: SessionOf,
         lifespan: Lifespan,
         identity_of: Callable[[Request], Identity],
     ) -> GatewayServer:

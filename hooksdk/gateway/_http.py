@@ -167,9 +167,9 @@ class _Refusals:
 
 
 WRONG_GATEWAY = (
-    "Session not found: it is over, or it was opened at another gateway of this deployment. A client of protocol 2025-11-25 has to "
-    "come to the same gateway with all its requests (a sticky route, such as by the Authorization header); one of 2026-07-28 need "
-    "not. Connect anew"
+    "Session not found: it is over, or it was opened at another gateway of this deployment. A client of protocol "
+    "2025-11-25 has to come to the same gateway with all its requests (a sticky route, such as by the Authorization "
+    "header); one of 2026-07-28 need not. Connect anew"
 )
 
 

@@ -91,9 +91,8 @@ class ClientListing:
         self._withheld = {*catalog.withheld, *(name for tool in withheld for name in (tool.id, *full_names(tool)))}
         added = {tool.name: tool for tool in offered if tool.id not in granted}
         owners = {tool.owner for tool in added.values() if tool.bridge}
-        search = {
-            name: tool for name, tool in added.items() if tool.owner in owners
-        }  # the bridges' plugins may offer more tools
+        # The plugins of bridges may offer more tools.
+        search = {name: tool for name, tool in added.items() if tool.owner in owners}
         shown = [tool for tool in offered if tool.name not in search]
         if expose == "direct":
             shown = [*catalog, *(tool for tool in shown if tool.name in added)]

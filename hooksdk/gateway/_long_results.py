@@ -184,8 +184,8 @@ class LongResults:
         ids = [one.id for one in await self._kept.list()]
         have = f" The newest ones: {', '.join(ids[-5:])}." if ids else " This session has none."
         raise NoSuchResult(
-            f"There is no result '{clip(reference, 60)}' in this session: those of others cannot be read, and old ones are given "
-            f"up.{did_you_mean(reference, ids)}{have} Call the tool again."
+            f"There is no result '{clip(reference, 60)}' in this session: those of others cannot be read, and old ones "
+            f"are given up.{did_you_mean(reference, ids)}{have} Call the tool again."
         )
 
     def _recall_tool(self) -> Tool:

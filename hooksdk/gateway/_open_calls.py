@@ -342,8 +342,8 @@ class CallExchange:
                 return _REPLIES[stored["kind"]].model_validate(stored["reply"])
             if stored is None or not is_alive:
                 return error(
-                    f"'{name}' began at another gateway, which has ended: it may have taken effect. Look before you call it "
-                    "again."
+                    f"'{name}' began at another gateway, which has ended: it may have taken effect. Look before you "
+                    "call it again."
                 )
             is_alive = (await self._deployment.list_held(stored["part"])).get(stored["part"], False)
             if is_alive:

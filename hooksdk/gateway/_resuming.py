@@ -149,7 +149,7 @@ class ResumableSessions(StreamableHTTPSessionManager):
         super().__init__(*arguments, **options)
 
     @property
-    def event_store(self) -> EventStore:  # pyright: ignore[reportIncompatibleVariableOverride] - asked once for each session
+    def event_store(self) -> EventStore:  # pyright: ignore[reportIncompatibleVariableOverride] - read once a session
         """A new store, for the session that is just being opened."""
         events = Events()
         if (opened := _opened.get()) is not None:

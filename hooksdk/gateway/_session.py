@@ -26,6 +26,7 @@ from hooksdk.gateway._session_tools import SessionTools
 from hooksdk.gateway._settings import narrowing
 from hooksdk.run import Run
 from hooksdk.session import Session
+from hooksdk.tasks import describe
 
 logger = logging.getLogger("hooksdk")
 
@@ -242,9 +243,12 @@ class GatewaySession:
         return types.EmptyResult()
 
     async def refresh(self) -> None:
-        """Look whether anything that the client was told of has changed, and tell it."""
-        if not self.closing:
-            await self.offers.refresh()
+        """Look whether anything that the client was told of has changed, and tell it. A failure is logged."""
+        try:
+            if not self.closing:
+                await self.offers.refresh()
+        except Exception as problem:
+            logger.warning("the tools of a client could not be settled anew: %s", describe(problem))
 
 
 SessionOf = Callable[[Request], Awaitable[GatewaySession]]

@@ -1,4 +1,5 @@
-"""What servers offer beside their tools: prompts and resources, read as tools are called; and what they say of themselves."""
+"""The prompts and resources of servers, which are read as tools are called, and the servers' messages outside of
+calls."""
 
 from __future__ import annotations
 
@@ -35,13 +36,13 @@ LEVELS: tuple[types.LoggingLevel, ...] = (
     "alert",
     "emergency",
 )
-"""How much is logged, the most first."""
+"""The levels of log messages, from the most to the fewest messages."""
 MOST_OFFERS = 200
-"""Offers whose tools are made once; of more, the newest."""
+"""Offers whose tools are kept; of more, the newest."""
 
 
 class Feature(NamedTuple):
-    """What one server calls a prompt or a resource."""
+    """A prompt or a resource, by its server's own name for it."""
 
     server: str
     own: str
@@ -49,33 +50,34 @@ class Feature(NamedTuple):
 
 
 class Listener(Protocol):
-    """Somebody who wants to hear what servers say of themselves."""
+    """A listener to servers' messages outside of calls."""
 
     async def __call__(self, server: str, message: types.ServerNotification, key: ScopeKey) -> None:
-        """A resource was updated, or something is logged that belongs to no call; `key` says whose clients it is for."""
+        """Take a message: a resource was updated, or a log message belongs to no call. `key` says for which clients
+        it is."""
         ...
 
 
 @final
 class Features:
-    """What the servers of an `McpServers` offer beside their tools."""
+    """The prompts and resources of the servers of an `McpServers`."""
 
     def __init__(self, fleet: Fleet, terms: Terms, limit: float) -> None:
-        """`limit` is how many seconds a request may take where the server's entry does not say."""
+        """A request may take `limit` seconds, unless the server's entry has a limit."""
         self._fleet = fleet
         self._terms = terms
         self._limit = limit
         self._listeners: list[Listener] = []
         self._made: dict[int, tuple[ServerOffer, dict[str, Tool]]] = {}
-        """By the id of the offer, which stays with its tools."""
+        """The tools of each offer, by the id of the offer, which is kept with them."""
 
     def offers(self) -> list[ServerOffer]:
-        """What each server offers now, as far as it is known: no server is asked."""
+        """The offer of each server as far as it is known; no server is asked."""
         return [one.offering.offer for one in self._fleet.listed() if not one.spec.disabled]
 
     def tools(self) -> list[Tool]:
-        """A tool for each prompt, resource and template that is listed, for a policy that is to say who may have which; the same
-        ones while nothing changes. No model is to be offered them."""
+        """A tool for each listed prompt, resource and template, so that policies can say who may have which; the same
+        objects while nothing changes. They are not for models."""
         return [tool for offer in self.offers() for tool in self._tools_of(offer).values()]
 
     def _tools_of(self, offer: ServerOffer) -> Mapping[str, Tool]:
@@ -94,15 +96,15 @@ class Features:
         return None if offer is None else self._tools_of(offer).get(name)
 
     def prompt(self, feature: Feature) -> Tool:
-        """The tool `prompt:SERVER:NAME`, which gets this prompt. Its result has a block for each message, whose `_meta` says who
-        speaks. Raises `LookupError` for one that is not listed."""
+        """The tool `prompt:SERVER:NAME`, which gets this prompt. Its result has a block for each message, with the
+        role in the block's `_meta`. Raises `LookupError` for a prompt that is not listed."""
         if (tool := self._listed(feature.server, f"prompt:{feature.server}:{feature.own}")) is None:
             raise LookupError(f"'{feature.server}' has no prompt '{feature.own}' any more")
         return tool
 
     def resource(self, feature: Feature) -> Tool:
-        """The tool `resource:SERVER:URI`, which reads this resource, be it listed or not. Its result has a block for each of the
-        contents."""
+        """The tool `resource:SERVER:URI`, which reads this resource, listed or not. Its result has a block for each
+        of the contents."""
         listed = self._listed(feature.server, f"resource:{feature.server}:{feature.own}")
         return listed or self._resource(feature.server, feature.own, None)
 
@@ -182,7 +184,7 @@ class Features:
         )
 
     async def complete(self, server: str, params: types.CompleteRequestParams) -> types.CompleteResult | ToolResult:
-        """What the server proposes for an argument; a result that says why there is none."""
+        """The values that the server proposes for an argument; a `ToolResult` says why there are none."""
         call = RunningCall(None)
         params = params.model_copy(update={"meta": call.meta})
         try:
@@ -198,7 +200,8 @@ class Features:
             call.end()
 
     async def watch(self, feature: Feature, *, on: bool = True) -> ToolResult | None:
-        """Hear of changes of a resource, or once less, as often as somebody wants to. What went wrong, if anything did."""
+        """Begin or end to watch a resource; each watch is ended once. The answer says why that failed; else it is
+        None."""
         try:
             await self._fleet.connection(feature.server).watch(feature.own, on=on)
         except CallFailed as failure:
@@ -206,7 +209,7 @@ class Features:
         return None
 
     async def log(self, level: types.LoggingLevel | None) -> None:
-        """How much the servers are to log from now on."""
+        """Set the level from which on the servers log."""
         if level is None or level == self._terms.wishes.log_level:
             return
         self._terms.wishes.log_level = level
@@ -215,17 +218,17 @@ class Features:
                 group.start_soon(_set_level, connection)
 
     def declare(self, extensions: Mapping[str, dict[str, Any]]) -> None:
-        """Tell the servers that are started from now on of these extensions of the protocol, such as that a client may show the apps
-        of tools."""
+        """Tell servers, when they are started, of these extensions of the protocol, such as that clients show the
+        apps of tools."""
         self._terms.wishes.extensions.update(extensions)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Tell this one what servers say of themselves, until what this answers is called."""
+        """Add a listener to servers' messages. Calling the answer removes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     async def tell(self, server: str, message: types.ServerNotification, key: ScopeKey) -> None:
-        """A server has said something."""
+        """Pass a server's message to all listeners."""
         for listener in tuple(self._listeners):
             try:
                 await listener(server, message, key)
@@ -239,5 +242,5 @@ async def _set_level(connection: Connection) -> None:
 
 
 def most_of(levels: Sequence[types.LoggingLevel | None]) -> types.LoggingLevel | None:
-    """The one of these levels at which the most is logged; None where none is given."""
+    """The level among these at which the most is logged; None where none is given."""
     return next((level for level in LEVELS if level in levels), None)

@@ -1,4 +1,4 @@
-"""What one server offers, and how it is asked for all of it."""
+"""The offer of one server: how it is asked for, and whether a call still fits it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ logger = logging.getLogger("hooksdk")
 
 T = TypeVar("T")
 Kind = Literal["tools", "prompts", "resources"]
-"""What a server lists."""
+"""The lists of a server."""
 KINDS: tuple[Kind, ...] = ("tools", "prompts", "resources")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOffer:
-    """What one MCP server offers."""
+    """The tools, prompts and resources of one MCP server."""
 
     server: str
     tools: tuple[types.Tool, ...] = ()
@@ -36,12 +36,12 @@ class ServerOffer:
     templates: tuple[types.ResourceTemplate, ...] = ()
     instructions: str = ""
     capabilities: types.ServerCapabilities = field(default_factory=types.ServerCapabilities)
-    """What the server says that it can."""
+    """The capabilities that the server declares."""
 
 
 async def all_offered(session: ClientSession, server: str, redact: Callable[[str], str]) -> ServerOffer:
-    """All that the server at the other end offers. Raises `MCPError` and `ValidationError` where its tools cannot be listed;
-    what else cannot be is left out, and the log says so."""
+    """The whole offer of a server. Raises `MCPError` and `ValidationError` where its tools cannot be listed; other
+    lists that fail are left out, and the log says so."""
     offer = ServerOffer(
         server=server,
         instructions=session.instructions or "",
@@ -59,7 +59,7 @@ async def all_offered(session: ClientSession, server: str, redact: Callable[[str
 
 
 async def list_anew(session: ClientSession, offer: ServerOffer, kind: Kind) -> ServerOffer:
-    """The offer with one of its lists as it is now; what is the same stays the same objects. Raises `MCPError` and
+    """The offer with one of its lists read again; entries that are equal stay the same objects. Raises `MCPError` and
     `ValidationError`."""
     if kind == "tools":
         return _with(offer, tools=await _all(session.list_tools, "tools"))
@@ -89,7 +89,7 @@ async def _all(list_page: Callable[..., Awaitable[Any]], name: str) -> tuple[Any
             page = await list_page(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
         except MCPError as error:
             if error.code == types.METHOD_NOT_FOUND:
-                return ()  # a server of other things alone
+                return ()  # the server has other lists alone
             raise
         entries += cast("list[Any]", getattr(page, name))
         cursor = page.next_cursor
@@ -99,8 +99,8 @@ async def _all(list_page: Callable[..., Awaitable[Any]], name: str) -> tuple[Any
 
 
 def check_offered(server: str, tool: types.Tool, offered: Sequence[types.Tool], arguments: Mapping[str, Any]) -> None:
-    """Compare a tool with what its server offers now. Raises `CallFailed` when it is gone, when the arguments do not fit it
-    any more, and when it does something else to its surroundings than what was judged."""
+    """Compare a tool, as a call of it was judged, with its server's present offer. Raises `CallFailed` where it is
+    gone, where the arguments do not fit it any more, and where its hints have changed."""
     now = next((one for one in offered if one.name == tool.name), None)
     if now is tool:
         return
@@ -114,7 +114,7 @@ def check_offered(server: str, tool: types.Tool, offered: Sequence[types.Tool], 
 
 
 def hints(tool: types.Tool) -> Annotations:
-    """What the server says that the tool does to its surroundings."""
+    """The hints of the server on what the tool does to its surroundings."""
     return Annotations.from_mcp(tool.annotations.model_dump(by_alias=True)) if tool.annotations else Annotations()
 
 

@@ -1,4 +1,4 @@
-"""Which of MCP's two protocols a server speaks: that of 2026-07-28, or the older one that begins with a handshake."""
+"""MCP's two protocols: that of 2026-07-28, and the older one that begins with a handshake."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hooksdk.mcp._life import Life
 from hooksdk.mcp._relay import ASKED, RunningCall, sent_for
 
 PATIENCE = 3.0
-"""Seconds that a server has to say whether it speaks the newer protocol: some leave a request that they do not know without an
-answer. One that only starts slowly is not mistaken for them, since it answers the handshake in the same way."""
+"""Seconds that a server has to say whether it speaks the newer protocol: some never answer a request that they do not
+know. One that only starts slowly is not mistaken for those, since it then answers the handshake in the same way."""
 
 _PING_TIMEOUT = 5.0
 """Seconds that a server has to answer a ping after a call was cancelled."""
@@ -32,8 +32,8 @@ def is_modern(protocol_version: str | None) -> bool:
 
 
 async def agree(life: Life, session: ClientSession, *, handshake: bool) -> None:
-    """Settle the protocol with a server that has just been started: the newer one where it speaks both, or with `handshake` the
-    older. Raises `MCPError` for a server that takes neither."""
+    """Agree on the protocol with a server that has just been started: the newer one where it speaks both, or with
+    `handshake` the older. Raises `MCPError` for a server that takes neither."""
     if not handshake:
         with anyio.move_on_after(PATIENCE):
             try:
@@ -51,11 +51,11 @@ async def agree(life: Life, session: ClientSession, *, handshake: bool) -> None:
     except MCPError as error:
         if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
             raise
-        await session.discover()  # it knows the newer one alone, or has heard the question after all
+        await session.discover()  # it speaks the newer one alone, or answers the question after all
 
 
 async def answers(life: Life) -> bool:
-    """Whether a server whose call was cancelled goes on with others."""
+    """True where a server whose call was cancelled still answers."""
     try:
         with anyio.move_on_after(_PING_TIMEOUT):
             assert life.session is not None
@@ -68,8 +68,8 @@ async def answers(life: Life) -> bool:
 
 @final
 class DeclaringDispatcher(JSONRPCDispatcher[TransportContext]):
-    """Sends a client's call with what that client can answer, and not with all that any client may be asked: a server does
-    something else for one that cannot."""
+    """Sends a call in the protocol of 2026-07-28 with the capabilities of the client that makes it, and not with
+    those of all clients: servers act differently for clients that cannot answer their questions."""
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **related: Any
@@ -82,7 +82,7 @@ class DeclaringDispatcher(JSONRPCDispatcher[TransportContext]):
 
 
 def declared(call: RunningCall, params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The parameters of a request, without what its client cannot answer."""
+    """The parameters of a request, without capabilities that its client does not have."""
     meta = cast("dict[str, Any]", params.get("_meta") or {})
     allowed = cast("dict[str, Any] | None", meta.get(types.CLIENT_CAPABILITIES_META_KEY))
     if allowed is None:
