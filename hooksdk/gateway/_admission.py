@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, final
 from urllib.parse import urlsplit
 
@@ -42,33 +43,32 @@ def sends_tokens_unencrypted(host: str, config: GatewayConfig) -> bool:
 
 
 @final
+@dataclass(eq=False)
 class OriginCheck:
     """Refuses requests of web pages, but for those of `origins`: a page in a browser on this machine could call the
     gateway otherwise. Where clients need no token, requests must also name this machine as their host, or such a page
     could rename it."""
 
-    def __init__(
-        self, app: ASGIApp, origins: frozenset[str], *, local_only: bool, on_leave: Callable[[Request], Any]
-    ) -> None:
-        self._app = app
-        self._origins = origins
-        self._local_only = local_only
-        self._on_leave = on_leave
+    app: ASGIApp
+    origins: frozenset[str]
+    local_only: bool
+    on_leave: Callable[[Request], Any]
+    """Is called when a client has said that it leaves."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         request = Request(scope)
         origin, host = request.headers.get("origin"), request.headers.get("host", "")
-        if origin is not None and origin not in self._origins and not _names_this_machine(origin):
+        if origin is not None and origin not in self.origins and not _names_this_machine(origin):
             await PlainTextResponse("this web origin may not call: [gateway] origins", 403)(scope, receive, send)
             return
-        if self._local_only and not _names_this_machine(f"//{host}"):
+        if self.local_only and not _names_this_machine(f"//{host}"):
             await PlainTextResponse("without tokens only this machine is answered", 421)(scope, receive, send)
             return
         if request.method != "DELETE":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         status = 0
 
@@ -77,9 +77,9 @@ class OriginCheck:
             status = message.get("status", status)
             await send(message)
 
-        await self._app(scope, receive, watched)
+        await self.app(scope, receive, watched)
         if 200 <= status < 300:  # the MCP server found that it is the client's own session
-            await self._on_leave(request)
+            await self.on_leave(request)
 
 
 def _names_this_machine(address: str) -> bool:
@@ -102,16 +102,17 @@ def rate_of(config: GatewayConfig, principal: Principal, default_profile: str | 
 
 
 @final
+@dataclass(eq=False)
 class RateLimit:
     """An ASGI application that limits the requests of each client in a minute, and tells it when it may ask again. A
     client may make all requests of a minute at once."""
 
-    def __init__(self, app: ASGIApp, rate: Callable[[Principal], int | None], metrics: Metrics) -> None:
-        self._app = app
-        self._rate = rate
-        self._metrics = metrics
-        self._left: dict[str, tuple[float, float]] = {}
-        """The requests that each client has left, and when that was so."""
+    _app: ASGIApp
+    _rate: Callable[[Principal], int | None]
+    """The requests that a client may make in a minute; None: any number."""
+    _metrics: Metrics
+    _left: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]], init=False)
+    """The requests that each client has left, and when that was so."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         principal = principal_of(Request(scope))
@@ -138,24 +139,21 @@ class RateLimit:
 
 
 @final
+@dataclass(eq=False)
 class OpenRequests:
     """An ASGI application that knows which requests wait for their answers, and which only listen, so that a gateway
     that stops answers each. While `closing` it refuses new requests, but for those by which a client leaves.
-
-    Attributes:
-        open: How many requests wait for their answers.
-        closing: Whether the gateway is stopping.
-
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-        self.open = 0
-        self.closing = False
-        self._listeners = 0
-        self._stopped = anyio.Event()
-        self._fewer = anyio.Event()
+    _app: ASGIApp
+    _metrics: Metrics
+    open: int = field(default=0, init=False)
+    """The number of requests that wait for their answers."""
+    closing: bool = field(default=False, init=False)
+    """True while the gateway stops."""
+    _listeners: int = field(default=0, init=False)
+    _stopped: anyio.Event = field(default_factory=anyio.Event, init=False)
+    _fewer: anyio.Event = field(default_factory=anyio.Event, init=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]

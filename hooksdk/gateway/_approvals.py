@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import mcp_types as types
@@ -73,63 +73,58 @@ def desk_of(settings: ApprovalSettings, environment: Mapping[str, str] = os.envi
 
 
 @final
+@dataclass(eq=False, kw_only=True)
 class ClientApprovals:
     """Asks the person at one session's client."""
 
-    def __init__(
-        self,
-        desk: ApprovalDesk,
-        store: Store,
-        session_id: str,
-        requester: Mapping[str, Any],
-        by: str,
-        *,
-        ask_client: bool,
-        is_over: Callable[[str], Awaitable[bool]],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`store` keeps the questions unless the desk has records of its own. `requester` has the session; `by` names
-        the person who answers at the client. `is_over` is told another session's id, and answers whether that session
-        is over, so that this one may continue with what it has asked. `clock` measures how long a client takes to
-        answer."""
-        self._desk = desk
-        self._is_over = is_over
-        self._store = store
-        self._who = digest_of(requester)
-        self._holder = f"{session_id} {self._who}"
-        self._by = by
-        self._clock = clock
-        self._shows = ask_client
-        self._hasty = 0
-        """Refusals in a row that came in haste."""
-        self._asked: dict[int, float] = {}
-        """The times at which questions were sent with results, by number."""
+    desk: ApprovalDesk
+    store: Store
+    """Keeps the questions, unless the desk has records of its own."""
+    session_id: str
+    requester: Mapping[str, Any]
+    """The requester that has the session."""
+    by: str
+    """The name of the person who answers at the client."""
+    ask_client: bool
+    """True while the client is shown questions."""
+    is_over: Callable[[str], Awaitable[bool]]
+    """Whether the session of an id is over, so that this one may continue with what it has asked."""
+    clock: Callable[[], float] = time.monotonic
+    """Measures how long a client takes to answer."""
+    _hasty: int = field(default=0, init=False)
+    """Refusals in a row that came in haste."""
+    _asked: dict[int, float] = field(default_factory=dict[int, float], init=False)
+    """The times at which questions were sent with results, by number."""
+
+    def __post_init__(self) -> None:
+        self._who = digest_of(self.requester)
+        self._holder = f"{self.session_id} {self._who}"
 
     @property
     def _records(self) -> ApprovalRecords:
-        return self._desk.records_in(self._store)
+        return self.desk.records_in(self.store)
 
     async def __call__(self, request: ApprovalRequest) -> Approval | Later:
         """Ask about a call, as an approver."""
         context = current_request.get()
         if context is None or not self._can_show(context):
-            return await self._desk.ask(request, is_over=self._is_over)
+            return await self.desk.ask(request, is_over=self.is_over)
         if _asks_by_result(context):
-            return await self._desk.ask(request, wait=0, is_over=self._is_over)
+            return await self.desk.ask(request, wait=0, is_over=self.is_over)
 
         async def client(record: ApprovalRecord) -> Approval | None:
-            asked = self._clock()
+            asked = self.clock()
             answer = await context.session.elicit_form(message_of(record), _schema_of(record), context.request_id)
-            return self._read(answer, record, self._clock() - asked)
+            return self._read(answer, record, self.clock() - asked)
 
-        return await self._desk.ask(request, channels=[client], is_over=self._is_over)
+        return await self.desk.ask(request, channels=[client], is_over=self.is_over)
 
     async def take_answer(self, params: types.CallToolRequestParams) -> types.CallToolResult | None:
         """Store the answer that a request brings, if it brings one. The result says why a request's ticket does not
         count; else it is None."""
         if params.request_state is None:
             return None
-        arrived = self._clock()
+        arrived = self.clock()
         try:
             record = await Tickets(self._records).redeem(params.request_state, self._holder, is_left=self._is_left)
         except TicketRefused as problem:
@@ -154,7 +149,7 @@ class ClientApprovals:
             return error(f"'{name}' was not run yet: it waits. Call it again later, with the same arguments.")
         if context is not None and not answered and _asks_by_result(context) and self._can_show(context):
             ticket = await Tickets(self._records).issue(record, self._holder)
-            self._asked[record.number] = self._clock()
+            self._asked[record.number] = self.clock()
             if len(self._asked) > MOST_ASKED:
                 del self._asked[next(iter(self._asked))]
             form = types.ElicitRequestFormParams(message=message_of(record), requested_schema=_schema_of(record))
@@ -169,12 +164,12 @@ class ClientApprovals:
 
     async def _is_left(self, holder: str) -> bool:
         session_id, _, who = holder.partition(" ")
-        return who == self._who and await self._is_over(session_id)
+        return who == self._who and await self.is_over(session_id)
 
     def _can_show(self, context: Request) -> bool:
         said = context.session.client_capabilities
         forms = said.elicitation if said else None
-        return self._shows and forms is not None and (forms.form is not None or forms.url is None)
+        return self.ask_client and forms is not None and (forms.form is not None or forms.url is None)
 
     def _read(self, answer: types.ElicitResult, record: ApprovalRecord, seconds: float) -> Approval | None:
         """The approval that a client's answer means; None for an answer that decides nothing."""
@@ -189,12 +184,12 @@ class ClientApprovals:
                     "a client accepted an approval with what is no decision, so it goes on waiting: %s", said
                 )
                 return None
-            return replace(approval, by=self._by)
+            return replace(approval, by=self.by)
         self._hasty = self._hasty + 1 if seconds < HASTE else 0
         if self._hasty >= HASTY_ANSWERS:
-            self._shows = False
+            self.ask_client = False
             logger.warning("a client refuses approvals faster than a person reads them: it is not asked any more")
-        return Approval(False, REFUSAL, by=self._by) if answer.action == "decline" and not self._hasty else None
+        return Approval(False, REFUSAL, by=self.by) if answer.action == "decline" and not self._hasty else None
 
 
 def _asks_by_result(context: Request) -> bool:

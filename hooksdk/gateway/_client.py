@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
 import anyio
@@ -27,47 +28,34 @@ class FillSecrets(Protocol):
 
 
 @final
+@dataclass(eq=False)
 class CallingClient:
-    """The client of one call.
+    """The client of one call."""
 
-    Attributes:
-        id: Its session's id.
-        holder: The name of its token.
-        fill_secrets: Fills in the secrets of its servers.
-        protocol_version: The version of MCP that it speaks.
-        context: Its request; None while it has none open, which happens with a call that stays open.
-        ask_by_result: Asks the client where its protocol has no requests from servers.
-        page: The page that it is to open before it calls again.
-        shows_pages: Whether it can open a page of this machine.
-        capabilities: What it has declared that it can answer.
+    id: str
+    """Its session's id."""
+    holder: str
+    """The name of its token."""
+    fill_secrets: FillSecrets
+    """Fills in the secrets of its servers."""
+    protocol_version: str
+    """The version of MCP that it speaks."""
+    allowed: Collection[str]
+    """The questions that servers may ask of it: `elicitation`, `sampling`, `roots`."""
+    context: Request | None = None
+    """Its request; None while it has none open, which happens with a call that stays open."""
+    level: types.LoggingLevel | None = None
+    """The level from which on it hears what servers log, where it has said so once for all."""
+    ask_by_result: AskByResult | None = field(default=None, init=False)
+    """Asks the client where its protocol has no requests from servers."""
+    page: SignInPage | None = field(default=None, init=False)
+    """The page that it is to open before it calls again."""
+    _is_over: bool = field(default=False, init=False)
+    _turn: anyio.Lock = field(default_factory=anyio.Lock, init=False)
 
-    """
-
-    def __init__(
-        self,
-        session_id: str,
-        holder: str,
-        fill: FillSecrets,
-        allowed: Collection[str],
-        protocol_version: str,
-        context: Request | None = None,
-        level: types.LoggingLevel | None = None,
-    ) -> None:
-        """`allowed` is what servers may ask of it: `elicitation`, `sampling`, `roots`. `level` is how much it wants
-        to hear of what servers log, where it has said so once for all."""
-        self.id = session_id
-        self.holder = holder
-        self.fill_secrets = fill
-        self.protocol_version = protocol_version
-        self.context: Request | None = context
-        self.ask_by_result: AskByResult | None = None
-        self.page: SignInPage | None = None
-        self.shows_pages = self.can_show_pages(context)
-        self.capabilities = context.session.client_capabilities if context is not None else None
-        self._is_over = False
-        self._allowed = allowed
-        self._turn = anyio.Lock()
-        self._level: types.LoggingLevel | None = level
+    def __post_init__(self) -> None:
+        self.shows_pages = self.can_show_pages(self.context)
+        self.capabilities = self.context.session.client_capabilities if self.context is not None else None
 
     @property
     def meta(self) -> Mapping[str, Any]:
@@ -78,7 +66,7 @@ class CallingClient:
     def log_level(self) -> types.LoggingLevel | None:
         """How much it wants to hear of what servers log; in the stateless protocol each request says so."""
         level = self.meta.get(types.LOG_LEVEL_META_KEY)
-        return level if level in LEVELS else self._level
+        return level if level in LEVELS else self.level
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
         """Send it a server's log message with its request, if it wants to hear this level."""
@@ -108,7 +96,7 @@ class CallingClient:
         assert self.context is not None
         said = self.capabilities or types.ClientCapabilities()
         declared = {"elicitation": said.elicitation, "sampling": said.sampling, "roots": said.roots}
-        able = any(declared[kind] is not None for kind in self._allowed)
+        able = any(declared[kind] is not None for kind in self.allowed)
         return able and self.context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     def end(self) -> None:
@@ -129,7 +117,7 @@ class CallingClient:
     ) -> types.InputResponse | types.ErrorData:
         """Ask it, if the operator allows it and it has said that it can answer."""
         kind, able = _needed(request, self.capabilities)
-        if kind not in self._allowed:
+        if kind not in self.allowed:
             return _refused(f"{kind} is not allowed here")
         if not able:
             return _refused(f"the client has not declared that it can answer this {kind}")

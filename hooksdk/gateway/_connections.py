@@ -9,6 +9,7 @@ import ssl
 import sys
 import time
 from collections.abc import Generator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast, final
 
@@ -104,18 +105,20 @@ def most_connections(wanted: int) -> int:
 
 
 @final
+@dataclass(eq=False)
 class Connections:
     """All connections of a listener. Of more than `most`, those are closed first that have waited longest to send a
     request."""
 
-    def __init__(self, most: int, tls: Tls | None, metrics: Metrics) -> None:
-        self.most = most
-        self.tls = tls
-        self._metrics = metrics
-        self._open: dict[Connection, asyncio.Transport] = {}
-        self._deadlines: dict[Connection, float] = {}
-        """When connections without a whole request are closed; the one that has waited longest is first."""
-        self._repeats = Repeats()
+    most: int
+    tls: Tls | None
+    _metrics: Metrics
+    _open: dict[Connection, asyncio.Transport] = field(
+        default_factory=dict["Connection", asyncio.Transport], init=False
+    )
+    _deadlines: dict[Connection, float] = field(default_factory=dict["Connection", float], init=False)
+    """When connections without a whole request are closed; the one that has waited longest is first."""
+    _repeats: Repeats = field(default_factory=Repeats, init=False)
 
     def __len__(self) -> int:
         return len(self._open)

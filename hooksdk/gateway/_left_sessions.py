@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import final
 
 import anyio
@@ -30,20 +31,20 @@ MARGIN = 5.0
 
 
 @final
+@dataclass(eq=False)
 class LeftCalls:
     """The calls in doubt of a place's sessions that are over: those of any client, since what one has done another
     need not do again."""
 
-    def __init__(self, host: Host, ids: SessionIds) -> None:
-        self._host = host
-        self._ids = ids
-        self._calls: dict[str, tuple[str, CallInDoubt]] = {}
-        """By effect id, each with the session that it began in."""
-        self._read: set[str] = set()
-        """The sessions whose ledgers were read."""
-        self._is_complete = False
-        """True once all sessions that were over at the start were read."""
-        self._lock = anyio.Lock()
+    _host: Host
+    _ids: SessionIds
+    _calls: dict[str, tuple[str, CallInDoubt]] = field(default_factory=dict[str, tuple[str, CallInDoubt]])
+    """The calls by effect id, each with the session that it began in."""
+    _read: set[str] = field(default_factory=set[str])
+    """The sessions whose ledgers were read."""
+    _is_complete: bool = False
+    """True once all sessions that were over at the start were read."""
+    _lock: anyio.Lock = field(default_factory=anyio.Lock)
 
     def known(self) -> Sequence[CallInDoubt]:
         """The calls that were found so far."""
@@ -160,28 +161,24 @@ class LeftCalls:
 
 
 @final
+@dataclass(eq=False)
 class OtherSessionsCalls:
-    """The calls that count as in doubt for one session, though they began in others.
+    """The calls that count as in doubt for one session, though they began in others."""
 
-    Attributes:
-        in_doubt: Those calls, as far as they were found: of sessions that are over, and of the client's sessions at
-            other gateways.
-
-    """
-
-    def __init__(self, left: LeftCalls, session: Session, stored_id: str, ids: SessionIds, client_prefix: str) -> None:
-        """`stored_id` is the id under which the session is stored here; `client_prefix` the beginning of the ids of
-        its client's sessions in the deployment."""
-        self._left = left
-        self._session = session
-        self._stored_id = stored_id
-        self._ids = ids
-        self._client_prefix = client_prefix
-        self._running: Sequence[CallInDoubt] = ()
-        self._lock = anyio.Lock()
+    _left: LeftCalls
+    _session: Session
+    _stored_id: str
+    """The id under which the session is stored here."""
+    _ids: SessionIds
+    _client_prefix: str
+    """The beginning of the ids of its client's sessions in the deployment."""
+    _running: Sequence[CallInDoubt] = field(default=(), init=False)
+    """Calls of the client's sessions at other gateways: those that run, and those that were cut off."""
+    _lock: anyio.Lock = field(default_factory=anyio.Lock, init=False)
 
     @property
     def in_doubt(self) -> Sequence[CallInDoubt]:
+        """Those calls, as far as they were found."""
         return [*self._left.known(), *self._running]
 
     async def find(self, tool: Tool | None, arguments: object) -> None:

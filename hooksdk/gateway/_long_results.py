@@ -60,14 +60,14 @@ class LongResult:
 
 
 @final
+@dataclass(frozen=True)
 class KeptResults:
     """The long results of one session in a store. The deployment removes them with the session; a store in memory is
     gone with it."""
 
-    def __init__(self, store: Store, session_id: str, max_bytes: int) -> None:
-        self._store = store
-        self._session_id = session_id
-        self._max_bytes = max_bytes
+    _store: Store
+    _session_id: str
+    _max_bytes: int
 
     async def add(self, tool: str, text: str, size: int) -> LongResult:
         """Keep one more; the oldest are removed where they are too many, or too large together."""

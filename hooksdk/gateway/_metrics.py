@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, final
 
@@ -64,25 +65,21 @@ class Metrics:
 
 
 @final
+@dataclass(eq=False)
 class Counts:
-    """Counters over all sessions of a gateway's life.
+    """Counters over all sessions of a gateway's life."""
 
-    Attributes:
-        client: The name that the last client gave itself.
-        metrics: The instruments for OpenTelemetry.
-
-    """
-
-    def __init__(self) -> None:
-        self.client = ""
-        self.metrics = Metrics()
-        self._asked = 0
-        self._withheld = 0
-        self._tokens_direct = 0
-        self._tokens_listed = 0
-        self._runs: dict[str, Run] = {}
-        self._ended: Counter[str] = Counter()
-        self._news = anyio.Event()
+    client: str = ""
+    """The name that the last client gave itself."""
+    metrics: Metrics = field(default_factory=Metrics)
+    """The instruments for OpenTelemetry."""
+    _asked: int = 0
+    _withheld: int = 0
+    _tokens_direct: int = 0
+    _tokens_listed: int = 0
+    _runs: dict[str, Run] = field(default_factory=dict[str, Run])
+    _ended: Counter[str] = field(default_factory=Counter[str])
+    _news: anyio.Event = field(default_factory=anyio.Event)
 
     def opened(self, run: Run, client: str) -> None:
         """Count a session that begins."""

@@ -65,22 +65,22 @@ class _Question:
 
 
 @final
+@dataclass(eq=False)
 class OpenCall:
     """One call, in a task of its own."""
 
-    def __init__(self, digest: str, client: CallingClient) -> None:
-        self.digest = digest
-        """The digest of its name and arguments."""
-        self.client = client
-        self.scope = anyio.CancelScope()
-        self.is_over = False
-        self._questions: dict[str, _Question] = {}
-        self._asked = 0
-        self._to_come = 0
-        """Questions that are still missing of those that the server asks together."""
-        self._news = anyio.Event()
-        self._result: Answer | None = None
-        self._error: Exception | None = None
+    digest: str
+    """The digest of its name and arguments."""
+    client: CallingClient
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    is_over: bool = False
+    _questions: dict[str, _Question] = field(default_factory=dict[str, _Question])
+    _asked: int = 0
+    _to_come: int = 0
+    """Questions that are still missing of those that the server asks together."""
+    _news: anyio.Event = field(default_factory=anyio.Event)
+    _result: Answer | None = None
+    _error: Exception | None = None
 
     async def run(self, work: Callable[[], Awaitable[Answer]]) -> None:
         """Make the call."""
@@ -135,19 +135,17 @@ class OpenCall:
 
 
 @final
+@dataclass(eq=False)
 class OpenCalls:
     """The open calls of one session."""
 
-    def __init__(
-        self, start_soon: Callable[..., Any], undelivered: Undelivered, exchange: CallExchange | None = None
-    ) -> None:
-        """`start_soon` starts a task that may outlive a request. With an `exchange` a call can be continued at
-        another gateway."""
-        self._start_soon = start_soon
-        self._undelivered = undelivered
-        self._exchange = exchange
-        self._calls: dict[str, OpenCall] = {}
-        """By the state that the client was given."""
+    _start_soon: Callable[..., Any]
+    """Starts a task that may outlive a request."""
+    _undelivered: Undelivered
+    _exchange: CallExchange | None = None
+    """With it a call can be continued at another gateway."""
+    _calls: dict[str, OpenCall] = field(default_factory=dict[str, OpenCall], init=False)
+    """The calls by the state that the client was given."""
 
     async def begin(self, digest: str, client: CallingClient, work: Callable[[], Awaitable[Answer]]) -> Answer:
         """Make a call whose client is asked by results."""
@@ -237,6 +235,7 @@ class OpenCalls:
 
 
 @final
+@dataclass(eq=False)
 class CallExchange:
     """What the gateways of a shared session write for each other about its open calls, under the state of each call.
 
@@ -246,21 +245,12 @@ class CallExchange:
     them.
     """
 
-    def __init__(
-        self,
-        deployment: Deployment,
-        session_id: str,
-        stored_id: str,
-        start_soon: Callable[..., Any],
-        undelivered: Undelivered,
-    ) -> None:
-        """`stored_id` is the id of this gateway's part of the session; `start_soon` starts a task that may outlive a
-        request."""
-        self._deployment = deployment
-        self._session_id = session_id
-        self._stored_id = stored_id
-        self._start_soon = start_soon
-        self._undelivered = undelivered
+    _deployment: Deployment
+    _session_id: str
+    _stored_id: str
+    """The id of this gateway's part of the session."""
+    _start_soon: Callable[..., Any]
+    _undelivered: Undelivered
 
     # At the gateway that makes the call
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import anyio
@@ -28,17 +29,19 @@ MOST = 20
 
 
 @final
+@dataclass(eq=False)
 class SessionPages:
-    """The pages of one session. A call whose client says that the page is open is held for at most `wait` seconds."""
+    """The pages of one session."""
 
-    def __init__(self, sources: Sources, start_soon: Callable[..., Any], *, wait: float) -> None:
-        self._sources = sources
-        self._start_soon = start_soon
-        self._wait = wait
-        self._pages: dict[str, SignInPage] = {}
-        self._shown: dict[str, SignInPage] = {}
-        """The pages that the tool has shown, by server, until it is called again: the server may be signed in before
-        that."""
+    _sources: Sources
+    _start_soon: Callable[..., Any]
+    _wait: float
+    """Seconds for which a call is held whose client says that the page is open."""
+    _pages: dict[str, SignInPage] = field(default_factory=dict[str, SignInPage], init=False)
+    """The pages by the state of the calls that were given them."""
+    _shown: dict[str, SignInPage] = field(default_factory=dict[str, SignInPage], init=False)
+    """The pages that the tool has shown, by server, until it is called again: the server may be signed in before
+    that."""
 
     def servers(self) -> list[str]:
         """The servers that the tool opens pages of."""

@@ -108,11 +108,11 @@ class SessionClient:
         self.approver = shared.approver
         if isinstance(shared.approver, ApprovalDesk):
             self.approver = ClientApprovals(
-                shared.approver,
-                shared.host.store,
-                self.id,
-                identity.requester,
-                f"{identity.name}, at the client",
+                desk=shared.approver,
+                store=shared.host.store,
+                session_id=self.id,
+                requester=identity.requester,
+                by=f"{identity.name}, at the client",
                 ask_client=shared.config.approvals.client,
                 is_over=shared.ids.is_over,
                 clock=monotonic,
@@ -177,8 +177,8 @@ class SessionClient:
             self.id,
             self.identity.name,
             self._fill_secrets,
-            self.shared.config.relay,
             self.request.protocol_version,
+            self.shared.config.relay,
             request,
             self.log_level,
         )

@@ -32,7 +32,7 @@ class SessionTools:
     def __init__(self, client: SessionClient) -> None:
         config, deployment = client.shared.config, client.shared.ids.deployment
         self.expose: Expose = client.identity.profile.expose or config.expose
-        self.pages = SessionPages(client.shared.sources, client.shared.start_soon, wait=config.approvals.wait)
+        self.pages = SessionPages(client.shared.sources, client.shared.start_soon, config.approvals.wait)
         kept_in = deployment.store if deployment is not None and client.is_shared else None
         self.results = LongResults(config.max_result_chars, config.kept_result_bytes, kept_in, client.id)
         self._client = client

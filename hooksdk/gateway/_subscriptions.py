@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import anyio
@@ -40,15 +41,15 @@ class ResourceChanges:
 
 
 @final
+@dataclass(eq=False)
 class _ClientBus:
     """The events for one stream: changed lists, as for everybody, and the resources that its client asked for."""
 
-    def __init__(self, bus: SubscriptionBus, changes: ResourceChanges) -> None:
-        self._bus = bus
-        self._changes = changes
-        self.session: GatewaySession | None = None
-        self.uris: dict[Feature, str] = {}
-        """The resources, each with the address that the client has for it."""
+    _bus: SubscriptionBus
+    _changes: ResourceChanges
+    session: GatewaySession | None = None
+    uris: dict[Feature, str] = field(default_factory=dict[Feature, str])
+    """The resources, each with the address that the client has for it."""
 
     async def publish(self, event: ServerEvent) -> None:
         await self._bus.publish(event)
@@ -69,20 +70,14 @@ class _ClientBus:
 
 
 @final
+@dataclass(eq=False)
 class ChangeStreams:
     """Serves `subscriptions/listen`."""
 
-    def __init__(
-        self,
-        bus: SubscriptionBus,
-        changes: ResourceChanges,
-        session_of: SessionOf,
-        watch: Callable[..., Awaitable[None]],
-    ) -> None:
-        self._bus = bus
-        self._changes = changes
-        self._session_of = session_of
-        self._watch = watch
+    _bus: SubscriptionBus
+    _changes: ResourceChanges
+    _session_of: SessionOf
+    _watch: Callable[..., Awaitable[None]]
 
     async def __call__(
         self, context: Request, params: types.SubscriptionsListenRequestParams

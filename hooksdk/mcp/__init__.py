@@ -32,7 +32,7 @@ from hooksdk.mcp._fill import AskInput, ServerInput
 from hooksdk.mcp._fleet import Fleet
 from hooksdk.mcp._life import Terms
 from hooksdk.mcp._listings import Listings
-from hooksdk.mcp._offer import ServerOffer, hints
+from hooksdk.mcp._offer import ServerOffer, as_tool
 from hooksdk.mcp._relay import ASKED, Client, RunningCall, SilentClient, current_client, is_own_meta
 from hooksdk.mcp._results import ERROR, ERROR_MARGIN, ROLE, to_result
 from hooksdk.mcp._scope import LOCAL, Scope, ScopeKey
@@ -72,10 +72,6 @@ __all__ = [
     "is_own_meta",
     "most_of",
 ]
-
-
-_SAID = {"meta", "icons", "title", "annotations"}
-"""Fields of a server's tool that are only for clients."""
 
 
 class _Made(NamedTuple):
@@ -385,20 +381,7 @@ class McpServers:
 
             return await self._fleet.call(owner, context, call)
 
-        title = entry.annotations.title if entry.annotations else None
-        return Tool(
-            name=entry.name,
-            description=entry.description or "",
-            parameters=entry.input_schema,
-            source="mcp",
-            owner=owner,
-            label=entry.title or title or "",
-            annotations=hints(entry),
-            output_schema=entry.output_schema,
-            meta=entry.model_dump(by_alias=True, mode="json", exclude_none=True, include=_SAID) or None,
-            execute=execute,
-            timeout=limit + ERROR_MARGIN,
-        )
+        return as_tool(entry, owner, execute, limit + ERROR_MARGIN)
 
 
 def _tell(listener: Callable[[T], None], news: T, option: str, server: str) -> None:

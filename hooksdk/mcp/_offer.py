@@ -13,15 +13,18 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from hooksdk import schema
+from hooksdk.calls import ToolResult
 from hooksdk.errors import did_you_mean
 from hooksdk.mcp._status import CallFailed
-from hooksdk.tools import Annotations
+from hooksdk.tools import Annotations, Tool
 
 logger = logging.getLogger("hooksdk")
 
 T = TypeVar("T")
 Kind = Literal["tools", "prompts", "resources"]
 """The lists of a server."""
+FOR_CLIENTS = {"meta", "icons", "title", "annotations"}
+"""Fields of a server's tool that are only for clients."""
 KINDS: tuple[Kind, ...] = ("tools", "prompts", "resources")
 
 
@@ -111,6 +114,24 @@ def check_offered(server: str, tool: types.Tool, offered: Sequence[types.Tool], 
     if now.input_schema != tool.input_schema and (problems := schema.check(now.input_schema, arguments)):
         difference = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:3])
         raise CallFailed(_changed(server, tool.name, f"the arguments do not fit it any more ({difference})"))
+
+
+def as_tool(entry: types.Tool, owner: str, execute: Callable[..., Awaitable[ToolResult]], timeout: float) -> Tool:
+    """The tool of an entry in a server's list."""
+    title = entry.annotations.title if entry.annotations else None
+    return Tool(
+        name=entry.name,
+        description=entry.description or "",
+        parameters=entry.input_schema,
+        source="mcp",
+        owner=owner,
+        label=entry.title or title or "",
+        annotations=hints(entry),
+        output_schema=entry.output_schema,
+        meta=entry.model_dump(by_alias=True, mode="json", exclude_none=True, include=FOR_CLIENTS) or None,
+        execute=execute,
+        timeout=timeout,
+    )
 
 
 def hints(tool: types.Tool) -> Annotations:
