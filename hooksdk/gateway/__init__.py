@@ -16,9 +16,17 @@ if TYPE_CHECKING:
     from hooksdk.gateway._gateway import Gateway, ToolSource, current_request, own_streams
 
 __all__ = [
-    "Gateway", "GatewayConfig", "Profile", "Token", "ToolSource", "config_problems", "current_request", "narrowing",
-    "own_streams", "profile_of",
-]  # fmt: skip
+    "Gateway",
+    "GatewayConfig",
+    "Profile",
+    "Token",
+    "ToolSource",
+    "config_problems",
+    "current_request",
+    "narrowing",
+    "own_streams",
+    "profile_of",
+]
 
 if not TYPE_CHECKING:
 

@@ -1,8 +1,9 @@
-"""Answers on their way to clients. A call is over for the client once its answer has been handed to the transport: a gateway that
-dies before that leaves the call in doubt."""
+"""Delivery of answers to clients. A call is over for its client once the answer was given to the transport: a gateway
+that dies before that leaves the call in doubt."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,12 +19,29 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 _KEY = "hooksdk.answer"
 
 
-class Arriving(Protocol):
-    """A call that has ended, such as a `JudgedCall`, and whose client is about to hear of it."""
+class Confirm(Protocol):
+    """Notes of a call that has ended that the client has its result, or that it never will: `JudgedCall.confirm` is
+    one."""
 
-    def confirm(self, *, arrived: bool = True) -> None:
-        """The client has its result, or never will."""
-        ...
+    def __call__(self, *, arrived: bool = True) -> None: ...
+
+
+@final
+class Undelivered:
+    """Results of one session's calls, each with the call's `confirm`, until a request takes the result to the
+    client."""
+
+    def __init__(self) -> None:
+        self._confirms: dict[int, Confirm] = {}
+
+    def add(self, result: object, confirm: Confirm) -> None:
+        """Remember how to confirm a result, for as long as the result is there."""
+        self._confirms[id(result)] = confirm
+        weakref.finalize(result, self._confirms.pop, id(result), None)
+
+    def take(self, result: object) -> Confirm | None:
+        """How to confirm this result, for the caller that delivers it; None for a result of no call."""
+        return self._confirms.pop(id(result), None)
 
 
 @final
@@ -31,32 +49,32 @@ class Answer:
     """The answer to one request."""
 
     def __init__(self) -> None:
-        self._calls: list[Arriving] = []
+        self._confirms: list[Confirm] = []
         self._is_over = False
 
-    def take(self, judged: Arriving) -> None:
-        """It has the result of this call."""
+    def take(self, confirm: Confirm) -> None:
+        """Confirm a call, whose result the answer has, when the answer was delivered."""
         if self._is_over:
-            judged.confirm(arrived=False)
+            confirm(arrived=False)
         else:
-            self._calls.append(judged)
+            self._confirms.append(confirm)
 
-    def end(self, *, left: bool) -> None:
-        """It has left for the client, or never will."""
+    def end(self, *, delivered: bool) -> None:
+        """Confirm its calls: the answer was given to the transport, or never will be."""
         self._is_over = True
-        for judged in self._calls:
-            judged.confirm(arrived=left)
-        self._calls.clear()
+        for confirm in self._confirms:
+            confirm(arrived=delivered)
+        self._confirms.clear()
 
 
-def has_arrived(scope: Scope) -> None:
-    """The answer to this request has left on another connection."""
-    scope[_KEY].end(left=True)
+def was_delivered(scope: Scope) -> None:
+    """Note that the answer to this request was delivered on another connection."""
+    scope[_KEY].end(delivered=True)
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A connection by streams, or one in this process."""
+    """A connection over streams, or one in this process."""
 
     key: str
     by_streams: bool
@@ -66,18 +84,19 @@ _by_streams: ContextVar[bool] = ContextVar("hooksdk gateway streams", default=Fa
 _current: ContextVar[Answer | None] = ContextVar("hooksdk gateway answer", default=None)
 
 
-def hand_over(judged: Arriving | None, context: ServerRequestContext[Connection, Any]) -> None:
-    """The current task answers this request with the result of a call, where it does. A client in this process has it at once."""
-    if judged is None:
+def deliver(confirm: Confirm | None, context: ServerRequestContext[Connection, Any]) -> None:
+    """Confirm a call when the answer to this request, which the current task makes of its result, was delivered. A
+    client in this process has it at once."""
+    if confirm is None:
         return
     if context.request is not None:
-        context.request.scope[_KEY].take(judged)
+        context.request.scope[_KEY].take(confirm)
     elif context.lifespan_context.by_streams:
         answer = Answer()
-        answer.take(judged)
+        answer.take(confirm)
         _current.set(answer)
     else:
-        judged.confirm()
+        confirm()
 
 
 def connection_of(key: str) -> Connection:
@@ -87,7 +106,7 @@ def connection_of(key: str) -> Connection:
 
 @contextmanager
 def over_streams() -> Generator[None]:
-    """Connections that begin within the block answer through a `StreamAnswers`."""
+    """Note that connections which begin within the block answer through a `StreamAnswers`."""
     token = _by_streams.set(True)
     try:
         yield
@@ -97,20 +116,20 @@ def over_streams() -> Generator[None]:
 
 @final
 class StreamAnswers(AsyncResource):
-    """The stream to a client. What `send` of the one below has returned for has left."""
+    """The stream to a client. An answer is delivered when `send` of the stream below has returned."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     async def send(self, item: SessionMessage) -> None:
         answer = _current.get() if isinstance(item.message, (types.JSONRPCResponse, types.JSONRPCError)) else None
-        left = False
+        delivered = False
         try:
             await self._stream.send(item)
-            left = True
+            delivered = True
         finally:
             if answer is not None:
-                answer.end(left=left)
+                answer.end(delivered=delivered)
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -118,21 +137,21 @@ class StreamAnswers(AsyncResource):
 
 @final
 class HttpAnswers:
-    """An ASGI application whose answers have left once the server below has taken the whole response."""
+    """An ASGI application. An answer is delivered when the server below has taken the whole response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = scope[_KEY] = Answer()
-        left = False
+        delivered = False
 
         async def watched(message: Message) -> None:
-            nonlocal left
+            nonlocal delivered
             await send(message)
-            left = left or (message["type"] == "http.response.body" and not message.get("more_body", False))
+            delivered = delivered or (message["type"] == "http.response.body" and not message.get("more_body", False))
 
         try:
             await self._app(scope, receive, watched)
         finally:
-            answer.end(left=left)
+            answer.end(delivered=delivered)

@@ -1,5 +1,5 @@
-"""Asking the person at a client about a call, by the best way that the client has. The record is made first, and is what counts:
-the client's answer is only written into it."""
+"""Approvals by the person at a client, who is asked in the best way that the client has. The record of the question
+is made first and decides; the client's answer is written into it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import mcp_types as types
@@ -34,12 +34,12 @@ current_request: ContextVar[Request | None] = ContextVar("hooksdk gateway reques
 """The client's request that is served now, for an approver that asks its person; None elsewhere."""
 
 HASTE = 0.05
-"""Seconds within which no person reads a question."""
+"""Seconds in which no person can read a question."""
 HASTY_ANSWERS = 2
-"""So many noes in such haste, one after the other, come from a client that shows nobody the question."""
+"""A client that refuses this many questions in such haste, one after the other, shows them to nobody."""
 REFUSAL = "the person at the client said no"
 MOST_ASKED = 200
-"""Questions that went out with results whose time is remembered."""
+"""Questions sent with results whose time is kept; of more, the newest."""
 INPUT = "approval"
 """The name of the question in an `InputRequiredResult`."""
 ANSWERS = {
@@ -48,7 +48,7 @@ ANSWERS = {
     "deny": Approval(False, REFUSAL),
 }
 FOR_VALUES = {"allow, and these values for this session": Approval(True, agree="values")}
-"""One answer more, where a question shows values that come from elsewhere."""
+"""A further answer to a question that shows values of another origin."""
 
 
 def desk_of(settings: ApprovalSettings, environment: Mapping[str, str] = os.environ) -> ApprovalDesk:
@@ -63,62 +63,68 @@ def desk_of(settings: ApprovalSettings, environment: Mapping[str, str] = os.envi
 
         channels.append(
             ApprovalWebhook(
-                webhook.url, secret=None if webhook.secret_env is None else value_of(webhook.secret_env),
+                webhook.url,
+                secret=None if webhook.secret_env is None else value_of(webhook.secret_env),
                 headers={name: value_of(variable) for name, variable in webhook.headers_env.items()},
                 timeout=webhook.timeout,
             )
-        )  # fmt: skip
+        )
     return ApprovalDesk(channels=channels, wait=settings.wait, keep=settings.keep)
 
 
 @final
+@dataclass(eq=False, kw_only=True)
 class ClientApprovals:
-    """How the person at one session's client is asked. `store` keeps the questions unless the desk has records of its own. `requester` is who has the session, `by` how the person
-    is called who answers there; `is_over` says of another session's id
-    that nobody has it any more, and that this one may go on with what it has asked; `clock` says how long a client took to
-    answer."""
+    """Asks the person at one session's client."""
 
-    def __init__(
-        self, desk: ApprovalDesk, store: Store, session_id: str, requester: Mapping[str, Any], by: str, *, ask_client: bool, is_over: Callable[[str], Awaitable[bool]],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
-        self._desk = desk
-        self._is_over = is_over
-        self._store = store
-        self._who = digest_of(requester)
-        self._holder = f"{session_id} {self._who}"
-        self._by = by
-        self._clock = clock
-        self._shows = ask_client
-        self._hasty = 0
-        """Noes in a row that came in haste."""
-        self._asked: dict[int, float] = {}
-        """When a question was sent with a result, by its number."""
+    desk: ApprovalDesk
+    store: Store
+    """Keeps the questions, unless the desk has records of its own."""
+    session_id: str
+    requester: Mapping[str, Any]
+    """The requester that has the session."""
+    by: str
+    """The name of the person who answers at the client."""
+    ask_client: bool
+    """True while the client is shown questions."""
+    is_over: Callable[[str], Awaitable[bool]]
+    """Whether the session of an id is over, so that this one may continue with what it has asked."""
+    clock: Callable[[], float] = time.monotonic
+    """Measures how long a client takes to answer."""
+    _hasty: int = field(default=0, init=False)
+    """Refusals in a row that came in haste."""
+    _asked: dict[int, float] = field(default_factory=dict[int, float], init=False)
+    """The times at which questions were sent with results, by number."""
+
+    def __post_init__(self) -> None:
+        self._who = digest_of(self.requester)
+        self._holder = f"{self.session_id} {self._who}"
 
     @property
     def _records(self) -> ApprovalRecords:
-        return self._desk.records_in(self._store)
+        return self.desk.records_in(self.store)
 
     async def __call__(self, request: ApprovalRequest) -> Approval | Later:
-        """The approver of the session."""
+        """Ask about a call, as an approver."""
         context = current_request.get()
         if context is None or not self._can_show(context):
-            return await self._desk.ask(request, is_over=self._is_over)
+            return await self.desk.ask(request, is_over=self.is_over)
         if _asks_by_result(context):
-            return await self._desk.ask(request, wait=0, is_over=self._is_over)
+            return await self.desk.ask(request, wait=0, is_over=self.is_over)
 
         async def client(record: ApprovalRecord) -> Approval | None:
-            asked = self._clock()
+            asked = self.clock()
             answer = await context.session.elicit_form(message_of(record), _schema_of(record), context.request_id)
-            return self._read(answer, record, self._clock() - asked)
+            return self._read(answer, record, self.clock() - asked)
 
-        return await self._desk.ask(request, channels=[client], is_over=self._is_over)
+        return await self.desk.ask(request, channels=[client], is_over=self.is_over)
 
     async def take_answer(self, params: types.CallToolRequestParams) -> types.CallToolResult | None:
-        """Write the answer that a request brings, if it brings one; what to say to a request whose ticket is worth nothing."""
+        """Store the answer that a request brings, if it brings one. The result says why a request's ticket does not
+        count; else it is None."""
         if params.request_state is None:
             return None
-        arrived = self._clock()
+        arrived = self.clock()
         try:
             record = await Tickets(self._records).redeem(params.request_state, self._holder, is_left=self._is_left)
         except TicketRefused as problem:
@@ -127,15 +133,15 @@ class ClientApprovals:
         answer = (params.input_responses or {}).get(INPUT)
         taken = arrived - self._asked.pop(record.number, arrived - HASTE)
         if isinstance(answer, types.ElicitResult) and (approval := self._read(answer, record, taken)) is not None:
-            with contextlib.suppress(NotWaiting):  # somebody else was first: that answer counts
+            with contextlib.suppress(NotWaiting):  # another person was first: that answer counts
                 await self._records.answer(record.number, approval)
         return None
 
     async def waiting_result(
         self, name: str, pending: ApprovalPending, *, answered: bool
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """What a client is told of a call that waits: the question itself, where it can show that and has not just `answered`
-        it, or that the call waits, and under which number."""
+        """The result of a call that waits: the question itself, where the client can show it and has not just
+        `answered` it, else that the call waits, and under which number."""
         context = current_request.get()
         asks = isinstance(pending.request, ApprovalRequest)
         record = await self._records.find(pending.request) if asks else None
@@ -143,7 +149,7 @@ class ClientApprovals:
             return error(f"'{name}' was not run yet: it waits. Call it again later, with the same arguments.")
         if context is not None and not answered and _asks_by_result(context) and self._can_show(context):
             ticket = await Tickets(self._records).issue(record, self._holder)
-            self._asked[record.number] = self._clock()
+            self._asked[record.number] = self.clock()
             if len(self._asked) > MOST_ASKED:
                 del self._asked[next(iter(self._asked))]
             form = types.ElicitRequestFormParams(message=message_of(record), requested_schema=_schema_of(record))
@@ -151,22 +157,22 @@ class ClientApprovals:
                 input_requests={INPUT: types.ElicitRequest(params=form)}, request_state=ticket
             )
         return error(
-            f"'{name}' was not run yet: it waits for a person's approval, number {record.number} ({clip(record.title, 200)}). "
-            "Only a person can give it. Call it again with the same arguments once they have; until then go on with "
+            f"'{name}' was not run yet: it waits for a person's approval, number {record.number} "
+            f"({clip(record.title, 200)}). Only a person can give it. Call it again with the same arguments once they have; until then go on with "
             "something else."
         )
 
     async def _is_left(self, holder: str) -> bool:
         session_id, _, who = holder.partition(" ")
-        return who == self._who and await self._is_over(session_id)
+        return who == self._who and await self.is_over(session_id)
 
     def _can_show(self, context: Request) -> bool:
         said = context.session.client_capabilities
         forms = said.elicitation if said else None
-        return self._shows and forms is not None and (forms.form is not None or forms.url is None)
+        return self.ask_client and forms is not None and (forms.form is not None or forms.url is None)
 
     def _read(self, answer: types.ElicitResult, record: ApprovalRecord, seconds: float) -> Approval | None:
-        """What the client's answer means; None for one that decides nothing."""
+        """The approval that a client's answer means; None for an answer that decides nothing."""
         if answer.action == "accept":
             self._hasty = 0
             content = answer.content or {}
@@ -178,23 +184,24 @@ class ClientApprovals:
                     "a client accepted an approval with what is no decision, so it goes on waiting: %s", said
                 )
                 return None
-            return replace(approval, by=self._by)
+            return replace(approval, by=self.by)
         self._hasty = self._hasty + 1 if seconds < HASTE else 0
         if self._hasty >= HASTY_ANSWERS:
-            self._shows = False
+            self.ask_client = False
             logger.warning("a client refuses approvals faster than a person reads them: it is not asked any more")
-        return Approval(False, REFUSAL, by=self._by) if answer.action == "decline" and not self._hasty else None
+        return Approval(False, REFUSAL, by=self.by) if answer.action == "decline" and not self._hasty else None
 
 
 def _asks_by_result(context: Request) -> bool:
-    """True in the stateless protocol: a question is a result, and its answer comes with the call, made again."""
+    """True in the stateless protocol: a question is a result, and its answer comes with the call when it is made
+    again."""
     return context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
 def _answers_to(record: ApprovalRecord) -> Mapping[str, Approval]:
-    """The decisions that a person may take."""
-    is_strange = any(not one.cleared for question in record.questions for one in question.evidence)
-    return {**ANSWERS, **FOR_VALUES} if is_strange else ANSWERS
+    """The answers that a person may give, by the words that the client shows."""
+    is_foreign = any(not one.cleared for question in record.questions for one in question.evidence)
+    return {**ANSWERS, **FOR_VALUES} if is_foreign else ANSWERS
 
 
 def _schema_of(record: ApprovalRecord) -> types.ElicitRequestedSchema:

@@ -1,8 +1,9 @@
-"""The gateway's client as servers reach it, while they serve its call."""
+"""The client of one call, as servers reach it while they serve the call."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
 import anyio
@@ -13,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from hooksdk.gateway._http_settings import is_loopback
+from hooksdk.gateway._settings import is_loopback
 from hooksdk.mcp import LEVELS, SignInPage
 
 Request = ServerRequestContext[Any, Any]
@@ -21,54 +22,54 @@ AskByResult = Callable[[types.InputRequest, str, int], Awaitable[types.InputResp
 
 
 class FillSecrets(Protocol):
-    """Gives a server of the client its secrets, as `hooksdk.mcp.Client` has it."""
+    """Fills in the secrets of a client's server; the type of `hooksdk.mcp.Client.fill_secrets`."""
 
     def __call__(self, server: str, texts: Mapping[str, Any], *, shared: bool) -> Awaitable[dict[str, Any]]: ...
 
 
 @final
+@dataclass(eq=False)
 class CallingClient:
     """The client of one call."""
 
-    def __init__(
-        self, session_id: str, holder: str, fill: FillSecrets, allowed: Collection[str],
-        protocol_version: str, context: Request | None = None, level: types.LoggingLevel | None = None,
-    ) -> None:  # fmt: skip
-        """`holder` is the name of its token; `fill` gives the secrets of its servers; `allowed` is what servers may ask:
-        `elicitation`, `sampling`, `roots`; `level` is how much it wants to hear of what servers log, where it has said so once for
-        all."""
-        self.id = session_id
-        self.holder = holder
-        self.fill_secrets = fill
-        self.protocol_version = protocol_version
-        self.context: Request | None = context
-        """Its request; None while it has none open, of a call that stays open."""
-        self.ask_by_result: AskByResult | None = None
-        """How it is asked where its protocol has no requests from servers."""
-        self.page: SignInPage | None = None
-        """The page that it is to open before it calls again."""
-        self.shows_pages = self.can_show_pages(context)
-        """It can open a page of this machine."""
-        self.capabilities = context.session.client_capabilities if context is not None else None
-        """What it has declared that it can answer."""
-        self._is_over = False
-        self._allowed = allowed
-        self._turn = anyio.Lock()
-        self._level: types.LoggingLevel | None = level
+    id: str
+    """Its session's id."""
+    holder: str
+    """The name of its token."""
+    fill_secrets: FillSecrets
+    """Fills in the secrets of its servers."""
+    protocol_version: str
+    """The version of MCP that it speaks."""
+    allowed: Collection[str]
+    """The questions that servers may ask of it: `elicitation`, `sampling`, `roots`."""
+    context: Request | None = None
+    """Its request; None while it has none open, which happens with a call that stays open."""
+    level: types.LoggingLevel | None = None
+    """The level from which on it hears what servers log, where it has said so once for all."""
+    ask_by_result: AskByResult | None = field(default=None, init=False)
+    """Asks the client where its protocol has no requests from servers."""
+    page: SignInPage | None = field(default=None, init=False)
+    """The page that it is to open before it calls again."""
+    _is_over: bool = field(default=False, init=False)
+    _turn: anyio.Lock = field(default_factory=anyio.Lock, init=False)
+
+    def __post_init__(self) -> None:
+        self.shows_pages = self.can_show_pages(self.context)
+        self.capabilities = self.context.session.client_capabilities if self.context is not None else None
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """What its request says besides."""
+        """The `_meta` of its request."""
         return {} if self.context is None else dict(self.context.meta or {})
 
     @property
     def log_level(self) -> types.LoggingLevel | None:
-        """How much it wants to hear: in the stateless protocol each request says so."""
+        """How much it wants to hear of what servers log; in the stateless protocol each request says so."""
         level = self.meta.get(types.LOG_LEVEL_META_KEY)
-        return level if level in LEVELS else self._level
+        return level if level in LEVELS else self.level
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
-        """Tell it with its request, if it wants to hear this."""
+        """Send it a server's log message with its request, if it wants to hear this level."""
         level, context = self.log_level, self.context
         if context is not None and is_heard(message.level, level):
             notification = types.LoggingMessageNotification(params=message)
@@ -76,7 +77,7 @@ class CallingClient:
 
     @staticmethod
     def can_show_pages(context: Request | None) -> bool:
-        """True for a client that opens pages for its person, on this machine, where the browser comes back to."""
+        """True for a client that opens pages for its person on this machine, to which the browser comes back."""
         if context is None:
             return False
         said = context.session.client_capabilities
@@ -86,29 +87,29 @@ class CallingClient:
         return context.request is None or (peer is not None and is_loopback(peer.host))
 
     async def show_page(self, page: SignInPage) -> None:
-        """Give it the page with the result of its call."""
+        """Give it a page to open, with the result of its call."""
         self.page = page
 
     @property
     def may_be_asked_by_result(self) -> bool:
-        """True where servers may ask it something, and only the result of its call can do so."""
+        """True where servers may ask it something, and its protocol lets them do so by the result of its call alone."""
         assert self.context is not None
         said = self.capabilities or types.ClientCapabilities()
         declared = {"elicitation": said.elicitation, "sampling": said.sampling, "roots": said.roots}
-        able = any(declared[kind] is not None for kind in self._allowed)
+        able = any(declared[kind] is not None for kind in self.allowed)
         return able and self.context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
     def end(self) -> None:
-        """Its request is answered. What it is asked from now on is about no request."""
+        """Note that its request is answered: later questions belong to no request."""
         self._is_over = True
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Tell it with the token of its request; nothing where it gave none."""
+        """Tell it how far its call is, if its request asked for that."""
         if self.context is not None and not self._is_over:
             await self.context.session.report_progress(progress, total, message)
 
     def _has_connection(self, context: Request) -> bool:
-        """True where it can be asked without a request of its own."""
+        """True where it can be asked while it has no request open."""
         return self._is_over and context.protocol_version not in MODERN_PROTOCOL_VERSIONS
 
     async def ask(
@@ -116,7 +117,7 @@ class CallingClient:
     ) -> types.InputResponse | types.ErrorData:
         """Ask it, if the operator allows it and it has said that it can answer."""
         kind, able = _needed(request, self.capabilities)
-        if kind not in self._allowed:
+        if kind not in self.allowed:
             return _refused(f"{kind} is not allowed here")
         if not able:
             return _refused(f"the client has not declared that it can answer this {kind}")
@@ -127,14 +128,14 @@ class CallingClient:
             return _refused("the client cannot be asked while it waits")
         metadata = None if self._is_over else ServerMessageMetadata(related_request_id=context.request_id)
         try:
-            async with self._turn:  # a person is shown one question after the other
+            async with self._turn:  # its person is shown one question after the other
                 return await _send(context.session, request, metadata)
         except MCPError as problem:
             return problem.error
 
 
 def is_heard(level: types.LoggingLevel, wanted: types.LoggingLevel | None) -> bool:
-    """True where who wants to hear so much is told what is logged at this level."""
+    """True where a client that wants to hear from level `wanted` on is told of this level."""
     return wanted is not None and LEVELS.index(level) >= LEVELS.index(wanted)
 
 
@@ -151,7 +152,7 @@ async def _send(
 
 
 def _needed(request: types.InputRequest, declared: types.ClientCapabilities | None) -> tuple[str, bool]:
-    """What a request is, and whether the client can answer it."""
+    """The kind of a question, and whether the client can answer it."""
     has = declared or types.ClientCapabilities()
     if isinstance(request, types.ElicitRequest):
         if isinstance(request.params, types.ElicitRequestURLParams):

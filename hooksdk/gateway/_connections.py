@@ -1,4 +1,4 @@
-"""The connections of clients: how many there are, how long one may take to ask something, and TLS."""
+"""The connections of clients over HTTP: their number, the time that one has to send a request, and TLS."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import ssl
 import sys
 import time
 from collections.abc import Generator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast, final
 
@@ -23,17 +24,17 @@ from hooksdk.gateway._settings import GatewayConfig
 logger = logging.getLogger("hooksdk")
 
 REQUEST_TIME = 10.0
-"""Seconds in which a client that has connected, or goes on with a connection, must have sent a whole request."""
+"""Seconds that a client has to send a whole request, from the connection or from the last answer on."""
 SLOWEST_BODY = 10_000
-"""Bytes a second that lengthen that time: megabytes of arguments come over a slow line, too."""
+"""Bytes of a body that lengthen that time by a second: megabytes of arguments come over slow lines, too."""
 PAUSE = 60.0
-"""Seconds before the same thing is said in the log again."""
+"""Seconds before the same line is logged again."""
 
 
 @final
 class Repeats(logging.Filter):
-    """Lets a line through once a minute: who opens a thousand connections writes no thousand lines. `about` is how the lines
-    begin that it is about; all others pass."""
+    """Lets equal lines through once a minute, so that a thousand connections do not write a thousand lines. Lines
+    that do not begin with `about` all pass."""
 
     def __init__(self, about: str = "") -> None:
         super().__init__()
@@ -41,7 +42,7 @@ class Repeats(logging.Filter):
         self._last: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """True for one that was not said within the last minute."""
+        """True for a line that was not logged within the last minute."""
         if not record.getMessage().startswith(self._about):
             return True
         now = time.monotonic()
@@ -56,7 +57,7 @@ class Repeats(logging.Filter):
 
 @final
 class Tls:
-    """The certificate that clients see; one that is renewed is used by the next connection."""
+    """The certificate that clients see. Once its files are renewed, the next connection uses the new one."""
 
     def __init__(self, config: GatewayConfig, folder: Path) -> None:
         """Raises `ConfigError` for files that hold no certificate with its key."""
@@ -72,7 +73,7 @@ class Tls:
         context.set_alpn_protocols(["http/1.1"])
         try:
             for path in self._files:
-                self._config.read_file(path)  # is it what was trusted?
+                self._config.read_file(path)  # raises where it is not the file that was trusted
             # Without a password OpenSSL would ask for one at the terminal.
             context.load_cert_chain(certificate, key, password=lambda: "")
         except (OSError, ValueError) as error:  # an SSLError is an OSError
@@ -83,7 +84,7 @@ class Tls:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For the next connection. Files that are broken now change nothing."""
+        """The context for the next connection. Files that are broken now change nothing."""
         if self._watch.changed():
             try:
                 self._context = self._load()
@@ -93,7 +94,8 @@ class Tls:
 
 
 def most_connections(wanted: int) -> int:
-    """So many, and at most half of the files that this process may open: servers, stores and TLS need theirs."""
+    """The number of connections that may be open: at most `wanted`, and half of the files that this process may open,
+    since servers, stores and TLS need some, too."""
     if sys.platform == "win32":
         return wanted
     import resource
@@ -103,23 +105,26 @@ def most_connections(wanted: int) -> int:
 
 
 @final
+@dataclass(eq=False)
 class Connections:
-    """All connections of a listener. Of more than `most`, those that have waited longest for a request of theirs go."""
+    """All connections of a listener. Of more than `most`, those are closed first that have waited longest to send a
+    request."""
 
-    def __init__(self, most: int, tls: Tls | None, metrics: Metrics) -> None:
-        self.most = most
-        self.tls = tls
-        self._metrics = metrics
-        self._open: dict[Connection, asyncio.Transport] = {}
-        self._deadlines: dict[Connection, float] = {}
-        """When those are closed that have no whole request yet; who waits longest stands first."""
-        self._repeats = Repeats()
+    most: int
+    tls: Tls | None
+    _metrics: Metrics
+    _open: dict[Connection, asyncio.Transport] = field(
+        default_factory=dict["Connection", asyncio.Transport], init=False
+    )
+    _deadlines: dict[Connection, float] = field(default_factory=dict["Connection", float], init=False)
+    """When connections without a whole request are closed; the one that has waited longest is first."""
+    _repeats: Repeats = field(default_factory=Repeats, init=False)
 
     def __len__(self) -> int:
         return len(self._open)
 
     def admit(self, connection: Connection, transport: asyncio.Transport) -> bool:
-        """Take one more; False where all others are being served."""
+        """Accept a connection; False where all others are being served."""
         if len(self._open) >= self.most:
             self._metrics.refuse("connections")
             self._warn()
@@ -131,28 +136,28 @@ class Connections:
         return True
 
     def await_request(self, connection: Connection, received: int) -> None:
-        """It has sent no whole request yet; so many bytes of its body."""
+        """Note that a connection has sent no whole request yet, but `received` bytes of its body."""
         if connection in self._open:
             self._deadlines[connection] = connection.since + REQUEST_TIME + received / SLOWEST_BODY
 
     def serve(self, connection: Connection) -> None:
-        """It has sent one, which is being answered."""
+        """Note that a connection's request is being answered."""
         self._deadlines.pop(connection, None)
 
     def leave(self, connection: Connection) -> None:
-        """It is closed."""
+        """Note that a connection is closed."""
         self._deadlines.pop(connection, None)
         self._open.pop(connection, None)
 
     def close_late(self) -> None:
-        """Close those whose time is up."""
+        """Close the connections whose time to send a request is up."""
         now = time.monotonic()
         for connection in [one for one, deadline in self._deadlines.items() if deadline < now]:
             self._metrics.refuse("request_time")
             self._close(connection)
 
     def close_waiting(self) -> None:
-        """Close all that have no request."""
+        """Close all connections without a request."""
         for connection in list(self._deadlines):
             self._close(connection)
 
@@ -162,8 +167,8 @@ class Connections:
 
     def _warn(self) -> None:
         text = (
-            "clients have opened %d connections, as many as [gateway] max_connections and this process's limit of open files "
-            "let them: those that have sent no request are closed for new ones"
+            "clients have opened %d connections, as many as [gateway] max_connections and this process's limit of open "
+            "files let them: those that have sent no request are closed for new ones"
         )
         record = logger.makeRecord(logger.name, logging.WARNING, __file__, 0, text, (self.most,), None)
         if logger.isEnabledFor(logging.WARNING) and self._repeats.filter(record):
@@ -172,8 +177,8 @@ class Connections:
 
 @final
 class Connection(H11Protocol):
-    """One connection: uvicorn's, which is closed where no request comes, and which begins TLS by itself, so that those which
-    never end their handshake count as well."""
+    """A connection of uvicorn's that is closed where no request comes. It begins TLS by itself, so that connections
+    count which never end their handshake."""
 
     def __init__(self, connections: Connections, **options: Any) -> None:
         super().__init__(**options)
@@ -183,11 +188,11 @@ class Connection(H11Protocol):
         self._connections = connections
         self._received = 0
         self._early = b""
-        """What came before `start_tls` has said that the handshake is over."""
+        """Bytes that came before `start_tls` returned."""
         self._handshake: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody has connected."""
+        """Begin with a client that has connected."""
         plain = cast("asyncio.Transport", transport)
         if not self._connections.admit(self, plain):
             plain.abort()
@@ -204,7 +209,7 @@ class Connection(H11Protocol):
                 secure = await self.loop.start_tls(
                     plain, self, context, server_side=True, ssl_handshake_timeout=REQUEST_TIME
                 )
-        except (OSError, TimeoutError):  # who speaks no TLS
+        except (OSError, TimeoutError):  # the client speaks no TLS
             pass
         if secure is None or plain.is_closing():
             self._connections.leave(self)
@@ -216,7 +221,7 @@ class Connection(H11Protocol):
             self.data_received(early)
 
     def data_received(self, data: bytes) -> None:
-        """Some of a request."""
+        """Read a part of a request."""
         if self._has_no_transport:
             self._early += data
             return
@@ -225,12 +230,12 @@ class Connection(H11Protocol):
         self._look()
 
     def on_response_complete(self) -> None:
-        """The next request may come."""
+        """Wait for the next request."""
         super().on_response_complete()
         self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is closed by either side."""
+        """Note that either side has closed it."""
         self._connections.leave(self)
         if not self._has_no_transport:
             super().connection_lost(exc)
@@ -255,7 +260,7 @@ class Connection(H11Protocol):
 
 @contextlib.contextmanager
 def few_lines() -> Generator[None]:
-    """Meanwhile uvicorn says the same thing once a minute, and so does asyncio that there are too many open files."""
+    """Limit equal log lines within the block: uvicorn's, and asyncio's about too many open files."""
     filters = {"uvicorn.error": Repeats(), "asyncio": Repeats("socket.accept()")}
     for name, repeats in filters.items():
         logging.getLogger(name).addFilter(repeats)

@@ -1,4 +1,4 @@
-"""Streamable HTTP: the application that listens, and which session a request belongs to."""
+"""Streamable HTTP: the ASGI application, and the session that a request belongs to."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, final
 
+import mcp_types as types
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
 from mcp.server.auth.routes import build_resource_metadata_url
 from mcp.server.lowlevel import Server
@@ -21,26 +22,24 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hooksdk.gateway._admission import PATH, OpenRequests, OriginCheck, RateLimit, rate_of
 from hooksdk.gateway._answers import HttpAnswers
-from hooksdk.gateway._door import PATH, Door, RateLimit, rate_of
-from hooksdk.gateway._http_settings import OidcSettings
 from hooksdk.gateway._metrics import Metrics, prometheus_page, read_into_prometheus
-from hooksdk.gateway._not_here import explaining
 from hooksdk.gateway._oidc import refusal_of
-from hooksdk.gateway._requests import OpenRequests
 from hooksdk.gateway._resuming import ResumableSessions
-from hooksdk.gateway._settings import GatewayConfig
+from hooksdk.gateway._settings import GatewayConfig, OidcSettings
 from hooksdk.gateway._tokens import Verifier, principal_of
 
 
 def legacy_key(request: Request) -> str:
-    """The session of a connection; nobody else's token leads there."""
+    """The key of a connection's session: with another token it is another one."""
     return f"http {principal_of(request).key} {request.headers.get(MCP_SESSION_ID_HEADER)}"
 
 
 def session_key(request: Request, protocol_version: str) -> tuple[str, bool]:
-    """Which session a request belongs to: its connection's, and where the protocol has none, its token's, which gateways behind one
-    address may share."""
+    """The key of the session that a request belongs to, and whether it is its token's. In a protocol without
+    connections a token has one session, which gateways behind one address may share; else each connection has its
+    own."""
     if protocol_version in MODERN_PROTOCOL_VERSIONS:
         return f"token {principal_of(request).key}", True
     return legacy_key(request), False
@@ -48,17 +47,17 @@ def session_key(request: Request, protocol_version: str) -> tuple[str, bool]:
 
 @dataclass(frozen=True, kw_only=True)
 class Serving:
-    """What the application needs of a gateway."""
+    """The parts of a gateway that the application needs."""
 
     config: Callable[[], GatewayConfig]
-    """As it is now; what is not read for each request is as it was at the start."""
+    """Gives the current configuration; settings that are not read for each request stay as they were at the start."""
     profile: str | None
-    """That of clients that get no other."""
+    """The profile of clients that get no other."""
     verifier: Verifier | None
-    """Knows the tokens; None where none are asked for."""
+    """Checks tokens; None where clients need none."""
     metrics: Metrics
     on_leave: Callable[[str], Awaitable[Any]]
-    """Is told the key of a session whose client says that it leaves."""
+    """Is called with the key of a session whose client says that it leaves."""
 
 
 def http_app(server: Server[Any], serving: Serving) -> Starlette:
@@ -67,7 +66,8 @@ def http_app(server: Server[Any], serving: Serving) -> Starlette:
     manager = ResumableSessions(server, session_idle_timeout=config.idle)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        await manager.handle_request(scope, receive, send if config.deployment is None else explaining(scope, send))
+        answer = send if config.deployment is None else explaining_unknown_sessions(scope, receive, send)
+        await manager.handle_request(scope, receive, answer)
 
     handle = HttpAnswers(serve)
 
@@ -92,11 +92,11 @@ def http_app(server: Server[Any], serving: Serving) -> Starlette:
             routes.append(Route(metadata.path or "", _resource_page(config.url, config.oidc)))
         inner = _Refusals(RequireAuthMiddleware(inner, [], metadata), serving.metrics)
     requests = OpenRequests(inner, serving.metrics)
-    routes.append(Route(PATH, _Endpoint(requests)))
+    routes.append(Route(PATH, requests))
     if config.metrics is not None:
         read_into_prometheus()
         routes.append(Route("/metrics", _metrics_page(config, asks=asks)))
-    middleware = [Middleware(Door, frozenset(config.origins), by_name=not asks, on_leave=leave)]
+    middleware = [Middleware(OriginCheck, frozenset(config.origins), local_only=not asks, on_leave=leave)]
     if serving.verifier is not None:
         backend = BearerAuthBackend(serving.verifier)
         middleware.append(Middleware(AuthenticationMiddleware, backend=backend, on_error=refusal_of(serving.metrics)))
@@ -117,7 +117,8 @@ async def _ready(request: Request) -> Response:
 
 
 def _resource_page(url: str, oidc: OidcSettings) -> Callable[[Request], Awaitable[Response]]:
-    """Where to sign in, as RFC 9728 has it; the issuer to the letter, since clients compare it with its own metadata."""
+    """A page that tells clients where to sign in (RFC 9728). It has the issuer to the letter, since clients compare
+    it with the issuer's own metadata."""
     about: dict[str, Any] = {
         "resource": url,
         "authorization_servers": [oidc.issuer],
@@ -150,7 +151,7 @@ def _metrics_page(config: GatewayConfig, *, asks: bool) -> Callable[[Request], A
 
 @final
 class _Refusals:
-    """Counts the requests that come without a token that is known."""
+    """Counts the requests without a known token."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -165,12 +166,30 @@ class _Refusals:
         await self._app(scope, receive, watched)
 
 
-@final
-class _Endpoint:
-    """An ASGI application as a route's endpoint: starlette takes functions for handlers of requests."""
+WRONG_GATEWAY = (
+    "Session not found: it is over, or it was opened at another gateway of this deployment. A client of protocol "
+    "2025-11-25 has to come to the same gateway with all its requests (a sticky route, such as by the Authorization "
+    "header); one of 2026-07-28 need not. Connect anew"
+)
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app(scope, receive, send)
+def explaining_unknown_sessions(scope: Scope, receive: Receive, send: Send) -> Send:
+    """The same `send`, which says why a session is not known here: the protocol answers with status 404, upon which
+    clients begin a new session."""
+    header = MCP_SESSION_ID_HEADER.encode("ascii")
+    if all(name != header for name, _ in scope["headers"]):
+        return send
+    is_unknown = False
+
+    async def explain(message: Message) -> None:
+        nonlocal is_unknown
+        if message["type"] == "http.response.start" and message["status"] == 404:
+            is_unknown = True
+            error = types.ErrorData(code=types.INVALID_REQUEST, message=WRONG_GATEWAY)
+            body = types.JSONRPCError(jsonrpc="2.0", id=None, error=error)
+            text = body.model_dump_json(by_alias=True, exclude_unset=True)
+            await Response(text, 404, media_type="application/json")(scope, receive, send)
+        elif not is_unknown:
+            await send(message)
+
+    return explain

@@ -1,4 +1,4 @@
-"""The server that listens: it is told to stop, has what is open answered, and closes then."""
+"""The HTTP server: it listens, and when it is told to stop it has open requests answered and closes then."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ from starlette.applications import Starlette
 from uvicorn.server import HANDLED_SIGNALS
 
 from hooksdk.errors import ConfigError
+from hooksdk.gateway._admission import PATH, OpenRequests, sends_tokens_unencrypted
 from hooksdk.gateway._connections import Connection, Connections, Tls, few_lines, most_connections
-from hooksdk.gateway._door import PATH, asks_in_the_clear
 from hooksdk.gateway._metrics import Metrics
-from hooksdk.gateway._requests import OpenRequests
 from hooksdk.gateway._settings import GatewayConfig
 
 logger = logging.getLogger("hooksdk")
 
 LAST_WORDS = 3.0
-"""Seconds that clients have for taking the last answers."""
+"""Seconds that clients have to take the last answers."""
 BACKLOG = 100
-"""Connections that are accepted at once: so many more than the highest number there may be for a moment."""
+"""Connections that are accepted at once, and so the most by which the highest number is passed for a moment."""
 
 
 @dataclass(frozen=True)
@@ -43,33 +42,39 @@ class Listening:
     port: int
     config: GatewayConfig
     folder: Path
-    """Where relative paths of certificates count from."""
+    """The folder of relative paths to certificates."""
     metrics: Metrics
     on_listening: Callable[[str], Any]
-    """Is told the address."""
+    """Is called with the URL."""
     on_stopping: Callable[[int], Any]
-    """Is told how many requests are waited for."""
+    """Is called with the number of requests that are waited for."""
 
 
 async def listen(app: Starlette, how: Listening, on_stop: Callable[[], Awaitable[None]]) -> None:
-    """Serve a gateway's application until the program is told to stop, or the caller is cancelled. `on_stop` is awaited before
-    connections are closed, to end what is under way there. Raises `ConfigError` for an address that cannot be had, and for a
-    certificate that is none."""
+    """Serve a gateway's application until the program is told to stop, or the caller is cancelled. `on_stop` is
+    awaited before connections are closed, to end what still runs. Raises `ConfigError` for an address on which it
+    cannot listen, and for a certificate that cannot be used."""
     tls = Tls(how.config, how.folder) if how.config.tls else None
     connections = Connections(most_connections(how.config.max_connections), tls, how.metrics)
-    if asks_in_the_clear(how.host, how.config):
+    if sends_tokens_unencrypted(how.host, how.config):
         logger.warning(
-            "tokens and results go over the network in the clear: set [gateway.tls], or [gateway] url to the https address of a "
-            "proxy in front"
+            "tokens and results go over the network in the clear: set [gateway.tls], or [gateway] url to the https address "
+            "of a proxy in front"
         )
     with _bound(how.host, how.port) as listener, few_lines():
         address = listener.getsockname()
         shown = f"[{address[0]}]" if ":" in address[0] else address[0]
         how.on_listening(f"{'https' if tls else 'http'}://{shown}:{address[1]}{PATH}")
         config = uvicorn.Config(
-            app, http=cast("Any", functools.partial(Connection, connections)), ws="none", log_config=None, access_log=False,
-            server_header=False, backlog=BACKLOG, timeout_graceful_shutdown=2,
-        )  # fmt: skip
+            app,
+            http=cast("Any", functools.partial(Connection, connections)),
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_graceful_shutdown=2,
+        )
         server = _Server(config, app.state.requests, connections, how, on_stop)
         over = anyio.Event()
         log = logging.getLogger("uvicorn.error")
@@ -93,15 +98,19 @@ async def listen(app: Starlette, how: Listening, on_stop: Callable[[], Awaitable
 
 @final
 class _Server(uvicorn.Server):
-    """Takes no new requests once it is told to stop, and closes when those that are open have their answers.
+    """Refuses new requests once it is told to stop, and closes when the open ones have their answers.
 
-    Until then `should_exit` stays unset, and no signal is handled by a method of this server: at either mark sse-starlette cuts
-    off every stream of the process."""
+    Until then `should_exit` stays unset, and no signal is handled by a method of this server: at either mark
+    sse-starlette cuts off every stream of the process."""
 
     def __init__(
-        self, config: uvicorn.Config, requests: OpenRequests, connections: Connections, how: Listening,
+        self,
+        config: uvicorn.Config,
+        requests: OpenRequests,
+        connections: Connections,
+        how: Listening,
         on_stop: Callable[[], Awaitable[None]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(config)
         self._requests = requests
         self._connections = connections
@@ -111,18 +120,18 @@ class _Server(uvicorn.Server):
         self._patience = anyio.CancelScope()
 
     def stop(self) -> None:
-        """Begin to end; the second time: without waiting for requests that could end by themselves."""
+        """Begin to stop. A second call ends the wait for open requests."""
         if self._stopping:
             self._patience.cancel()
         self._stopping = self._requests.closing = True
 
     def is_news(self, _record: logging.LogRecord) -> bool:
-        """False at the end: that streams are cut off then everybody knows."""
+        """False for log records during the stop: it is no news that streams are cut off then."""
         return not self._stopping
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Be stopped by the signals of the system, which have their usual effect afterwards."""
+        """Stop on the system's signals, which have their usual effect afterwards."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -143,21 +152,21 @@ class _Server(uvicorn.Server):
                 signal.raise_signal(number)
 
     async def on_tick(self, counter: int) -> bool:
-        """Ten times a second: look at the connections, and whether it is to end."""
+        """Close late connections; true once the server is to end. uvicorn calls it ten times a second."""
         if counter % 10 == 0:
             self._connections.close_late()
         return await super().on_tick(counter) or self._stopping
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Have everything answered, then close."""
+        """Have open requests answered, then close."""
         self._stopping = self._requests.closing = True
         if self._requests.open and self._how.config.stop_wait:
             self._how.on_stopping(self._requests.open)
             with self._patience, anyio.move_on_after(self._how.config.stop_wait):
-                await self._requests.answered()
+                await self._requests.wait_for_answers()
         await self._on_stop()
         with anyio.move_on_after(LAST_WORDS):
-            await self._requests.answered()
+            await self._requests.wait_for_answers()
         await self._requests.end_listeners()
         self._connections.close_waiting()
         self.should_exit = True

@@ -1,4 +1,4 @@
-"""What `tools/list` answers: the tools that the run offers, in the words of whoever offers them."""
+"""The tools of `tools/list`: those that the run offers, as their servers describe them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from hooksdk.tools import Annotations, Expose, Tool
 from hooksdk.values import as_object
 
 READ_ONLY = "_readonly"
-"""What the name of a caller's second way ends with."""
+"""The end of the name under which a caller runs tools that only read."""
 READING = "Use it for those that only read: it runs no others."
 MOST_BRIDGES = 3
-"""A call of a caller in a call of a caller, so many deep, is seen through when it is counted; it runs nothing."""
+"""Callers inside of callers that are looked through for the tool that is called in the end. Such a call runs
+nothing."""
 
 
 @final
 @dataclass(frozen=True)
 class Caller:
-    """A bridge that calls other tools: its schema has one text, which is the tool's name, and one object, its arguments."""
+    """A bridge that calls other tools. Its schema has one text, the name of the tool, and one object, the tool's
+    arguments."""
 
     tool: Tool
     name_key: str
@@ -34,7 +36,7 @@ class Caller:
 
     @classmethod
     def of(cls, tool: Tool) -> Caller | None:
-        """None for any other tool."""
+        """The caller that a tool is; None for any other tool."""
         if not tool.bridge or tool.annotations.read_only:
             return None
         kinds = {
@@ -48,13 +50,14 @@ class Caller:
 @final
 @dataclass(frozen=True)
 class HintTrust:
-    """Which tools count as read-only: a server's own word does where the operator trusts it."""
+    """Which tools count as read-only. A server's own hint counts where the operator trusts the server."""
 
     servers: frozenset[str]
-    """`*`: all of them."""
+    """The trusted servers; `*`: all."""
 
     def why_not(self, tool: Tool, caller: str = "") -> str | None:
-        """Why the tool may not be called where only reading is allowed; None when it may. `caller` is the bridge that may."""
+        """Why a tool may not be called where only reading is allowed; None where it may. `caller` is the bridge that
+        may call it."""
         if tool.bridge and not tool.annotations.read_only:
             return f"'{tool.name}' was not run: it may do more than read. Call it directly."
         if tool.annotations.read_only is not True:
@@ -67,12 +70,20 @@ class HintTrust:
 
 @final
 class ClientListing:
-    """The tools of one session as its client is told of them."""
+    """The tools of one session as its client is told of them.
+
+    Attributes:
+        tools: The tools of the list.
+        tokens_direct: Estimated tokens of the schemas of all tools.
+        tokens: Estimated tokens of the schemas in the list.
+
+    """
 
     def __init__(
         self, catalog: Catalog, offered: Sequence[Tool], expose: Expose, trust: HintTrust, given: Sequence[Tool] = ()
     ) -> None:
-        """`given` are all tools that there are, the withheld among them."""
+        """`offered` are the tools that the run offers, of those in the `catalog` and beside them; `given` are all
+        that the sources have, with those that are withheld from the client."""
         self._trust = trust
         self._catalog = catalog
         granted = {tool.id for tool in catalog}
@@ -80,7 +91,8 @@ class ClientListing:
         self._withheld = {*catalog.withheld, *(name for tool in withheld for name in (tool.id, *full_names(tool)))}
         added = {tool.name: tool for tool in offered if tool.id not in granted}
         owners = {tool.owner for tool in added.values() if tool.bridge}
-        search = {name: tool for name, tool in added.items() if tool.owner in owners}  # and what goes with the bridges
+        # The plugins of bridges may offer more tools.
+        search = {name: tool for name, tool in added.items() if tool.owner in owners}
         shown = [tool for tool in offered if tool.name not in search]
         if expose == "direct":
             shown = [*catalog, *(tool for tool in shown if tool.name in added)]
@@ -90,7 +102,8 @@ class ClientListing:
             names = {tool.name for tool in shown}
         self._recall = next((tool.name for tool in catalog if is_recall(tool)), None)
         hidden = any(tool.name not in names and tool.name != self._recall for tool in catalog)
-        # One that is asked for is there before there is anything to find: what comes later is found then.
+        # With expose = "bridge" the bridge is there before there are tools to find: those that come later are found
+        # then.
         listed = search if hidden or expose == "bridge" else {}
         callers = {name: caller for name, tool in search.items() if (caller := Caller.of(tool))}
         if not (listed and callers):
@@ -111,15 +124,13 @@ class ClientListing:
             ),
         )
         self.tokens_direct = catalog.tokens
-        """What the schemas of all tools cost, in estimated tokens."""
         self.tokens = sum(
             estimate_tokens({"name": one.name, "description": one.description, "parameters": one.input_schema})
             for one in self.tools
         )
-        """What those of the listing do."""
 
     def _bridge(self, tool: Tool) -> list[types.Tool]:
-        """A tool to find or call others, behind its second way for those that only read."""
+        """A tool of the bridge; a caller comes after its twin that only runs tools which read."""
         twin = tool.name + READ_ONLY
         if twin not in self._reading:
             return [_as_mcp(tool)]
@@ -127,18 +138,19 @@ class ClientListing:
         return [_as_mcp(reading, name=twin), _as_mcp(tool)]
 
     def is_withheld(self, name: str, arguments: dict[str, Any]) -> bool:
-        """True for a call of a tool that the client may not use, by whichever of its names, and through a bridge."""
-        called, _ = self._seen_through(name, arguments)
+        """True for a call of a tool that the client may not use, by any of its names, also through a bridge."""
+        called, _ = self._look_through(name, arguments)
         if not isinstance(called, str) or self._catalog.meant(called) is not None:
             return False
         return not self._withheld.isdisjoint(readings(called))
 
     def target(self, name: str, arguments: dict[str, Any]) -> tuple[Tool | None, object]:
-        """The tool that a call is about in the end, and what it would be given, as far as that can be known before it is judged."""
-        called, given = self._seen_through(name, arguments)
+        """The tool that a call reaches in the end, through bridges, and its arguments, as far as both are known
+        before it is judged."""
+        called, given = self._look_through(name, arguments)
         return (self._catalog.get(called) if isinstance(called, str) else None), given
 
-    def _seen_through(self, name: str, arguments: dict[str, Any]) -> tuple[object, object]:
+    def _look_through(self, name: str, arguments: dict[str, Any]) -> tuple[object, object]:
         called: object = name
         given: object = arguments
         for _ in range(MOST_BRIDGES):
@@ -149,7 +161,7 @@ class ClientListing:
         return called, given
 
     def recall(self, arguments: str) -> str | None:
-        """How `recall-tool-result` is called with these arguments; None where it may not be."""
+        """The call of `recall-tool-result` with these arguments, in words; None where the client may not make it."""
         if self._recall is None or (way := self._way) is None:
             return None if self._recall is None else f"{self._recall} {arguments}"
         twin = way.tool.name + READ_ONLY
@@ -159,27 +171,30 @@ class ClientListing:
     def call(
         self, call_id: str, name: str, arguments: dict[str, Any]
     ) -> tuple[ToolCall, Callable[[Tool], str | None] | None]:
-        """The call that a client makes, and what holds for it besides the policies."""
+        """The call that a client makes, and a restriction on its tool beside the policies."""
         if (caller := self._reading.get(name)) is not None:
             return ToolCall(call_id, caller.tool.name, arguments), partial(self._trust.why_not, caller=caller.tool.name)
-        if name == RECALL and self._recall is not None:  # whatever it is listed as beside a plugin's
+        if name == RECALL and self._recall is not None:  # under another name where a plugin has a tool of this name
             name = self._recall
         return ToolCall(call_id, name, arguments), None
 
 
 def _as_mcp(tool: Tool, name: str = "") -> types.Tool:
-    """A tool with its true schema and annotations. Its output schema stays out: a plugin may change what comes back, and
-    clients refuse a result that does not fit."""
+    """A tool with its schema and annotations. Its output schema is left out: a plugin may change the result, and
+    clients refuse one that does not fit."""
     parameters = tool.parameters or {"properties": {}}
     said = tool.meta or {}
     hints_title = as_object(said.get("annotations")).get("title")
     title = None if tool.label == hints_title and "title" not in said else tool.label
     return types.Tool(
-        name=name or tool.name, title=title or None,
-        description=tool.description or None, input_schema={"type": "object", **parameters},
-        annotations=_hints(tool.annotations, hints_title), icons=_icons(said),
+        name=name or tool.name,
+        title=title or None,
+        description=tool.description or None,
+        input_schema={"type": "object", **parameters},
+        annotations=_hints(tool.annotations, hints_title),
+        icons=_icons(said),
         _meta=as_object(said.get("_meta")) or None,
-    )  # fmt: skip
+    )
 
 
 def _icons(said: Mapping[str, Any]) -> list[types.Icon] | None:
@@ -191,6 +206,9 @@ def _hints(said: Annotations, title: str | None) -> types.ToolAnnotations | None
     if said == Annotations() and title is None:
         return None
     return types.ToolAnnotations(
-        title=title, read_only_hint=said.read_only, destructive_hint=said.destructive, idempotent_hint=said.idempotent,
+        title=title,
+        read_only_hint=said.read_only,
+        destructive_hint=said.destructive,
+        idempotent_hint=said.idempotent,
         open_world_hint=said.open_world,
-    )  # fmt: skip
+    )

@@ -1,5 +1,5 @@
-"""Results that are longer than clients take: head and tail go to the client, the whole is kept for its session, at whichever
-gateway that is open."""
+"""Results that are longer than clients take: the client gets head and tail, and the whole is kept for its session, at
+each gateway that has it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast, final
+from typing import Any, cast, final
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
 from hooksdk.calls import ToolResult
 from hooksdk.errors import StoreError, did_you_mean
-from hooksdk.gateway._deployment import RESULTS, change
 from hooksdk.gateway._results import whole
+from hooksdk.gateway._session_ids import RESULTS, change
 from hooksdk.gateway._text import cut_after, cut_before, page_end
-from hooksdk.stores import Store
+from hooksdk.stores import MemoryStore, Store
 from hooksdk.tools import Annotations, Tool
 from hooksdk.values import clip
 
@@ -29,9 +29,9 @@ PREFIX = "hooksdk://result/"
 MOST_KEPT = 200
 """Long results that are kept for one session; of more, the newest."""
 NOTE_CHARS = 400
-"""Characters that the words around a part of a result take, at most."""
+"""Characters of the note around a part of a result, at most."""
 HUGE_FILE = 10_000_000
-"""Characters of an image or another file, as the protocol carries it, above which it is left out: no client takes it."""
+"""Characters of an encoded file above which it is left out of a result: no client takes it."""
 
 _SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -55,60 +55,23 @@ class LongResult:
 
     @property
     def uri(self) -> str:
-        """What it is called as a resource."""
+        """Its address as a resource."""
         return PREFIX + self.id
 
 
-class Keeper(Protocol):
-    """Where the long results of one session are kept."""
-
-    async def add(self, tool: str, text: str, size: int) -> LongResult:
-        """Keep one more; the oldest go where they are too many, or too large together."""
-        ...
-
-    async def text(self, handle: str) -> str | None:
-        """The text of the one of this handle; None where there is none."""
-        ...
-
-    async def list(self) -> Sequence[LongResult]:
-        """All that are kept, the oldest first."""
-        ...
-
-
 @final
-class ResultsInMemory:
-    """Those of a session that this process alone has. They are gone with it."""
+@dataclass(frozen=True)
+class KeptResults:
+    """The long results of one session in a store. The deployment removes them with the session; a store in memory is
+    gone with it."""
 
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._count = 0
-        self._results: dict[str, tuple[LongResult, str]] = {}
-
-    async def add(self, tool: str, text: str, size: int) -> LongResult:
-        self._count += 1
-        result = LongResult(f"r{self._count}", tool, size)
-        self._results[result.id] = result, text
-        for old in too_many([one for one, _ in self._results.values()], self._max_bytes):
-            del self._results[old.id]
-        return result
-
-    async def text(self, handle: str) -> str | None:
-        return self._results[handle][1] if handle in self._results else None
-
-    async def list(self) -> Sequence[LongResult]:
-        return [one for one, _ in self._results.values()]
-
-
-@final
-class ResultsInStore:
-    """Those of a session that several gateways have, in the store that they have in common. They are removed with it."""
-
-    def __init__(self, store: Store, session_id: str, max_bytes: int) -> None:
-        self._store = store
-        self._session_id = session_id
-        self._max_bytes = max_bytes
+    _store: Store
+    _session_id: str
+    _max_bytes: int
 
     async def add(self, tool: str, text: str, size: int) -> LongResult:
+        """Keep one more; the oldest are removed where they are too many, or too large together."""
+
         def enter(stored: Any) -> tuple[Any, tuple[LongResult, Sequence[LongResult]]]:
             count = (stored["count"] if stored else 0) + 1
             result = LongResult(f"r{count}", tool, size)
@@ -124,9 +87,11 @@ class ResultsInStore:
         return result
 
     async def text(self, handle: str) -> str | None:
+        """The text of the result with this handle; None where there is none."""
         return await self._store.get_value(RESULTS, f"{self._session_id}/{handle}")
 
     async def list(self) -> Sequence[LongResult]:
+        """All that are kept, the oldest first."""
         return _listed(await self._store.get_value(RESULTS, self._session_id))
 
 
@@ -135,7 +100,7 @@ def _listed(stored: Any) -> list[LongResult]:
 
 
 def too_many(results: Sequence[LongResult], max_bytes: int) -> Sequence[LongResult]:
-    """The oldest ones, which cannot be kept any more."""
+    """The oldest results, for which there is no place any more."""
     first, size = max(len(results) - MOST_KEPT, 0), sum(one.size for one in results[-MOST_KEPT:])
     while size > max_bytes:
         size -= results[first].size
@@ -144,25 +109,29 @@ def too_many(results: Sequence[LongResult], max_bytes: int) -> Sequence[LongResu
 
 
 class NoSuchResult(Exception):
-    """There is no result of this handle. The text says so to a model."""
+    """Raised for a handle of no result; the text tells a model so."""
 
 
 @final
 class LongResults:
-    """The long results of one session."""
+    """The long results of one session.
 
-    def __init__(self, max_chars: int, max_bytes: int, kept: Keeper | None = None) -> None:
-        """`max_chars` is what a client gets of one result, 0 for all of it; `max_bytes` what is kept, in memory unless `kept` is
-        given."""
+    Attributes:
+        tools: The tool that reads them, unless all results are given whole.
+
+    """
+
+    def __init__(self, max_chars: int, max_bytes: int, store: Store | None = None, session_id: str = "") -> None:
+        """`max_chars` is the length of text that a client gets of one result, 0 for all of it. `max_bytes` are kept,
+        in memory unless the session's gateways share a `store`."""
         self._max_chars = max_chars
         self._max_bytes = max_bytes
-        self._kept: Keeper = ResultsInMemory(max_bytes) if kept is None else kept
+        self._kept = KeptResults(store or MemoryStore(), session_id, max_bytes)
         self.tools: tuple[Tool, ...] = (self._recall_tool(),) if max_chars else ()
-        """The tool that reads them."""
 
-    async def shorten(self, tool: str, result: ToolResult, way: Callable[[str], str | None]) -> ToolResult:
-        """The result as it is, or head and tail of its text, and how to read the rest. `way` tells how `recall-tool-result` is
-        called with such arguments; None where it may not be."""
+    async def shorten(self, tool: str, result: ToolResult, recall: Callable[[str], str | None]) -> ToolResult:
+        """The result as it is, or the head and the tail of its text, with a note on how to read the rest. `recall`
+        words a call of `recall-tool-result` with such arguments; None where the client may not call it."""
         if not self._max_chars:
             return result
         blocks = result.blocks
@@ -178,13 +147,13 @@ class LongResults:
             whole = f"{whole}\n{structured}" if whole else structured
         if len(whole) <= self._max_chars:
             return _rebuilt(result, light, None)  # the text says it in fewer characters
-        note = {"type": "text", "text": self._head_and_tail(whole, await self._keep(tool, whole), way)}
+        note = {"type": "text", "text": self._head_and_tail(whole, await self._keep(tool, whole), recall)}
         at = next((number for number, block in enumerate(light) if text_of(block) is not None), len(light))
         rest = [block for block in light if text_of(block) is None]
         return _rebuilt(result, [*rest[:at], note, *rest[at:]], None)
 
     async def _keep(self, tool: str, text: str) -> LongResult | str:
-        """What is kept of it, or why it is not."""
+        """Keep a text; a text in the answer says why it is not kept."""
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > self._max_bytes:
             return "and too many to be kept: ask for less at once."
@@ -194,29 +163,29 @@ class LongResults:
             logger.warning("a long result of '%s' is not kept: %s", tool, problem)
             return "and could not be kept."
 
-    def _head_and_tail(self, text: str, result: LongResult | str, way: Callable[[str], str | None]) -> str:
-        room = self._max_chars - NOTE_CHARS
-        head = cut_before(text, room * 2 // 3)
-        tail = cut_after(text, len(text) - room // 3)
+    def _head_and_tail(self, text: str, result: LongResult | str, recall: Callable[[str], str | None]) -> str:
+        length = self._max_chars - NOTE_CHARS
+        head = cut_before(text, length * 2 // 3)
+        tail = cut_after(text, len(text) - length // 3)
         note = f"[{tail - head:,} of {len(text):,} characters are left out here"
         if isinstance(result, str):
             note += f", {result}]"
         else:
             arguments = json.dumps({"id": result.id, "offset": head})
-            call = way(arguments)
+            call = recall(arguments)
             note += f". The whole is {result.id}" + (f"; read on with {call}." if call else f": {result.uri}.") + "]"
         return f"{text[:head].rstrip()}\n\n{note}\n\n{text[tail:].lstrip()}"
 
     async def _find(self, reference: str) -> tuple[str, str]:
-        """The handle of a result, and its text. Raises `NoSuchResult`."""
+        """The handle and the text of a result. Raises `NoSuchResult`."""
         handle = reference.strip().removeprefix(PREFIX).strip("[]")
         if (text := await self._kept.text(handle)) is not None:
             return handle, text
         ids = [one.id for one in await self._kept.list()]
         have = f" The newest ones: {', '.join(ids[-5:])}." if ids else " This session has none."
         raise NoSuchResult(
-            f"There is no result '{clip(reference, 60)}' in this session: those of others cannot be read, and old ones are given "
-            f"up.{did_you_mean(reference, ids)}{have} Call the tool again."
+            f"There is no result '{clip(reference, 60)}' in this session: those of others cannot be read, and old ones "
+            f"are given up.{did_you_mean(reference, ids)}{have} Call the tool again."
         )
 
     def _recall_tool(self) -> Tool:
@@ -239,13 +208,17 @@ class LongResults:
             return ToolResult(f"{page}\n[{handle}: characters {offset:,} to {end:,} of {len(text):,}.{rest}]")
 
         return Tool(
-            name=RECALL, source="plugin", owner=OWNER, parameters=_SCHEMA, execute=recall,
+            name=RECALL,
+            source="plugin",
+            owner=OWNER,
+            parameters=_SCHEMA,
+            execute=recall,
             description="Read the whole of a result that was shortened. It comes in parts.",
             annotations=Annotations(read_only=True, destructive=False, idempotent=True, open_world=False),
-        )  # fmt: skip
+        )
 
     async def resources(self) -> list[types.Resource]:
-        """What the client may read, the newest first."""
+        """The results as resources, the newest first."""
         return [
             types.Resource(
                 uri=result.uri,
@@ -258,7 +231,7 @@ class LongResults:
         ]
 
     async def read(self, uri: str) -> types.ReadResourceResult:
-        """The whole of a result. Raises `MCPError` for one that this session does not have."""
+        """The whole of a result. Raises `MCPError` for a result that this session does not have."""
         try:
             handle, text = await self._find(uri)
         except NoSuchResult as problem:
@@ -271,12 +244,12 @@ class LongResults:
 
 
 def is_recall(tool: Tool) -> bool:
-    """True for the gateway's own tool; a server may call itself and its tool as it likes."""
+    """True for the gateway's own tool, and not for a server's tool of that name."""
     return (tool.source, tool.owner, tool.own_name) == ("plugin", OWNER, RECALL)
 
 
 def text_of(block: Mapping[str, Any]) -> str | None:
-    """The text of a block that a model reads as text."""
+    """The text of a block; None for a block that a model does not read as text."""
     inner = block.get("resource", {}) if block.get("type") == "resource" else block
     text = cast("Mapping[str, Any]", inner).get("text") if isinstance(inner, Mapping) else None
     return text if isinstance(text, str) and block.get("type") in {"text", "resource"} else None
@@ -292,7 +265,7 @@ def _without_huge(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _says(texts: list[str], structured: Any) -> bool:
-    """True where a text is the structured content already, as the protocol asks servers to have it."""
+    """True where a text is the structured content already, as the protocol demands of servers."""
     for text in texts:
         try:
             if json.loads(text) == structured:

@@ -1,5 +1,5 @@
-"""What one client is offered beside the tools: prompts under names, resources under addresses, each of which leads back to its
-server."""
+"""The prompts and resources that one client is offered. Their names and addresses lead back to the servers that have
+them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,29 @@ from hooksdk.mcp import Feature, ServerOffer
 from hooksdk.values import as_object
 
 ADDRESS = "hooksdk://server/"
-"""What an address begins with that names its server; the server's name and its own address follow."""
+"""The beginning of an address that names its server. The server's name and the server's own address follow."""
 MOST_LINKS = 2000
-"""Links in results that are remembered for one session; of more, the newest."""
+"""Links in results that are kept for one session; of more, the newest."""
 
 
 class NotOffered(LookupError):
-    """Nothing of this name or address is offered to the client; the text says so."""
+    """Raised for a name or an address under which the client is offered nothing; the text says so."""
 
 
 @final
 class ClientOffers:
-    """What is offered to one client."""
+    """The prompts and resources of one client.
+
+    Attributes:
+        prompts: The prompts, under the names that the client is told.
+        resources: The resources, under the addresses that the client is told.
+        templates: The templates of addresses.
+
+    """
 
     def __init__(self, offers: Sequence[ServerOffer], granted: Callable[[str], bool], links: Links) -> None:
-        """`granted` says of the id of a prompt or a resource whether the client may have it."""
+        """`granted` is told the id of a prompt or a resource, and answers whether the client may have it. `links` are
+        those of its session."""
         self._links = links
         self._servers = {offer.server for offer in offers if offer.capabilities.resources is not None}
         self._prompts: dict[str, Feature] = {}
@@ -47,13 +55,15 @@ class ClientOffers:
             self._prompts.setdefault(f"{server}__{one.name}", Feature(server, one.name))
         self._withheld_prompts = {
             name: Feature(server, one.name)
-            for server, one in all_prompts if (server, one) not in prompts for name in (one.name, f"{server}__{one.name}")
-        }  # fmt: skip
+            for server, one in all_prompts
+            if (server, one) not in prompts
+            for name in (one.name, f"{server}__{one.name}")
+        }
 
         all_resources = [(offer.server, one) for offer in offers for one in offer.resources]
         resources = [(server, one) for server, one in all_resources if granted(f"resource:{server}:{one.uri}")]
         self._listed = _by_key((one.uri, server) for server, one in resources)
-        self._withheld = _by_key((one.uri, server) for server, one in all_resources)
+        self._all_listed = _by_key((one.uri, server) for server, one in all_resources)
         self.resources = tuple(
             one.model_copy(update={"uri": self._name_of(self._listed, server, one.uri)}) for server, one in resources
         )
@@ -72,16 +82,16 @@ class ClientOffers:
         return own if len(known[own]) == 1 else address(server, own)
 
     def prompt(self, name: str, *, withheld: bool = False) -> Feature:
-        """Which prompt is called so; with `withheld` also one that the client may not have, so that it can be told why. Raises
-        `NotOffered`."""
+        """The prompt of this name; with `withheld` also one that the client may not have, so that it can be told why.
+        Raises `NotOffered`."""
         feature = self._prompts.get(name) or (self._withheld_prompts.get(name) if withheld else None)
         if feature is None:
             raise NotOffered(f"there is no prompt '{name}' here")
         return feature
 
     def template(self, uri: str) -> Feature:
-        """Which template is called so. Raises `NotOffered`."""
-        feature = self._led_back(uri)
+        """The template of this address. Raises `NotOffered`."""
+        feature = self._named_server(uri)
         servers = self._templates.get(uri, ())
         if feature is None and len(servers) == 1:
             feature = Feature(servers[0], uri)
@@ -90,14 +100,14 @@ class ClientOffers:
         return feature
 
     def resource(self, uri: str) -> Feature:
-        """Whose resource is called so. One that is not listed has its plain address, so that a pattern means it however it is
-        written. Raises `NotOffered`, also where it is not certain whose it is."""
+        """The resource of this address. One that is not listed gets its plain address, so that policies' patterns fit
+        however it is written. Raises `NotOffered`, also where several servers may have it."""
         if uri.startswith(ADDRESS):
-            if (feature := self._led_back(uri)) is None:
+            if (feature := self._named_server(uri)) is None:
                 raise NotOffered(f"'{uri}' leads to no server that is offered here")
-            listed = feature.server in self._withheld.get(feature.own, ())
+            listed = feature.server in self._all_listed.get(feature.own, ())
             return feature if listed else Feature(feature.server, plain_uri(feature.own))
-        uri = uri if uri in self._withheld else plain_uri(uri)
+        uri = uri if uri in self._all_listed else plain_uri(uri)
         for owners in self._owners(uri):
             if len(owners) > 1:
                 ways = ", ".join(address(server, uri) for server in owners)
@@ -107,21 +117,22 @@ class ClientOffers:
         raise NotOffered(f"there is no resource '{uri}' here")
 
     def _owners(self, uri: str) -> Iterable[Sequence[str]]:
-        """Servers that may have it, the most certain first: what they list, what their tools name, what their templates fit, where
-        a result has linked to it. A withheld one comes last: whoever asks for it is told why."""
+        """The servers that may have an address, the most certain first: those that list it, whose tools name it,
+        whose templates fit it, and whose results have linked to it. Servers whose resource is withheld come last, so
+        that the client is told why."""
         yield self._listed.get(uri, ())
         yield self._shown.get(uri, ())
         yield list(dict.fromkeys(server for server, template in self._parsed if template.match(uri) is not None))
         yield [server for server in self._links.owners(uri) if server in self._servers]
-        yield self._withheld.get(uri, ())
+        yield self._all_listed.get(uri, ())
 
-    def _led_back(self, uri: str) -> Feature | None:
+    def _named_server(self, uri: str) -> Feature | None:
         server, slash, own = uri.removeprefix(ADDRESS).partition("/")
         known = uri.startswith(ADDRESS) and bool(slash and own) and unquote(server) in self._servers
         return Feature(unquote(server), own) if known else None
 
     def name_of(self, server: str, uri: str) -> str:
-        """What the client calls a resource that a result of this server names: from now on that leads back."""
+        """The address under which the client can read a resource that a result of this server names."""
         if server not in self._servers:
             return uri
         try:
@@ -134,7 +145,7 @@ class ClientOffers:
         return uri if known.server == server else address(server, uri)
 
     def lead_back(self, server: str, blocks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """The blocks of a result of this server, whose links and resources can be read."""
+        """The blocks of a result of this server, with addresses under which the client can read linked resources."""
         led: list[dict[str, Any]] = []
         for block in blocks:
             inner = block if block.get("type") == "resource_link" else block.get("resource")
@@ -149,25 +160,25 @@ class ClientOffers:
 
 @final
 class Links:
-    """Whose results have linked to which resources, in one session."""
+    """The resources that results have linked to in one session, each with the server of the result."""
 
     def __init__(self) -> None:
         self._servers: dict[str, str] = {}
 
     def add(self, uri: str, server: str) -> None:
-        """A result of this server names this resource."""
+        """Note that a result of this server names a resource."""
         self._servers.pop(uri, None)
         self._servers[uri] = server
         if len(self._servers) > MOST_LINKS:
             del self._servers[next(iter(self._servers))]
 
     def owners(self, uri: str) -> list[str]:
-        """Whose results have named it."""
+        """The servers whose results have named a resource."""
         return [self._servers[uri]] if uri in self._servers else []
 
 
 def address(server: str, own: str) -> str:
-    """The address of a server's resource, or of its template, that names the server."""
+    """The address of a server's resource or template that names the server."""
     return f"{ADDRESS}{quote(server, safe='')}/{own}"
 
 
@@ -176,8 +187,8 @@ _UNRESERVED = re.compile(r"%(2[dDeE]|3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|5[fF]|7[
 
 
 def plain_uri(uri: str) -> str:
-    """The address as everybody writes it who means the same (RFC 3986, section 6.2.2): the scheme in small letters, no escape where
-    none is needed, and no `.` and `..` in the path."""
+    """The normal form of an address (RFC 3986, section 6.2.2): the scheme in small letters, no needless escapes, and
+    no `.` or `..` in the path."""
     scheme, colon, rest = uri.partition("://")
     if not colon:
         return uri
@@ -198,7 +209,7 @@ def plain_uri(uri: str) -> str:
 
 
 def shown_in(tool: types.Tool) -> list[str]:
-    """The resources in which a tool's results are to be shown, as MCP Apps have it."""
+    """The addresses of the apps that show a tool's results (MCP Apps)."""
     meta = tool.meta or {}
     named = [as_object(meta.get("ui")).get("resourceUri"), meta.get("ui/resourceUri")]
     return [uri for uri in named if isinstance(uri, str)]
@@ -226,5 +237,5 @@ def _by_key(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 def _parsed(template: str) -> UriTemplate | None:
     try:
         return UriTemplate.parse(template)
-    except ValueError:  # one that only its server can read: what it stands for is read by its address
+    except ValueError:  # a template that only its server can read: its resources are read by their addresses
         return None

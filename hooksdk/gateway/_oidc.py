@@ -16,9 +16,8 @@ from starlette.authentication import AuthenticationError
 from starlette.requests import HTTPConnection
 from starlette.responses import PlainTextResponse, Response
 
-from hooksdk.gateway._http_settings import OidcSettings, is_loopback
 from hooksdk.gateway._metrics import Metrics
-from hooksdk.gateway._settings import GatewayConfig
+from hooksdk.gateway._settings import GatewayConfig, OidcSettings, is_loopback
 from hooksdk.gateway._tokens import LOCAL, Principal, Verifier
 
 logger = logging.getLogger("hooksdk")
@@ -42,7 +41,8 @@ class TokenRefused(AuthenticationError):
 
 
 def refusal_of(metrics: Metrics) -> Callable[[HTTPConnection, AuthenticationError], Response]:
-    """What clients are told whose token leads nowhere. One that is not known at all is a 401, which makes clients sign in."""
+    """What clients are told whose token leads nowhere. One that is not known at all is a 401, which makes clients
+    sign in."""
 
     def refuse(_request: HTTPConnection, problem: AuthenticationError) -> Response:
         metrics.refuse("profile" if isinstance(problem, TokenRefused) else "issuer")
@@ -75,7 +75,8 @@ class IssuerTokens:
         self._keys: _Keys | None = None
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Whose token it is; None for one that does not count. Raises `TokenRefused` for one without a profile, and `NotNow`."""
+        """Whose token it is; None for one that does not count. Raises `TokenRefused` for one without a profile, and
+        `NotNow`."""
         config = self._config()
         settings = config.oidc
         if settings is None:

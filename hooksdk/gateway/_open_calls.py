@@ -1,7 +1,11 @@
 """Calls that stay open while a client of the stateless protocol answers what their server asks.
 
-Such a client gets no requests. So the question is the result of its call, and the call itself runs on; made again with the
-answers, it hears of the next question, or gets the result.
+Such a client gets no requests. So the question is the result of its call, and the call itself runs on. When the
+client makes the call again with the answers, it is given the next question, or the result.
+
+Where several gateways share a session, the answers may come to another gateway than the one that makes the call. The
+two then exchange them through the store: the one that is given the answers writes them there, once, and waits for the
+reply.
 """
 
 from __future__ import annotations
@@ -10,30 +14,40 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, final
 
 import anyio
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
+from pydantic import TypeAdapter
 
 from hooksdk.errors import HookSDKError, StoreError
-from hooksdk.gateway._answers import Arriving
+from hooksdk.gateway._answers import Undelivered
 from hooksdk.gateway._client import CallingClient, Request
-from hooksdk.gateway._handover import POLL, Answer, Handover
 from hooksdk.gateway._results import error
+from hooksdk.gateway._session_ids import CALLS, Deployment, change
 from hooksdk.tasks import describe
 
 logger = logging.getLogger("hooksdk")
 
+Answer = types.CallToolResult | types.InputRequiredResult
 MOST_OPEN = 20
 """Calls of one session whose questions may be out with its client; of more, the newest."""
 PREFIX = "call-"
-"""What the state of an open call begins with."""
+"""The beginning of an open call's state."""
+POLL = 0.25
+"""Seconds between two looks at what the other gateway has written."""
+REPLY_KEPT = 60.0
+"""Seconds for which a reply is kept: a client that did not get it, since that gateway died, asks for it with the same
+state."""
 FITTING: dict[type[types.InputRequest], tuple[type[types.InputResponse], ...]] = {
     types.ElicitRequest: (types.ElicitResult,),
     types.ListRootsRequest: (types.ListRootsResult,),
     types.CreateMessageRequest: (types.CreateMessageResult, types.CreateMessageResultWithTools),
 }
+_ANSWERS: TypeAdapter[dict[str, types.InputResponse]] = TypeAdapter(dict[str, types.InputResponse])
+_REPLIES: dict[str, type[Answer]] = {"complete": types.CallToolResult, "input_required": types.InputRequiredResult}
 
 
 @dataclass
@@ -51,22 +65,22 @@ class _Question:
 
 
 @final
+@dataclass(eq=False)
 class OpenCall:
     """One call, in a task of its own."""
 
-    def __init__(self, same: str, client: CallingClient) -> None:
-        self.same = same
-        """Stands for name and arguments."""
-        self.client = client
-        self.scope = anyio.CancelScope()
-        self._questions: dict[str, _Question] = {}
-        self._asked = 0
-        self._to_come = 0
-        """Questions that are still missing of those that belong together."""
-        self._news = anyio.Event()
-        self.is_over = False
-        self._result: Answer | None = None
-        self._error: Exception | None = None
+    digest: str
+    """The digest of its name and arguments."""
+    client: CallingClient
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    is_over: bool = False
+    _questions: dict[str, _Question] = field(default_factory=dict[str, _Question])
+    _asked: int = 0
+    _to_come: int = 0
+    """Questions that are still missing of those that the server asks together."""
+    _news: anyio.Event = field(default_factory=anyio.Event)
+    _result: Answer | None = None
+    _error: Exception | None = None
 
     async def run(self, work: Callable[[], Awaitable[Answer]]) -> None:
         """Make the call."""
@@ -74,14 +88,15 @@ class OpenCall:
             with self.scope:
                 self._result = await work()
         except Exception as problem:
-            self._error = problem  # for whoever waits for the result
+            self._error = problem  # raised by `result`
         finally:
             self.is_over = True
             self.client.ask_by_result = None
             self._news.set()
 
     async def ask(self, request: types.InputRequest, name: str, together: int) -> types.InputResponse | types.ErrorData:
-        """Ask the client, and wait for its answer. It is asked once as many questions are there as belong `together`."""
+        """Ask the client, and wait for its answer. The client is asked once all of the `together` questions are
+        there."""
         self._asked += 1
         self._to_come = (self._to_come or together) - 1
         key = name if name and name not in self._questions else f"question-{self._asked}"
@@ -95,13 +110,13 @@ class OpenCall:
         return question.answer
 
     def take(self, answers: Mapping[str, types.InputResponse]) -> None:
-        """The client's answers. What it left out is asked again."""
+        """Take the client's answers. A question that it left out is asked again."""
         for key, answer in answers.items():
             if (question := self._questions.get(key)) is not None:
                 question.take(answer)
 
     async def next_questions(self) -> dict[str, types.InputRequest]:
-        """Wait for what the client is to be asked now; nothing once the call is over."""
+        """Wait for the next questions to the client; none once the call is over."""
         while not self.is_over:
             asked = {key: one.request for key, one in self._questions.items() if not one.answered.is_set()}
             if asked and not self._to_come:
@@ -111,7 +126,7 @@ class OpenCall:
         return {}
 
     def result(self) -> Answer:
-        """What came of the call. Raises what it raised."""
+        """The result of the call. Raises the call's error."""
         if self._error is not None:
             raise self._error
         if self._result is None:
@@ -120,49 +135,47 @@ class OpenCall:
 
 
 @final
+@dataclass(eq=False)
 class OpenCalls:
-    """The calls of one session that are open."""
+    """The open calls of one session."""
 
-    def __init__(
-        self,
-        start_soon: Callable[..., Any],
-        call_of: Callable[[Answer], Arriving | None],
-        handover: Handover | None = None,
-    ) -> None:
-        """`start_soon` starts a task that may outlive a request, `call_of` says what is to be confirmed once an answer has left. With
-        a `handover` a call may be gone on with at another gateway."""
-        self._call_of = call_of
-        self._calls: dict[str, OpenCall] = {}
-        self._start_soon = start_soon
-        self._handover = handover
+    _start_soon: Callable[..., Any]
+    """Starts a task that may outlive a request."""
+    _undelivered: Undelivered
+    _exchange: CallExchange | None = None
+    """With it a call can be continued at another gateway."""
+    _calls: dict[str, OpenCall] = field(default_factory=dict[str, OpenCall], init=False)
+    """The calls by the state that the client was given."""
 
-    async def begin(self, same: str, client: CallingClient, work: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Make a call, whose client is asked by results."""
-        call = OpenCall(same, client)
+    async def begin(self, digest: str, client: CallingClient, work: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Make a call whose client is asked by results."""
+        call = OpenCall(digest, client)
         client.ask_by_result = call.ask
         self._start_soon(call.run, work)
-        return await self._go_on(call)
+        return await self._advance(call)
 
-    async def go_on(self, params: types.CallToolRequestParams, same: str, context: Request) -> Answer:
-        """The call is made again, with answers."""
+    async def resume(self, params: types.CallToolRequestParams, digest: str, context: Request) -> Answer:
+        """Continue the call that the client makes again with answers. Raises `MCPError` where no such call is open."""
         state = params.request_state or ""
         call = self._calls.get(state)
-        if call is not None and call.same == same and await self._withdraw(state):
+        if call is not None and call.digest == digest and await self._withdraw(state):
             call.client.context = context
             call.take(params.input_responses or {})
-            return await self._go_on(call)
-        if self._handover is not None and (answer := await self._handover.pass_on(params, same)) is not None:
+            return await self._advance(call)
+        if self._exchange is not None and (answer := await self._exchange.answer(params, digest)) is not None:
             return answer
         text = f"'{params.name}' was not run: the answer belongs to no call that is open. Call it anew."
         raise MCPError(types.INVALID_PARAMS, text)
 
     async def _withdraw(self, state: str) -> bool:
-        """The questions of this state are out no more; False where somebody else was quicker, here or at another gateway."""
-        if self._handover is not None and not await self._handover.take_back(state):
+        """Let nobody else answer the questions of this state; False where somebody was quicker, here or at another
+        gateway."""
+        if self._exchange is not None and not await self._exchange.withdraw(state):
             return False
         return self._calls.pop(state, None) is not None
 
-    async def _go_on(self, call: OpenCall) -> Answer:
+    async def _advance(self, call: OpenCall) -> Answer:
+        """Wait for the call's next questions, or its result."""
         try:
             questions = await call.next_questions()
         except anyio.get_cancelled_exc_class():
@@ -173,49 +186,174 @@ class OpenCalls:
         if not questions:
             return call.result()
         state = PREFIX + secrets.token_urlsafe(32)
-        if self._handover is not None:
+        if self._exchange is not None:
             try:
-                await self._handover.offer(state, call.same)
+                await self._exchange.offer(state, call.digest)
             except BaseException:
                 call.scope.cancel()
                 raise
-            self._start_soon(self._watch, self._handover, state, call)
+            self._start_soon(self._serve_other_gateway, self._exchange, state, call)
         self._calls[state] = call
         if len(self._calls) > MOST_OPEN:
             self._calls.pop(next(iter(self._calls))).scope.cancel()
         return types.InputRequiredResult(input_requests=dict(questions), request_state=state)
 
-    async def _watch(self, handover: Handover, state: str, call: OpenCall) -> None:
-        """Go on with a call whose answers come to another gateway."""
+    async def _serve_other_gateway(self, exchange: CallExchange, state: str, call: OpenCall) -> None:
+        """Continue a call whose answers come to another gateway."""
         try:
             while not call.is_over and self._calls.get(state) is call:
                 await anyio.sleep(POLL)
-                if (answers := await handover.answers(state)) is not None:
+                if (answers := await exchange.answers(state)) is not None:
                     self._calls.pop(state, None)
                     call.take(answers)
-                    await self._answer_there(handover, state, call)
+                    await self._reply(exchange, state, call)
                     return
             self._calls.pop(state, None)
-            await handover.take_back(state)
+            await exchange.withdraw(state)
         except StoreError as problem:
             logger.warning("a call that waits for its client cannot be gone on with at another gateway: %s", problem)
 
-    async def _answer_there(self, handover: Handover, state: str, call: OpenCall) -> None:
+    async def _reply(self, exchange: CallExchange, state: str, call: OpenCall) -> None:
         async def end_with_client() -> None:
-            await handover.client_is_gone(state)
+            await exchange.wait_for_cancellation(state)
             answering.cancel_scope.cancel()
 
         answer: Answer | None = None
         async with anyio.create_task_group() as answering:
             answering.start_soon(end_with_client)
             try:
-                answer = await self._go_on(call)
+                answer = await self._advance(call)
             except Exception as problem:
                 answer = error(f"it was not run: {describe(problem)}")
             answering.cancel_scope.cancel()
             with anyio.CancelScope(shield=True):
-                await handover.reply(state, answer)
-        arrived = answer is not None and await handover.has_arrived(state)
-        if answer is not None and (over := self._call_of(answer)) is not None:
-            over.confirm(arrived=arrived)
-        await handover.forget(state)
+                await exchange.reply(state, answer)
+        has_arrived = answer is not None and await exchange.wait_for_arrival(state)
+        if answer is not None and (confirm := self._undelivered.take(answer)) is not None:
+            confirm(arrived=has_arrived)
+        await exchange.forget(state)
+
+
+@final
+@dataclass(eq=False)
+class CallExchange:
+    """What the gateways of a shared session write for each other about its open calls, under the state of each call.
+
+    An entry has these fields, one after the other: `part`, the id of the session's part at the gateway that makes the
+    call, and `same`, the digest of name and arguments; `answers`, which the other gateway was given; `gone`, once the
+    client has cancelled there; `kind` and `reply`, the next questions or the result; `arrived`, once the client has
+    them.
+    """
+
+    _deployment: Deployment
+    _session_id: str
+    _stored_id: str
+    """The id of this gateway's part of the session."""
+    _start_soon: Callable[..., Any]
+    _undelivered: Undelivered
+
+    # At the gateway that makes the call
+
+    async def offer(self, state: str, digest: str) -> None:
+        """Let another gateway answer the questions of this state."""
+        await self._deployment.store.set_value(CALLS, self._key(state), {"part": self._stored_id, "same": digest})
+
+    async def withdraw(self, state: str) -> bool:
+        """Let no other gateway answer any more; False where one has answered."""
+        stored = await self._read(state)
+        is_open = stored is not None and "answers" not in stored
+        return is_open and await self._deployment.store.change_value(CALLS, self._key(state), stored, None)
+
+    async def answers(self, state: str) -> Mapping[str, types.InputResponse] | None:
+        """The answers that another gateway was given; None while there are none."""
+        stored = await self._read(state)
+        return _ANSWERS.validate_python(stored["answers"]) if stored and "answers" in stored else None
+
+    async def wait_for_cancellation(self, state: str) -> None:
+        """Wait until the client has cancelled its request at the other gateway."""
+        await self._wait_for(state, "gone")
+
+    async def reply(self, state: str, answer: Answer) -> None:
+        """Give the other gateway the call's next questions, or its result."""
+        kind = "input_required" if isinstance(answer, types.InputRequiredResult) else "complete"
+        content = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        await self._add(state, kind=kind, reply=content)
+
+    async def wait_for_arrival(self, state: str) -> bool:
+        """Wait until the client has the reply; False where it does not take it while the reply is kept."""
+        with anyio.move_on_after(REPLY_KEPT):
+            return await self._wait_for(state, "arrived")
+        return False
+
+    async def forget(self, state: str) -> None:
+        """Remove the entry."""
+        await self._deployment.store.delete_value(CALLS, self._key(state))
+
+    # At the gateway that the answers come to
+
+    async def answer(self, params: types.CallToolRequestParams, digest: str) -> Answer | None:
+        """Give the client's answers to the gateway that makes its call, and wait for the reply; None where no such
+        call is open."""
+        state = params.request_state or ""
+        given = _ANSWERS.dump_python(dict(params.input_responses or {}), mode="json", by_alias=True, exclude_none=True)
+
+        def add_answers(stored: Any) -> tuple[Any, bool]:
+            if stored is None or stored["same"] != digest:
+                return stored, False
+            return {"answers": given, **stored}, True
+
+        if not await change(self._deployment.store, CALLS, self._key(state), add_answers):
+            return None
+        try:
+            reply = await self._wait_for_reply(state, params.name)
+        except anyio.get_cancelled_exc_class():
+            with anyio.CancelScope(shield=True):
+                await self._add(state, gone=True)
+            raise
+        self._undelivered.add(reply, partial(self._confirm, state))
+        return reply
+
+    def _confirm(self, state: str, *, arrived: bool = True) -> None:
+        """Tell the gateway that makes the call that the client has the reply."""
+        if arrived:
+            self._start_soon(self._write_arrival, state)
+
+    async def _write_arrival(self, state: str) -> None:
+        try:
+            await self._add(state, arrived=True)
+        except StoreError as problem:
+            logger.warning("another gateway cannot be told that its client has a result: %s", problem)
+
+    async def _wait_for_reply(self, state: str, name: str) -> Answer:
+        is_alive = True
+        while True:
+            stored = await self._read(state)
+            if stored is not None and "reply" in stored:
+                return _REPLIES[stored["kind"]].model_validate(stored["reply"])
+            if stored is None or not is_alive:
+                return error(
+                    f"'{name}' began at another gateway, which has ended: it may have taken effect. Look before you "
+                    "call it again."
+                )
+            is_alive = (await self._deployment.list_held(stored["part"])).get(stored["part"], False)
+            if is_alive:
+                await anyio.sleep(POLL)
+
+    def _key(self, state: str) -> str:
+        return f"{self._session_id}/{state}"
+
+    async def _read(self, state: str) -> Any:
+        return await self._deployment.store.get_value(CALLS, self._key(state))
+
+    async def _add(self, state: str, **fields: Any) -> None:
+        """Add to an entry, if it is still there."""
+        store = self._deployment.store
+        await change(store, CALLS, self._key(state), lambda stored: (stored and {**stored, **fields}, None))
+
+    async def _wait_for(self, state: str, field_name: str) -> bool:
+        """Wait until an entry has a field; False once the entry is gone."""
+        while True:
+            stored = await self._read(state)
+            if stored is None or field_name in stored:
+                return stored is not None
+            await anyio.sleep(POLL)

@@ -1,9 +1,10 @@
-"""Pages for signing in to servers, as one session's client is given them: the client opens the page, and makes its call again."""
+"""Pages for signing in to servers. A client is given a page, opens it for its person, and makes its call again."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import anyio
@@ -19,54 +20,63 @@ from hooksdk.mcp import SignInPage, current_client
 from hooksdk.tools import Tool
 
 PREFIX = "page-"
-"""What the state of a call begins with whose client was given a page."""
+"""The beginning of the state of a call whose client was given a page."""
 INPUT = "sign-in"
 NAME = "sign-in"
-"""The tool that opens a page."""
+"""The name of the tool that opens a page."""
 MOST = 20
-"""Pages of one session that are remembered; of more, the newest."""
+"""Pages of one session that are kept; of more, the newest."""
 
 
 @final
+@dataclass(eq=False)
 class SessionPages:
-    """The pages of one session. `wait` is for how many seconds a call is held whose client says that the page is open."""
+    """The pages of one session."""
 
-    def __init__(self, sources: Sources, start_soon: Callable[..., Any], *, wait: float) -> None:
-        self._sources = sources
-        self._start_soon = start_soon
-        self._wait = wait
-        self._pages: dict[str, SignInPage] = {}
-        self._shown: dict[str, SignInPage] = {}
-        """By server, those that the tool has shown, until it is called again: the server may be there before that."""
+    _sources: Sources
+    _start_soon: Callable[..., Any]
+    _wait: float
+    """Seconds for which a call is held whose client says that the page is open."""
+    _pages: dict[str, SignInPage] = field(default_factory=dict[str, SignInPage], init=False)
+    """The pages by the state of the calls that were given them."""
+    _shown: dict[str, SignInPage] = field(default_factory=dict[str, SignInPage], init=False)
+    """The pages that the tool has shown, by server, until it is called again: the server may be signed in before
+    that."""
 
     def servers(self) -> list[str]:
-        """Those that the tool is for."""
+        """The servers that the tool opens pages of."""
         shown = [name for name, page in self._shown.items() if page.signed_in or not page.over.is_set()]
         return list(dict.fromkeys([*self._sources.signed_out(), *shown]))
 
     def tools(self, context: Request | None) -> Sequence[Tool]:
-        """The tool that opens pages, where there is one to open and the client shows it."""
+        """The tool that opens pages, where there is a page and the client can show it."""
         names = self.servers()
         if not names or not CallingClient.can_show_pages(context):
             return ()
         return (
             Tool(
-                name=NAME, source="host", owner="gateway", execute=self._sign_in,
+                name=NAME,
+                source="host",
+                owner="gateway",
+                execute=self._sign_in,
                 description=f"Let the user sign in to a server, whose tools are there afterwards: {', '.join(names)}.",
                 parameters={
-                    "type": "object", "required": ["server"], "additionalProperties": False,
+                    "type": "object",
+                    "required": ["server"],
+                    "additionalProperties": False,
                     "properties": {"server": {"type": "string", "enum": list(names)}},
                 },
             ),
-        )  # fmt: skip
+        )
 
     def missing(self, missing: Mapping[str, str], tools: Sequence[Tool]) -> dict[str, str]:
-        """What is missing, with the tool as a second cure."""
+        """The owners whose tools are missing, each with the reason, which names the tool as a second cure."""
         names = self._sources.signed_out() if tools else ()
         return {name: f"{why}, or call {NAME}" if name in names else why for name, why in missing.items()}
 
-    def heard(self, params: types.CallToolRequestParams) -> SignInPage | types.CallToolResult | None:
-        """The page that a call comes back from; a refusal where the person does not want it, None for any other call."""
+    def page_of(self, params: types.CallToolRequestParams) -> SignInPage | types.CallToolResult | None:
+        """The page of a call that is made again; a refusal where the person does not sign in, and None for any other
+        call."""
         page = self._pages.get(params.request_state or "")
         answer = (params.input_responses or {}).get(INPUT)
         if page is not None and isinstance(answer, types.ElicitResult) and answer.action != "accept":
@@ -76,14 +86,14 @@ class SessionPages:
             )
         return page
 
-    async def settled(self, page: SignInPage) -> None:
-        """Wait until the person is through with it, for a while."""
+    async def wait_until_done(self, page: SignInPage) -> None:
+        """Wait for a while until the person is done with the page."""
         with anyio.move_on_after(self._wait):
             await page.over.wait()
 
     def answer(self, page: SignInPage, context: Request) -> types.InputRequiredResult:
-        """What the client gets in the place of the call's result: the page. Raises `UrlElicitationRequiredError` where the protocol
-        has an error for it."""
+        """The page, in the place of the call's result. Raises `UrlElicitationRequiredError` where the protocol has an
+        error for it."""
         message = f"Sign in to the MCP server '{page.server}'."
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             state = PREFIX + page.id
@@ -94,10 +104,10 @@ class SessionPages:
             return types.InputRequiredResult(
                 input_requests={INPUT: types.ElicitRequest(params=shown)}, request_state=state
             )
-        self._start_soon(_tell_end, page, context)
-        raise UrlElicitationRequiredError([
-            types.ElicitRequestURLParams(message=message, url=page.url, elicitation_id=page.id)
-        ])  # fmt: skip
+        self._start_soon(_tell_sign_in, page, context)
+        raise UrlElicitationRequiredError(
+            [types.ElicitRequestURLParams(message=message, url=page.url, elicitation_id=page.id)]
+        )
 
     async def _sign_in(self, arguments: dict[str, Any]) -> ToolResult:
         server = str(arguments["server"])
@@ -114,7 +124,7 @@ class SessionPages:
         return ToolResult(f"The page for '{server}' was shown to the user.")
 
 
-async def _tell_end(page: SignInPage, context: Request) -> None:
+async def _tell_sign_in(page: SignInPage, context: Request) -> None:
     await page.over.wait()
     if page.signed_in:
         with contextlib.suppress(MCPError, anyio.BrokenResourceError, anyio.ClosedResourceError):  # it is gone

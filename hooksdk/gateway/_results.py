@@ -1,4 +1,4 @@
-"""What comes back from a call, as MCP says it: content, structured content, `_meta` and whether it is an error."""
+"""Results of calls in MCP's form: content, structured content, `_meta` and whether it is an error."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ _block: TypeAdapter[types.ContentBlock] = TypeAdapter(types.ContentBlock)
 
 
 def as_mcp(result: ToolResult, protocol_version: str) -> types.CallToolResult:
-    """The result for a client of this version."""
+    """The result for a client of this protocol version."""
     structured = result.structured
     if protocol_version not in MODERN_PROTOCOL_VERSIONS and not isinstance(structured, dict):
-        structured = None  # an object or nothing there; the text has it
+        structured = None  # that version knows objects alone; the text has the content
     answer = types.CallToolResult(
-        content=[_content(block) for block in result.blocks], structured_content=structured, is_error=result.is_error,
+        content=[_content(block) for block in result.blocks],
+        structured_content=structured,
+        is_error=result.is_error,
         _meta=result.meta,
-    )  # fmt: skip
+    )
     if _can_be_sent(answer):
         return answer
     text = "\n".join(whole(block.text) for block in answer.content if isinstance(block, types.TextContent))
@@ -33,7 +35,7 @@ def as_mcp(result: ToolResult, protocol_version: str) -> types.CallToolResult:
 
 
 def as_prompt(answer: types.CallToolResult) -> types.GetPromptResult:
-    """The result of a call that has got a prompt. A text that a plugin has put in its place is the user's."""
+    """The prompt that a call has got. A text that a plugin has put in its place is a message of the user."""
     messages: list[types.PromptMessage] = []
     for block in answer.content:
         meta = dict(block.meta or {})
@@ -47,7 +49,7 @@ def as_prompt(answer: types.CallToolResult) -> types.GetPromptResult:
 
 
 def as_contents(answer: types.CallToolResult, uri: str) -> types.ReadResourceResult:
-    """The result of a call that has read a resource. A text that a plugin has put in its place stands for all texts of it."""
+    """The resource that a call has read. A text that a plugin has put in its place stands for all of its texts."""
     kept = [block.resource for block in answer.content if isinstance(block, types.EmbeddedResource)]
     texts = [block.text for block in answer.content if isinstance(block, types.TextContent)]
     if texts:
@@ -58,20 +60,20 @@ def as_contents(answer: types.CallToolResult, uri: str) -> types.ReadResourceRes
 
 
 def error_code(result: ToolResult) -> int | None:
-    """The code of the error that the server answered instead of this result."""
+    """The code of the error that a server answered; None for a result."""
     code = as_object((result.meta or {}).get(ERROR)).get("code")
     return code if isinstance(code, int) else None
 
 
 def pages_in(error: MCPError) -> set[str]:
-    """The ids of the web pages that a person is to open."""
+    """The ids of the web pages that an error asks a person to open."""
     pages = as_object(error.error.data).get("elicitations")
     ids = [as_object(page).get("elicitationId") for page in cast("list[Any]", pages)] if isinstance(pages, list) else []
     return {one for one in ids if isinstance(one, str)}
 
 
 def as_error(answer: types.CallToolResult) -> MCPError:
-    """The error of a request that has no result, with the code and the data that its server gave."""
+    """The protocol's error for a failed call, with the code and the data of the server's own error."""
     text = "\n".join(block.text for block in answer.content if isinstance(block, types.TextContent))
     said = as_object((answer.meta or {}).get(ERROR))
     code = said.get("code")
@@ -84,12 +86,13 @@ def error(text: str) -> types.CallToolResult:
 
 
 def whole(text: str) -> str:
-    """The text without halves of characters, which cannot be sent."""
+    """The text with a sign in the place of each half of a character, which cannot be sent."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _can_be_sent(answer: BaseModel) -> bool:
-    """False for what would break the client's connection while it is written, such as half a character."""
+    """False for a result that would break the connection while it is written, since it has half of a character, for
+    example."""
     try:
         answer.model_dump_json(by_alias=True, exclude_none=True)
     except ValueError:
@@ -100,7 +103,7 @@ def _can_be_sent(answer: BaseModel) -> bool:
 def _content(block: dict[str, Any]) -> types.ContentBlock:
     try:
         return _block.validate_python(block)
-    except ValidationError:  # a plugin's own, or of a newer protocol
+    except ValidationError:  # a plugin's own kind of block, or one of a newer protocol
         text = block.get("text")
         kind = block.get("type", "unknown")
         return types.TextContent(type="text", text=text if isinstance(text, str) else f"[content of type {kind}]")

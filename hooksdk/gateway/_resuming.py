@@ -1,7 +1,9 @@
-"""Clients of protocol 2025-11-25 over HTTP whose connection breaks: their answers are kept for them, and their calls for a while.
+"""Clients of protocol 2025-11-25 over HTTP whose connection breaks: their answers are kept, and their calls go on for
+a while.
 
-The protocol says that a client that has gone has not cancelled anything: it may ask for what it has missed by the id of the last
-event that it got. One that does not come back would leave its call running until the call's time limit.
+By the protocol a broken connection cancels nothing: the client may ask for the events that it has missed, by the id
+of the last one that it got. A client that does not come back would leave its call running until the call's time
+limit, so the call is cancelled.
 """
 
 from __future__ import annotations
@@ -30,15 +32,15 @@ from mcp.shared.exceptions import MCPError
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 
-from hooksdk.gateway._answers import has_arrived
+from hooksdk.gateway._answers import was_delivered
 
 GRACE = 30.0
-"""Seconds for which a call goes on whose client has gone and does not listen to it again."""
+"""Seconds for which a call goes on after its client's connection has broken."""
 MOST_EVENTS = 500
 MOST_CHARS = 2_000_000
-"""What is kept of one session at most; the newest answer always is."""
-_LINE = "hooksdk.line"
-"""Where in the scope of a request its connection is."""
+"""The events of one session, and their characters, that are kept at most; the newest answer always is."""
+_CONNECTION = "hooksdk.connection"
+"""The key of a request's `RequestConnection` in its ASGI scope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +48,14 @@ class _Event:
     id: str
     stream: str
     message: types.JSONRPCMessage | None
-    """None for one that only has an id: the place where a stream begins."""
+    """None for the event that begins a stream, which only has an id."""
     chars: int
 
 
 @final
 class Events(EventStore):
-    """What one session was sent, so that it can be sent again; and who listens."""
+    """The events that one session was sent, so that they can be sent again, and the streams that its client listens
+    to."""
 
     def __init__(self) -> None:
         self._events: deque[_Event] = deque()
@@ -60,10 +63,10 @@ class Events(EventStore):
         self._last = 0
         self._listeners: dict[str, int] = {}
         self._news = anyio.Event()
-        """Set when somebody comes or goes."""
+        """Set, and replaced, when a client comes back or goes, and when a call is over."""
 
     async def store_event(self, stream_id: str, message: types.JSONRPCMessage | None) -> str:
-        """Keep a message of the stream that answers one request, or of the one that belongs to none. The answer is its id."""
+        """Keep a message of a stream, and give it an id. A stream answers one request, or belongs to none."""
         self._last += 1
         said = getattr(message, "result", None) or getattr(message, "params", None)
         event = _Event(str(self._last), stream_id, message, _chars(said))
@@ -74,7 +77,8 @@ class Events(EventStore):
         return event.id
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
-        """Send again what a client has missed of one stream; None where nobody knows its last event any more."""
+        """Send the events of a stream again that a client has missed; None where its last event is not kept any
+        more."""
         stream = self.stream_of(last_event_id)
         if stream is not None:
             for event in [*self._events]:
@@ -83,53 +87,53 @@ class Events(EventStore):
         return stream
 
     def stream_of(self, event_id: str) -> str | None:
-        """Which stream an event was of; None where it is not known."""
+        """The stream of an event; None where the event is not kept any more."""
         return next((event.stream for event in self._events if event.id == event_id), None)
 
     @contextmanager
     def listening(self, stream: str) -> Generator[None]:
-        """While a client listens to this stream again."""
+        """Note that a client listens to this stream again within the block."""
         self._listeners[stream] = self._listeners.get(stream, 0) + 1
-        self.tell()
+        self.tell_news()
         try:
             yield
         finally:
             self._listeners[stream] -= 1
             if not self._listeners[stream]:
                 del self._listeners[stream]
-            self.tell()
+            self.tell_news()
 
-    def tell(self) -> None:
-        """Somebody has come or gone, or a call is over."""
+    def tell_news(self) -> None:
+        """Wake those that wait for a client or for a call."""
         self._news.set()
         self._news = anyio.Event()
 
-    async def wait_for_client(self, line: Line) -> bool:
-        """Wait until a call is over whose connection has gone; cancel it where its client stays away. True where the client
-        hears the answer on another connection."""
-        call = line.call
+    async def wait_for_client(self, connection: RequestConnection) -> bool:
+        """Wait for the end of a call whose connection has broken; cancel the call where its client stays away. True
+        where the client hears the answer on another connection."""
+        call = connection.call
         if call is None:
             return False
-        while line.call is call:
+        while connection.call is call:
             with anyio.move_on_after(GRACE) as patience:
                 await self._news.wait()
             # The client may be back, or the call over, in the very moment in which the time is up.
-            if patience.cancelled_caught and line.call is call and line.stream not in self._listeners:
+            if patience.cancelled_caught and connection.call is call and connection.stream not in self._listeners:
                 call.cancel()
                 return False
-        return line.stream in self._listeners
+        return connection.stream in self._listeners
 
 
 @final
-class Line:
+class RequestConnection:
     """The connection that a request came on."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
         self.stream = ""
-        """What the stream of its answer is called."""
+        """The name of the stream that answers the request."""
         self.call: anyio.CancelScope | None = None
-        """What the request does, while it is served."""
+        """The scope in which the request is served; None before and after that."""
 
 
 _opened: ContextVar[list[Events] | None] = ContextVar("hooksdk stores of a session that is opened", default=None)
@@ -137,16 +141,16 @@ _opened: ContextVar[list[Events] | None] = ContextVar("hooksdk stores of a sessi
 
 @final
 class ResumableSessions(StreamableHTTPSessionManager):
-    """The SDK's sessions, each with a store of its own: the SDK would share one, in which requests of different clients have the
-    same names."""
+    """The SDK's sessions, each with a store of events of its own. The SDK would share one store, in which requests of
+    different clients have the same names."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._stores = WeakValueDictionary[str, Events]()
         super().__init__(*arguments, **options)
 
     @property
-    def event_store(self) -> EventStore:  # pyright: ignore[reportIncompatibleVariableOverride] - asked once for each session
-        """The store of a session that is opened now."""
+    def event_store(self) -> EventStore:  # pyright: ignore[reportIncompatibleVariableOverride] - read once a session
+        """A new store, for the session that is just being opened."""
         events = Events()
         if (opened := _opened.get()) is not None:
             opened.append(events)
@@ -154,7 +158,7 @@ class ResumableSessions(StreamableHTTPSessionManager):
 
     @event_store.setter
     def event_store(self, _store: EventStore | None) -> None:
-        """None is shared."""
+        """Ignore the SDK's own, which all sessions would share."""
 
     async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -163,10 +167,10 @@ class ResumableSessions(StreamableHTTPSessionManager):
         if events is None:
             await self._open(scope, receive, send)
         elif scope["method"] == "POST":
-            line = scope[_LINE] = Line(events)
+            connection = scope[_CONNECTION] = RequestConnection(events)
             await super().handle_request(scope, receive, send)
-            if await events.wait_for_client(line):
-                has_arrived(scope)
+            if await events.wait_for_client(connection):
+                was_delivered(scope)
         elif scope["method"] == "GET" and (stream := events.stream_of(headers.get(LAST_EVENT_ID_HEADER, ""))):
             with events.listening(stream):
                 await super().handle_request(scope, receive, send)
@@ -190,24 +194,24 @@ class ResumableSessions(StreamableHTTPSessionManager):
             _opened.reset(token)
 
 
-async def end_with_its_client(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Serve a request for as long as somebody may hear the answer. A middleware of the server."""
-    line = cast("Line | None", ctx.request.scope.get(_LINE)) if ctx.request is not None else None
-    if line is None or ctx.request_id is None:
+async def end_with_client(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Serve a request for as long as its client may hear the answer. A middleware of the server."""
+    connection: RequestConnection | None = None if ctx.request is None else ctx.request.scope.get(_CONNECTION)
+    if connection is None or ctx.request_id is None:
         return await call_next(ctx)
-    line.stream = str(ctx.request_id)
+    connection.stream = str(ctx.request_id)
     with anyio.CancelScope() as call:
-        line.call = call
+        connection.call = call
         try:
             return await call_next(ctx)
         finally:
-            line.call = None
-            line.events.tell()
+            connection.call = None
+            connection.events.tell_news()
     raise MCPError(REQUEST_CANCELLED, "its client has gone and did not come back")
 
 
 def _chars(value: Any) -> int:
-    """About how long a value is as text."""
+    """The approximate length of a value as text."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):

@@ -1,11 +1,11 @@
-"""The protocol's side of the gateway: it takes requests to the client's session."""
+"""The MCP server that clients see: it takes each request to its client's session."""
 
 from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult
@@ -16,84 +16,79 @@ from mcp.shared.exceptions import MCPError
 from hooksdk.errors import HookSDKError, RunBlocked
 from hooksdk.gateway._answers import Connection, StreamAnswers, over_streams
 from hooksdk.gateway._approvals import current_request
-from hooksdk.gateway._client import CallingClient
-from hooksdk.gateway._counts import Counts
-from hooksdk.gateway._handover import Answer
+from hooksdk.gateway._client import CallingClient, Request
+from hooksdk.gateway._metrics import Counts
+from hooksdk.gateway._open_calls import Answer
 from hooksdk.gateway._results import error, whole
-from hooksdk.gateway._resuming import end_with_its_client
-from hooksdk.gateway._session import GatewaySession, Request, call_in_session
+from hooksdk.gateway._resuming import end_with_client
+from hooksdk.gateway._session import GatewaySession, SessionOf, call_in_session
 from hooksdk.tasks import describe
 
 NAME = "hooksdk"
 
+P = TypeVar("P")
+R = TypeVar("R")
+
 Listen = Callable[[Request, types.SubscriptionsListenRequestParams], Awaitable[types.SubscriptionsListenResult]]
 Lifespan = Callable[[Server[Connection]], AbstractAsyncContextManager[Connection]]
-SessionOf = Callable[[Request], Awaitable[GatewaySession]]
 
 
 @final
 class GatewayServer(Server[Connection]):
-    """The MCP server that clients see."""
+    """The MCP server that clients see: each request is served in its client's session."""
 
     def __init__(
-        self, session_of: SessionOf, lifespan: Lifespan, listen: Listen, counts: Counts, instructions_for: Callable[[Request], str],
-    ) -> None:  # fmt: skip
+        self,
+        session_of: SessionOf,
+        lifespan: Lifespan,
+        listen: Listen,
+        counts: Counts,
+        instructions_for: Callable[[Request], str],
+    ) -> None:
         self._session_of = session_of
         self._counts = counts
         super().__init__(
-            NAME, version=importlib.metadata.version("hooksdk"), lifespan=lifespan, get_tool_input_schema=_no_header_schema,
-            on_list_tools=self._list_tools, on_call_tool=self._call_tool, on_subscriptions_listen=listen,
-            on_list_resources=self._list_resources, on_list_resource_templates=self._list_templates,
-            on_read_resource=self._read_resource, on_subscribe_resource=self._subscribe,
-            on_unsubscribe_resource=self._unsubscribe, on_list_prompts=self._list_prompts, on_get_prompt=self._get_prompt,
-            on_completion=self._complete,
-        )  # fmt: skip
+            NAME,
+            version=importlib.metadata.version("hooksdk"),
+            lifespan=lifespan,
+            get_tool_input_schema=_no_header_schema,
+            on_subscriptions_listen=listen,
+            on_call_tool=self._call_tool,
+            on_get_prompt=self._get_prompt,
+            on_read_resource=self._read_resource,
+            on_list_tools=self._listing(lambda session: session.offers.list_tools()),
+            on_list_prompts=self._listing(lambda session: session.offers.list_prompts()),
+            on_list_resources=self._listing(lambda session: session.offers.list_resources()),
+            on_list_resource_templates=self._listing(lambda session: session.offers.list_templates()),
+            on_subscribe_resource=self._handler(lambda session, params: session.offers.subscribe(params.uri)),
+            on_unsubscribe_resource=self._handler(lambda session, params: session.offers.unsubscribe(params.uri)),
+            on_completion=self._handler(lambda session, params: session.offers.complete(params)),
+        )
         # Not as an argument: the SDK warns of it there, since the newest protocol has other means.
-        self.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
+        self.add_request_handler(
+            "logging/setLevel", types.SetLevelRequestParams, self._handler(GatewaySession.set_log_level)
+        )
         self.middleware.append(_Instructions(instructions_for))
-        self.middleware.append(end_with_its_client)
+        self.middleware.append(end_with_client)
 
     async def run(self, read_stream: Any, write_stream: Any, *args: Any, **options: Any) -> None:
-        """Serve one connection; a call is over once its answer has left."""
+        """Serve one connection over streams; a call is over once its answer was delivered."""
         with over_streams():
             await super().run(read_stream, StreamAnswers(write_stream), *args, **options)
 
     def create_initialization_options(self, *args: Any, **options: Any) -> InitializationOptions:
-        """Clients that hear of changes at all do so only where the server says at the beginning that it tells them."""
+        """Announce at the beginning that changes are told: clients listen to them only then."""
         if not args:
             changes = NotificationOptions(tools_changed=True, prompts_changed=True, resources_changed=True)
             options.setdefault("notification_options", changes)
         return super().create_initialization_options(*args, **options)
-
-    async def _list_tools(self, context: Request, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        async with self._at_work(context, params) as session:
-            return types.ListToolsResult(tools=await session.tools())
-
-    async def _list_prompts(
-        self, context: Request, params: types.PaginatedRequestParams | None
-    ) -> types.ListPromptsResult:
-        async with self._at_work(context, params) as session:
-            return types.ListPromptsResult(prompts=list((await session.offers()).prompts))
-
-    async def _list_resources(
-        self, context: Request, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        async with self._at_work(context, params) as session:
-            offers = await session.offers()
-            return types.ListResourcesResult(resources=[*await session.results.resources(), *offers.resources])
-
-    async def _list_templates(
-        self, context: Request, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
-        async with self._at_work(context, params) as session:
-            return types.ListResourceTemplatesResult(resource_templates=list((await session.offers()).templates))
 
     async def _call_tool(self, context: Request, params: types.CallToolRequestParams) -> Answer:
         token = current_request.set(context)
         try:
             return await call_in_session(self._session_of, params, context)
         except HookSDKError as problem:
-            self._note(problem)
+            self._count_blocked(problem)
             return error(f"'{params.name}' was not run: {describe(problem)}")
         finally:
             current_request.reset(token)
@@ -102,68 +97,61 @@ class GatewayServer(Server[Connection]):
         self, context: Request, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult | types.InputRequiredResult:
         async with self._serving(context) as (session, client):
-            return await session.get_prompt(params, context, client)
+            return await session.calls.get_prompt(params, context, client)
 
     async def _read_resource(
         self, context: Request, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult | types.InputRequiredResult:
         async with self._serving(context) as (session, client):
-            return await session.read_resource(params, context, client)
+            return await session.calls.read_resource(params, context, client)
 
-    async def _subscribe(self, context: Request, params: types.SubscribeRequestParams) -> types.EmptyResult:
-        async with self._at_work(context) as session:
-            await session.subscribe(params.uri, context.protocol_version)
-        return types.EmptyResult()
+    def _handler(self, serve: Callable[[GatewaySession, P], Awaitable[R]]) -> Callable[[Request, P], Awaitable[R]]:
+        """A handler of one kind of request, which is served by the client's session."""
 
-    async def _unsubscribe(self, context: Request, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
-        async with self._at_work(context) as session:
-            await session.unsubscribe(params.uri, context.protocol_version)
-        return types.EmptyResult()
+        async def handle(context: Request, params: P) -> R:
+            async with self._serving(context) as (session, _client):
+                return await serve(session, params)
 
-    async def _complete(self, context: Request, params: types.CompleteRequestParams) -> types.CompleteResult:
-        async with self._at_work(context) as session:
-            return await session.complete(params)
+        return handle
 
-    async def _set_level(self, context: Request, params: types.SetLevelRequestParams) -> types.EmptyResult:
-        async with self._at_work(context) as session:
-            await session.set_level(params.level)
-        return types.EmptyResult()
+    def _listing(
+        self, serve: Callable[[GatewaySession], Awaitable[R]]
+    ) -> Callable[[Request, types.PaginatedRequestParams | None], Awaitable[R]]:
+        """A handler of requests for a list. Every list is one page."""
 
-    @asynccontextmanager
-    async def _at_work(
-        self, context: Request, page: types.PaginatedRequestParams | None = None
-    ) -> AsyncGenerator[GatewaySession]:
-        if page is not None and page.cursor is not None:  # every list is one page
-            raise MCPError(types.INVALID_PARAMS, "no list here has such a cursor")
-        async with self._serving(context) as (session, _client):
-            yield session
+        async def handle(session: GatewaySession, params: types.PaginatedRequestParams | None) -> R:
+            if params is not None and params.cursor is not None:
+                raise MCPError(types.INVALID_PARAMS, "no list here has such a cursor")
+            return await serve(session)
+
+        return self._handler(handle)
 
     @asynccontextmanager
     async def _serving(self, context: Request) -> AsyncGenerator[tuple[GatewaySession, CallingClient]]:
-        """The client's session, while it serves a request; what we raise is the protocol's error."""
+        """The client's session, while it serves a request. An error of ours becomes one of the protocol's."""
         token = current_request.set(context)
         try:
             session = await self._session_of(context)
-            with session.at_work(context) as client:
+            with session.serving(context) as client:
                 yield session, client
         except HookSDKError as problem:
-            self._note(problem)
+            self._count_blocked(problem)
             raise MCPError(types.INVALID_REQUEST, whole(describe(problem))) from problem
         finally:
             current_request.reset(token)
 
-    def _note(self, problem: HookSDKError) -> None:
-        if isinstance(problem, RunBlocked):  # by a plugin, and with it all of the client's requests
+    def _count_blocked(self, problem: HookSDKError) -> None:
+        if isinstance(problem, RunBlocked):  # a plugin blocks all of the client's requests
             self._counts.withheld()
 
 
 def _no_header_schema(_name: str) -> None:
-    """Headers are checked where the client's session is known; without this the tools would be listed for each call."""
+    """No schema: headers are checked in the client's session. Otherwise the SDK would list the tools for each call."""
 
 
 @final
 class _Instructions:
-    """What a client is told at the beginning depends on who it is."""
+    """A middleware that adds the instructions, which depend on who the client is."""
 
     def __init__(self, instructions_for: Callable[[Request], str]) -> None:
         self._instructions_for = instructions_for

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from hooksdk.config import Config
 from hooksdk.errors import ConfigError, did_you_mean, table_problems
-from hooksdk.gateway._http_settings import MetricsSettings, OidcSettings, Rate, TlsSettings, WebAddress
 from hooksdk.patterns import ToolPattern, check_patterns
 from hooksdk.tools import Expose, Tool
 
 MCP_SOURCES = {"mcp", "prompt", "resource"}
-"""What servers bring."""
+"""The sources of tools that are servers'."""
 
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+"""Signatures that only the issuer can make. With `HS256` whoever can check a token can make one; `none` is no
+signature."""
 Asked = Literal["elicitation", "sampling", "roots"]
 LEAST_RESULT_CHARS = 1_000
-"""So that a note and some text have their place."""
+"""The smallest limit with which a note and some text have their place."""
 
 
 def _as_list(value: object) -> object:
@@ -33,7 +37,27 @@ def _none_or_enough(value: int) -> int:
     return value
 
 
+def is_loopback(host: str) -> bool:
+    """True for this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _web_address(value: str) -> str:
+    parts = urlsplit(value)
+    host = parts.hostname or ""
+    if not host or parts.scheme not in {"https", "http"} or (parts.scheme == "http" and not is_loopback(host)):
+        raise ValueError(f"expected an address with https, or with http on this machine, got {value!r}")
+    return value
+
+
 Texts = Annotated[list[str], pydantic.BeforeValidator(_as_list)]
+WebAddress = Annotated[str, pydantic.AfterValidator(_web_address)]
+Rate = Annotated[int, Field(gt=0)] | None
 Patterns = Annotated[list[str], pydantic.BeforeValidator(_as_list), pydantic.AfterValidator(check_patterns)]
 
 
@@ -41,25 +65,78 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class TlsSettings(_Strict):
+    """`[gateway.tls]`: the certificate that clients see."""
+
+    cert: str
+    """A PEM file with the certificate, and those above it."""
+    key: str
+    """A PEM file with its key, without a passphrase."""
+
+
+class MetricsSettings(_Strict):
+    """`[gateway.metrics]`: `/metrics`, for Prometheus."""
+
+    tokens: Texts = Field(default_factory=list[str])
+    """The names of tokens that may read it. Where the gateway asks for no tokens, it does not here either."""
+    open: bool = False
+    """Anybody who can reach the gateway may read it."""
+
+
+class OidcSettings(_Strict):
+    """`[gateway.oidc]`: access tokens of an OpenID Connect or OAuth 2.1 issuer, as JWTs (RFC 9068)."""
+
+    issuer: WebAddress
+    """Its name as its metadata and the claim `iss` have it, to the letter."""
+    audience: str | None = None
+    """The audience that the claim `aud` must have; None: the gateway's `url`."""
+    jwks_url: WebAddress | None = None
+    """The address of its keys; None: the one that its metadata names."""
+    algorithms: Annotated[list[Algorithm], Field(min_length=1), pydantic.BeforeValidator(_as_list)] = Field(
+        default_factory=lambda: list[Algorithm](["RS256", "ES256"])
+    )
+    """The algorithms of signatures that count."""
+    scopes: Texts = Field(default_factory=list[str])
+    """The scopes that the claim `scope` must have, all of them."""
+    name_claim: str = "sub"
+    """The claim with the name of the requester, for policies."""
+    profile_claim: str | None = None
+    """The claim that decides the profile, a text or a list of texts; a dot leads to an inner claim:
+    `realm_access.roles`."""
+    profiles: dict[str, str] = Field(default_factory=dict[str, str])
+    """The profile for each value of that claim; of several that fit the first."""
+    other: str | None = None
+    """The profile of clients for which none fits; None: they are refused. Without `profile_claim` it is the profile
+    of all."""
+    leeway: Annotated[float, Field(ge=0, le=300)] = 30.0
+    """Seconds by which clocks may differ."""
+
+    @model_validator(mode="after")
+    def _check(self) -> OidcSettings:
+        if bool(self.profiles) != (self.profile_claim is not None):
+            raise ValueError("profile_claim and profiles go together: the claim, and the profile of each of its values")
+        return self
+
+
 class Profile(_Strict):
     """`[gateway.profiles.NAME]`: what the clients with this profile may use."""
 
     servers: Texts | None = None
-    """Only tools of these servers; None: of all. Tools of plugins are no server's."""
+    """Only the tools of these servers, beside the tools of plugins; None: of all servers."""
     allow: Patterns | None = None
-    """Only tools that fit one of these patterns; None: all."""
+    """Only the tools that fit one of these patterns; None: all."""
     deny: Patterns = Field(default_factory=list[str])
-    """No tools that fit one of these; beats `allow`."""
+    """Not the tools that fit one of these patterns, even where `allow` has them."""
     expose: Expose | None = None
-    """Beats the gateway's."""
+    """The `expose` of these clients, in the place of the gateway's."""
     requester: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """What policies are told of who asks: `is_owner`, `roles`, `id`."""
+    """The requester that policies are told of: `is_owner`, `roles`, `id`."""
     requests_per_minute: Rate = None
-    """Of each client with it over HTTP; None: the gateway's."""
+    """Requests that each client with this profile may make over HTTP; None: the gateway's."""
 
 
 class Token(_Strict):
-    """`[gateway.tokens.NAME]`: a bearer token for clients over HTTP. The name is who asks."""
+    """`[gateway.tokens.NAME]`: a bearer token for clients over HTTP. Policies are told its name as the requester."""
 
     env: str | None = None
     """The environment variable that holds it."""
@@ -68,7 +145,7 @@ class Token(_Strict):
     profile: str | None = None
     """The profile that its clients get; None: the gateway's."""
     requests_per_minute: Rate = None
-    """Of its clients together; None: the profile's."""
+    """Requests that its clients may make together; None: the profile's."""
 
     @model_validator(mode="after")
     def _check(self) -> Token:
@@ -81,13 +158,13 @@ class WebhookSettings(_Strict):
     """`[gateway.approvals.webhook]`: a web service of yours that is told of each question, and may answer it."""
 
     url: str
-    """Where each question is POSTed to as JSON: https, or http on this machine."""
+    """The address to which each question is POSTed as JSON: https, or http on this machine."""
     secret_env: str | None = None
     """The environment variable with the secret that requests are signed with."""
     headers_env: dict[str, str] = Field(default_factory=dict[str, str])
-    """Headers to send besides, each with the environment variable that holds its value."""
+    """Further headers, each with the environment variable that holds its value."""
     timeout: Annotated[float, Field(gt=0, le=120)] = 10.0
-    """Seconds for the answer; then the call waits for one that comes another way."""
+    """Seconds for the answer; after that the call waits for an answer by another way."""
 
 
 class ApprovalSettings(_Strict):
@@ -106,12 +183,12 @@ class GatewayConfig(_Strict):
     """`[gateway]`."""
 
     expose: Expose = "auto"
-    """`auto`: the tools themselves until tool search is worth it, then its bridge; `bridge`: always the bridge; `direct`:
-    always the tools; `hybrid`: the bridge, and beside it the tools that are known to read only."""
+    """`auto`: the tools themselves until tool search is worth it, then its bridge; `bridge`: always the bridge;
+    `direct`: always the tools; `hybrid`: the bridge, and beside it the tools that are known to read only."""
     profile: str | None = None
     """The profile of clients that get no other; None: they may use everything that the policies allow."""
     trusted_hints: Texts = Field(default_factory=list[str])
-    """Servers whose word that a tool only reads is believed, by name; `*`: all."""
+    """The names of servers that are believed when they say that a tool only reads; `*`: all."""
     context_window: Annotated[int, Field(gt=0)] | None = None
     """Tokens of the clients' models, for tool search."""
     idle: Annotated[float, Field(gt=0)] = 600.0
@@ -123,18 +200,21 @@ class GatewayConfig(_Strict):
     kept_result_bytes: Annotated[int, Field(gt=0)] = 8_000_000
     """Bytes of long results that are kept for each session, in memory; of more, the newest."""
     instructions: str = ""
-    """What clients are told at the beginning, before what the servers say; empty: that there are tools of several servers."""
+    """What clients are told at the beginning, before what the servers say; empty: that there are tools of several
+    servers."""
     max_instructions_chars: Annotated[int, Field(ge=0)] = 2_000
     """Characters of all instructions together; your own count first, and are never cut."""
     relay: Annotated[list[Asked], pydantic.BeforeValidator(_as_list)] = Field(default_factory=list[Asked])
     """What servers may ask of the client whose call they are serving."""
     deployment: Annotated[str, Field(min_length=1)] | None = None
-    """What all gateways behind one address are called: those of one name and one database have the sessions of their clients
-    in common. None: each has its own."""
+    """What all gateways behind one address are called: those of one name and one database have the sessions of their
+    clients in common. None: each has its own."""
     url: WebAddress | None = None
-    """The address at which clients find it over HTTP, where that is not the one that it listens on: `https://tools.example.org/mcp`."""
+    """The address at which clients find it over HTTP, where that is not the one that it listens on:
+    `https://tools.example.org/mcp`."""
     max_connections: Annotated[int, Field(gt=0)] = 1_000
-    """Connections over HTTP that are open at once, at most; never more than half of the files that the process may open."""
+    """Connections over HTTP that are open at once, at most; never more than half of the files that the process may
+    open."""
     stop_wait: Annotated[float, Field(ge=0)] = 5.0
     """Seconds that open calls over HTTP have for ending by themselves, once the gateway is told to stop."""
     requests_per_minute: Rate = None
@@ -146,7 +226,7 @@ class GatewayConfig(_Strict):
     tokens: dict[str, Token] = Field(default_factory=dict[str, Token])
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
     _config: Config | None = PrivateAttr(default=None)
-    """What it was read from."""
+    """The configuration that it was read from."""
 
     @classmethod
     def of(cls, config: Config) -> GatewayConfig:
@@ -158,8 +238,8 @@ class GatewayConfig(_Strict):
         return settings
 
     def read_file(self, path: Path) -> bytes:
-        """What is in a file that a setting names. Raises `OSError`, and `ConfigError` for one that has changed since you trusted
-        the folder whose settings name it."""
+        """The content of a file that a setting names. Raises `OSError`, and `ConfigError` for a file that has changed
+        since you trusted the folder whose settings name it."""
         return path.read_bytes() if self._config is None else self._config.read_file(path)
 
     @model_validator(mode="after")
@@ -191,8 +271,8 @@ def profile_of(config: GatewayConfig, name: str | None) -> tuple[str | None, Pro
 def narrowing(
     name: str | None, profile: Profile, *, own: Callable[[Tool], bool] = lambda _: False
 ) -> Callable[[Tool], str | None]:
-    """Why a client with this profile does not have a tool, for each tool; None where it has it. What is `own` of the gateway need not
-    be among those that are allowed."""
+    """A function that says of a tool why a client with this profile does not have it; None where it has it. `allow`
+    need not name the tools for which `own` is true, which are the gateway's."""
     allow = None if profile.allow is None else [ToolPattern(text) for text in profile.allow]
     deny = [ToolPattern(text) for text in profile.deny]
     reason = f"the profile '{name}' does not have it"
@@ -222,7 +302,7 @@ _OWN_TABLES: dict[str, type[BaseModel]] = {"tls": TlsSettings, "metrics": Metric
 
 
 def _places(path: Sequence[str]) -> list[str]:
-    """The settings that may stand where this one stands."""
+    """The settings that may stand in the place of this one."""
     if path[1] == "approvals":
         fields: type[BaseModel] = (GatewayConfig, ApprovalSettings, WebhookSettings)[min(len(path) - 2, 2)]
     elif path[1] in _OWN_TABLES and len(path) > 2:

@@ -1,4 +1,4 @@
-"""Where a gateway's tools come from. They are looked at before each request, and no server is asked anything for that."""
+"""The sources of a gateway's tools. They are looked at before each request, which asks no server anything."""
 
 from __future__ import annotations
 
@@ -15,27 +15,31 @@ if TYPE_CHECKING:
     from hooksdk.mcp import SignInPage
 
 FIRST_LISTINGS = 8.0
-"""Seconds that a request waits for servers that were never listed: clients do not reliably take tools that come later, and most give
-a new server ten seconds."""
+"""Seconds that a request waits for servers that were never listed: not all clients take tools that come later, and
+most give a new server ten seconds."""
 LESS_PATIENT = {"claude-code": 4.0}
-"""The same for clients of these names. `claude mcp list` gives a list of tools five seconds, and says then that it failed; in its
-sessions Claude Code takes tools that come later."""
+"""The same for clients of these names. `claude mcp list` gives a list of tools five seconds, and says then that it
+failed; in its sessions Claude Code takes tools that come later."""
 
 
 class ToolSource(Protocol):
     """Where the gateway's tools come from, such as `McpServers`.
 
-    What else a source has of that one's is used: `missing`, the owners whose tools should be there and why they are not;
-    `catch_up()`, awaited before each request, which answers None where nothing has changed; `tools_known()`, which waits until the tools of
-    all owners are known for the first time; `features`, the prompts and resources of the owners, as those of `McpServers`;
-    `release(session_id)`, told when a client's session is over; `signed_out` and `open_page()`, for owners that wait for a person to
-    sign in; `files`, the paths of the files that describe the owners: approvals are found again
-    after a restart by a gateway in front of the same ones.
+    A source may have more members of `McpServers`, which are used where they are there:
+
+    - `missing`: the owners whose tools should be there, and why they are not;
+    - `catch_up()`: is awaited before each request, and answers None where nothing has changed;
+    - `tools_known()`: waits until the tools of all owners are known for the first time;
+    - `features`: the prompts and resources of the owners;
+    - `release(session_id)`: is called when a client's session is over;
+    - `signed_out` and `open_page()`: for owners that wait for a person to sign in;
+    - `files`: the paths of the files that describe the owners. After a restart, a gateway in front of the same files
+        finds approvals again.
     """
 
     def tools(self) -> Sequence[Tool]:
-        """The tools as they are now. Asked before each call, so it answers at once; the same list while nothing has changed
-        costs nothing."""
+        """The tools as they are now. Asked before each call, so it answers at once; the same list while nothing has
+        changed costs nothing."""
         ...
 
 
@@ -46,10 +50,11 @@ class Sources:
     def __init__(self, sources: Sequence[ToolSource]) -> None:
         self._sources = sources
         self._until: dict[str, float] = {}
-        """Until when first listings are waited for, by whose client waits: some servers are listed for each."""
+        """The ends of the wait for first listings, by the token of the client: some servers are listed for each
+        token."""
 
     def look(self) -> tuple[list[Tool], dict[str, str]]:
-        """The tools, and what is missing of them by owner."""
+        """The tools, and the owners whose tools are missing, each with the reason."""
         tools: list[Tool] = []
         missing: dict[str, str] = {}
         for source in self._sources:
@@ -60,22 +65,22 @@ class Sources:
 
     @property
     def features(self) -> list[Features]:
-        """What there is beside the tools."""
+        """The prompts and resources of each source that has some."""
         return [known for source in self._sources if (known := getattr(source, "features", None)) is not None]
 
     def offers(self) -> list[ServerOffer]:
-        """What each owner offers."""
+        """The offers of all owners."""
         return [offer for features in self.features for offer in features.offers()]
 
     def features_of(self, server: str) -> Features:
-        """Those that this server's are among. Raises `LookupError` where it is gone."""
+        """The features of the source that has this server. Raises `LookupError` where the server is gone."""
         for known in self.features:
             if any(offer.server == server for offer in known.offers()):
                 return known
         raise LookupError(f"the server '{server}' is not there any more")
 
     def signed_out(self) -> dict[str, str]:
-        """The owners that wait for a person to sign in, and what is to be done."""
+        """The owners that wait for a person to sign in, each with what the person is to do."""
         owners: dict[str, str] = {}
         for source in self._sources:
             known: Mapping[str, str] = getattr(source, "signed_out", {})
@@ -83,7 +88,7 @@ class Sources:
         return owners
 
     async def open_page(self, owner: str) -> SignInPage | None:
-        """A page on which a person signs in to one of them."""
+        """A page on which a person signs in to an owner."""
         for source in self._sources:
             if owner in getattr(source, "signed_out", {}):
                 open_page: Callable[[str], Awaitable[SignInPage | None]] = cast("Any", source).open_page
@@ -91,7 +96,7 @@ class Sources:
         return None
 
     def files(self) -> list[str]:
-        """Where the owners are described."""
+        """The paths of the files that describe the owners."""
         named: list[str] = []
         for source in self._sources:
             paths: Sequence[str] = getattr(source, "files", ())
@@ -99,13 +104,14 @@ class Sources:
         return named
 
     async def catch_up(self) -> None:
-        """Let the sources apply what has changed on their side."""
+        """Let the sources apply changes of their configuration."""
         for catch_up in self._methods("catch_up"):
             if await catch_up():
                 self._until.clear()
 
     async def listed(self, client_name: str = "") -> None:
-        """Wait for first listings, for a while in all. `client_name` is what the client says that it is."""
+        """Wait for servers that were never listed, for a few seconds in all. `client_name` is the client's own name
+        for itself."""
         waits = self._methods("tools_known")
         if not waits:
             return
@@ -118,7 +124,7 @@ class Sources:
                     await wait()
 
     def release(self, session_id: str) -> None:
-        """A client's session is over: so is what the sources have for it alone."""
+        """Let the sources release what they have for a session that is over."""
         for source in self._sources:
             release: Callable[[str], None] | None = getattr(source, "release", None)
             if release is not None:

@@ -1,4 +1,4 @@
-"""Serving the client at this process's stdin and stdout. Nothing but the protocol is written there."""
+"""The transport over this process's stdin and stdout, to which nothing but the protocol is written."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _SURROGATE = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
 
 @contextmanager
 def own_streams() -> Generator[tuple[int, int]]:
-    """The descriptors of the protocol: stdin and stdout as they were. Until the block is left whatever else reads stdin finds
-    nothing there, and whatever else is printed goes to stderr, by children and C code, too."""
+    """The descriptors of the protocol: stdin and stdout as they were. Within the block other code that reads stdin
+    finds nothing, and what it prints goes to stderr; that holds for children and C code, too."""
     sys.stdout.flush()
     reads, writes = os.dup(STDIN), os.dup(STDOUT)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -56,7 +56,7 @@ async def serve_streams(server: Server[Any], streams: tuple[int, int]) -> None:
 
 @final
 class _Lines:
-    """The lines that come in. No thread hangs in a read, so that Ctrl-C ends the program whatever the client does."""
+    """The client's lines. No thread hangs in a read, so that Ctrl-C ends the program whatever the client does."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -74,14 +74,14 @@ class _Lines:
     async def _read(self) -> bytes:
         try:
             await anyio.wait_readable(self._descriptor)
-        except (OSError, ValueError, NotImplementedError):  # a file, which is always ready
+        except (OSError, ValueError, NotImplementedError):  # it is a file, which is always ready
             return await anyio.to_thread.run_sync(os.read, self._descriptor, CHUNK, abandon_on_cancel=True)
         return os.read(self._descriptor, CHUNK)
 
 
 def _readable(line: bytes) -> str:
-    """The line as text. A model may write half of an emoji, which clients send as an escape that nobody could read: without a
-    sign that stands for it the call would never be answered."""
+    """The line as text. A model may write half of an emoji, which clients send as an escape that cannot be read: a
+    sign takes its place, so that the call is answered."""
     text = line.decode("utf-8", "replace")
     if _SURROGATE.search(text):
         with contextlib.suppress(ValueError, RecursionError):
@@ -91,20 +91,22 @@ def _readable(line: bytes) -> str:
 
 @final
 class _Answers(AsyncResource):
-    """Where the answers go: one after the other, each whole, also where whoever sends it is cancelled meanwhile."""
+    """The stream of answers. Each is written whole, one after the other, also where its sender is cancelled
+    meanwhile."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._waiting, self._next = anyio.create_memory_object_stream[tuple[str, anyio.Event]](0)
 
     async def send(self, item: SessionMessage) -> None:
-        """Returns once it is written."""
+        """Write an answer, and return when it is written."""
         written = anyio.Event()
         await self._waiting.send((item.message.model_dump_json(by_alias=True, exclude_unset=True), written))
         await written.wait()
 
     async def write(self) -> None:
-        """Write what comes, until the end, in a thread: a client that does not read must not stop the others' work."""
+        """Write the answers until the stream is closed, in a thread: a client that does not read must not stop other
+        work."""
         async with self._next:
             async for text, written in self._next:
                 await anyio.to_thread.run_sync(

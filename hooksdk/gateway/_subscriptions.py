@@ -1,9 +1,10 @@
-"""Clients of the stateless protocol that want to hear of changes: they ask for a stream of them."""
+"""Streams of changes, which clients of the stateless protocol ask for with `subscriptions/listen`."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import anyio
@@ -11,7 +12,8 @@ import mcp_types as types
 from mcp.server.subscriptions import ListenHandler, ResourceUpdated, ServerEvent, SubscriptionBus
 from mcp.shared.exceptions import MCPError
 
-from hooksdk.gateway._session import GatewaySession, Request
+from hooksdk.gateway._client import Request
+from hooksdk.gateway._session import GatewaySession, SessionOf
 from hooksdk.mcp import Feature, ScopeKey
 
 logger = logging.getLogger("hooksdk")
@@ -21,45 +23,40 @@ Hear = Callable[[Feature, ScopeKey], None]
 
 @final
 class ResourceChanges:
-    """Tells of resources that have changed, by what their servers call them."""
+    """Tells listeners of resources that have changed, by the addresses that their servers have for them."""
 
     def __init__(self) -> None:
         self._listeners: dict[object, Hear] = {}
 
     async def publish(self, feature: Feature, key: ScopeKey) -> None:
-        """A resource has changed, for those clients that share the connection."""
+        """Tell of a changed resource; `key` says for which clients its server is."""
         for listener in tuple(self._listeners.values()):
             listener(feature, key)
 
     def subscribe(self, listener: Hear) -> Callable[[], None]:
-        """Tell this one, until what this answers is called."""
+        """Tell this listener, until the answer of this method is called."""
         key = object()
         self._listeners[key] = listener
         return lambda: self._listeners.pop(key, None) and None
 
 
 @final
-class _OneClient:
-    """What one stream hears of: changed lists as everybody does, and the resources that it asked for, as its client calls them."""
+@dataclass(eq=False)
+class _ClientBus:
+    """The events for one stream: changed lists, as for everybody, and the resources that its client asked for."""
 
-    def __init__(
-        self,
-        bus: SubscriptionBus,
-        changes: ResourceChanges,
-        uris: Mapping[Feature, str],
-        session: GatewaySession | None,
-    ) -> None:
-        self._session = session
-        self._bus = bus
-        self._changes = changes
-        self._uris = uris
+    _bus: SubscriptionBus
+    _changes: ResourceChanges
+    session: GatewaySession | None = None
+    uris: dict[Feature, str] = field(default_factory=dict[Feature, str])
+    """The resources, each with the address that the client has for it."""
 
     async def publish(self, event: ServerEvent) -> None:
         await self._bus.publish(event)
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
         def changed(feature: Feature, key: ScopeKey) -> None:
-            session, uri = self._session, self._uris.get(feature)
+            session, uri = self.session, self.uris.get(feature)
             if uri is not None and session is not None and key.is_of(session.identity.name, session.id):
                 listener(ResourceUpdated(uri))
 
@@ -73,44 +70,40 @@ class _OneClient:
 
 
 @final
-class Listening:
+@dataclass(eq=False)
+class ChangeStreams:
     """Serves `subscriptions/listen`."""
 
-    def __init__(
-        self, bus: SubscriptionBus, changes: ResourceChanges, session_of: Callable[[Request], Awaitable[GatewaySession]],
-        watch: Callable[..., Awaitable[None]],
-    ) -> None:  # fmt: skip
-        self._bus = bus
-        self._changes = changes
-        self._session_of = session_of
-        self._watch = watch
+    _bus: SubscriptionBus
+    _changes: ResourceChanges
+    _session_of: SessionOf
+    _watch: Callable[..., Awaitable[None]]
 
     async def __call__(
         self, context: Request, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        """Tell the client until it leaves. What it may not read, or what its server cannot watch, is left out of what is
-        acknowledged."""
-        uris: dict[Feature, str] = {}
-        session: GatewaySession | None = None
+        """Tell the client of changes until it leaves. The acknowledgement leaves out resources that the client may
+        not read, or that their servers do not watch."""
+        client_bus = _ClientBus(self._bus, self._changes)
         wanted = params.notifications.resource_subscriptions or []
         try:
             if wanted:
-                session = await self._session_of(context)
-                with session.at_work(context):
+                client_bus.session = session = await self._session_of(context)
+                with session.serving(context):
                     for uri in dict.fromkeys(wanted):
-                        await self._begin(session, context, uri, uris)
-            honored: dict[str, Any] = {"resource_subscriptions": list(uris.values()) or None}
+                        await self._begin(session, uri, client_bus.uris)
+            honored: dict[str, Any] = {"resource_subscriptions": list(client_bus.uris.values()) or None}
             params = params.model_copy(update={"notifications": params.notifications.model_copy(update=honored)})
-            return await ListenHandler(_OneClient(self._bus, self._changes, uris, session))(context, params)
+            return await ListenHandler(client_bus)(context, params)
         finally:
-            if session is not None:
-                with anyio.CancelScope(shield=True), session.as_client():
-                    for feature in uris:
+            if client_bus.session is not None:
+                with anyio.CancelScope(shield=True), client_bus.session.client.calling():
+                    for feature in client_bus.uris:
                         await self._watch(feature, on=False)
 
-    async def _begin(self, session: GatewaySession, context: Request, uri: str, uris: dict[Feature, str]) -> None:
+    async def _begin(self, session: GatewaySession, uri: str, uris: dict[Feature, str]) -> None:
         try:
-            feature = await session.watchable(uri, context.protocol_version)
+            feature = await session.offers.watchable(uri)
             if feature not in uris:
                 await self._watch(feature, on=True)
                 uris[feature] = uri

@@ -1,19 +1,25 @@
-"""Where a text may be cut."""
+"""Texts that are cut to a length: long results, and the instructions that clients are given at the beginning."""
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
+
+from hooksdk.gateway._settings import GatewayConfig
+from hooksdk.mcp import ServerOffer
 
 NEAR = 400
 """Characters within which the end of a line is preferred to the exact place."""
 LONGEST_SIGN = 32
-"""Characters that are looked at for the beginning of one sign, such as a family of emoji."""
+"""The longest sign in characters, such as a family of emoji: so far a cut is moved."""
 JOINER = "\u200d"
+OWN = "The tools of several servers. Those that are not listed are found and called through those that are."
+LEFT_OUT = " […]"
 
 
 def cut_before(text: str, at: int) -> int:
-    """The nearest place at or before `at` where the text may be cut: after the end of a line, if one is near, and never inside
-    of what is read as one sign."""
+    """The nearest place at or before `at` where the text may be cut: after the end of a line, if one is near, and
+    never inside of a sign."""
     if at <= 0 or at >= len(text):
         return max(0, min(at, len(text)))
     line = text.rfind("\n", max(0, at - NEAR), at)
@@ -21,7 +27,7 @@ def cut_before(text: str, at: int) -> int:
 
 
 def cut_after(text: str, at: int) -> int:
-    """The nearest such place at or after `at`, for what is read from there to the end."""
+    """The nearest such place at or after `at`, for a text that is read from there on."""
     if at <= 0 or at >= len(text):
         return max(0, min(at, len(text)))
     line = text.find("\n", at - 1, at + NEAR)
@@ -34,10 +40,30 @@ def cut_after(text: str, at: int) -> int:
 
 
 def page_end(text: str, offset: int, limit: int) -> int:
-    """Where a page of at most `limit` characters that begins at `offset` ends; always beyond `offset`, if there is more."""
+    """Where a page of at most `limit` characters that begins at `offset` ends; always beyond `offset`, if there is
+    more."""
     end = min(len(text), offset + limit)
     place = cut_before(text, end)
     return place if place > offset else end
+
+
+def joined_instructions(config: GatewayConfig, offers: Sequence[ServerOffer]) -> str:
+    """The operator's instructions whole, and those of the servers in the rest of the budget: each gets the same
+    share, and what a short one does not need goes to the longer ones."""
+    parts = [config.instructions or OWN]
+    said = {offer.server: text for offer in offers if (text := offer.instructions.strip())}
+    left = max(config.max_instructions_chars - len(parts[0]), 0)
+    shares: dict[str, str] = {}
+    for number, (server, text) in enumerate(sorted(said.items(), key=lambda one: len(one[1]))):
+        heading = f"\n\n# {server}\n"
+        share = left // (len(said) - number)
+        if len(heading) + len(text) > share:
+            length = share - len(heading) - len(LEFT_OUT)
+            text = text[: cut_before(text, length)].rstrip() + LEFT_OUT if length > 0 else ""  # noqa: PLW2901
+        if text:
+            shares[server] = heading + text
+            left -= len(shares[server])
+    return parts[0] + "".join(shares[server] for server in said if server in shares)
 
 
 def _whole_sign(text: str, at: int) -> int:

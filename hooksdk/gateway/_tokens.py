@@ -28,7 +28,8 @@ class Principal(AccessToken):
     key: str
     """Nobody else has it."""
     profile: str | None = None
-    """The profile that an issuer's token gives; None for the gateway's own tokens, whose profile the configuration says."""
+    """The profile that an issuer's token gives; None for the gateway's own tokens, whose profile the configuration
+    says."""
 
     @property
     def name(self) -> str:
@@ -62,7 +63,8 @@ class Verifier(Protocol):
 
 @final
 class OwnTokens:
-    """Knows the configuration's tokens. `catch_up` brings them up to date before each request: what is gone lets nobody in."""
+    """Knows the configuration's tokens. `catch_up` brings them up to date before each request: what is gone lets
+    nobody in."""
 
     def __init__(self, tokens: Mapping[str, str], catch_up: Callable[[], Awaitable[Any]]) -> None:
         self._tokens = tokens
@@ -77,7 +79,8 @@ class OwnTokens:
 
 
 def read_tokens(config: GatewayConfig, environment: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """The tokens of the configuration, by name. Raises `ConfigError` for one that is not there, too short, or another's."""
+    """The tokens of the configuration, by name. Raises `ConfigError` for one that is not there, too short, or
+    another's."""
     tokens: dict[str, str] = {}
     for name in config.tokens:
         tokens[name] = _read_token(name, config, environment, folder, tokens)
@@ -109,7 +112,8 @@ class TokenTable:
         self._asks = _asks(config, self.by_name)
 
     def check(self, config: GatewayConfig) -> None:
-        """Raises `ConfigError` where clients would need a token from now on, or none any more, and for one that cannot be had."""
+        """Raises `ConfigError` where clients would need a token from now on, or none any more, and for one that
+        cannot be had."""
         if self._asks != _asks(config, read_tokens(config, self._environment, self._folder)):
             problem = "whether clients need a token is settled at the start: start it again"
             raise ConfigError("gateway.tokens", (problem,))

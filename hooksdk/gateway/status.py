@@ -1,6 +1,7 @@
-"""What runs: a small file for each gateway, which `hooksdk gateway status` reads. It goes when the gateway ends; that of one that
-was killed goes when it is next looked at: a lock beside it, which the system lets go with the process, says that it runs. The
-number of a process does not: after a restart of the machine another one has it."""
+"""The status of running gateways: a small file for each, which `hooksdk gateway status` reads. The file is removed
+when the gateway ends. A lock beside it, which the system releases with the process, says that the gateway runs;
+without the lock the next reader removes the file. The number of the process would not do: after a restart of the
+machine another process has it."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from hooksdk.stores.locks import is_held, lock, unlock
 __all__ = ["GatewayStatus", "ServerLine", "StatusFile", "gateway_folder", "running_gateways"]
 
 _BEGINNING = 60.0
-"""Seconds for which a lock or a half-written file without a status is left alone: a gateway may be about to write it."""
+"""Seconds for which a lock or a half-written file without a status is left alone: a gateway may be starting."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,42 +31,42 @@ class ServerLine:
 
     name: str
     state: str
-    """As that of a `hooksdk.mcp.ServerStatus`: `up`, `starting`, `failed`, `down`, `disabled`, or `idle`: its tools are known, and it
-    was not needed yet."""
+    """The state of a `hooksdk.mcp.ServerStatus`: `up`, `starting`, `failed`, `down`, `disabled`, or `idle`, where its
+    tools are known and it was not needed yet."""
     tools: int = 0
     problem: str = ""
     scope: str = "gateway"
-    """Whose process it is: each `session`'s, each `token`'s, or one for the whole `gateway`."""
+    """Which clients share its process: those of a `session`, of a `token`, or all of the `gateway`."""
     holder: str = ""
-    """Of a process of a single token or session, whose it is: the token's name, or `local`."""
+    """The token of a process that a single token or session has, or `local`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayStatus:
-    """How a running gateway is. Counters are for its whole life, over all sessions."""
+    """The status of a running gateway. Its counters count from its start on, over all sessions."""
 
     pid: int
     started: float
     """Seconds since the epoch."""
     changed: float
-    """When this was written."""
+    """Seconds since the epoch at which this was written."""
     transport: Literal["stdio", "http"] = "stdio"
     address: str = ""
-    """Where it listens; empty for stdio."""
+    """The address on which it listens; empty for stdio."""
     config: Sequence[str] = ()
     """The files of servers."""
     profile: str = ""
     client: str = ""
-    """What the client says that it is; with several, the last one."""
+    """The name that the client gives itself; of several clients, the last one's."""
     problem: str = ""
-    """Why the files as they are now do not count, in one line."""
+    """Why the present files do not count, in one line."""
     servers: Sequence[ServerLine] = ()
     sessions: int = 0
-    """How many are open now."""
+    """The sessions that are open now."""
     tokens_direct: int = 0
-    """Estimated tokens of all schemas, had they been listed, over all listings."""
+    """Estimated tokens of all tools' schemas, over all lists of tools."""
     tokens_listed: int = 0
-    """Those that were listed."""
+    """Estimated tokens of the schemas in those lists."""
     calls: int = 0
     blocked: int = 0
     asked: int = 0
@@ -90,8 +91,8 @@ class GatewayStatus:
 class StatusFile:
     """Writes the status of the gateway in this process. A status that cannot be written never stops a gateway.
 
-    `update` takes the fields of `GatewayStatus`; a server is a `ServerLine`. Each update is one small file, replaced whole,
-    without waiting for the disk.
+    `update` takes the fields of `GatewayStatus`; a server is a `ServerLine`. Each update is one small file, replaced
+    whole, without waiting for the disk.
     """
 
     def __init__(
@@ -106,19 +107,25 @@ class StatusFile:
         now = time.time()
         self._path = (folder or gateway_folder() / "running") / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
         self._status = GatewayStatus(
-            pid=os.getpid(), started=now, changed=now, transport=transport, address=address, config=tuple(config),
+            pid=os.getpid(),
+            started=now,
+            changed=now,
+            transport=transport,
+            address=address,
+            config=tuple(config),
             profile=profile,
-        )  # fmt: skip
+        )
 
         self._lock: int | None = None
 
     @property
     def status(self) -> GatewayStatus:
-        """What was written last."""
+        """The status that was written last."""
         return self._status
 
     def update(self, **fields: Any) -> None:
-        """Change these fields, and write the file where that changed anything. Raises `TypeError` for a field that is none."""
+        """Change these fields, and write the file where that changed anything. Raises `TypeError` for a field that is
+        none."""
         new = replace(self._status, **fields)
         if new == self._status and self._path.exists():
             return
@@ -133,7 +140,7 @@ class StatusFile:
             beside.replace(self._path)
 
     def _hold(self) -> None:
-        """Take the lock, before there is a status to look at."""
+        """Take the lock, before a status is written."""
         place = _lock_of(self._path)
         if self._lock is None or not place.exists():
             if self._lock is not None:
@@ -142,7 +149,7 @@ class StatusFile:
             lock(self._lock)
 
     def close(self) -> None:
-        """The gateway ends: the file goes."""
+        """Remove the file: the gateway ends."""
         if self._lock is not None:
             unlock(self._lock)
             os.close(self._lock)
@@ -162,7 +169,7 @@ class StatusFile:
 
 
 def gateway_folder() -> Path:
-    """Where gateways keep what they must remember."""
+    """The folder for the state of this user's gateways."""
     return state_folder() / "gateway"
 
 
@@ -170,7 +177,7 @@ def running_gateways(folder: Path | None = None) -> list[GatewayStatus]:
     """Every gateway of this user that runs, the oldest first. Files of those that have ended are removed."""
     found: list[GatewayStatus] = []
     for path in (folder or gateway_folder() / "running").glob("*"):
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # one that ends just now
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # a gateway that ends just now
             if path.suffix == ".json":
                 if _lock_of(path).exists() and is_held(_lock_of(path)):
                     found.append(_read(json.loads(path.read_bytes())))

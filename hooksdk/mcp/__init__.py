@@ -16,14 +16,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import anyio
 import mcp_types as types
 
 from hooksdk.calls import ToolResult
 from hooksdk.catalog import ToolContext
-from hooksdk.errors import ConfigError, ToolError, did_you_mean
+from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.mcp._config import ServerSpec, check_entry, read_servers
 from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._features import LEVELS, Feature, Features, Listener, most_of
@@ -32,10 +32,9 @@ from hooksdk.mcp._fill import AskInput, ServerInput
 from hooksdk.mcp._fleet import Fleet
 from hooksdk.mcp._life import Terms
 from hooksdk.mcp._listings import Listings
-from hooksdk.mcp._offer import ServerOffer
-from hooksdk.mcp._offered import hints
+from hooksdk.mcp._offer import ServerOffer, as_tool
 from hooksdk.mcp._relay import ASKED, Client, RunningCall, SilentClient, current_client, is_own_meta
-from hooksdk.mcp._results import ERROR, ERROR_MARGIN, ROLE, failed, to_result
+from hooksdk.mcp._results import ERROR, ERROR_MARGIN, ROLE, to_result
 from hooksdk.mcp._scope import LOCAL, Scope, ScopeKey
 from hooksdk.mcp._sign_ins import ServerSignIns
 from hooksdk.mcp._status import CallFailed, ServerStatus, SignInNeeded, State
@@ -44,6 +43,8 @@ from hooksdk.mcp.sign_in._store import SignInProblem, SignIns
 from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
+
+T = TypeVar("T")
 
 __all__ = [
     "ERROR",
@@ -73,12 +74,8 @@ __all__ = [
 ]
 
 
-_SAID = {"meta", "icons", "title", "annotations"}
-"""What a server says of a tool for clients."""
-
-
 class _Made(NamedTuple):
-    """The tools that were made of a server's entry and its own list."""
+    """The tools of a server, and the entry and list that they were made from."""
 
     spec: ServerSpec
     entries: tuple[types.Tool, ...]
@@ -90,33 +87,37 @@ class McpServers:
 
     `servers` is the usual `mcpServers` mapping of server names to entries: `command`, `args`, `env` and `cwd` for a
     local program, or `url` and `headers` for one behind streamable HTTP; `type`, `disabled`, `timeout` (seconds that
-    one call may take), `start_timeout` and `idle` for both. `${VAR}`, `${env:VAR}` and `${VAR:-default}` are filled from the
-    environment. A wrong entry raises `ConfigError`, and in a file counts as a server that failed; an unknown key is ignored,
-    logged and listed in `notices`.
+    one call may take), `start_timeout` and `idle` for both. `${VAR}`, `${env:VAR}` and `${VAR:-default}` are filled
+    from the environment. A wrong entry raises `ConfigError`, and in a file counts as a server that failed; an unknown
+    key is ignored, logged and listed in `notices`.
 
     Entering starts all servers at once. One that fails is reported, never raised. Leaving ends all of
     them, child processes included, within a few seconds, after an error or a cancellation too. A server that ends in
     between is started again for the next call of one of its tools, or the next `tools()`; one that keeps failing is
     tried less and less often.
 
-    With `lazy` entering starts nothing that was listed before: such a server is started by the first call of one of its
-    tools. The others are started in the background, and have tools when they have answered; `ready()` waits for that.
-    What servers offer is kept in the user's cache folder, or in the folder `listings`, and asked anew after a day or when the
-    server's program is another. With `idle`, a server that was not called for so many seconds is ended until the next call
-    (that of its entry counts first); without it, one that was called once runs until the end.
+    With `lazy` entering starts nothing that was listed before: such a server is started by the first call of one of
+    its tools. The others are started in the background, and have tools when they have answered; `ready()` waits for
+    that. What servers offer is kept in the user's cache folder, or in the folder `listings`, and asked anew after a
+    day or when the server's program is another. With `idle`, a server that was not called for so many seconds is
+    ended until the next call (that of its entry counts first); without it, one that was called once runs until the
+    end.
 
-    `relay` names what servers may ask of the client whose call they are serving: `elicitation`, `sampling`, `roots`. That is a
-    client of a `Gateway`; elsewhere nobody answers, and without `relay` servers are told that there is no such thing.
+    `relay` names what servers may ask of the client whose call they are serving: `elicitation`, `sampling`, `roots`.
+    That is a client of a `Gateway`; elsewhere nobody answers, and without `relay` servers are told that there is no
+    such thing.
 
-    A server on the web that answers nobody who is not signed in waits as `needs sign-in` until somebody is: `sign_ins.sign_in`, or
-    `hooksdk gateway login NAME` on a terminal. `sign_ins` is where sign-ins are kept, by default for the user.
+    A server on the web that answers nobody who is not signed in waits as `needs sign-in` until somebody is:
+    `sign_ins.sign_in`, or `hooksdk gateway login NAME` on a terminal. `sign_ins` is where sign-ins are kept, by
+    default for the user.
 
-    The `scope` of an entry says which of a gateway's clients share a process of it: `gateway` (all), `token` or `session`. Whose
-    call it is says `current_client`; elsewhere all share one. `holder` is who has the connections that no client's call has
-    brought about; None: nobody, and servers that depend on who asks wait for a client. `release` ends those of one session.
+    The `scope` of an entry says which of a gateway's clients share a process of it: `gateway` (all), `token` or
+    `session`. Whose call it is says `current_client`; elsewhere all share one. `holder` is who has the connections
+    that no client's call has brought about; None: nobody, and servers that depend on who asks wait for a client.
+    `release` ends those of one session.
 
-    `on_status` is told how a server is, and `on_change` the name of one that offers something else than before. `features` is what
-    they offer beside their tools.
+    `on_status` is told how a server is, and `on_change` the name of one that offers something else than before.
+    `features` is what they offer beside their tools.
 
     Enter and leave it in the same task; everything else may be used from any task of the loop.
     """
@@ -148,10 +149,16 @@ class McpServers:
                 known = f"expected {', '.join(ASKED)}, got {kind!r}.{did_you_mean(kind, ASKED)}"
                 raise ConfigError("McpServers", (f"relay: {known}",))
         terms = Terms(
-            start_timeout=start_timeout, report=self._report, changed=self._tell_change, hear=self._hear, idle=idle, relay=frozenset(relay),
-            listings=Listings(Path(listings).expanduser() if listings is not None else None) if lazy else None, rests=lazy,
+            start_timeout=start_timeout,
+            report=self._report,
+            changed=self._tell_change,
+            hear=self._hear,
+            idle=idle,
+            relay=frozenset(relay),
+            listings=Listings(Path(listings).expanduser() if listings is not None else None) if lazy else None,
+            rests=lazy,
             sign_ins=sign_ins or SignIns(),
-        )  # fmt: skip
+        )
         self._call_timeout = call_timeout
         self._on_status = on_status
         self._on_change = on_change
@@ -184,35 +191,46 @@ class McpServers:
         digests: Mapping[Path, str] | None = None,
         only: Collection[str] | None = None,
     ) -> Self:
-        """The servers of one or several files, as Claude Desktop and Code, Cursor, VS Code, Windsurf, Zed, Gemini CLI and
-        Codex keep them. Raises `ConfigError` for a file that cannot be read, with the line of text that is no JSON.
+        """The servers of one or several files, as Claude Desktop and Code, Cursor, VS Code, Windsurf, Zed, Gemini CLI
+        and Codex keep them. Raises `ConfigError` for a file that cannot be read, with the line of text that is no
+        JSON.
 
-        A server with a wrong entry, and one whose name an earlier file has, counts as one that failed. `ask` is called,
-        while the files are read, for each `${input:NAME}` of VS Code's; without it such a server has failed, too. `digests`
-        are `sha256:` and the hexadecimal digest that a file's content must have; another content is a `ConfigError`.
-        Of the servers none but those that `only` names count.
+        A server with a wrong entry, and one whose name an earlier file has, counts as one that failed. `ask` is
+        called, while the files are read, for each `${input:NAME}` of VS Code's; without it such a server has failed,
+        too. `digests` are `sha256:` and the hexadecimal digest that a file's content must have; another content is a
+        `ConfigError`. Of the servers none but those that `only` names count.
         """
         servers = cls(
-            {}, start_timeout=start_timeout, call_timeout=call_timeout, lazy=lazy, idle=idle, listings=listings,
-            relay=relay, holder=holder, on_status=on_status, on_change=on_change, sign_ins=sign_ins,
-        )  # fmt: skip
+            {},
+            start_timeout=start_timeout,
+            call_timeout=call_timeout,
+            lazy=lazy,
+            idle=idle,
+            listings=listings,
+            relay=relay,
+            holder=holder,
+            on_status=on_status,
+            on_change=on_change,
+            sign_ins=sign_ins,
+        )
         servers._files = ServerFiles(paths, ask=ask, digests=digests, only=only)
         servers._fleet.apply(servers._files.read())
         return servers
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What was ignored in the mapping or the files, one line each."""
+        """Notices of what was ignored in the mapping or the files, one line each."""
         return self._fleet.wanted.notices
 
     @property
     def status(self) -> Mapping[str, ServerStatus]:
-        """How each server is, by name: those that may be started in the order of the files, then the others."""
+        """The status of each server, by name: servers that may be started in the order of the files, then the
+        others."""
         return MappingProxyType({one.name: one for one in self.connections if not one.holder})
 
     @property
     def connections(self) -> Sequence[ServerStatus]:
-        """How each server is, and after it its connections of single tokens and sessions, which have a `holder`."""
+        """The status of each server, and after it those of single tokens and sessions, which have a `holder`."""
         return self._fleet.status()
 
     @property
@@ -228,9 +246,10 @@ class McpServers:
     def tools(self) -> list[Tool]:
         """The tools of all servers as they are now; asks for a new start of each server that has ended.
 
-        A server that has ended, or cannot be reached, keeps the tools that it listed last: the next call of one starts it again, or
-        says why that failed. The list of a server that says that its tools have changed counts from the next call
-        of this method. Two servers may have a tool of one name: the run's catalog tells them apart.
+        A server that has ended, or cannot be reached, keeps the tools that it listed last: the next call of one
+        starts it again, or says why that failed. The list of a server that says that its tools have changed counts
+        from the next call of this method. Two servers may have a tool of one name: the run's catalog tells them
+        apart.
         """
         tools: list[Tool] = []
         for connection in self._listed():
@@ -245,22 +264,22 @@ class McpServers:
         return tools
 
     def _listed(self) -> list[Connection]:
-        """The connections whose tools the client of now is to see. From another thread none is begun."""
+        """The connections whose tools the present client sees. From another thread none is begun."""
         here = self._thread == threading.get_ident()
         return self._fleet.listed() if here else [*self._fleet.connections.values()]
 
     def release(self, session: str) -> None:
-        """The session of a client is over (its `id`): the processes that were this session's alone are ended."""
+        """End the processes that a single session has: the client's session of this `id` is over."""
         self._tools = {place: made for place, made in self._tools.items() if place[1].session != session}
         self._fleet.release(session)
 
     async def ready(self) -> None:
-        """Wait until each server that is being started, or asked for its tools, has answered or failed. How long that may
-        take is what `start_timeout` says."""
+        """Wait until each server that is being started, or asked for its tools, has answered or failed. How long that
+        may take is what `start_timeout` says."""
         await self._fleet.ready()
 
     async def tools_known(self) -> None:
-        """Wait until the tools of each server are known, or it has failed. What is known counts, however old it is."""
+        """Wait until the tools of each server are known, however long ago they were listed, or it has failed."""
         await self._fleet.tools_known()
 
     async def refresh(self) -> None:
@@ -272,35 +291,37 @@ class McpServers:
 
     @property
     def signed_out(self) -> Mapping[str, str]:
-        """The servers that wait for a person to sign in, whose client it is that is served now, by name, and what they type."""
+        """The servers that wait for the person of the present client to sign in, by name, and what the person types."""
         return {one.spec.name: one.status.problem for one in self._listed() if one.status.signed_out}
 
     async def open_page(self, name: str) -> SignInPage | None:
-        """A page on which that person signs in to one of them; None where there is none to be had, or it is not needed any more."""
+        """A page on which that person signs in to one of them; None where it is not needed any more, or cannot be
+        had."""
         try:
             connection = self._fleet.connection(name)
-            for _ in range(2):  # somebody may have signed in since the server was asked that is refusing now
+            for _ in range(2):  # a person may have signed in after the connection that refuses now was opened
                 connection.wake(patient=True)
                 await connection.settled()
             if connection.status.state == "needs sign-in":
                 return await self._pages.open(self.sign_ins.target(name, connection.key.holder))
-        except (CallFailed, SignInProblem):  # there is none of this name any more
+        except (CallFailed, SignInProblem):  # the server is gone
             pass
         return None
 
     async def catch_up(self) -> Reload | None:
-        """Apply the files if one of them has changed since they were last read; None when none has. Without a change it costs
-        one question to the file system for each file, so it may be called before every call."""
+        """Apply the files if one of them has changed since they were last read; None when none has. Without a change
+        it costs one question to the file system for each file, so it may be called before every call."""
         return await self.reload() if self._files.changed() else None
 
     async def reload(self, *paths: str | os.PathLike[str], digests: Mapping[Path, str] | None = None) -> Reload:
-        """Read the files again, and apply them to the next call. With `paths`, these files count from now on; with `digests`,
-        these are what the files' content must be.
+        """Read the files again, and apply them to the next call. With `paths`, these files count from now on; with
+        `digests`, these are what the files' content must be.
 
-        New servers are started (with `lazy`, as when entering; `ready()` waits for it), those that are gone or changed are
-        ended once the calls that they have taken are over, and the others are not touched. What is broken changes nothing: the
-        servers of a file that cannot be read, or has another digest, and the server of a wrong entry stay as they were; that
-        is logged and in the `problems` of the answer. Nothing is raised. Of a mapping given in code there is nothing to read.
+        New servers are started (with `lazy`, as when entering; `ready()` waits for it), those that are gone or
+        changed are ended once the calls that they have taken are over, and the others are not touched. What is broken
+        changes nothing: the servers of a file that cannot be read, or has another digest, and the server of a wrong
+        entry stay as they were; that is logged and in the `problems` of the answer. Nothing is raised. Of a mapping
+        given in code there is nothing to read.
         """
         self._files = self._files.successor(paths, digests)
         if not self._files.paths:
@@ -312,8 +333,8 @@ class McpServers:
         return replace(self._fleet.apply(readings), problems=tuple(problems))
 
     async def replace(self, servers: Mapping[str, Any]) -> Reload:
-        """Take these servers instead, in the same way; files do not count any more. Raises `ConfigError` for a wrong entry,
-        and changes nothing then."""
+        """Take these servers instead, in the same way; files do not count any more. Raises `ConfigError` for a wrong
+        entry, and changes nothing then."""
         reading = read_servers(servers).need_all()
         self._files = ServerFiles()
         return self._fleet.apply([reading])
@@ -332,22 +353,14 @@ class McpServers:
         await self._fleet.stop()
 
     def _report(self, status: ServerStatus) -> None:
-        if self._on_status is None:
-            if status.failed:
-                logger.warning("the MCP server '%s' failed: %s", status.name, status.problem)
-            return
-        try:
-            self._on_status(status)
-        except Exception:
-            logger.exception("on_status raised for MCP server '%s'", status.name)
+        if self._on_status is not None:
+            _tell(self._on_status, status, "on_status", status.name)
+        elif status.failed:
+            logger.warning("the MCP server '%s' failed: %s", status.name, status.problem)
 
     def _tell_change(self, name: str) -> None:
-        if self._on_change is None:
-            return
-        try:
-            self._on_change(name)
-        except Exception:
-            logger.exception("on_change raised for MCP server '%s'", name)
+        if self._on_change is not None:
+            _tell(self._on_change, name, "on_change", name)
 
     async def _hear(self, server: str, message: types.ServerNotification, key: ScopeKey) -> None:
         await self.features.tell(server, message, key)
@@ -356,35 +369,23 @@ class McpServers:
         owner, limit = connection.spec.name, connection.spec.timeout or self._call_timeout
 
         async def execute(arguments: dict[str, Any], context: ToolContext | None = None) -> ToolResult:
-            call = RunningCall(context)
-            try:
-                connection = self._fleet.connection(owner)
-                await self._fleet.tell_secrets(connection)
-                return to_result(await connection.call(entry, arguments, limit, call))
-            except SignInNeeded as needed:
-                if call.client is not None and call.client.shows_pages:
-                    page = await self.open_page(owner)
-                    if page is not None:
-                        await call.client.show_page(page)
-                return ToolResult.error(str(needed))
-            except CallFailed as failure:
-                if failure.in_doubt and context is not None:
-                    raise ToolError(str(failure), in_doubt=True) from None
-                return failed(failure)
-            finally:
-                call.end()
+            async def call(connection: Connection, call: RunningCall) -> ToolResult:
+                try:
+                    return to_result(await connection.call(entry, arguments, limit, call))
+                except SignInNeeded:
+                    if call.client is not None and call.client.shows_pages:
+                        page = await self.open_page(owner)
+                        if page is not None:
+                            await call.client.show_page(page)
+                    raise
 
-        title = entry.annotations.title if entry.annotations else None
-        return Tool(
-            name=entry.name,
-            description=entry.description or "",
-            parameters=entry.input_schema,
-            source="mcp",
-            owner=owner,
-            label=entry.title or title or "",
-            annotations=hints(entry),
-            output_schema=entry.output_schema,
-            meta=entry.model_dump(by_alias=True, mode="json", exclude_none=True, include=_SAID) or None,
-            execute=execute,
-            timeout=limit + ERROR_MARGIN,
-        )
+            return await self._fleet.call(owner, context, call)
+
+        return as_tool(entry, owner, execute, limit + ERROR_MARGIN)
+
+
+def _tell(listener: Callable[[T], None], news: T, option: str, server: str) -> None:
+    try:
+        listener(news)
+    except Exception:
+        logger.exception("%s raised for MCP server '%s'", option, server)

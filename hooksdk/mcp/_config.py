@@ -36,7 +36,7 @@ from hooksdk.mcp.sign_in._settings import OAuthSettings, read_oauth
 _STREAMABLE_HTTP = ("http", "streamable-http", "streamable_http", "streamablehttp")
 _EXAMPLE = '{"command": "mcp-server-git"} or {"url": "http://127.0.0.1:8000/mcp"}'
 _LONGEST = 1e9
-"""What `timeout` may be at most; more is no time that anybody means."""
+"""The greatest `timeout` that is accepted."""
 
 
 def _fill(text: str, info: ValidationInfo) -> str:
@@ -45,7 +45,7 @@ def _fill(text: str, info: ValidationInfo) -> str:
 
 
 def _plain_transport(value: object) -> object:
-    """The names of one transport as one word."""
+    """One word for all names of a transport."""
     word = value.lower() if isinstance(value, str) else value
     if word == "sse":
         raise ValueError("the old SSE transport is not supported; use the server's streamable HTTP URL, type 'http'")
@@ -65,7 +65,7 @@ _Seconds = Annotated[StrictFloat, Field(gt=0, le=_LONGEST, allow_inf_nan=False)]
 
 
 class _Aside(set[str]):
-    """What is known beside an entry, and makes it no other one."""
+    """Values beside an entry that do not count when entries are compared."""
 
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
@@ -74,7 +74,7 @@ class _Aside(set[str]):
 
 
 def _with_credentials(values: Sequence[str]) -> set[str]:
-    """The values, and what follows on `Bearer` and its like in them."""
+    """The values, and the credentials after `Bearer` and the like in them."""
     return {*values, *(value.rpartition(" ")[2] for value in values)}
 
 
@@ -91,7 +91,7 @@ class ServerSpec(BaseModel):
     url: _NotBlank = Field(default="", repr=False)
     headers: dict[str, _Text] = Field(default_factory=dict[str, str], repr=False)
     oauth: Annotated[InstanceOf[OAuthSettings], BeforeValidator(_oauth)] = OAuthSettings()
-    """How to sign in to a server on the web, where it asks for that."""
+    """Settings of the sign-in to a server on the web, where it asks for one."""
     type: Annotated[Literal["stdio", "http"] | None, BeforeValidator(_plain_transport)] = Field(
         default=None, validation_alias=AliasChoices("type", "transport")
     )
@@ -102,11 +102,11 @@ class ServerSpec(BaseModel):
     idle: _Seconds | None = None
     """Seconds without a call after which a lazy server is ended, where the entry says so."""
     scope: Scope | None = None
-    """Whose process it is, where the entry says so."""
+    """The clients that share a process of it, where the entry says so."""
     _secrets: list[str] = PrivateAttr(default_factory=list[str])
-    """Values that no message may hold."""
+    """Values that no message may have."""
     _filled: _Aside = PrivateAttr(default_factory=_Aside)
-    """More of them: secrets that were filled in since."""
+    """Further such values: secrets that were filled in since."""
 
     @field_validator("url")
     @classmethod
@@ -140,22 +140,22 @@ class ServerSpec(BaseModel):
 
     @property
     def own_scope(self) -> Scope:
-        """Whose process it is: as the entry says, or by what it holds."""
+        """The clients that share a process of it, by the entry's `scope` or by its other settings."""
         return self.scope or default_scope(self.url, self.command, self.args, self.env)
 
     @property
     def asks_secrets(self) -> bool:
-        """True where its environment or headers are to be filled with secrets of whoever calls it."""
+        """True where its environment or headers are filled with secrets of the client that calls it."""
         return asks_secrets(self._values)
 
     @property
     def is_personal(self) -> bool:
-        """True where what the server offers may depend on who calls it: by a secret of theirs, or by how they have signed in."""
+        """True where the offer may depend on the client that calls it, by a secret or by a sign-in."""
         return self.own_scope != "gateway" and (self.asks_secrets or self.may_sign_in)
 
     def with_secrets(self, env: Mapping[str, str], headers: Mapping[str, str]) -> ServerSpec:
-        """The same with these in the places of its own, filled in. No message has their values from now on, of this and of all that
-        come from the same entry."""
+        """The same entry with these values, in which secrets are filled in. From now on no message has these values,
+        of this entry and of all that come from it."""
         self._filled |= _with_credentials([*env.values(), *headers.values()])
         return self.model_copy(update={"env": dict(env), "headers": dict(headers)})
 
@@ -174,23 +174,23 @@ class ServerSpec(BaseModel):
 
     @property
     def place(self) -> str:
-        """Where the server is, without what a URL may carry in secret."""
+        """The place of the server, without secrets that a URL may have."""
         return re.sub(r"//[^/@]*@", "//", self.url.partition("?")[0]) if self.url else self.command
 
 
 @dataclass
 class Reading:
-    """What came of a mapping of servers."""
+    """The servers of a mapping, and its problems."""
 
     where: str
     specs: list[ServerSpec] = field(default_factory=list[ServerSpec])
     problems: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """What is wrong with each server that cannot be used, by its name: with the place in front, such as `, 'url': ...`."""
+    """The problems of servers that cannot be used, by name; each begins with its place, such as `, 'url': ...`."""
     notices: list[str] = field(default_factory=list[str])
-    """One for each key that is ignored, and for what was guessed."""
+    """Notices of keys that are ignored, and of guesses."""
 
     def need_all(self) -> Reading:
-        """The same. Raises `ConfigError` with everything that is wrong."""
+        """The same reading. Raises `ConfigError` with all of its problems."""
         if self.problems:
             problems = (f"server '{name}'{one}" for name, problems in self.problems.items() for one in problems)
             raise ConfigError(self.where, tuple(problems))
@@ -232,7 +232,7 @@ def _read(shape: Shape, where: str, filling: Filling) -> Reading:
 
 
 def check_entry(name: str, entry: Mapping[str, Any]) -> str:
-    """Why an entry with our keys can never be used; empty where it can, once its variables have values."""
+    """The reason why an entry with our keys can never be used; empty where it can, once its variables have values."""
     try:
         # The variables of one that is disabled are not filled in.
         ServerSpec.model_validate({**entry, "name": name, "disabled": True}, context=Filling(folder=Path()))
@@ -244,8 +244,8 @@ def check_entry(name: str, entry: Mapping[str, Any]) -> str:
 def read_file(
     path: str | os.PathLike[str], *, folder: Path | None = None, ask: AskInput | None = None, digest: str = ""
 ) -> Reading:
-    """The servers of a client's file. Raises `ConfigError` for a file that cannot be read, or has another digest than the
-    given one; of text that is no JSON it names the line and column."""
+    """The servers of a client's file. Raises `ConfigError` for a file that cannot be read, or has another digest than
+    the given one; of text that is no JSON it names the line and column."""
     place, folder = Path(path), folder or Path.cwd()
     shape = find_servers(load_file(place, digest=digest), str(path), folder=folder, from_file=True)
     filling = Filling(
@@ -258,7 +258,7 @@ def read_file(
 
 
 def _problem(error: Mapping[str, Any]) -> str:
-    """One of pydantic's errors in an entry: the key, what is expected there, and never a value."""
+    """The text for one of pydantic's errors: the key, the expected value, and never the value itself."""
     key, *inner = (str(part) for part in error["loc"]) if error["loc"] else ("",)
     expected = ENTRY_KEYS.get(key, "a name")
     if error["type"] == "value_error":
@@ -274,10 +274,13 @@ def _problem(error: Mapping[str, Any]) -> str:
 
 
 def _kind(value: object) -> str:
-    """What a value is, in JSON's words, without the value."""
+    """The type of a value in JSON's words."""
     if isinstance(value, str):
         return "text" if value.strip() else "empty text"
     kinds: dict[str, Any] = {
-        "true or false": bool, "a number": (int, float), "an object": Mapping, "a list": (list, tuple),
-    }  # fmt: skip
+        "true or false": bool,
+        "a number": (int, float),
+        "an object": Mapping,
+        "a list": (list, tuple),
+    }
     return next((words for words, kind in kinds.items() if isinstance(value, kind)), type(value).__name__)

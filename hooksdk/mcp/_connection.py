@@ -1,10 +1,10 @@
-"""One MCP server: started, held, called and started again. Each connection lives in one keeper task."""
+"""The connection to one MCP server, which is started, called and started again. It is kept by a task of its own."""
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -12,15 +12,13 @@ import anyio
 import mcp_types as types
 from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
-from pydantic import ValidationError
 
 from hooksdk.mcp._config import ServerSpec
-from hooksdk.mcp._life import Attempts, Life, Terms
-from hooksdk.mcp._offer import ServerOffer
-from hooksdk.mcp._offered import check_offered
+from hooksdk.mcp._life import Attempts, Life, Send, Terms
+from hooksdk.mcp._offer import ServerOffer, check_offered
 from hooksdk.mcp._offering import Offering
 from hooksdk.mcp._protocol import agree, answers, is_modern
-from hooksdk.mcp._relay import CALLED, Callers, Client, RunningCall, current_client, masked, send_call, sent_for
+from hooksdk.mcp._relay import CALLED, Callers, Client, RunningCall, current_client, masked, send_call
 from hooksdk.mcp._scope import NOBODY, ScopeKey
 from hooksdk.mcp._status import (
     CallFailed,
@@ -32,32 +30,48 @@ from hooksdk.mcp._status import (
     too_late,
     unavailable,
     with_stderr,
-)  # fmt: skip
+)
 from hooksdk.mcp._transport import one_line, serving
 from hooksdk.mcp.sign_in._auth import SignedIn
 
 T = TypeVar("T")
-Send = Callable[[ClientSession], Awaitable[T]]  # makes one request
 
 _CALL_WAIT = 1.0
-"""Seconds that a call waits for the next attempt to start its server; if the pause is longer, the call fails at once."""
-
+"""Seconds that a call waits for the next attempt to start its server; if the pause is longer, the call fails at
+once."""
 _UNCALLED_REST = 60.0
-"""Seconds for which a server is kept that was started to be listed and that nobody has called: it holds nothing of anybody."""
+"""Seconds for which a server runs that was only started to be listed: it keeps nothing of any caller."""
 
 
 class Connection:
-    """One server. `keep` runs in a task of its own; everything else may be called from any task of the loop."""
+    """The connection to one server. `keep` runs in a task of its own; all else may be called from any task of the loop.
+
+    Attributes:
+        spec: The server's entry.
+        key: The clients that the connection is for.
+        client: The client that needed the server last.
+        status: The server's status.
+        offering: The server's offer.
+        handshake: True for a server that speaks the older protocol alone, or is to be asked for it; None while that
+            is not known.
+        older: A second connection to a server of both protocols, for the same clients as far as they speak the older
+            one.
+
+    """
 
     def __init__(
-        self, spec: ServerSpec, terms: Terms, offer: ServerOffer | None = None, key: ScopeKey = NOBODY, *,
+        self,
+        spec: ServerSpec,
+        terms: Terms,
+        offer: ServerOffer | None = None,
+        key: ScopeKey = NOBODY,
+        *,
         handshake: bool | None = None,
-    ) -> None:  # fmt: skip
-        """`offer` is what to go on until the server, or a listing that was kept, tells of another one; `handshake` whether it speaks
-        the older protocol alone, or is to be asked for that one; None: nobody knows yet."""
+    ) -> None:
+        """`offer` counts until the server, or a kept listing, gives another one."""
         self.spec = spec
         self.key = key
-        self.client: Client | None = None  # who needed it last
+        self.client: Client | None = None
         self._signed_in = SignedIn(spec, key.holder, terms.sign_ins) if spec.may_sign_in else None
         self.status = ServerStatus(name=spec.name, state="disabled" if spec.disabled else "starting")
         self._terms = terms
@@ -74,10 +88,9 @@ class Connection:
         self._calls = 0
         self._last_call = 0.0
         self._quiet = anyio.Event()
-        """Set once nobody waits for a call of it, for whoever retires it."""
+        """Set, and replaced, when no call is under way."""
         self.handshake = handshake
         self.older: Connection | None = None
-        """The one beside it, of the same holder, for the clients of the older protocol of a server that speaks both."""
         self._spawn: Callable[..., Any] | None = None
 
     @property
@@ -91,8 +104,8 @@ class Connection:
         return self._life.session if self._life and self._life.usable else None
 
     def open(self) -> bool:
-        """Take calls from now on; `keep` is to run then. True for a server that is to be listed when it is its turn: `wake`
-        says so."""
+        """Take calls from now on, while `keep` runs. True for a server that is to be listed, which `wake` begins when
+        its turn comes."""
         self._open = True
         self._wanted = anyio.Event()
         self._attempts = Attempts()
@@ -107,7 +120,7 @@ class Connection:
         return self._queued
 
     async def keep(self) -> None:
-        """Start the server whenever it is wanted and hold the connection, until cancelled or stopped."""
+        """Start the server whenever it is wanted and keep the connection, until this is cancelled or stopped."""
         serving.set(self.spec.name)
         try:
             async with anyio.create_task_group() as group:
@@ -130,8 +143,8 @@ class Connection:
                 self.status = replace(self.status, state="down", problem="", tools=0)
 
     def wake(self, *, patient: bool = False) -> None:
-        """Ask for a start, unless the server is up or starting. With `patient`, only once its wait is over, and not of one
-        that waits for its turn or that its next call starts."""
+        """Ask for a start, unless the server is up or starting. With `patient`, only once its pause is over, and not
+        for a server that waits for its turn or is started by its next call."""
         self.client = current_client.get() or self.client
         if self._signed_in is not None:
             self._attempts.next_at = self._signed_in.due(self._attempts.next_at)
@@ -152,7 +165,7 @@ class Connection:
         await self._settled.wait()
 
     def stop(self) -> anyio.Event | None:
-        """End the connection in good order; gives the event that is set when it is done."""
+        """End the connection in good order. The event in the answer is set when that is done."""
         if self.older is not None:
             self.older.stop()
         self._open = False
@@ -165,7 +178,7 @@ class Connection:
         return self._life.over
 
     async def retire(self) -> None:
-        """End the connection once the calls that it has taken are over."""
+        """End the connection once its calls are over."""
         if self.older is not None:
             await self.older.retire()
         if self._calls:
@@ -175,18 +188,20 @@ class Connection:
     async def call(
         self, tool: types.Tool, arguments: Mapping[str, Any], limit: float, call: RunningCall
     ) -> types.CallToolResult:
-        """The result of one call of `tool`, as it was when it was looked up, within `limit` seconds, a start of the server
-        included. Raises `CallFailed`."""
+        """The result of one call of `tool`, as it was when it was looked up, within `limit` seconds, a start of the
+        server included. Raises `CallFailed`."""
         params = types.CallToolRequestParams(name=tool.name, arguments=dict(arguments), _meta=call.meta)
 
         async def send(session: ClientSession) -> types.CallToolResult:
-            check_offered(self.spec.name, tool, self.tools, arguments)  # without asking: it tells of changes
+            check_offered(
+                self.spec.name, tool, self.tools, arguments
+            )  # against the known offer: the server tells of changes
             return await send_call(session, call, types.CallToolRequest(params=params), CALLED)
 
         return await self.request(tool.name, limit, call, send)
 
     async def request(self, what: str, limit: float, call: RunningCall, send: Send[T]) -> T:
-        """The answer to one request, as `send` makes it, in the same way; `what` is what it is about."""
+        """The answer to one request, which `send` makes, in the same way; `what` names its subject in errors."""
         if (older := await self._older_for(call)) is not None:
             return await older.request(what, limit, call, send)
         self._calls += 1
@@ -201,9 +216,9 @@ class Connection:
                 self._quiet = anyio.Event()
 
     async def _older_for(self, call: RunningCall) -> Connection | None:
-        """The connection in the older protocol, for a client that speaks it and that the server may ask; None where there is one
-        for all, since the server speaks one protocol alone. A server of both asks in ways that the other has not.
-        Raises `CallFailed` where it would have to say which it speaks, and cannot be started."""
+        """The second connection, for a client that speaks the older protocol and that the server may ask questions,
+        which differ by the protocol. None where the server speaks one protocol alone. Raises `CallFailed` where the
+        server cannot be started to find out."""
         if not self._terms.relay or self.handshake or call.client is None or is_modern(call.client.protocol_version):
             return None
         if self.handshake is None:
@@ -221,51 +236,36 @@ class Connection:
                 call.is_sent = False
                 life = await self._ready()
                 try:
-                    return await self._send(life, name, call, send)
+                    result = await life.send(name, call, send)
                 except MCPError as error:
                     if is_last or (call.is_sent and not life.forgotten):
                         raise await self._failure(life, name, call, error) from None
-                life.ended.set()  # the server has forgotten the session, or was not reached: it did not run the call
+                else:
+                    self._attempts.failures = 0
+                    return result
+                # The server does not know the session any more, or was not reached: it did not run the call.
+                life.ended.set()
         raise too_late(self.spec.name, name, limit, started=call.is_sent)
 
-    async def _send(self, life: Life, name: str, call: RunningCall, send: Send[T]) -> T:
-        assert life.session is not None
-        life.called = True
-        call.is_sent = not self.spec.url  # of a request over HTTP its transport says so
-        token = sent_for.set(call)
-        try:
-            result = await send(life.session)
-        except anyio.get_cancelled_exc_class():
-            life.doubtful = True
-            raise
-        except ValidationError as error:
-            problem = one_line(self.spec.redact(str(error)))
-            text = f"The MCP server '{self.spec.name}' gave a result for '{name}' that is not MCP: {problem}"
-            raise CallFailed(text) from None
-        finally:
-            sent_for.reset(token)
-        self._attempts.failures = 0
-        return result
-
     async def refresh(self) -> None:
-        """List what it offers anew, starting the server if it is not up; what fails is in `status`."""
+        """Read all lists again, and start the server if it is not up. A failure is in `status`."""
         self._attempts.next_at = 0.0
         with contextlib.suppress(CallFailed):
-            await self.offering.ask_all_again(await self._ready())
+            await self.offering.read_all_again(await self._ready())
 
     async def watch(self, uri: str, *, on: bool) -> None:
-        """Hear of changes of this resource, or no more. The server runs as long as anything of it is watched. Raises
+        """Begin or end to watch a resource. The server runs as long as a resource of it is watched. Raises
         `CallFailed`."""
         call = RunningCall(None)
         if (older := await self._older_for(call)) is not None:
-            return await older.watch(uri, on=on)  # it is there that this client changes it
+            return await older.watch(uri, on=on)  # this client's calls change the resource there
         change = self.offering.watch if on else self.offering.unwatch
         if not on and self.session is None:
             return await change(uri, session=None)
         return await self.request(uri, self._start_timeout, call, lambda session: change(uri, session=session))
 
     async def _live(self) -> None:
-        """One start, until its end. Raises nothing but cancellation."""
+        """Run the server once, from its start to its end. Raises nothing but cancellation."""
         settled = self._settled
         life = self._life = Life(self.spec, self._signed_in)
         self._set(starting(self.status, len(self.tools)))
@@ -282,7 +282,7 @@ class Connection:
                         self._failed(life, with_stderr(f"did not answer within {self._start_timeout:g} s", stderr))
                     settled.set()
                     if life.ready:
-                        async with life.listing:  # a change that is heard meanwhile is written after this, not under it
+                        async with life.listing:  # a change that comes meanwhile is written after this
                             await self.offering.keep(self.status.version, handshake=self.handshake)
                         async with anyio.create_task_group() as group:
                             group.start_soon(self.offering.listen, session)
@@ -291,7 +291,7 @@ class Connection:
             except Exception as error:
                 if life.frightened:
                     self.handshake = True
-                    return  # it is started again at once, and not asked
+                    return  # it is started again at once, with the handshake
                 life.problem = life.problem or life.transport.refusal or describe(self.spec, error)
             if life.resting:
                 self._set(replace(self.status, state="idle", problem=""))
@@ -322,7 +322,7 @@ class Connection:
         self._set(ServerStatus(name=self.spec.name, state="up", tools=count, seconds=seconds, version=version))
 
     async def _until_end(self, life: Life) -> None:
-        """Wait for the end of a start, or bring it about when nobody has called the server for long."""
+        """Wait for the end of the server, or end it when it was not called for long."""
         while not life.ended.is_set():
             idle = self.spec.idle or self._terms.idle
             limit = idle if life.called else min(_UNCALLED_REST, idle or _UNCALLED_REST)
@@ -354,7 +354,7 @@ class Connection:
         self._set(replace(self.status, state="down", problem=problem))
 
     async def _ready(self) -> Life:
-        """The connection, started or tried again if need be."""
+        """The server's present life; the server is started first if need be. Raises `CallFailed`."""
         life = self._life
         if life and life.usable and life.doubtful and not await answers(life):
             life.problem = "did not answer a ping after a call was cancelled"
@@ -378,7 +378,7 @@ class Connection:
         return unavailable(self.spec, self.status, self._attempts.next_at - anyio.current_time(), is_open=self._open)
 
     async def _failure(self, life: Life, name: str, call: RunningCall, error: MCPError) -> CallFailed:
-        """What the model reads of a call that got an error instead of a result."""
+        """The error that the model reads of a call that got an error instead of a result."""
         problem = one_line(self.spec.redact(error.message), 1000)
         needs_sign_in = life.transport.needs_sign_in
         if not needs_sign_in and error.code != types.CONNECTION_CLOSED and not life.ended.is_set():
@@ -387,7 +387,7 @@ class Connection:
             data = types.ErrorData(code=error.code, message=problem, data=masked(error.data, self.spec.redact))
             return CallFailed(text, error=data)
         if self.spec.url:
-            life.ended.set()  # a lost answer leaves the session in doubt: a new one is opened
+            life.ended.set()  # after a lost answer a new session is opened
         with anyio.move_on_after(1.0):
             await life.over.wait()
         if needs_sign_in:

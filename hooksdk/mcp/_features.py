@@ -1,4 +1,5 @@
-"""What servers offer beside their tools: prompts and resources, read as tools are called; and what they say of themselves."""
+"""The prompts and resources of servers, which are read as tools are called, and the servers' messages outside of
+calls."""
 
 from __future__ import annotations
 
@@ -12,7 +13,6 @@ from mcp.client.session import ClientSession
 
 from hooksdk.calls import ToolResult
 from hooksdk.catalog import ToolContext
-from hooksdk.errors import ToolError
 from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._fleet import Fleet
 from hooksdk.mcp._life import Terms
@@ -27,15 +27,22 @@ logger = logging.getLogger("hooksdk")
 
 _READS = Annotations(read_only=True, destructive=False, idempotent=True)
 LEVELS: tuple[types.LoggingLevel, ...] = (
-    "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
-)  # fmt: skip
-"""How much is logged, the most first."""
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+)
+"""The levels of log messages, from the most to the fewest messages."""
 MOST_OFFERS = 200
-"""Offers whose tools are made once; of more, the newest."""
+"""Offers whose tools are kept; of more, the newest."""
 
 
 class Feature(NamedTuple):
-    """What one server calls a prompt or a resource."""
+    """A prompt or a resource, by its server's own name for it."""
 
     server: str
     own: str
@@ -43,33 +50,34 @@ class Feature(NamedTuple):
 
 
 class Listener(Protocol):
-    """Somebody who wants to hear what servers say of themselves."""
+    """A listener to servers' messages outside of calls."""
 
     async def __call__(self, server: str, message: types.ServerNotification, key: ScopeKey) -> None:
-        """A resource was updated, or something is logged that belongs to no call; `key` says whose clients it is for."""
+        """Take a message: a resource was updated, or a log message belongs to no call. `key` says for which clients
+        it is."""
         ...
 
 
 @final
 class Features:
-    """What the servers of an `McpServers` offer beside their tools."""
+    """The prompts and resources of the servers of an `McpServers`."""
 
     def __init__(self, fleet: Fleet, terms: Terms, limit: float) -> None:
-        """`limit` is how many seconds a request may take where the server's entry does not say."""
+        """A request may take `limit` seconds, unless the server's entry has a limit."""
         self._fleet = fleet
         self._terms = terms
         self._limit = limit
         self._listeners: list[Listener] = []
         self._made: dict[int, tuple[ServerOffer, dict[str, Tool]]] = {}
-        """By the id of the offer, which stays with its tools."""
+        """The tools of each offer, by the id of the offer, which is kept with them."""
 
     def offers(self) -> list[ServerOffer]:
-        """What each server offers now, as far as it is known: no server is asked."""
+        """The offer of each server as far as it is known; no server is asked."""
         return [one.offering.offer for one in self._fleet.listed() if not one.spec.disabled]
 
     def tools(self) -> list[Tool]:
-        """A tool for each prompt, resource and template that is listed, for a policy that is to say who may have which; the same
-        ones while nothing changes. No model is to be offered them."""
+        """A tool for each listed prompt, resource and template, so that policies can say who may have which; the same
+        objects while nothing changes. They are not for models."""
         return [tool for offer in self.offers() for tool in self._tools_of(offer).values()]
 
     def _tools_of(self, offer: ServerOffer) -> Mapping[str, Tool]:
@@ -88,15 +96,15 @@ class Features:
         return None if offer is None else self._tools_of(offer).get(name)
 
     def prompt(self, feature: Feature) -> Tool:
-        """The tool `prompt:SERVER:NAME`, which gets this prompt. Its result has a block for each message, whose `_meta` says who
-        speaks. Raises `LookupError` for one that is not listed."""
+        """The tool `prompt:SERVER:NAME`, which gets this prompt. Its result has a block for each message, with the
+        role in the block's `_meta`. Raises `LookupError` for a prompt that is not listed."""
         if (tool := self._listed(feature.server, f"prompt:{feature.server}:{feature.own}")) is None:
             raise LookupError(f"'{feature.server}' has no prompt '{feature.own}' any more")
         return tool
 
     def resource(self, feature: Feature) -> Tool:
-        """The tool `resource:SERVER:URI`, which reads this resource, be it listed or not. Its result has a block for each of the
-        contents."""
+        """The tool `resource:SERVER:URI`, which reads this resource, listed or not. Its result has a block for each
+        of the contents."""
         listed = self._listed(feature.server, f"resource:{feature.server}:{feature.own}")
         return listed or self._resource(feature.server, feature.own, None)
 
@@ -143,48 +151,57 @@ class Features:
         return self._tool("resource", server, uri, send, parameters, description=description, title=title)
 
     def _tool(
-        self, source: Any, server: str, own_name: str,
+        self,
+        source: Any,
+        server: str,
+        own_name: str,
         send: Callable[[ClientSession, RunningCall, dict[str, Any]], Awaitable[ToolResult]],
-        parameters: Mapping[str, Any], *, description: str | None, title: str | None,
-    ) -> Tool:  # fmt: skip
+        parameters: Mapping[str, Any],
+        *,
+        description: str | None,
+        title: str | None,
+    ) -> Tool:
         known = self._fleet.connections.get(server)
         limit = (known.spec.timeout if known is not None else None) or self._limit
 
         async def execute(arguments: dict[str, Any], context: ToolContext | None = None) -> ToolResult:
-            call = RunningCall(context)
-            try:
-                connection = self._fleet.connection(server)
-                await self._fleet.tell_secrets(connection)
+            async def call(connection: Connection, call: RunningCall) -> ToolResult:
                 return await connection.request(own_name, limit, call, lambda session: send(session, call, arguments))
-            except CallFailed as failure:
-                if failure.in_doubt and context is not None:
-                    raise ToolError(str(failure)) from None
-                return failed(failure)
-            finally:
-                call.end()
+
+            return await self._fleet.call(server, context, call, reads=True)
 
         return Tool(
-            name=f"{source}:{server}:{own_name}", own_name=own_name, source=source, owner=server, execute=execute,
-            description=description or "", label=title or "", parameters=parameters, annotations=_READS,
+            name=f"{source}:{server}:{own_name}",
+            own_name=own_name,
+            source=source,
+            owner=server,
+            execute=execute,
+            description=description or "",
+            label=title or "",
+            parameters=parameters,
+            annotations=_READS,
             timeout=limit + ERROR_MARGIN,
-        )  # fmt: skip
+        )
 
     async def complete(self, server: str, params: types.CompleteRequestParams) -> types.CompleteResult | ToolResult:
-        """What the server proposes for an argument; a result that says why there is none."""
+        """The values that the server proposes for an argument; a `ToolResult` says why there are none."""
         call = RunningCall(None)
         params = params.model_copy(update={"meta": call.meta})
         try:
             return await self._fleet.connection(server).request(
-                params.argument.name, self._limit, call,
+                params.argument.name,
+                self._limit,
+                call,
                 lambda session: session.send_request(types.CompleteRequest(params=params), types.CompleteResult),
-            )  # fmt: skip
+            )
         except CallFailed as failure:
             return failed(failure)
         finally:
             call.end()
 
     async def watch(self, feature: Feature, *, on: bool = True) -> ToolResult | None:
-        """Hear of changes of a resource, or once less, as often as somebody wants to. What went wrong, if anything did."""
+        """Begin or end to watch a resource; each watch is ended once. The answer says why that failed; else it is
+        None."""
         try:
             await self._fleet.connection(feature.server).watch(feature.own, on=on)
         except CallFailed as failure:
@@ -192,7 +209,7 @@ class Features:
         return None
 
     async def log(self, level: types.LoggingLevel | None) -> None:
-        """How much the servers are to log from now on."""
+        """Set the level from which on the servers log."""
         if level is None or level == self._terms.wishes.log_level:
             return
         self._terms.wishes.log_level = level
@@ -201,17 +218,17 @@ class Features:
                 group.start_soon(_set_level, connection)
 
     def declare(self, extensions: Mapping[str, dict[str, Any]]) -> None:
-        """Tell the servers that are started from now on of these extensions of the protocol, such as that a client may show the apps
-        of tools."""
+        """Tell servers, when they are started, of these extensions of the protocol, such as that clients show the
+        apps of tools."""
         self._terms.wishes.extensions.update(extensions)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Tell this one what servers say of themselves, until what this answers is called."""
+        """Add a listener to servers' messages. Calling the answer removes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     async def tell(self, server: str, message: types.ServerNotification, key: ScopeKey) -> None:
-        """A server has said something."""
+        """Pass a server's message to all listeners."""
         for listener in tuple(self._listeners):
             try:
                 await listener(server, message, key)
@@ -225,5 +242,5 @@ async def _set_level(connection: Connection) -> None:
 
 
 def most_of(levels: Sequence[types.LoggingLevel | None]) -> types.LoggingLevel | None:
-    """The one of these levels at which the most is logged; None where none is given."""
+    """The level among these at which the most is logged; None where none is given."""
     return next((level for level in LEVELS if level in levels), None)

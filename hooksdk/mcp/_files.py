@@ -1,4 +1,4 @@
-"""The files that an `McpServers` has its servers from, read again when they change."""
+"""The files with the servers of an `McpServers`, which are read again when they change."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from hooksdk.mcp._status import ServerStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reload:
-    """What a newer configuration has changed, as names of servers."""
+    """The changes by a newer configuration, as names of servers."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-    """They are started anew; the calls that they had taken end before they are stopped."""
+    """Servers that are started anew; they are stopped once their calls are over."""
     removed: tuple[str, ...] = ()
-    """They are stopped once the calls that they had taken are over."""
+    """Servers that are stopped once their calls are over."""
     problems: tuple[str, ...] = ()
-    """What is wrong with it, one line each. Where a file or an entry is broken, the servers that it had before stay."""
+    """The problems of the configuration, one line each. Of a broken file or entry, the earlier servers stay."""
 
 
 class ServerFiles:
-    """Files with servers. Of one that is broken, its last good reading counts."""
+    """Files with servers. Of a broken file, the last good reading counts."""
 
     def __init__(
         self,
@@ -43,16 +43,16 @@ class ServerFiles:
         self._ask = ask
         self._digests = {**(digests or {})}
         self._answers: dict[tuple[str, str], str] = {}
-        """What was asked, by file and question: nobody is asked twice."""
+        """The answers to questions, by file and question, so that no question is asked twice."""
         self._good: dict[str, Reading] = {}
         self._watch = FileWatch(map(Path, self.paths))
 
     def changed(self) -> bool:
-        """True when a file is another than when this was last asked."""
+        """True when a file has changed since the last call of this method."""
         return self._watch.changed()
 
     def successor(self, paths: Sequence[str | os.PathLike[str]], digests: Mapping[Path, str] | None) -> ServerFiles:
-        """The files to go on with, where others are given, or the same ones with other digests."""
+        """The files that follow on these, where other paths or other digests are given."""
         if not paths and digests is None:
             return self
         digests = self._digests if digests is None else digests
@@ -67,7 +67,7 @@ class ServerFiles:
         return [self._good[str(path)] for path in self.paths]
 
     def read_again(self) -> tuple[list[Reading], list[str]]:
-        """The same, and what is wrong. What is broken is as it was before."""
+        """The servers of each file, and the problems. The earlier servers stay of what is broken."""
         readings: list[Reading] = []
         problems: list[str] = []
         for path in self.paths:
@@ -111,15 +111,15 @@ class ServerFiles:
 
 @dataclass
 class Wanted:
-    """All readings together."""
+    """The servers of all files together."""
 
     specs: dict[str, ServerSpec] = field(default_factory=dict[str, ServerSpec])
     refused: dict[str, ServerStatus] = field(default_factory=dict[str, ServerStatus])
-    """The servers that cannot be used, by a name that no other has."""
+    """The servers that cannot be used, by unique names."""
     notices: tuple[str, ...] = ()
 
     def add(self, reading: Reading) -> None:
-        """Take in what a file says; of a name that is taken already the first server counts."""
+        """Add the servers of a file; of two servers of one name the first counts."""
         for name, problems in reading.problems.items():
             self._refuse(name, problems, reading.where)
         for spec in reading.specs:
@@ -135,5 +135,5 @@ class Wanted:
 
 
 def as_line(where: str, problems: Sequence[str]) -> str:
-    """What is wrong with one entry."""
+    """The problems of one entry in one line."""
     return f"{where}: {'; '.join(problem.lstrip(':, ') for problem in problems)}"

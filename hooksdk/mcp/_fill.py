@@ -1,4 +1,4 @@
-"""The variables in an entry's texts, filled in as the clients do that share these files."""
+"""Variables in an entry's texts, which are filled in as the clients do that share these files."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ AskInput = Callable[[ServerInput], str]
 
 @dataclass(kw_only=True)
 class Filling:
-    """What variables are filled from, and what was filled in so far. `read_file` makes one for each file."""
+    """The values of variables, and the secrets among those filled in so far. Each file has one of these."""
 
     folder: Path
     inputs: Mapping[str, ServerInput] = field(default_factory=dict[str, ServerInput])
     ask: AskInput | None = None
     bare_names: bool = False
-    """`$NAME` counts too, as in the settings of Gemini CLI and Qwen Code."""
+    """True where `$NAME` is a variable, too, as in the settings of Gemini CLI and Qwen Code."""
     answers: dict[str, str] = field(default_factory=dict[str, str])
     secrets: set[str] = field(default_factory=set[str])
-    """What no message may hold."""
+    """Values that no message may have."""
 
     def fill(self, text: str) -> str:
         """The text with its variables filled in. Raises `ValueError` for one without a value."""
@@ -57,7 +57,8 @@ class Filling:
             kind, colon, _ = name.partition(":")
             if colon and kind.isidentifier():
                 raise ValueError(
-                    f"{written} means something to another client alone. Write the value, or ${{NAME}} for an environment variable"
+                    f"{written} means something to another client alone. Write the value, or ${{NAME}} for an environment "
+                    "variable"
                 )
             return written if name != "/" else os.sep
         value = os.environ.get(variable[1])
@@ -68,15 +69,18 @@ class Filling:
         if (place := self._places().get(name)) is not None:
             return place
         raise ValueError(
-            f"the environment variable {variable[1]} is not set. Set it, or write a default as ${{{variable[1]}:-value}}"
+            f"the environment variable {variable[1]} is not set. Set it, or write a default as "
+            f"${{{variable[1]}:-value}}"
         )
 
     def _places(self) -> dict[str, str]:
-        """The names that VS Code and Cursor have for places."""
+        """The variables of VS Code and Cursor for places."""
         return {
-            "userHome": str(Path.home()), "workspaceFolder": str(self.folder), "workspaceFolderBasename": self.folder.name,
+            "userHome": str(Path.home()),
+            "workspaceFolder": str(self.folder),
+            "workspaceFolderBasename": self.folder.name,
             "pathSeparator": os.sep,
-        }  # fmt: skip
+        }
 
     def _answer(self, name: str, written: str) -> str:
         if name not in self.answers:
@@ -98,7 +102,7 @@ class Filling:
 
 
 def read_inputs(inputs: Sequence[Any]) -> dict[str, ServerInput]:
-    """VS Code's `inputs`, by id; an entry that is none is passed over."""
+    """VS Code's `inputs` by id; entries of another shape are left out."""
     known: dict[str, ServerInput] = {}
     for one in inputs:
         if not isinstance(one, Mapping):
@@ -106,8 +110,10 @@ def read_inputs(inputs: Sequence[Any]) -> dict[str, ServerInput]:
         entry = cast("Mapping[str, Any]", one)
         options = cast("list[Any]", entry["options"]) if isinstance(entry.get("options"), list) else []
         known[str(entry.get("id"))] = ServerInput(
-            id=str(entry.get("id")), description=str(entry.get("description") or ""), secret=entry.get("password") is True,
+            id=str(entry.get("id")),
+            description=str(entry.get("description") or ""),
+            secret=entry.get("password") is True,
             options=tuple(option for option in options if isinstance(option, str)),
             default=entry["default"] if isinstance(entry.get("default"), str) else "",
-        )  # fmt: skip
+        )
     return known

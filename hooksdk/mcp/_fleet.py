@@ -1,10 +1,10 @@
-"""All servers of an `McpServers`: started, replaced by those of a newer configuration, and ended together."""
+"""All servers of an `McpServers`, which are started, replaced by those of a newer configuration, and ended together."""
 
 from __future__ import annotations
 
 import contextvars
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -12,44 +12,53 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from hooksdk.errors import HookSDKError
+from hooksdk.calls import ToolResult
+from hooksdk.catalog import ToolContext
+from hooksdk.errors import HookSDKError, ToolError
 from hooksdk.mcp._config import Reading, ServerSpec
 from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._files import Reload, Wanted
 from hooksdk.mcp._life import Terms, secrets_of
-from hooksdk.mcp._relay import Client, current_client
+from hooksdk.mcp._relay import Client, RunningCall, current_client
+from hooksdk.mcp._results import failed
 from hooksdk.mcp._scope import LOCAL, ScopeKey
-from hooksdk.mcp._status import ServerStatus, removed
+from hooksdk.mcp._status import CallFailed, ServerStatus, removed
 from hooksdk.mcp._transport import NoiseFilter
 
 logger = logging.getLogger("hooksdk")
 
 _STOP_TIMEOUT = 2.0
-"""Seconds that servers have to end in good order before what still runs is cancelled."""
+"""Seconds that servers have to end in good order before they are cancelled."""
 
 OWN_IDLE = 600.0
-"""Seconds without a call after which a process of a single token or session is ended, where nothing else is said: who has it may
-never come again."""
+"""Seconds without a call after which a process of a single token or session is ended, where no `idle` is set: its
+client may never come again."""
 
 _LISTED_AT_ONCE = 8
-"""Servers that are started side by side only to be listed; what a call needs is started at once."""
+"""Servers that are started at once only to be listed; a server that a call needs is started without that limit."""
 
 
 class Fleet:
-    """The servers that are wanted, each with its connection, and those of single tokens and sessions beside it."""
+    """The configured servers, each with its connection, and beside it the connections of single tokens and sessions.
+
+    Attributes:
+        wanted: The servers of the present configuration.
+        connections: The connection of each server that its clients share, by name.
+
+    """
 
     def __init__(self, terms: Terms, holder: str | None = LOCAL) -> None:
-        """`holder` is whose the connections are that no client's call has brought about."""
+        """`holder` has the connections that were opened without a client's call."""
         self.wanted = Wanted()
         self.connections: dict[str, Connection] = {}
         self._holder = holder
         self._base = ScopeKey(holder=holder or LOCAL)
         self._own: dict[tuple[str, ScopeKey], Connection] = {}
-        """Of single tokens and sessions, by the server's name and whose it is."""
+        """The connections of single tokens and sessions, by the server's name and the clients that they are for."""
         self._held: dict[str, bool] = {}
-        """Servers that wait for the first client that they are for; True for one that is to be listed then."""
+        """Servers that are not started before their first client comes; True for one that is to be listed then."""
         self._told: dict[str, set[str]] = {}
-        """Which servers' secrets each session knows."""
+        """The servers whose secrets each session knows."""
         self._terms = terms
         self._group: TaskGroup | None = None
         self._noise = NoiseFilter()
@@ -61,7 +70,7 @@ class Fleet:
         return self._group is not None
 
     def connection(self, name: str) -> Connection:
-        """The server of this name as it is configured now, for the client whose call it is. Raises `CallFailed`."""
+        """The connection of a server for the calls of the present client. Raises `CallFailed` for an unknown name."""
         if name not in self.connections:
             raise removed(name)
         base, client = self.connections[name], current_client.get()
@@ -83,26 +92,49 @@ class Fleet:
         return own
 
     async def tell_secrets(self, connection: Connection) -> None:
-        """Let each session that calls a server know once which secrets that server has, so that it can mask them: the process may
-        have been started for another session."""
+        """Tell a session that calls a server the secrets of that server once, so that the session can mask them: the
+        process may have been started for another session."""
         client = current_client.get()
         if client is None or not connection.spec.asks_secrets:
             return
         told = self._told.setdefault(client.id, set())
         if connection.spec.name not in told:
             told.add(connection.spec.name)
-            with suppress(HookSDKError):  # then the server has none either, or those of before
+            with suppress(HookSDKError):  # then the server does not have them, or has earlier ones
                 await secrets_of(connection.spec, client)
 
+    async def call(
+        self,
+        name: str,
+        context: ToolContext | None,
+        send: Callable[[Connection, RunningCall], Awaitable[ToolResult]],
+        *,
+        reads: bool = False,
+    ) -> ToolResult:
+        """The result of a call that `send` makes of a server, for the client of now; the reason where there is none.
+        Raises `ToolError` where the call may have taken effect, but for one that only reads."""
+        call = RunningCall(context)
+        try:
+            connection = self.connection(name)
+            await self.tell_secrets(connection)
+            return await send(connection, call)
+        except CallFailed as failure:
+            if failure.in_doubt and context is not None:
+                raise ToolError(str(failure), in_doubt=not reads) from None
+            return failed(failure)
+        finally:
+            call.end()
+
     def listed(self) -> list[Connection]:
-        """The connections whose tools the client is to see whose request is served now."""
+        """The connections whose tools the present client sees."""
         return [
             self.connection(name) if base.spec.is_personal or name in self._held else base
             for name, base in self.connections.items()
         ]
 
     def status(self) -> list[ServerStatus]:
-        """How the servers are, in the order of the files, and after each its connections of single tokens and sessions."""
+        """The status of each server, in the order of the files, and after it those of its single tokens and
+        sessions."""
         statuses: list[ServerStatus] = []
         for name, base in self.connections.items():
             status = replace(base.status, scope=base.spec.own_scope)
@@ -113,11 +145,11 @@ class Fleet:
         return [*statuses, *self.wanted.refused.values()]
 
     def is_held(self, connection: Connection) -> bool:
-        """True for a server that waits for the first client that it is for."""
+        """True for a server that is not started before its first client comes."""
         return connection.spec.name in self._held and connection.key == self._base
 
     def release(self, session: str) -> None:
-        """The client's session is over, and with it the processes that were its own."""
+        """End the processes of a session that is over."""
         self._told.pop(session, None)
         for place, own in list(self._own.items()):
             if own.key.session == session:
@@ -125,13 +157,13 @@ class Fleet:
                 self._spawn(own.retire)
 
     def _key_of(self, spec: ServerSpec, client: Client | None) -> ScopeKey:
-        """Whose connection the calls of this client go to."""
+        """The clients that share a connection with this client."""
         if client is None or spec.own_scope == "gateway":
             return self._base
         return ScopeKey(holder=client.holder, session=client.id if spec.own_scope == "session" else "")
 
     def _own_terms(self, base: Connection, key: ScopeKey) -> Terms:
-        """What holds for a connection of a single token or session."""
+        """The settings of a connection of a single token or session."""
 
         def report(status: ServerStatus) -> None:
             self._terms.report(_told_of(base.spec, key, status))
@@ -139,18 +171,22 @@ class Fleet:
         def changed(name: str) -> None:
             own = self._own.get((name, key))
             if own is not None and own.tools and not base.spec.is_personal:
-                base.offering.offer = own.offering.offer  # it is everybody's
+                base.offering.offer = own.offering.offer  # all clients are offered the same
             self._terms.changed(name)
 
         kept = self._terms.listings
         return replace(
-            self._terms, report=report, changed=changed, idle=self._terms.idle or OWN_IDLE, rests=True,
+            self._terms,
+            report=report,
+            changed=changed,
+            idle=self._terms.idle or OWN_IDLE,
+            rests=True,
             listings=kept and kept.of(key.holder),
-        )  # fmt: skip
+        )
 
     @property
     def everyone(self) -> list[Connection]:
-        """All connections: those of single tokens and sessions too, and those in the older protocol beside others."""
+        """All connections, with those of single tokens and sessions, and the second ones in the older protocol."""
         known = [*self.connections.values(), *self._own.values()]
         return [*known, *(one.older for one in known if one.older is not None)]
 
@@ -162,13 +198,13 @@ class Fleet:
                 await connection.settled()
 
     async def tools_known(self) -> None:
-        """Wait until the tools of each server are known to the client of now, or it has failed."""
+        """Wait until the tools of each server are known to the present client, or the server has failed."""
         for connection in self.listed():
             if connection.status.state == "starting" and not connection.tools and not self.is_held(connection):
                 await connection.settled()
 
     async def enter(self) -> None:
-        """Start the servers; in `stop` everything ends that this began."""
+        """Start the servers; `stop` ends them."""
         NoiseFilter.logger.addFilter(self._noise)
         self._group = group = anyio.create_task_group()
         await group.__aenter__()
@@ -194,7 +230,8 @@ class Fleet:
             await self._leave()
 
     async def _leave(self) -> None:
-        """Cancel what still runs. The task group is not given the body's error, which it would wrap in a group."""
+        """Cancel the tasks that still run. The task group is not given the body's error, which it would wrap in a
+        group."""
         group, self._group = self._group, None
         self._own.clear()
         NoiseFilter.logger.removeFilter(self._noise)
@@ -203,8 +240,8 @@ class Fleet:
             await group.__aexit__(None, None, None)
 
     def apply(self, readings: Iterable[Reading]) -> Reload:
-        """Want these servers from now on. A connection whose entry is the same stays as it is; one that is not wanted any
-        more ends when its calls are over, and nobody waits for that."""
+        """Go by this configuration. A connection whose entry is the same stays as it is; one that is not wanted any
+        more ends when its calls are over, which is not waited for."""
         wanted = Wanted()
         for reading in readings:
             wanted.add(reading)
@@ -213,7 +250,7 @@ class Fleet:
         for name, spec in wanted.specs.items():
             known = before.get(name)
             if known is None or known.spec != spec:
-                # What it had to offer is what there is to go on until it tells itself.
+                # The earlier offer counts until the server tells of its own.
                 offer = known.offering.offer if known is not None and not spec.disabled else None
                 known = Connection(spec, self._terms, offer, self._base)
             self.connections[name] = known
@@ -243,7 +280,7 @@ class Fleet:
         )
 
     def _take_own(self, names: Collection[str]) -> list[Connection]:
-        """The connections of single tokens and sessions to these servers, which count no more."""
+        """Take out the connections of single tokens and sessions to these servers."""
         return [self._own.pop(place) for place in list(self._own) if place[0] in names]
 
     def _begin(self, connection: Connection) -> None:
@@ -274,11 +311,11 @@ class Fleet:
         self._spawn(work, *arguments)
 
     def _spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
-        """Begin a task that knows nothing of whose call brought it about."""
+        """Begin a task without the context of the call that causes it."""
         assert self._group is not None
         contextvars.Context().run(self._group.start_soon, work, *arguments)
 
 
 def _told_of(spec: ServerSpec, key: ScopeKey, status: ServerStatus) -> ServerStatus:
-    """How a connection is, and whose it is."""
+    """The status of a connection, with the clients that it is for."""
     return replace(status, scope=spec.own_scope, holder=key.holder)

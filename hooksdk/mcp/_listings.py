@@ -1,7 +1,7 @@
-"""What servers offered when they last ran, on disk, so that they need not be started to be asked.
+"""Servers' offers of their last run, kept on disk, so that a server need not be started to be listed.
 
-One file for each configuration of a server. Its name holds a digest of the configuration, without the values of `env` and
-`headers`, and its content is what the server told of what it offers.
+There is one file for each configuration of a server. Its name has a digest of the configuration, without the values
+of `env` and `headers`; its content is the server's offer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import logging
 import os
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,68 +23,73 @@ import mcp_types as types
 from pydantic import TypeAdapter, ValidationError
 
 from hooksdk.config import xdg_folder
+from hooksdk.errors import StoreError
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._offer import ServerOffer
 from hooksdk.mcp._scope import LOCAL
 from hooksdk.mcp._transport import resolve_command
+from hooksdk.stores.files import replace_file
 
 logger = logging.getLogger("hooksdk")
 
 FORMAT = 1
-"""Raised when what is in a file, or what a file's name is made of, means something else than before."""
+"""The format's version: it is raised when the content of a file, or the basis of its name, changes its meaning."""
 _KINDS: dict[str, TypeAdapter[Any]] = {
-    "tools": TypeAdapter(tuple[types.Tool, ...]), "prompts": TypeAdapter(tuple[types.Prompt, ...]),
-    "resources": TypeAdapter(tuple[types.Resource, ...]), "templates": TypeAdapter(tuple[types.ResourceTemplate, ...]),
+    "tools": TypeAdapter(tuple[types.Tool, ...]),
+    "prompts": TypeAdapter(tuple[types.Prompt, ...]),
+    "resources": TypeAdapter(tuple[types.Resource, ...]),
+    "templates": TypeAdapter(tuple[types.ResourceTemplate, ...]),
     "capabilities": TypeAdapter(types.ServerCapabilities),
-}  # fmt: skip
+}
 _FRESH = 86_400.0
-"""Seconds after which a listing is used still, and the server is asked anew meanwhile."""
+"""Seconds after which a listing still counts, and the server is asked again meanwhile."""
 _FORGOTTEN = 30 * _FRESH
-"""Seconds after which the file of a configuration that nobody uses is removed."""
+"""Seconds after which the file of an unused configuration is removed."""
 _CODE = {".cjs", ".jar", ".js", ".mjs", ".py", ".pyz", ".rb", ".sh", ".ts"}
-"""Arguments that end so, and are files, are the server's program."""
+"""Endings of arguments that are files of the server's program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a server offered."""
+    """A kept offer."""
 
     offer: ServerOffer
     version: str
     """The version that the server gives itself."""
     fresh: bool
-    """It was listed within a day, by the program that is there now."""
+    """True where it was listed within a day, by the program that is there now."""
     handshake: bool | None = None
-    """It speaks the older protocol alone; None: that is not known."""
+    """True where the server speaks the older protocol alone; None: that is not known."""
 
 
 class Listings:
-    """The listings in one folder, of which any may be missing or damaged."""
+    """The listings in a folder. Each may be missing or damaged."""
 
     def __init__(self, folder: Path | None = None, holder: str = LOCAL) -> None:
-        """`holder` is whose listings these are, of servers that offer each something else."""
+        """Of servers whose offer depends on the client, these are the listings of `holder`."""
         self.folder = folder or _default_folder()
         self._holder = holder
-        self._told = False
+        self._has_warned = False
 
     def of(self, holder: str) -> Listings:
-        """Those of another."""
+        """The listings of another holder."""
         return Listings(self.folder, holder)
 
     def read(self, spec: ServerSpec) -> Listing | None:
-        """What a server of this configuration offered; None where nobody knows."""
+        """The last offer of a server of this configuration; None where there is none."""
         path = self._path(spec)
         try:
             data: dict[str, Any] = json.loads(path.read_bytes())
             if data["format"] != FORMAT:
                 return None
             age = time.time() - float(data["listed"])
-            # hooksdk 0.2.0 has stored nothing but the tools: they count, and the server is asked for the rest.
+            # hooksdk 0.2.0 has stored the tools alone: they count, and the server is asked for the rest.
             fresh = 0 <= age < _FRESH and data["program"] == _program(spec) and "capabilities" in data
             lists = {
                 name: adapter.validate_python(data[name], by_name=False)
-                for name, adapter in _KINDS.items() if name in data or name == "tools"
-            }  # fmt: skip
+                for name, adapter in _KINDS.items()
+                if name in data or name == "tools"
+            }
             offer = ServerOffer(server=spec.name, instructions=str(data.get("instructions", "")), **lists)
             return Listing(offer, str(data["version"]), fresh, data.get("handshake") if fresh else None)
         except FileNotFoundError:
@@ -96,23 +100,28 @@ class Listings:
             return None
 
     def write(self, spec: ServerSpec, offer: ServerOffer, version: str, handshake: bool | None) -> None:
-        """Keep what a server offers. A disk that cannot take it is told in the log."""
+        """Keep a server's offer. A failure to write it is logged once."""
         data = {
-            "format": FORMAT, "server": spec.name, "version": version, "listed": time.time(), "program": _program(spec),
-            "handshake": handshake, "instructions": offer.instructions,
+            "format": FORMAT,
+            "server": spec.name,
+            "version": version,
+            "listed": time.time(),
+            "program": _program(spec),
+            "handshake": handshake,
+            "instructions": offer.instructions,
             **{
                 name: adapter.dump_python(getattr(offer, name), by_alias=True, mode="json", exclude_unset=True)
                 for name, adapter in _KINDS.items()
             },
-        }  # fmt: skip
+        }
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _replace(self._path(spec), json.dumps(data).encode())
+            replace_file(self._path(spec), json.dumps(data).encode())
             self._forget_old()
-        except (OSError, ValueError) as error:
-            if not self._told:
+        except (OSError, StoreError, ValueError) as error:
+            if not self._has_warned:
                 logger.warning("listings of MCP servers cannot be kept in %s: %s", self.folder, error)
-            self._told = True
+            self._has_warned = True
 
     def _path(self, spec: ServerSpec) -> Path:
         readable = re.sub(r"[^A-Za-z0-9_-]+", "_", spec.name)[:40].strip("_") or "server"
@@ -125,32 +134,11 @@ class Listings:
                     path.unlink()
 
 
-class NoListings(Listings):
-    """Nothing is known, and nothing is kept."""
-
-    def read(self, spec: ServerSpec) -> Listing | None:
-        """None."""
-
-    def write(self, spec: ServerSpec, offer: ServerOffer, version: str, handshake: bool | None) -> None:
-        """Forget it."""
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Put content in a file's place that is its owner's alone, whole or not at all."""
-    fd, beside = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)  # which nobody else may read
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(content)
-        Path(beside).replace(path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
-
-
 def _digest(spec: ServerSpec, holder: str) -> str:
-    """Of everything that decides what the server is, but no secret value: one that is replaced is no other server."""
+    """A digest of all that identifies the server. No secret value is in it, so that the server stays the same with a
+    new secret."""
     folder = str(Path(spec.cwd).expanduser() if spec.cwd else Path.cwd())
-    # A program that is named from the folder on is another one in another folder.
+    # With a relative path it is another program in another folder.
     here = folder if spec.cwd or any(not place.is_absolute() for place, _ in _files(spec)) else ""
     parts = [FORMAT, spec.name, spec.command, spec.args, sorted(spec.env), here, spec.url, sorted(spec.headers)]
     parts += [holder] if spec.is_personal and holder != LOCAL else []
@@ -158,7 +146,8 @@ def _digest(spec: ServerSpec, holder: str) -> str:
 
 
 def _program(spec: ServerSpec) -> list[list[int]]:
-    """Changes when the server's program is replaced on disk: by an upgrade, or by who writes it."""
+    """Times and sizes of the files of the server's program: they change with an upgrade, or when the program is
+    edited."""
     if not spec.command:
         return []
     stamps: list[list[int]] = []
@@ -170,7 +159,7 @@ def _program(spec: ServerSpec) -> list[list[int]]:
 
 
 def _files(spec: ServerSpec) -> Iterator[tuple[Path, Path]]:
-    """The files among the words of the command: as they are written, and where they are."""
+    """The files among the words of the command: each as it is written, and its path."""
     folder = Path(spec.cwd).expanduser() if spec.cwd else Path.cwd()
     for word in (spec.command, *spec.args):
         with contextlib.suppress(OSError, ValueError):

@@ -1,9 +1,9 @@
-"""What one server offers, and how it is asked for all of it."""
+"""The offer of one server: how it is asked for, and whether a call still fits it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, cast
 
@@ -12,17 +12,25 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
+from hooksdk import schema
+from hooksdk.calls import ToolResult
+from hooksdk.errors import did_you_mean
+from hooksdk.mcp._status import CallFailed
+from hooksdk.tools import Annotations, Tool
+
 logger = logging.getLogger("hooksdk")
 
 T = TypeVar("T")
 Kind = Literal["tools", "prompts", "resources"]
-"""What a server lists."""
+"""The lists of a server."""
+FOR_CLIENTS = {"meta", "icons", "title", "annotations"}
+"""Fields of a server's tool that are only for clients."""
 KINDS: tuple[Kind, ...] = ("tools", "prompts", "resources")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOffer:
-    """What one MCP server offers."""
+    """The tools, prompts and resources of one MCP server."""
 
     server: str
     tools: tuple[types.Tool, ...] = ()
@@ -31,16 +39,17 @@ class ServerOffer:
     templates: tuple[types.ResourceTemplate, ...] = ()
     instructions: str = ""
     capabilities: types.ServerCapabilities = field(default_factory=types.ServerCapabilities)
-    """What the server says that it can."""
+    """The capabilities that the server declares."""
 
 
 async def all_offered(session: ClientSession, server: str, redact: Callable[[str], str]) -> ServerOffer:
-    """All that the server at the other end offers. Raises `MCPError` and `ValidationError` where its tools cannot be listed;
-    what else cannot be is left out, and the log says so."""
+    """The whole offer of a server. Raises `MCPError` and `ValidationError` where its tools cannot be listed; other
+    lists that fail are left out, and the log says so."""
     offer = ServerOffer(
-        server=server, instructions=session.instructions or "",
+        server=server,
+        instructions=session.instructions or "",
         capabilities=session.server_capabilities or types.ServerCapabilities(),
-    )  # fmt: skip
+    )
     offer = await list_anew(session, offer, "tools")
     for kind in KINDS[1:]:
         try:
@@ -53,7 +62,7 @@ async def all_offered(session: ClientSession, server: str, redact: Callable[[str
 
 
 async def list_anew(session: ClientSession, offer: ServerOffer, kind: Kind) -> ServerOffer:
-    """The offer with one of its lists as it is now; what is the same stays the same objects. Raises `MCPError` and
+    """The offer with one of its lists read again; entries that are equal stay the same objects. Raises `MCPError` and
     `ValidationError`."""
     if kind == "tools":
         return _with(offer, tools=await _all(session.list_tools, "tools"))
@@ -83,10 +92,61 @@ async def _all(list_page: Callable[..., Awaitable[Any]], name: str) -> tuple[Any
             page = await list_page(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
         except MCPError as error:
             if error.code == types.METHOD_NOT_FOUND:
-                return ()  # a server of other things alone
+                return ()  # the server has other lists alone
             raise
         entries += cast("list[Any]", getattr(page, name))
         cursor = page.next_cursor
         if not cursor or cursor in cursors:
             return tuple(entries)
         cursors.add(cursor)
+
+
+def check_offered(server: str, tool: types.Tool, offered: Sequence[types.Tool], arguments: Mapping[str, Any]) -> None:
+    """Compare a tool, as a call of it was judged, with its server's present offer. Raises `CallFailed` where it is
+    gone, where the arguments do not fit it any more, and where its hints have changed."""
+    now = next((one for one in offered if one.name == tool.name), None)
+    if now is tool:
+        return
+    if now is None:
+        raise CallFailed(_gone(server, tool.name, [one.name for one in offered]))
+    if hints(now) != hints(tool):
+        raise CallFailed(_changed(server, tool.name, "its server says otherwise now what it does to its surroundings"))
+    if now.input_schema != tool.input_schema and (problems := schema.check(now.input_schema, arguments)):
+        difference = "; ".join(f"{problem.path}: {problem.message}" for problem in problems[:3])
+        raise CallFailed(_changed(server, tool.name, f"the arguments do not fit it any more ({difference})"))
+
+
+def as_tool(entry: types.Tool, owner: str, execute: Callable[..., Awaitable[ToolResult]], timeout: float) -> Tool:
+    """The tool of an entry in a server's list."""
+    title = entry.annotations.title if entry.annotations else None
+    return Tool(
+        name=entry.name,
+        description=entry.description or "",
+        parameters=entry.input_schema,
+        source="mcp",
+        owner=owner,
+        label=entry.title or title or "",
+        annotations=hints(entry),
+        output_schema=entry.output_schema,
+        meta=entry.model_dump(by_alias=True, mode="json", exclude_none=True, include=FOR_CLIENTS) or None,
+        execute=execute,
+        timeout=timeout,
+    )
+
+
+def hints(tool: types.Tool) -> Annotations:
+    """The hints of the server on what the tool does to its surroundings."""
+    return Annotations.from_mcp(tool.annotations.model_dump(by_alias=True)) if tool.annotations else Annotations()
+
+
+def _gone(server: str, name: str, names: Sequence[str]) -> str:
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    now = f"It now has: {', '.join(names[:10])}{more}." if names else "It now has none."
+    return f"The MCP server '{server}' no longer has a tool '{name}'.{did_you_mean(name, names)} {now}"
+
+
+def _changed(server: str, name: str, difference: str) -> str:
+    return (
+        f"'{name}' of the MCP server '{server}' has changed since it was listed and was not called: {difference}. "
+        "Look the tool up again before you call it."
+    )

@@ -1,4 +1,5 @@
-"""What one server offers, kept up to date while it runs: it says what changes, and is asked for that anew."""
+"""The offer of one server, kept up to date while it runs: the server tells of changed lists, and they are read
+again."""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from hooksdk.mcp._config import ServerSpec
-from hooksdk.mcp._declaring import DeclaringDispatcher
 from hooksdk.mcp._life import Life, Terms
 from hooksdk.mcp._listings import Listing
 from hooksdk.mcp._offer import Kind, ServerOffer, all_offered, list_anew
+from hooksdk.mcp._protocol import DeclaringDispatcher
 from hooksdk.mcp._relay import Callers
 from hooksdk.mcp._scope import EVERYBODY, ScopeKey
 from hooksdk.mcp._status import CallFailed, describe
@@ -33,26 +34,36 @@ CHANGES: dict[type, Kind] = {
     types.PromptListChangedNotification: "prompts",
     types.ResourceListChangedNotification: "resources",
 }
-"""Which list is another after which notification."""
+"""The list that a notification tells of."""
 _PATIENCE = 5.0
-"""Seconds that a server has to take a log level: nobody waits longer for that."""
+"""Seconds that a server has to take a log level."""
 _LISTEN_AGAIN = 5.0
-"""Seconds after which a server that has closed the stream of its changes is asked for another one."""
+"""Seconds before a server that has closed the stream of its changes is asked for another one."""
 
 
 @final
 class Offering:
-    """One server's offer."""
+    """One server's offer, and the resources of it that are watched.
+
+    Attributes:
+        offer: The offer as it is known now.
+        watched: Addresses of resources, each with the number of those that want to hear of its changes.
+
+    """
 
     def __init__(
-        self, spec: ServerSpec, terms: Terms, callers: Callers, offer: ServerOffer | None,
-        on_listed: Callable[[], Awaitable[None]], key: ScopeKey,
-    ) -> None:  # fmt: skip
-        """`offer` is what to go on until the server, or a listing that was kept, tells of another one; `on_listed` is called when
-        a list was read again."""
+        self,
+        spec: ServerSpec,
+        terms: Terms,
+        callers: Callers,
+        offer: ServerOffer | None,
+        on_listed: Callable[[], Awaitable[None]],
+        key: ScopeKey,
+    ) -> None:
+        """`offer` counts until the server, or a kept listing, gives another one; `on_listed` is called when a list
+        was read again."""
         self.offer = offer or ServerOffer(server=spec.name)
         self.watched: dict[str, int] = {}
-        """Addresses of resources whose changes somebody wants to hear of, and how many do."""
         self._spec = spec
         self._key = EVERYBODY if spec.own_scope == "gateway" else key
         self._terms = terms
@@ -63,20 +74,20 @@ class Offering:
         self._stream: anyio.CancelScope | None = None
 
     def read_kept(self) -> Listing | None:
-        """What was kept of the server's last listing counts from now on."""
+        """Take the kept listing of the server's last run as its offer, if there is one."""
         listing = self._terms.listings.read(self._spec) if self._terms.listings else None
         if listing is not None:
             self.learn(listing.offer)
         return listing
 
     async def keep(self, version: str, *, handshake: bool | None) -> None:
-        """Keep it for the next time, where servers are started only when they are needed; with `handshake` the server speaks the
-        older protocol alone."""
+        """Keep the offer for the next run, where servers are started when they are needed. With `handshake` the
+        server speaks the older protocol alone."""
         if self._terms.listings is not None:
             await anyio.to_thread.run_sync(self._terms.listings.write, self._spec, self.offer, version, handshake)
 
     def learn(self, offer: ServerOffer) -> None:
-        """What the server offers. The same tools stay the same objects."""
+        """Take a new offer. Tools that are equal stay the same objects."""
         if offer.tools == self.offer.tools:
             offer = replace(offer, tools=self.offer.tools)
         if offer != self.offer:
@@ -84,30 +95,33 @@ class Offering:
             self._terms.changed(self._spec.name)
 
     async def ask_all(self, session: ClientSession) -> None:
-        """Ask for everything, at a start. Raises `MCPError`, and `ValidationError`."""
+        """Ask for all lists, at a start. Raises `MCPError`, and `ValidationError`."""
         self.learn(await all_offered(session, self._spec.name, self._spec.redact))
 
     def session(self, life: Life, read: Any, write: Any) -> ClientSession:
-        """The connection over these streams; `hear` gets what the server says."""
+        """The connection over these streams; `hear` is called with the server's messages."""
         return ClientSession(
-            dispatcher=DeclaringDispatcher(read, write), message_handler=partial(self.hear, life), client_info=client_info(),
-            extensions=dict(self._terms.wishes.extensions) or None, **self._callers.callbacks(),
-        )  # fmt: skip
+            dispatcher=DeclaringDispatcher(read, write),
+            message_handler=partial(self.hear, life),
+            client_info=client_info(),
+            extensions=dict(self._terms.wishes.extensions) or None,
+            **self._callers.callbacks(),
+        )
 
     async def hear(self, life: Life, message: IncomingMessage) -> None:
-        """What the server says of itself."""
+        """Act on a message of the server that is no answer."""
         kind = CHANGES.get(type(message))
         if kind is not None and kind not in life.stale:
             life.stale.add(kind)
-            await self.ask_again(life, kind)
+            await self.read_again(life, kind)
         elif isinstance(message, types.LoggingMessageNotification):
             if not await self._callers.log(message.params):
                 await self._terms.hear(self._spec.name, message, self._key)
         elif isinstance(message, (types.ResourceUpdatedNotification, types.ElicitCompleteNotification)):
             await self._terms.hear(self._spec.name, message, self._key)
 
-    async def ask_again(self, life: Life, kind: Kind) -> None:
-        """Read one list anew; the old one stays where that fails."""
+    async def read_again(self, life: Life, kind: Kind) -> None:
+        """Read one list again; the old one stays where that fails."""
         async with life.listing:
             life.stale.discard(kind)
             if not life.usable or life.session is None:
@@ -126,13 +140,14 @@ class Offering:
             else:
                 await self._on_listed()
 
-    async def ask_all_again(self, life: Life) -> None:
-        """Read every list anew."""
+    async def read_all_again(self, life: Life) -> None:
+        """Read all lists again."""
         for kind in CHANGES.values():
-            await self.ask_again(life, kind)
+            await self.read_again(life, kind)
 
     async def watch(self, uri: str, *, session: ClientSession | None) -> None:
-        """Hear of changes of this resource; `session` is the connection, where there is one."""
+        """Watch a resource for changes. `session` is the connection, where there is one. Raises `CallFailed` where
+        the server cannot."""
         said = self.offer.capabilities.resources
         if said is None or not said.subscribe:
             raise CallFailed(f"The MCP server '{self._spec.name}' does not say when a resource changes.")
@@ -145,7 +160,7 @@ class Offering:
                 raise
 
     async def unwatch(self, uri: str, *, session: ClientSession | None) -> None:
-        """One hears of them no more."""
+        """End one watch of a resource."""
         if uri not in self.watched:
             return
         self.watched[uri] -= 1
@@ -167,7 +182,7 @@ class Offering:
             await session.send_request(request, types.EmptyResult)
 
     async def begin(self, session: ClientSession) -> None:
-        """Tell a server of protocol 2025-11-25 that has just started what is wanted of it."""
+        """Tell a server of protocol 2025-11-25 that has just started its log level and the watched resources."""
         if session.protocol_version in MODERN_PROTOCOL_VERSIONS:
             return
         await self.set_level(session)
@@ -181,7 +196,8 @@ class Offering:
                 )
 
     async def set_level(self, session: ClientSession) -> None:
-        """Say how much it is to log, where somebody has said so; a server of the stateless protocol is told with each call."""
+        """Set the log level, where a client has set one; a server of the stateless protocol is told it with each
+        call."""
         level = self._terms.wishes.log_level
         if (
             level is None
@@ -197,8 +213,8 @@ class Offering:
             logger.warning("MCP server '%s' takes no log level: %s", self._spec.name, describe(self._spec, error))
 
     async def listen(self, session: ClientSession) -> None:
-        """Hear what changes at a server of protocol 2026-07-28, which says so in a stream that it was asked for; `hear` gets what
-        comes. Until it is cancelled."""
+        """Listen to a server of protocol 2026-07-28, which tells of changes in a stream that it was asked for; `hear`
+        is called with them. It runs until it is cancelled."""
         said = self.offer.capabilities
         tools = bool(said.tools and said.tools.list_changed)
         prompts = bool(said.prompts and said.prompts.list_changed)
@@ -219,12 +235,15 @@ class Offering:
                 await news.wait()
 
     async def _listen_once(self, session: ClientSession, tools: bool, prompts: bool, resources: bool) -> bool:
-        """Until the stream ends. False where the server has no such streams."""
+        """Listen until the stream ends. False where the server has no such streams."""
         try:
             async with listen(
-                session, tools_list_changed=tools, prompts_list_changed=prompts, resources_list_changed=resources,
+                session,
+                tools_list_changed=tools,
+                prompts_list_changed=prompts,
+                resources_list_changed=resources,
                 resource_subscriptions=sorted(self.watched),
-            ) as changes:  # fmt: skip
+            ) as changes:
                 async for _change in changes:
                     pass  # `hear` is told of it as well
         except MCPError as error:

@@ -1,19 +1,26 @@
-"""Which of MCP's two protocols a server speaks: that of 2026-07-28, or the older one that begins with a handshake."""
+"""MCP's two protocols: that of 2026-07-28, and the older one that begins with a handshake."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast, final
 
 import anyio
 import mcp_types as types
 from mcp.client.session import ClientSession
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.transport_context import TransportContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from hooksdk.mcp._life import Life
+from hooksdk.mcp._relay import ASKED, RunningCall, sent_for
 
 PATIENCE = 3.0
-"""Seconds that a server has to say whether it speaks the newer protocol: some leave a request that they do not know without an
-answer. One that only starts slowly is not mistaken for them, since it answers the handshake in the same way."""
+"""Seconds that a server has to say whether it speaks the newer protocol: some never answer a request that they do not
+know. One that only starts slowly is not mistaken for those, since it then answers the handshake in the same way."""
 
 _PING_TIMEOUT = 5.0
 """Seconds that a server has to answer a ping after a call was cancelled."""
@@ -25,8 +32,8 @@ def is_modern(protocol_version: str | None) -> bool:
 
 
 async def agree(life: Life, session: ClientSession, *, handshake: bool) -> None:
-    """Settle the protocol with a server that has just been started: the newer one where it speaks both, or with `handshake` the
-    older. Raises `MCPError` for a server that takes neither."""
+    """Agree on the protocol with a server that has just been started: the newer one where it speaks both, or with
+    `handshake` the older. Raises `MCPError` for a server that takes neither."""
     if not handshake:
         with anyio.move_on_after(PATIENCE):
             try:
@@ -44,11 +51,11 @@ async def agree(life: Life, session: ClientSession, *, handshake: bool) -> None:
     except MCPError as error:
         if error.code != types.UNSUPPORTED_PROTOCOL_VERSION:
             raise
-        await session.discover()  # it knows the newer one alone, or has heard the question after all
+        await session.discover()  # it speaks the newer one alone, or answers the question after all
 
 
 async def answers(life: Life) -> bool:
-    """Whether a server whose call was cancelled goes on with others."""
+    """True where a server whose call was cancelled still answers."""
     try:
         with anyio.move_on_after(_PING_TIMEOUT):
             assert life.session is not None
@@ -57,3 +64,31 @@ async def answers(life: Life) -> bool:
     except MCPError as error:
         life.doubtful = error.code == types.CONNECTION_CLOSED  # any other answer is an answer
     return not life.doubtful
+
+
+@final
+class DeclaringDispatcher(JSONRPCDispatcher[TransportContext]):
+    """Sends a call in the protocol of 2026-07-28 with the capabilities of the client that makes it, and not with
+    those of all clients: servers act differently for clients that cannot answer their questions."""
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **related: Any
+    ) -> dict[str, Any]:
+        """Send one request, and wait for its result. Raises `MCPError`."""
+        call = sent_for.get()
+        if call is not None and params is not None:
+            params = declared(call, params)
+        return await super().send_raw_request(method, params, opts, **related)
+
+
+def declared(call: RunningCall, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters of a request, without capabilities that its client does not have."""
+    meta = cast("dict[str, Any]", params.get("_meta") or {})
+    allowed = cast("dict[str, Any] | None", meta.get(types.CLIENT_CAPABILITIES_META_KEY))
+    if allowed is None:
+        return params
+    said = call.client.capabilities if call.client is not None else None
+    able = said.model_dump(by_alias=True, mode="json", exclude_none=True) if said is not None else {}
+    told = {kind: able.get(kind) if kind in ASKED else allowed[kind] for kind in allowed}
+    capabilities = {kind: value for kind, value in told.items() if value is not None}
+    return {**params, "_meta": {**meta, types.CLIENT_CAPABILITIES_META_KEY: capabilities}}

@@ -1,4 +1,5 @@
-"""What a server says and asks while it serves a call: it goes to the client that the call came from, and to no other."""
+"""Messages and questions of a server while it serves a call: they go to the client that made the call, and to no
+other."""
 
 from __future__ import annotations
 
@@ -22,17 +23,17 @@ from hooksdk.mcp.sign_in._pages import SignInPage
 from hooksdk.values import fill_secrets, secret_names
 
 ASKED = ("elicitation", "sampling", "roots")
-"""What a server may ask of a client."""
+"""The kinds of questions that a server may ask of a client."""
 EFFECT_ID = "hooksdk/effect-id"
-"""Where in the `_meta` of a call its effect's id stands."""
+"""The key in the `_meta` of a call for the id of the call's effect."""
 LONGEST_MESSAGE = 500
-"""Characters of what a server says of its progress that reach the client."""
+"""Characters of a progress message that reach the client."""
 ROUNDS = 10
-"""How often a server may ask for something before it answers one call."""
+"""Rounds of questions that a server may ask before it answers one call."""
 
 T = TypeVar("T", bound=types.Result)
 Asking = types.CallToolRequest | types.GetPromptRequest | types.ReadResourceRequest
-"""The requests on whose way a server may ask something."""
+"""The requests during which a server may ask questions."""
 CALLED: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
@@ -42,33 +43,33 @@ PROMPTED: TypeAdapter[types.GetPromptResult | types.InputRequiredResult] = TypeA
 READ: TypeAdapter[types.ReadResourceResult | types.InputRequiredResult] = TypeAdapter(
     types.ReadResourceResult | types.InputRequiredResult
 )
-"""What may be answered."""
+"""The answers to such requests: a result, or questions."""
 OWN_META = "io.modelcontextprotocol/"
-"""What in `_meta` begins so is about one connection."""
+"""The beginning of keys in `_meta` that are about one connection."""
 
 
 class Client(Protocol):
-    """Somebody on whose behalf servers are called, such as a gateway's client."""
+    """A client on whose behalf servers are called, such as a gateway's client."""
 
     @property
     def id(self) -> str:
-        """The same for all calls of one client: its session."""
+        """The id of its session, the same for all of its calls."""
         ...
 
     @property
     def holder(self) -> str:
-        """Whose client it is: the name of its token, or `local`."""
+        """The name of its token, or `local`."""
         ...
 
     def fill_secrets(self, server: str, texts: Mapping[str, Any], *, shared: bool) -> Awaitable[dict[str, Any]]:
-        """Texts of a server's entry, with each `{{secret:NAME}}` filled in as this client's server may have it; where the server
-        is `shared`, as anybody's may. Raises `HookSDKError` where a secret has no value."""
+        """Texts of a server's entry, with each `{{secret:NAME}}` filled in. A `shared` server serves other clients,
+        too, and gets only secrets that are no single client's. Raises `HookSDKError` where a secret has no value."""
         ...
 
     @property
     def protocol_version(self) -> str:
-        """The version of MCP that it speaks. A server of both protocols is spoken to in the client's, in which it asks what it
-        has to ask."""
+        """The version of MCP that it speaks. A server that knows both protocols is called in the client's, so that it
+        can ask questions in the same way."""
         ...
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
@@ -77,28 +78,28 @@ class Client(Protocol):
 
     @property
     def capabilities(self) -> types.ClientCapabilities | None:
-        """What it says that it can answer; None: nothing."""
+        """The questions that it says it can answer; None: none."""
         ...
 
     async def ask(
         self, request: types.InputRequest, name: str = "", together: int = 1
     ) -> types.InputResponse | types.ErrorData:
-        """Ask it what a server asks; an error where it may not be asked, or cannot answer. `name` is what the server calls the
-        question, `together` how many it asks at once."""
+        """Ask it a server's question; an error where it may not be asked, or cannot answer. `name` is the server's
+        name for the question, `together` the number of questions that the server asks at once."""
         ...
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """What its request says besides under `_meta`, such as the context of a trace: the server is told."""
+        """The `_meta` of its request, such as the context of a trace; it is passed on to the server."""
         ...
 
     @property
     def log_level(self) -> types.LoggingLevel | None:
-        """How much it wants to hear of what servers log while they serve it; None: nothing."""
+        """The level from which on it hears what servers log while they serve it; None: it hears nothing."""
         ...
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
-        """Tell it what a server logs, if it wants to hear that."""
+        """Send it a server's log message, if it wants to hear this level."""
         ...
 
     @property
@@ -107,24 +108,24 @@ class Client(Protocol):
         ...
 
     async def show_page(self, page: SignInPage) -> None:
-        """Give it a page on which its person signs in to a server, after which it may call again."""
+        """Give it a page on which its person signs in to a server, so that it can call again afterwards."""
         ...
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class SilentClient:
-    """A client that hears nothing and answers nothing: it says whose calls these are, and what their secrets are."""
+    """A client that hears nothing and answers nothing. It names the holder of calls, and has the holder's secrets."""
 
     id: str
-    """Its session."""
+    """The id of its session."""
     holder: str = LOCAL
-    """Who has the session, and others perhaps."""
+    """The holder of the session, who may have others."""
     secrets: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Values by name, for the environment and the headers of its servers."""
 
     async def fill_secrets(self, server: str, texts: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
-        """The texts with its secrets, of which none is for servers that others use. Raises `ConfigError` for one that is none."""
+        """The texts with its secrets; shared servers get none of them. Raises `ConfigError` for an unknown secret."""
         known: Mapping[str, str] = {} if shared else self.secrets
         if missing := [name for name in secret_names(texts) if name not in known]:
             raise ConfigError(f"server '{server}'", (f"there is no secret {', '.join(missing)}",))
@@ -134,9 +135,12 @@ class SilentClient:
         """Nobody hears it."""
 
     async def ask(
-        self, request: types.InputRequest, name: str = "", together: int = 1,  # noqa: ARG002 - as `Client` has it
-    ) -> types.InputResponse | types.ErrorData:  # fmt: skip
-        """Nobody answers it."""
+        self,
+        request: types.InputRequest,  # noqa: ARG002 - as `Client` has it
+        name: str = "",  # noqa: ARG002
+        together: int = 1,  # noqa: ARG002
+    ) -> types.InputResponse | types.ErrorData:
+        """Refuse the question."""
         return _refused("this client cannot be asked")
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
@@ -154,7 +158,7 @@ class SilentClient:
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """It says nothing besides."""
+        """It has no `_meta`."""
         return {}
 
     @property
@@ -172,15 +176,16 @@ class SilentClient:
 
 
 current_client: ContextVar[Client | None] = ContextVar("hooksdk client of MCP calls", default=None)
-"""Whose call it is that runs now, for whoever calls servers on behalf of others."""
+"""The client whose call runs in the current task, set by those that call servers for their clients; None: the host
+itself."""
 
 sent_for: ContextVar[RunningCall | None] = ContextVar("hooksdk call that a request is sent for", default=None)
-"""Whose request it is that is sent to a server now."""
+"""The call for which the current task sends a request to a server."""
 _asked_in: ContextVar[_Question | None] = ContextVar("hooksdk question of an MCP server", default=None)
 
 
 class _Question(NamedTuple):
-    """What a server asks by its result."""
+    """A question that a server asks by its result."""
 
     call: RunningCall
     name: str
@@ -189,23 +194,28 @@ class _Question(NamedTuple):
 
 @final
 class RunningCall:
-    """One call of a tool, and whose it is."""
+    """One call of a tool, and the client that made it.
+
+    Attributes:
+        client: The client that made it; None for the host itself.
+        questions: The questions that its client is asked now.
+        is_sent: True once its request may have reached the server: without an answer it may have taken effect.
+
+    """
 
     def __init__(self, context: ToolContext | None) -> None:
-        """To be made where the call is made; `context` is the tool's."""
+        """It is made in the task of the call; `context` is the tool's."""
         self.client = current_client.get()
         self.questions: set[anyio.CancelScope] = set()
-        """What its client is asked now."""
         self.is_sent = True
-        """Its request is on its way to the server, or has been: where no answer comes it may have taken effect."""
         self._context = context
         self._furthest = float("-inf")
         self._over = False
 
     @property
     def meta(self) -> types.RequestParamsMeta | None:
-        """What the server is told beside the arguments: what the client says besides, and the id of the call's effect, the same
-        when the call is made again."""
+        """The `_meta` that the server gets: the client's own, and the id of the call's effect, which is the same when
+        the call is made again."""
         client = self.client
         said: dict[str, Any] = {}
         if client is not None:
@@ -217,7 +227,7 @@ class RunningCall:
         return cast("types.RequestParamsMeta", said) if said else None
 
     async def on_progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """What the server says of how far it is: for the trace, and for the client."""
+        """Pass on the server's progress, to the trace and to the client."""
         if self._over or progress < self._furthest:
             return
         new, self._furthest = progress > self._furthest, progress
@@ -229,7 +239,7 @@ class RunningCall:
             await self.client.progress(progress, total, message and self.mask(message)[:LONGEST_MESSAGE])
 
     async def note(self, text: str) -> None:
-        """Tell the trace."""
+        """Write a line to the trace."""
         if self._context is not None:
             await self._context.progress(text)
 
@@ -238,7 +248,7 @@ class RunningCall:
         return self._context.mask(text) if self._context is not None else text
 
     def end(self) -> None:
-        """It has returned: nobody hears or is asked anything for it any more."""
+        """End its questions and its progress: it has returned."""
         self._over = True
         for question in self.questions:
             question.cancel()
@@ -246,17 +256,19 @@ class RunningCall:
 
 @final
 class Callers:
-    """Whose calls one server is serving."""
+    """The calls that one server is serving, and their clients."""
 
     def __init__(self, allowed: Collection[str], *, one_client: bool = False) -> None:
-        """`one_client`: it serves the session of one client alone, so whatever it asks is for that one."""
+        """`allowed` are the kinds of questions that the server may ask. With `one_client` it serves a single session,
+        so all of its questions are for that one."""
         self._allowed = allowed
         self._one_client = one_client
         self._calls: list[RunningCall] = []
         self._last: RunningCall | None = None
 
     def callbacks(self) -> dict[str, Any]:
-        """What a connection to the server is opened with. Without them the server is told that there is no such thing."""
+        """The callbacks of a connection, one for each kind of question that is allowed. The server is told that there
+        are no others."""
 
         async def elicit(_context: ClientRequestContext, params: types.ElicitRequestParams) -> Any:
             return await self._ask(types.ElicitRequest(params=params))
@@ -273,7 +285,7 @@ class Callers:
 
     @contextmanager
     def serving(self, call: RunningCall) -> Generator[None]:
-        """While a call runs."""
+        """Serve a call within the block."""
         self._calls.append(call)
         self._last = call
         try:
@@ -282,8 +294,8 @@ class Callers:
             self._calls.remove(call)
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> bool:
-        """Tell the client whose call the server is serving. False where it serves none; while it serves those of several clients
-        nobody is told: a message does not say which call it belongs to."""
+        """Send a log message to the client whose call the server is serving. False where it serves none. While it
+        serves several clients no one is told: a message does not say which call it belongs to."""
         if not self._calls:
             return False
         call = self._only_one()
@@ -299,7 +311,7 @@ class Callers:
         if call is None or call.client is None:
             return _refused("there is no call of one client that this could belong to")
         told = masked(request.model_dump(by_alias=True, mode="json", exclude_none=True), call.mask)
-        cast("dict[str, Any]", told.get("params", {})).pop("_meta", None)  # it is about this connection
+        cast("dict[str, Any]", told.get("params", {})).pop("_meta", None)  # it is about the connection to the server
         await call.note(f"the server asks the client: {request.method}")
         answer = _refused("the call that this belonged to is over")
         _, name, together = question or (call, "", 1)
@@ -312,7 +324,8 @@ class Callers:
         return answer
 
     def _only_one(self) -> RunningCall | None:
-        """The newest call, where all are of one client: a request of a server does not say which it belongs to."""
+        """The newest call, where all calls are of one client: a server's request does not say which call it belongs
+        to."""
         if self._one_client:
             return self._calls[-1] if self._calls else self._last
         clients = {call.client.id if call.client else None for call in self._calls}
@@ -322,8 +335,8 @@ class Callers:
 async def send_call(
     session: ClientSession, call: RunningCall, request: Asking, answers: TypeAdapter[T | types.InputRequiredResult]
 ) -> T:
-    """The answer to one call; what a server of protocol 2026-07-28 asks on the way is answered, and the call sent again.
-    Raises `MCPError`, and `ValidationError` for an answer that is not MCP."""
+    """The answer to one call. Where a server of protocol 2026-07-28 answers with questions, the client is asked, and
+    the call is sent again. Raises `MCPError`, and `ValidationError` for an answer that is not MCP."""
     for _ in range(ROUNDS):
         # Not `call_tool`: it raises for a result that misses the output schema, which the run itself checks.
         result = await session.send_request(request, answers, progress_callback=call.on_progress)
@@ -331,7 +344,7 @@ async def send_call(
             return result
         responses = await _answers(session, call, result.input_requests or {})
         if not responses:
-            await anyio.sleep(0.1)  # it only wants to be called again
+            await anyio.sleep(0.1)  # the server only wants to be called again
         answered = {"input_responses": responses, "request_state": result.request_state}
         request = type(request)(params=cast("Any", request.params.model_copy(update=answered)))
     raise MCPError(types.INVALID_REQUEST, f"it asked for more than {ROUNDS} times before it answered")
@@ -340,7 +353,7 @@ async def send_call(
 async def _answers(
     session: ClientSession, call: RunningCall, asked: Mapping[str, types.InputRequest]
 ) -> dict[str, types.InputResponse]:
-    """What the client answers to questions that are asked at once. Raises `MCPError` where it does not answer one of them."""
+    """The client's answers to questions that are asked at once. Raises `MCPError` where one is not answered."""
     given: dict[str, types.InputResponse | types.ErrorData] = {}
 
     async def ask(name: str, request: types.InputRequest) -> None:
@@ -366,12 +379,12 @@ def _refused(reason: str) -> types.ErrorData:
 
 
 def is_own_meta(key: str) -> bool:
-    """True for what in `_meta` is about one connection and its requests."""
+    """True for a key in `_meta` that is about one connection and its requests."""
     return key.startswith(OWN_META) or key == "progressToken"
 
 
 def masked(value: Any, mask: Callable[[str], str]) -> Any:
-    """A JSON value whose texts have gone through `mask`."""
+    """A JSON value with each of its texts masked."""
     if isinstance(value, str):
         return mask(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What comes back from servers, as results."""
+"""Results of servers' calls, in the form of hooksdk's results."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from hooksdk.mcp._relay import OWN_META
 from hooksdk.mcp._status import CallFailed
 
 ERROR = "hooksdk/error"
-"""Where in a result's `meta` the code and the data of the error stand that a server answered instead of a result."""
+"""The key in a result's `meta` for the code and the data of an error that a server answered instead of a result."""
 ROLE = "hooksdk/role"
-"""Where in a block's `_meta` it stands who says that message of a prompt."""
+"""The key in a block's `_meta` for the role of a prompt's message."""
 ERROR_MARGIN = 1.0
 """Seconds by which a tool's own time limit is longer than the call's, so that the call's error text wins."""
 
 
 def failed(failure: CallFailed) -> ToolResult:
-    """The result of a call that has none. The server's own code and data stay, for clients that can do something about it."""
+    """The result of a failed call. It keeps the code and the data of the server's error, for clients that can act on
+    them."""
     error = failure.error
     if error is None:
         return ToolResult.error(str(failure))
@@ -32,12 +33,13 @@ def failed(failure: CallFailed) -> ToolResult:
 
 
 def own_meta_left_out(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What a result says besides; the protocol's own entries are about one connection, such as who the server is."""
+    """The `_meta` of a result without the protocol's own entries, which are about one connection."""
     return {key: value for key, value in (meta or {}).items() if not key.startswith(OWN_META)} or None
 
 
 def to_result(answer: types.CallToolResult) -> ToolResult:
-    """The same content in MCP's shape. The text describes what is not text, for models that can read nothing else."""
+    """The result with the content of an answer. Its text describes blocks that are no text, for models that only read
+    text."""
     blocks = [block.model_dump(by_alias=True, mode="json", exclude_none=True) for block in answer.content]
     texts = [plain_text(block) for block in blocks]
     if not blocks and answer.structured_content is not None:
@@ -46,13 +48,16 @@ def to_result(answer: types.CallToolResult) -> ToolResult:
         texts = ["The tool reported an error, without a text."]
     plain = all(block.keys() == {"type", "text"} for block in blocks) and len(blocks) < 2
     return ToolResult(
-        "\n".join(texts), is_error=answer.is_error, blocks=() if plain else blocks, structured=answer.structured_content,
+        "\n".join(texts),
+        is_error=answer.is_error,
+        blocks=() if plain else blocks,
+        structured=answer.structured_content,
         meta=own_meta_left_out(answer.meta),
-    )  # fmt: skip
+    )
 
 
 def plain_text(block: dict[str, Any]) -> str:
-    """What stands for a block where only text can be read."""
+    """The text for a block where only text can be read."""
     kind = block["type"]
     if kind == "text":
         return block["text"]

@@ -1,4 +1,4 @@
-"""Whose process a server is: one for all who call it, one for each who signs in, or one for each of their sessions."""
+"""Scopes: a server has one process for all of a gateway's clients, one for each token, or one for each session."""
 
 from __future__ import annotations
 
@@ -9,42 +9,57 @@ from pathlib import PurePath
 from typing import Literal, get_args
 
 Scope = Literal["session", "token", "gateway"]
-"""One process for each session of a client, for each token (over stdio there is one user, `local`), or for the whole gateway."""
+"""One process for each session of a client, for each token (over stdio there is one user, `local`), or for the whole
+gateway."""
 SCOPES: Sequence[Scope] = get_args(Scope)
 LOCAL = "local"
-"""Who calls where nobody says who it is: the user of this process."""
+"""The holder of calls of which nothing else is known: the user of this process."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScopeKey:
-    """Whose a connection is."""
+    """The clients that a connection is for."""
 
     holder: str = LOCAL
     """The name of a token, or `local`."""
     session: str = ""
-    """The id of a client's session, where the process is this session's alone."""
+    """The id of a session that has the process for itself; empty where it is for all sessions of the holder."""
 
     def is_of(self, holder: str, session: str) -> bool:
-        """True where this client's calls go to the connection."""
+        """True where the calls of this client's session go to the connection."""
         return self.holder in {"", holder} and self.session in {"", session}
 
 
 NOBODY = ScopeKey()
-"""Of a connection that no client's call has brought about."""
+"""The key of connections that were opened without a client's call."""
 EVERYBODY = ScopeKey(holder="")
-"""Of one that all clients share."""
+"""The key of connections that all clients share."""
 
 _PLACEHOLDER = re.compile(r"\{\{\s*secret:")
 _CREDENTIAL = {
-    "APIKEY", "AUTH", "AUTHORIZATION", "COOKIE", "CREDENTIAL", "CREDENTIALS", "DSN", "KEY", "LOGIN", "PASS", "PASSWD", "PASSWORD", "PAT",
-    "SECRET", "TOKEN",
-}  # fmt: skip
-"""Words in names of variables, such as GITHUB_TOKEN or OPENAI_API_KEY."""
+    "APIKEY",
+    "AUTH",
+    "AUTHORIZATION",
+    "COOKIE",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "DSN",
+    "KEY",
+    "LOGIN",
+    "PASS",
+    "PASSWD",
+    "PASSWORD",
+    "PAT",
+    "SECRET",
+    "TOKEN",
+}
+"""Words in the names of variables that hold credentials, such as GITHUB_TOKEN or OPENAI_API_KEY."""
 _ADDRESS = re.compile(r"\w+://[^\s/@:]*:[^\s/@]+@")
 """A user and a password in an address, such as a database's."""
 _BROWSER = re.compile(r"playwright|puppeteer|selenium|chrome|browser", re.IGNORECASE)
-"""In the names of programs and packages: @playwright/mcp, chrome-devtools-mcp. Whoever shares such a process is signed in where
-the other is. One that is no browser loses nothing but a shared process."""
+"""Words in the names of programs and packages of browsers: @playwright/mcp, chrome-devtools-mcp. Clients that share
+such a process are signed in wherever one of them is. A program that only looks like one loses nothing but a shared
+process."""
 
 
 def asks_secrets(texts: Iterable[str]) -> bool:
@@ -53,8 +68,8 @@ def asks_secrets(texts: Iterable[str]) -> bool:
 
 
 def default_scope(url: str, command: str, args: Sequence[str], env: Mapping[str, str]) -> Scope:
-    """The scope of an entry that says none: each token has its own process where one user's would be the other's: signed in
-    to a hosted server, with a key in the environment or an address, or with a browser."""
+    """The scope of an entry that names none. Each token has its own process where a shared one would let a user act
+    as another: on a hosted server, with a credential in the environment or an address, and with a browser."""
     holds_credential = (
         any(_CREDENTIAL & set(re.split(r"[^A-Z]+", name.upper())) for name in env)
         or asks_secrets(env.values())
@@ -64,6 +79,7 @@ def default_scope(url: str, command: str, args: Sequence[str], env: Mapping[str,
 
 
 def _programs(command: str, args: Sequence[str]) -> Iterable[str]:
-    """The names of what may be run: of the command, and of the packages and files that it is told, without their folders."""
+    """The names of programs that an entry may run: the command, and the packages and files among its arguments,
+    without folders."""
     for word in (command, *(word for word in args if not word.startswith("-"))):
         yield word if word.startswith("@") else PurePath(word).name

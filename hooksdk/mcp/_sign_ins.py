@@ -14,8 +14,8 @@ from hooksdk.mcp.sign_in._store import SignInProblem, SignIns
 
 @final
 class ServerSignIns:
-    """Signs people in to these servers, and out. The servers need not be started; those that run notice it by themselves, in
-    whichever process of this user.
+    """Signs people in to these servers, and out. The servers need not be started; those that run notice it by
+    themselves, in whichever process of this user.
 
     `holder` is whose sign-in it is: the name of a token of the gateway, by default that of whoever comes without one.
     """
@@ -25,29 +25,34 @@ class ServerSignIns:
         self._sign_ins = sign_ins
 
     async def sign_in(
-        self, name: str, show: Callable[[str], Awaitable[None]], *, holder: str = LOCAL,
-        paste: Callable[[], Awaitable[str]] | None = None, client_secret: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        show: Callable[[str], Awaitable[None]],
+        *,
+        holder: str = LOCAL,
+        paste: Callable[[], Awaitable[str]] | None = None,
+        client_secret: str = "",
+    ) -> None:
         """Sign a person in to a server on the web, within five minutes.
 
-        `show` is given the address of the page for the person's browser, which comes back to a listener on this machine. With
-        `paste` nothing listens: it answers the address that the browser was sent to, of a person elsewhere. `client_secret`
-        belongs to the `clientId` of the entry. Raises `SignInProblem`.
+        `show` is given the address of the page for the person's browser, which comes back to a listener on this
+        machine. With `paste` nothing listens: it answers the address that the browser was sent to, of a person
+        elsewhere. `client_secret` belongs to the `clientId` of the entry. Raises `SignInProblem`.
         """
         from hooksdk.mcp.sign_in._flow import sign_in
 
         await sign_in(self.target(name, holder), self._sign_ins, show=show, paste=paste, client_secret=client_secret)
 
     async def sign_out(self, name: str, *, holder: str = LOCAL) -> str | None:
-        """End a sign-in, at the server and here. None where there was none; else why the server could not be told, empty where it
-        was. Raises `SignInProblem` for a server that nobody can sign in to."""
+        """End a sign-in, at the server and here. None where there was none; else why the server could not be told,
+        empty where it was. Raises `SignInProblem` for a server that nobody can sign in to."""
         from hooksdk.mcp.sign_in._flow import sign_out
 
         return await sign_out(self.target(name, holder), self._sign_ins)
 
     async def is_needed(self, name: str, *, holder: str = LOCAL) -> bool:
-        """True where the server answers nobody who is not signed in, and nobody is. It is asked, and nothing else happens. Raises
-        `SignInProblem` where it cannot be asked."""
+        """True where the server answers nobody who is not signed in, and nobody is. It is asked, and nothing else
+        happens. Raises `SignInProblem` where it cannot be asked."""
         from hooksdk.mcp.sign_in._flow import asks_for_sign_in
 
         target = self.target(name, holder)
@@ -55,7 +60,8 @@ class ServerSignIns:
         return (known is None or known.access_token is None) and await asks_for_sign_in(target)
 
     def possible(self) -> Mapping[str, str]:
-        """The servers that somebody could sign in to, by name, each with its address, without what that may hold in secret."""
+        """The servers that somebody could sign in to, by name, each with its address, without what that may hold in
+        secret."""
         specs = self._wanted().specs
         return {name: spec.place for name, spec in specs.items() if spec.may_sign_in and not spec.disabled}
 

@@ -1,4 +1,4 @@
-"""How a server is, in words for people, and what a model reads of a call that has no result."""
+"""The status of a server, in words for people, and the errors of calls without a result, in words for models."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from hooksdk.mcp._scope import Scope
 from hooksdk.mcp._transport import first_cause, one_line
 
 State = Literal["starting", "up", "failed", "needs sign-in", "down", "idle", "disabled"]
-"""`failed`: it could not be started; `needs sign-in`: it answers nobody who is not signed in, and `problem` says what to type;
-`down`: it was up and ended, and is started again when it is needed; `idle`: it does not
-run, and the first call of one of its tools starts it."""
+"""`failed`: it could not be started; `needs sign-in`: it only serves people who are signed in, and `problem` says
+what to type; `down`: it was up and ended, and is started again when it is needed; `idle`: it does not run, and the
+first call of one of its tools starts it."""
 
 ADVICE = "Go on without its tools, or tell the user."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
-    """How one server is."""
+    """The status of one server."""
 
     name: str
     state: State
     problem: str = ""
-    """Why it is not up, in one line, with the end of what it wrote to stderr. Of one that starts: that a person must sign in, where
-    that was so before."""
+    """The reason why it is not up, in one line, with the end of its stderr. While it starts, the reason for a sign-in
+    that was needed before."""
     tools: int = 0
-    """How many tools it offers."""
+    """The number of its tools."""
     seconds: float = 0.0
-    """How long its last start took."""
+    """The duration of its last start."""
     version: str = ""
-    """The version that the server gives itself."""
+    """Its version, as the server says."""
     scope: Scope = "gateway"
-    """Whose process it is: each session's, each token's, or one for all."""
+    """The clients that share a process of it: those of a session, of a token, or all."""
     holder: str = ""
-    """Of a process of a single token or session, whose it is: the token's name, or `local`."""
+    """The token of a process that a single token or session has, or `local`."""
 
     @property
     def failed(self) -> bool:
@@ -48,28 +48,29 @@ class ServerStatus:
 
     @property
     def signed_out(self) -> bool:
-        """True where a person must sign in, also while it is tried once more whether that is so still."""
+        """True where a person must sign in, also while a start checks whether that is still so."""
         return self.state == "needs sign-in" or (self.state == "starting" and bool(self.problem))
 
 
 def starting(before: ServerStatus, tools: int) -> ServerStatus:
-    """How a server is from now on that is started."""
+    """The status of a server that is being started."""
     problem = before.problem if before.signed_out else ""
     return ServerStatus(name=before.name, state="starting", problem=problem, tools=tools)
 
 
 class CallFailed(Exception):
-    """No result came; the text tells the model why and what to do. It never leaves this package."""
+    """Raised for a call without a result; the text tells the model why, and what to do. It never leaves this
+    package."""
 
     def __init__(self, text: str, *, in_doubt: bool = False, error: types.ErrorData | None = None) -> None:
-        """`in_doubt`: the call was sent, and may have taken effect; `error`: what the server answered."""
+        """`in_doubt`: the call was sent, and may have taken effect. `error` is the server's own error."""
         super().__init__(text)
         self.in_doubt = in_doubt
         self.error = error
 
 
 def with_stderr(problem: str, stderr: str) -> str:
-    """What went wrong, with what the server wrote last."""
+    """A problem, with the last lines that the server wrote."""
     return f"{problem}; it wrote: {stderr}" if stderr else problem
 
 
@@ -84,7 +85,7 @@ def describe(spec: ServerSpec, error: Exception) -> str:
 
 
 class SignInNeeded(CallFailed):
-    """The same, of a server that answered nothing, since a person must sign in first."""
+    """Raised for a call of a server to which a person must sign in first."""
 
     def __init__(self, server: str, problem: str) -> None:
         super().__init__(
@@ -93,7 +94,7 @@ class SignInNeeded(CallFailed):
 
 
 def unavailable(spec: ServerSpec, status: ServerStatus, seconds: float, *, is_open: bool) -> CallFailed:
-    """For a call of a server that is not up, though it was asked to be; `seconds`: when a start is tried again."""
+    """The error of a call of a server that could not be started; in `seconds` its start is tried again."""
     if spec.disabled:
         return CallFailed(f"The MCP server '{spec.name}' is disabled in its file. {ADVICE}")
     if not is_open:
@@ -102,31 +103,31 @@ def unavailable(spec: ServerSpec, status: ServerStatus, seconds: float, *, is_op
         return SignInNeeded(spec.name, status.problem)
     problem = status.problem.removeprefix(f"{spec.place} cannot be reached: ") or "it ended at once"
     return CallFailed(
-        f"The MCP server '{spec.name}' cannot be reached at the moment ({problem}), and nothing was called: try again in "
-        f"{max(math.ceil(seconds), 1)} s, go on without its tools, or tell the user."
+        f"The MCP server '{spec.name}' cannot be reached at the moment ({problem}), and nothing was called: try again "
+        f"in {max(math.ceil(seconds), 1)} s, go on without its tools, or tell the user."
     )
 
 
 def ended_during(server: str, name: str, problem: str) -> CallFailed:
-    """For a call in which the connection ended."""
+    """The error of a call during which the connection ended."""
     return CallFailed(
-        f"The MCP server '{server}' ended during the call of '{name}': {problem}. The call may have taken effect: check "
-        "before you repeat it. The server is started again for the next call.",
+        f"The MCP server '{server}' ended during the call of '{name}': {problem}. The call may have taken effect: "
+        "check before you repeat it. The server is started again for the next call.",
         in_doubt=True,
     )
 
 
 def removed(server: str) -> CallFailed:
-    """For a call of a server that a newer configuration does not have."""
+    """The error of a call of a server that a newer configuration does not have."""
     return CallFailed(f"The MCP server '{server}' is not in the configuration any more. {ADVICE}")
 
 
 def too_late(server: str, name: str, limit: float, *, started: bool) -> CallFailed:
-    """For a call that was not answered in time; `started`: it was sent."""
+    """The error of a call that was not answered in time; `started`: it was sent."""
     if not started:
         return CallFailed(f"The MCP server '{server}' could not be started within {limit:g} s. {ADVICE}")
     return CallFailed(
-        f"'{name}' of the MCP server '{server}' did not answer within {limit:g} s and was cancelled. It may have taken effect in "
-        "part: check before you repeat it, or ask for less at once.",
+        f"'{name}' of the MCP server '{server}' did not answer within {limit:g} s and was cancelled. It may have taken effect "
+        "in part: check before you repeat it, or ask for less at once.",
         in_doubt=True,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import importlib.metadata
 import logging
 import os
@@ -12,8 +13,9 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TextIO, cast
+from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 
 import anyio
 import httpx2
@@ -23,23 +25,28 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
 from hooksdk.mcp._config import ServerSpec
-from hooksdk.mcp._lines import ENCODING
 from hooksdk.mcp._relay import sent_for
 from hooksdk.mcp.sign_in._auth import SignedIn
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 logger = logging.getLogger("hooksdk")
 
+ENCODING = "hooksdk-lines"
+"""The name of the encoding that reads UTF-8 by whole lines."""
+
 _STDERR_BYTES = 4096
-"""How much of the end of a server's stderr is kept."""
+"""Bytes of the end of a server's stderr that are kept."""
 
 serving: ContextVar[str] = ContextVar("hooksdk_mcp_serving", default="")
-"""The server whose connection the current task belongs to; the SDK's own tasks inherit it."""
+"""The name of the server whose connection the current task serves; the SDK's own tasks inherit it."""
 
 
 class NoiseFilter(logging.Filter):
     """Keeps the SDK from logging a traceback for each line that one of our servers prints beside the protocol.
 
-    It sits on the one logger that does so, and lets the records of everybody else's connections pass.
+    It is on the one logger that does so, and lets the records of other connections pass.
     """
 
     logger = logging.getLogger("mcp.client.stdio")
@@ -62,7 +69,7 @@ def one_line(text: str, limit: int = 300) -> str:
     messages = [line for line in lines if not line.startswith((" ", "\t", "|", "Traceback (most recent"))]
     telling = (messages or lines)[-3:]
     if npm := [line for line in messages if re.match(r"npm (error|ERR!)\s+\S*\s*\D", line)]:
-        telling = npm[:2]  # it says the cause first, and advice after it
+        telling = npm[:2]  # npm writes the cause first, and advice after it
     clean = [" ".join(re.sub(r"[^ -~\u00a0-\U0010ffff]", " ", line).split()) for line in telling]
     joined = " | ".join(clean)
     return joined if len(joined) <= limit else "..." + joined[-limit + 3 :]
@@ -76,7 +83,8 @@ def first_cause(error: BaseException) -> BaseException:
 
 
 class Transport:
-    """Opens the connection to one server once. `on_end` is called when the server ends the connection; `signed_in` adds tokens."""
+    """Opens the connection to one server once. `on_end` is called when the server ends the connection; `signed_in`
+    adds access tokens."""
 
     def __init__(self, spec: ServerSpec, on_end: Callable[[], None], signed_in: SignedIn | None = None) -> None:
         self._spec = spec
@@ -91,13 +99,13 @@ class Transport:
 
     @property
     def refusal(self) -> str:
-        """Why the last request was refused, as far as HTTP says: the status, and what is wrong with the sign-in."""
+        """The reason for which HTTP refused the last request: the status, and the problem of the sign-in."""
         problem = self._signed_in.problem if self._signed_in else ""
         return f"{self.http_status}: {problem}" if self.http_status and problem else self.http_status
 
     @property
     def needs_sign_in(self) -> str:
-        """Why a person must sign in, and what to type; empty where nobody must."""
+        """The reason for which a person must sign in, and what to type; empty where nobody must."""
         return self._signed_in.needs if self._signed_in else ""
 
     @asynccontextmanager
@@ -181,9 +189,11 @@ class Transport:
         return os.fdopen(write_end, "w", encoding="utf-8")
 
     async def last_words(self, patience: float = 0.3) -> str:
-        """The end of what the server wrote to stderr, as one line; a dead server's last words are waited for a moment."""
+        """The end of what the server wrote to stderr, as one line; a dead server's last words are waited for a
+        moment."""
         deadline = anyio.current_time() + patience
-        while self._reader is not None and self._reader.is_alive() and anyio.current_time() < deadline:  # noqa: ASYNC110 - a thread cannot set an event
+        reader = self._reader
+        while reader is not None and reader.is_alive() and anyio.current_time() < deadline:  # noqa: ASYNC110 - a thread
             await anyio.sleep(0.01)
         return one_line(self._spec.redact(self._stderr.decode("utf-8", "replace")))
 
@@ -192,7 +202,8 @@ def resolve_command(spec: ServerSpec) -> str:
     """The command's path: on the server's PATH, else beside this Python, where a venv keeps its programs."""
     command = os.path.expanduser(spec.command)  # noqa: PTH111 - a command is no path
     path = (get_default_environment() | dict(spec.env)).get("PATH")
-    return shutil.which(command, path=path) or shutil.which(command, path=os.path.dirname(sys.executable)) or command  # noqa: PTH120
+    beside = str(Path(sys.executable).parent)
+    return shutil.which(command, path=path) or shutil.which(command, path=beside) or command
 
 
 class _Watched:
@@ -230,6 +241,40 @@ class _Watched:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         return await self._inner.__aexit__(kind, error, trace)
+
+
+class LineDecoder(codecs.IncrementalDecoder):
+    """UTF-8 that is read by whole lines. A line that never ends is never read.
+
+    The SDK puts each piece of 64 kB behind the beginning of the line that it has so far, and looks for the end in all
+    of it: the time for a line grows with the square of its length, and one of 50 MB takes longer than a call may. The
+    SDK reads with an encoding of its caller's choice, and this one gives it nothing until the line has ended.
+    """
+
+    def __init__(self, errors: str = "strict") -> None:
+        super().__init__(errors)
+        self._parts: list[bytes] = []
+
+    def decode(self, input: ReadableBuffer, final: bool = False) -> str:  # noqa: A002, ARG002 - of the base class
+        """The lines that are whole now."""
+        data = bytes(input)
+        end = data.rfind(b"\n") + 1
+        if not end:
+            self._parts.append(data)
+            return ""
+        lines = b"".join((*self._parts, data[:end]))
+        self._parts = [data[end:]]
+        return lines.decode("utf-8", self.errors)
+
+
+def _find(name: str) -> codecs.CodecInfo | None:
+    if name.replace("_", "-") != ENCODING:
+        return None
+    utf8 = codecs.lookup("utf-8")
+    return codecs.CodecInfo(utf8.encode, utf8.decode, incrementaldecoder=LineDecoder, name=ENCODING)
+
+
+codecs.register(_find)
 
 
 def client_info() -> types.Implementation:

@@ -18,9 +18,17 @@ from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.values import plain_json
 
 __all__ = [
-    "BARE_FOLDERS", "ENTRY_KEYS", "MOST_SECONDS", "Shape", "find_servers", "load_file", "plain_entry", "project_of",
-    "projects_of", "read_text",
-]  # fmt: skip
+    "BARE_FOLDERS",
+    "ENTRY_KEYS",
+    "MOST_SECONDS",
+    "Shape",
+    "find_servers",
+    "load_file",
+    "plain_entry",
+    "project_of",
+    "projects_of",
+    "read_text",
+]
 
 Entries = Mapping[str, Any]
 
@@ -48,21 +56,21 @@ ENTRY_KEYS = {
     "idle": "a number of seconds above 0, such as 600",
     "scope": "'session', 'token' or 'gateway'",
 }
-"""The keys of an entry, and what each one holds."""
+"""The keys of an entry, and the value that each one has."""
 BARE_FOLDERS = (".gemini", ".qwen")
 """In the settings of these folders `$NAME` is a variable, too."""
 MOST_SECONDS = 3600
-"""Who writes a longer `timeout` means milliseconds, as most clients do."""
+"""The longest `timeout` in seconds; a longer one is taken for milliseconds, which most clients write."""
 CURSOR_PORT = 8787
 """The port of this machine to which Cursor's browser comes back."""
 _PLACE_KEYS = {"command", "url", "httpUrl", "serverUrl"}
-"""One of them is in every entry that can be used."""
+"""Every usable entry has one of these keys."""
 _EXPECTED = 'expected an object such as {"mcpServers": {"git": {"command": "mcp-server-git"}}}'
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a client's file says about servers."""
+    """The servers in a client's file."""
 
     entries: Entries
     inputs: Sequence[Any] = ()
@@ -71,8 +79,8 @@ class Shape:
 
 
 def load_file(path: Path, *, digest: str = "") -> dict[str, Any]:
-    """The settings in a file: JSON, with comments and trailing commas as VS Code and Zed allow them, or TOML as Codex has
-    it. `digest` is `sha256:` and the digest that its content must have; empty: any. Raises `ConfigError`."""
+    """The settings in a file: JSON, with comments and trailing commas as VS Code and Zed allow them, or TOML as Codex
+    has it. `digest` is `sha256:` and the digest that its content must have; empty: any. Raises `ConfigError`."""
     try:
         content = path.read_bytes()
         text = content.decode("utf-8-sig")
@@ -115,7 +123,8 @@ def read_text(path: Path, text: str) -> dict[str, Any]:
 
 
 def _shallow(path: Path, value: dict[str, Any]) -> dict[str, Any]:
-    """The same. Raises `ConfigError` for what would end as a RecursionError in whoever reads it."""
+    """The same value. Raises `ConfigError` for one that is nested so deeply that its readers would raise
+    RecursionError."""
     if is_too_deep(value):
         raise _too_deep(path)
     return value
@@ -126,7 +135,7 @@ def _too_deep(path: Path) -> ConfigError:
 
 
 def find_servers(data: Entries, where: str, *, folder: Path, from_file: bool) -> Shape:
-    """The servers of a client's settings, whatever else these hold. Raises `ConfigError` where there is no place for any.
+    """The servers in a client's settings. Raises `ConfigError` for settings that have no place for servers.
 
     `folder` is the project: Claude Code's own file has servers for each.
     """
@@ -163,7 +172,7 @@ def plain_entry(entry: Entries) -> dict[str, Any]:
     ):
         if theirs in values and ours not in values:
             value = values.pop(theirs)
-            # These are seconds for certain, and a `timeout` above this is taken for milliseconds.
+            # These are seconds for certain, but a `timeout` above the limit would be taken for milliseconds.
             too_long = theirs.endswith("_sec") and isinstance(value, (int, float)) and value > MOST_SECONDS
             values[ours] = MOST_SECONDS if too_long else value
     if isinstance(values.get("enabled"), bool):  # Codex, Zed
@@ -180,7 +189,7 @@ def plain_entry(entry: Entries) -> dict[str, Any]:
 
 
 def _sign_in(values: dict[str, Any]) -> None:
-    """How to sign in to the server, under `oauth` as Claude Code and VS Code write it."""
+    """Put the settings of the sign-in under `oauth`, as Claude Code and VS Code have them."""
     if isinstance(auth := values.get("auth"), Mapping) and "oauth" not in values:  # Cursor
         known = {"CLIENT_ID": "clientId", "CLIENT_SECRET": "clientSecret"}
         renamed = {known.get(key, key): value for key, value in cast("Entries", auth).items()}
@@ -232,7 +241,7 @@ def _is_entry(value: object) -> bool:
 
 
 def project_of(projects: Entries, folder: Path) -> str | None:
-    """What the project is called there that a folder is in; None where it is in none."""
+    """The name of the project that a folder is in; None where it is in none."""
     names = {Path(name): name for name in projects}
     return next((names[one] for one in (folder, *folder.parents) if one in names), None)
 
@@ -247,7 +256,7 @@ def projects_of(data: Entries) -> Entries:
 
 
 def _with_project(shape: Shape, data: Entries, folder: Path) -> Shape:
-    """The servers of everywhere and those of the folder's own project, which win."""
+    """The servers of all projects and those of the folder's own project, which win."""
     projects = projects_of(data)
     here = project_of(projects, folder)
     others = [name for name in projects if name != here]

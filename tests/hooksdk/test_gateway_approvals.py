@@ -20,7 +20,7 @@ from hooksdk import Host, JsonlStore, hooks
 from hooksdk.approvals import Approval
 from hooksdk.desk import ApprovalDesk, ApprovalRecord, ApprovalRecords
 from hooksdk.gateway import Gateway
-from hooksdk.gateway._places import Place, leave
+from hooksdk.gateway._session_ids import SessionIds, release
 from hooksdk.gateway.status import gateway_folder
 from hooksdk.hooks import AfterToolCall, Ask, BeforeToolCall, Block, Rewrite, RewriteToolCall
 from hooksdk.stores.locks import lock
@@ -131,7 +131,8 @@ async def at_gateway(
 
 @pytest.fixture(autouse=True)
 def measured(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hooksdk.gateway._session.monotonic", clock)
+    for module in ("_session_calls", "_session_client"):
+        monkeypatch.setattr(f"hooksdk.gateway.{module}.monotonic", clock)
 
 
 # By number
@@ -276,8 +277,8 @@ async def test_an_answer_from_before_a_restart_is_for_nobody_else_and_for_no_oth
 
 
 async def test_what_a_gateway_has_asked_that_runs_in_another_process_is_not_taken_over() -> None:
-    place = Place("here")
-    ours = place.enter("local", {})
+    place = SessionIds("here")
+    ours = place.new("local", {})
     prefix, _, rest = ours.removeprefix("gateway-").partition("-")
     running = gateway_folder() / "running"
     running.mkdir(parents=True, exist_ok=True)
@@ -287,9 +288,9 @@ async def test_what_a_gateway_has_asked_that_runs_in_another_process_is_not_take
         assert lock(file.fileno())
         others = [f"gateway-{prefix}-{process}-{rest}" for process in ("alive", "killed", "swept", "unknown1")]
         assert [await place.is_over(one) for one in (ours, *others)] == [False, False, True, True, False]
-    leave(ours)
+    release(ours)
     assert await place.is_over(ours)
-    assert not await Place("elsewhere").is_over(ours)
+    assert not await SessionIds("elsewhere").is_over(ours)
 
 
 @in_both_eras
@@ -331,7 +332,7 @@ async def test_calls_that_nobody_makes_again_are_given_up_once_their_approval_ha
 async def test_of_many_calls_that_wait_the_newest_are_remembered(
     clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hooksdk.gateway._session.MOST_WAITING", 2)
+    monkeypatch.setattr("hooksdk.gateway._session_calls.MOST_WAITING", 2)
     async with at_gateway(clock, tmp_path) as stage:
         for path in "abcd":
             await stage.call(arguments={"path": path})

@@ -20,7 +20,7 @@ from hooksdk.approvals import Approval
 from hooksdk.desk import ApprovalRecords
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway, GatewayConfig
-from hooksdk.gateway._deployment import Deployment
+from hooksdk.gateway._session_ids import Deployment
 from hooksdk.stores import SqlStore
 from tests.hooksdk.gateways import text_of
 from tests.hooksdk.replicas import TOKENS, Remembers, Replica, can_answer, client, replica

@@ -13,7 +13,7 @@ import pytest
 from mcp_types import JSONRPCNotification, JSONRPCResponse
 
 from hooksdk import Tool
-from hooksdk.gateway._resuming import GRACE, MOST_CHARS, MOST_EVENTS, Events, Line
+from hooksdk.gateway._resuming import GRACE, MOST_CHARS, MOST_EVENTS, Events, RequestConnection
 from tests.hooksdk.gateways import Source
 from tests.hooksdk.mcp_servers import until
 from tests.hooksdk.test_gateway_transports import listening
@@ -132,11 +132,11 @@ async def test_a_client_that_is_back_before_the_answer_may_wait_for_it() -> None
 @pytest.mark.jumping_clock
 async def test_the_call_of_a_client_that_is_back_goes_on_however_long_it_takes() -> None:
     events, heard = Events(), list[bool]()
-    line, call = Line(events), anyio.CancelScope()
-    line.stream, line.call = "1", call
+    connection, call = RequestConnection(events), anyio.CancelScope()
+    connection.stream, connection.call = "1", call
 
     async def wait() -> None:
-        heard.append(await events.wait_for_client(line))
+        heard.append(await events.wait_for_client(connection))
 
     async with anyio.create_task_group() as group:
         group.start_soon(wait)
@@ -144,8 +144,8 @@ async def test_the_call_of_a_client_that_is_back_goes_on_however_long_it_takes()
         with events.listening("1"):
             await anyio.sleep(10 * GRACE)
             assert not call.cancel_called
-            line.call = None
-            events.tell()
+            connection.call = None
+            events.tell_news()
             await anyio.wait_all_tasks_blocked()
     assert heard == [True]
 

@@ -14,7 +14,7 @@ from mcp import types
 from hooksdk import Host
 from hooksdk.gateway import Gateway, GatewayConfig
 from hooksdk.mcp import McpServers
-from hooksdk.mcp._lines import ENCODING, LineDecoder
+from hooksdk.mcp._transport import ENCODING, LineDecoder
 from tests.hooksdk.gateways import client, text_of
 from tests.hooksdk.mcp_servers import script, use
 from tests.hooksdk.scripted_servers import Scripted
