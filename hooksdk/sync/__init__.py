@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from hooksdk.sync._lazy import LazyHost
 from hooksdk.sync._plain import Approver, PlainModel, Restart
-from hooksdk.sync._run import Compaction, JudgedCall, Results, Run, Storage
-from hooksdk.sync._session import Host, Session, run_agent
+from hooksdk.sync._twins import Compaction, Host, JudgedCall, Results, Run, Session, Storage, run_agent
 
 __all__ = [
     "Approver", "Compaction", "Host", "JudgedCall", "LazyHost", "PlainModel", "Restart", "Results", "Run", "Session", "Storage",

@@ -19,7 +19,7 @@ from hooksdk.session import Session
 from hooksdk.sync._elsewhere import Elsewhere, Loop, call_in
 from hooksdk.sync._host import open_hosts
 from hooksdk.sync._plain import Approver, Restart
-from hooksdk.sync._session import Host
+from hooksdk.sync._twins import Host
 from hooksdk.transcript import Store
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Generator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, final
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar, final
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from hooksdk.errors import PlainOnly, RunClosed, SessionClosed, WouldBlock
+from hooksdk.errors import RunClosed, SessionClosed, WouldBlock
 
 T = TypeVar("T")
 BETWEEN_LOOKS = 1.0
@@ -132,58 +131,3 @@ def _in_plain_words(error: BaseException) -> BaseException:
     elif isinstance(error, RunClosed):
         error.what = error.what.replace("`async with ", "`with ")
     return error
-
-
-class Twin(Generic[T]):
-    """An object for plain code, which has an async one do everything."""
-
-    def __init__(self, twin: T, portal: Portal) -> None:
-        self.twin = twin
-        """The async object."""
-        self.portal = portal
-        """The thread that it lives in."""
-
-    def _call(self, method: str, *args: Any, **options: Any) -> Any:
-        return self.portal.call(getattr(self.twin, method), *args, **options)
-
-    def _do(self, method: str, *args: Any, **options: Any) -> Any:
-        return self.portal.do(getattr(self.twin, method), *args, **options)
-
-    def _read(self, name: str) -> Any:
-        return self.portal.do(getattr, self.twin, name)
-
-    @contextmanager
-    def _block(self, method: str) -> Generator[Any, None, None]:
-        """The block of an async context manager, around a plain one."""
-        manager: AbstractAsyncContextManager[Any] = getattr(self.twin, method)()
-        value = self.portal.call(manager.__aenter__)
-        try:
-            yield value
-        except BaseException as error:
-            if not self.portal.call(manager.__aexit__, type(error), error, error.__traceback__):
-                raise
-        else:
-            self.portal.call(manager.__aexit__, None, None, None)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, type(self)) and self.twin is other.twin
-
-    def __hash__(self) -> int:
-        return hash(self.twin)
-
-    def __repr__(self) -> str:
-        return repr(self.twin).replace("<", "<sync ", 1)
-
-
-class Opened(PlainOnly, Twin[T]):
-    """One that is used as `with ... as`."""
-
-    def __enter__(self) -> Self:
-        self._call("__aenter__")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self.portal.is_open:  # else its host was left first, which has closed it
-            self._call("__aexit__", kind, error, traceback)
