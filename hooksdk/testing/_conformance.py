@@ -13,12 +13,16 @@ from hooksdk import hooks
 from hooksdk.approvals import ApprovalRequest, Approver, Later
 from hooksdk.config import Config, load_config
 from hooksdk.formats import Message
+from hooksdk.hooks import HOOKS, Block, Event
 from hooksdk.stores import MemoryStore
 from hooksdk.testing._events import Recorder, recorder
-from hooksdk.testing._model import Script, ScriptedModel
+from hooksdk.testing._model import Script, ScriptedModel, call
 from hooksdk.tools import Tool
 from hooksdk.transcript import Store
 
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = call("get_weather", city="Rome")
+DELETE = call("delete_city", city="Rome")
 SEEN = ("after_tools_resolved", "after_model_call", "after_tool_call", "agent_end", "before_compaction")
 
 
@@ -135,9 +139,25 @@ class Driver(Protocol):
         ...
 
 
+def answering(hook: str, answer: object, **options: Any) -> type:
+    """A plugin that has one answer to a hook: `answering("before_tool_call", Block("no"), tools="delete_*")`."""
+
+    class Answers:
+        plugin_id = f"answers_{type(answer).__name__.lower()}"
+
+        @HOOKS[hook](**options)
+        def handle(self, event: Event) -> Any:
+            return answer
+
+    return Answers
+
+
+NO_DELETES = answering("before_tool_call", Block("nothing is deleted here"), tools="delete_*")
+
+
 @final
 class Stage:
-    """Where one case is played: a store that outlives the program, and what the plugins saw."""
+    """Where one case is played: a town of tools, a store that outlives the program, and what the plugins saw."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -145,20 +165,45 @@ class Stage:
         self.seen: type[Recorder] = recorder(*SEEN)
         self.model = ScriptedModel([])
         self.asked: list[ApprovalRequest] = []
+        self.ran: list[str] = []
+        """The calls that ran, such as `get_weather of Rome`."""
+        self.tools = [self.tool("get_weather", "Tell the weather."), self.tool("delete_city", "Delete a city.")]
+
+    def tool(self, name: str, description: str, *, owner: str = "") -> Tool:
+        """A tool that notes what it was called with; with an `owner` it is a server's, and may be deferred."""
+
+        async def execute(arguments: dict[str, Any]) -> str:
+            self.ran.append(f"{name} of {', '.join(map(str, arguments.values()))}")
+            return f"{name} of {arguments['city']}"
+
+        return Tool(
+            name=name,
+            description=description,
+            parameters=CITY,
+            execute=execute,
+            source="mcp" if owner else "host",
+            owner=owner,
+            core=not owner,
+        )
+
+    def many_tools(self, count: int) -> list[Tool]:
+        """Tools that fill a small context window."""
+        return [
+            self.tool(f"archive_report_{at}", f"Archive report number {at}.", owner="archive") for at in range(count)
+        ]
 
     @asynccontextmanager
     async def open(
         self,
         *plugins: Any,
         script: Script,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[Tool] | None = None,
         config: Mapping[str, Any] | None = None,
         approver: Approver | None = None,
         allow: Sequence[str] = (),
-        context_window: int = 200_000,
     ) -> AsyncGenerator[Driver]:
         """The program with these plugins, with the installed ones that are named in `allow`, and with this script."""
-        self.seen, self.model = recorder(*SEEN), ScriptedModel(script, context_window=context_window)
+        self.seen, self.model = recorder(*SEEN), ScriptedModel(script)
 
         async def ask(request: ApprovalRequest) -> Any:
             self.asked.append(request)
@@ -172,8 +217,17 @@ class Stage:
         host = HostOptions(
             plugins=[self.seen, *plugins], store=self.store, config=settings, approver=ask, folder=os.devnull
         )
-        async with self.driver.start(Program(host=host, tools=tools, model=self.model)):
+        program = Program(host=host, tools=self.tools if tools is None else tools, model=self.model)
+        async with self.driver.start(program):
             yield self.driver
+
+    async def play(self, *plugins: Any, script: Script, prompts: Sequence[str] = ("go",), **options: Any) -> Answer:
+        """The program is opened, and asked one prompt after the other; the last answer."""
+        answer = Answer()
+        async with self.open(*plugins, script=script, **options) as driver:
+            for prompt in prompts:
+                answer = await driver.ask(prompt)
+        return answer
 
     @property
     def calls(self) -> list[hooks.AfterToolCall]:
@@ -223,3 +277,8 @@ class ConformanceCase:
     async def __call__(self, driver: Driver) -> None:
         """Play it."""
         await self.check(Stage(driver))
+
+
+def case(number: str) -> Callable[[Callable[[Stage], Awaitable[None]]], ConformanceCase]:
+    """A decorator: this function is the case of this number, and its name says what is relied on."""
+    return lambda check: ConformanceCase(number, check.__name__, check)
