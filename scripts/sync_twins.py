@@ -1,4 +1,5 @@
-"""Write the stub of `hooksdk.sync`'s classes from the async ones: the same names, parameters, types and docstrings, without `async`.
+"""Write the stub of `hooksdk.sync`'s classes from the async ones: the same names, parameters, types and docstrings, without
+`async`; and the prose of the classes' own docstrings.
 
 python scripts/sync_twins.py
 """
@@ -17,7 +18,8 @@ from typing import Any
 
 from hooksdk.sync import _mirror, _twins
 
-STUB = Path(__file__).parents[1] / "hooksdk" / "sync" / "_twins.pyi"
+CLASSES = Path(__file__).parents[1] / "hooksdk" / "sync" / "_twins.py"
+STUB = CLASSES.with_suffix(".pyi")
 TWINS = {
     "Results": "hooksdk.transcript",
     "Storage": "hooksdk.catalog",
@@ -162,10 +164,27 @@ def quoted(text: str, indent: int = 4) -> list[str]:
     return textwrap.indent(f'"""{text}{end}"""', " " * indent).splitlines() if text else []
 
 
-def written() -> str:
-    """The text of the stub."""
-    return Writer().module()
+def documented_classes() -> str:
+    """The text of the plain classes with the prose of the async ones; the examples stay."""
+    text = CLASSES.read_text(encoding="utf-8")
+    for name, module in TWINS.items():
+        kind, plain = getattr(importlib.import_module(module), name), getattr(_twins, name)
+        old, new = (
+            textwrap.indent((inspect.getdoc(one) or "").partition("```python")[0].strip(), "    ").lstrip()
+            for one in (plain, kind)
+        )
+        text = text.replace(f'"""{old}', f'"""{_mirror.in_plain_words(new)}', 1)
+    return text
+
+
+def written() -> dict[Path, str]:
+    """The text of each file."""
+    return {CLASSES: documented_classes(), STUB: Writer().module()}
 
 
 if __name__ == "__main__":
-    STUB.write_text(written(), encoding="utf-8")
+    text = documented_classes()
+    if text != CLASSES.read_text(encoding="utf-8"):
+        CLASSES.write_text(text, encoding="utf-8")
+        importlib.reload(_twins)
+    STUB.write_text(Writer().module(), encoding="utf-8")
