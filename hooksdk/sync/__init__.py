@@ -14,6 +14,16 @@ from hooksdk.sync._plain import Approver, PlainModel, Restart
 from hooksdk.sync._twins import Compaction, Host, JudgedCall, Results, Run, Session, Storage, run_agent
 
 __all__ = [
-    "Approver", "Compaction", "Host", "JudgedCall", "LazyHost", "PlainModel", "Restart", "Results", "Run", "Session", "Storage",
+    "Approver",
+    "Compaction",
+    "Host",
+    "JudgedCall",
+    "LazyHost",
+    "PlainModel",
+    "Restart",
+    "Results",
+    "Run",
+    "Session",
+    "Storage",
     "run_agent",
-]  # fmt: skip
+]

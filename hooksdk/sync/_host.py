@@ -40,9 +40,14 @@ class OpenedHost(Opened[async_side.Host]):
         record_first: bool | None = None,
     ) -> None:
         twin = async_side.Host(
-            plugins, store=store, config=config, folder=folder, approver=None if approver is None else as_async(approver),
-            restart=None if restart is None else as_async(restart), record_first=record_first,
-        )  # fmt: skip
+            plugins,
+            store=store,
+            config=config,
+            folder=folder,
+            approver=None if approver is None else as_async(approver),
+            restart=None if restart is None else as_async(restart),
+            record_first=record_first,
+        )
         super().__init__(twin, Portal())
 
     def __enter__(self) -> Self:

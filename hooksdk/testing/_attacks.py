@@ -23,8 +23,12 @@ _FILL = re.compile(r"<([a-z-]+)((?:\|[^|<>]+)*)>")
 _SLICE = re.compile(r"(-?\d+)?:(-?\d+)?")
 _CYRILLIC = str.maketrans("aceopxy", "\u0430\u0441\u0435\u043e\u0440\u0445\u0443")
 _FIXED = {
-    "long": "a/" * 3000, "blanks": " " * 300, "lines": "\n" * 60, "wide-blanks": "\u3000" * 300, "wide-lines": "\u2003\r\n" * 60,
-}  # fmt: skip
+    "long": "a/" * 3000,
+    "blanks": " " * 300,
+    "lines": "\n" * 60,
+    "wide-blanks": "\u3000" * 300,
+    "wide-lines": "\u2003\r\n" * 60,
+}
 """Texts that are too long to be written down."""
 
 

@@ -81,9 +81,13 @@ class HookSession:
     async def _stage(self) -> AsyncGenerator[tuple[Host, Session, list[Tool]]]:
         before = {task.id for task in anyio.get_running_tasks()}
         async with open_host(
-            *self._plugins, tools=self._tools, config=self._config, store=self._store, approver=self._approver,
+            *self._plugins,
+            tools=self._tools,
+            config=self._config,
+            store=self._store,
+            approver=self._approver,
             grants=self._grants,
-        ) as host:  # fmt: skip
+        ) as host:
             offered = list(self._tools)
             if self._servers is not None:
                 from hooksdk.mcp import McpServers

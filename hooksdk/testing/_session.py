@@ -59,9 +59,12 @@ async def open_host(
 
     with _told_for_tests(settings):
         host = Host(
-            plugins=[kit, *holders], store=MemoryStore() if store is None else store, config=settings, approver=answer,
+            plugins=[kit, *holders],
+            store=MemoryStore() if store is None else store,
+            config=settings,
+            approver=answer,
             folder=os.devnull,
-        )  # fmt: skip
+        )
     check_installed(host, ids)
     async with host:
         yield host
@@ -209,13 +212,25 @@ async def play(
         model = ScriptedModel(model, format=format, context_window=context_window)
     calls, turns, questions = len(kit.calls), len(model.turns), len(kit.questions)
     outcome = await run_agent(
-        session, model, prompt, tools=kit.tools if tools is None else as_tools(tools, "tools", owner="test"), limits=limits, system=system,
-        agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger, metadata=metadata,
-    )  # fmt: skip
+        session,
+        model,
+        prompt,
+        tools=kit.tools if tools is None else as_tools(tools, "tools", owner="test"),
+        limits=limits,
+        system=system,
+        agent_id=agent_id,
+        workspace_dir=workspace_dir,
+        requester=requester,
+        trigger=trigger,
+        metadata=metadata,
+    )
     return Played(
-        outcome=outcome, turns=model.turns[turns:], calls=kit.calls[calls:], messages=session.messages,
+        outcome=outcome,
+        turns=model.turns[turns:],
+        calls=kit.calls[calls:],
+        messages=session.messages,
         questions=kit.questions[questions:],
-    )  # fmt: skip
+    )
 
 
 class _Kit:

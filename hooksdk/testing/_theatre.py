@@ -21,8 +21,12 @@ from hooksdk.tools import Tool
 
 _VERDICT = re.compile(r"Blocked by (?P<plugin>[^:\n]+): (?P<reason>.*)", re.DOTALL)
 _STATUS: Mapping[str | None, CallOutcome] = {
-    None: "allow", "blocked": "block", "answered": "answer", "invalid": "invalid", "unknown": "withhold",
-}  # fmt: skip
+    None: "allow",
+    "blocked": "block",
+    "answered": "answer",
+    "invalid": "invalid",
+    "unknown": "withhold",
+}
 
 
 @dataclass(frozen=True)
@@ -87,9 +91,13 @@ class Theatre:
         before = len(self._verdicts)
         try:
             async with session.run(
-                exchange.prompt(form) or None, format=form, agent_id=options.agent_id,
-                workspace_dir=options.workspace_dir, requester=options.requester, trigger=options.trigger,
-            ) as run:  # fmt: skip
+                exchange.prompt(form) or None,
+                format=form,
+                agent_id=options.agent_id,
+                workspace_dir=options.workspace_dir,
+                requester=options.requester,
+                trigger=options.trigger,
+            ) as run:
                 await run.resolve_tools(tools)
                 for step in exchange.steps:
                     if isinstance(step, Asked):

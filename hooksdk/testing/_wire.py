@@ -11,16 +11,20 @@ from hooksdk.calls import ToolCall
 from hooksdk.costs import Usage
 from hooksdk.formats import Message
 from hooksdk.testing._model import Reply, Turn
-from hooksdk.testing._pieces import pieces
-from hooksdk.testing._wire_responses import responses_answer, responses_events, responses_messages
+from hooksdk.testing._wire_responses import pieces, responses_answer, responses_events, responses_messages
 from hooksdk.values import as_list, is_object
 
 Body = dict[str, Any]
 
 _ERRORS = {
-    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
-    413: "request_too_large", 429: "rate_limit_error", 529: "overloaded_error",
-}  # fmt: skip
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
 
 
 def sent_messages(format_name: str, body: Mapping[str, Any]) -> list[Message]:
@@ -108,18 +112,28 @@ def answer_body(
     if format_name == "anthropic":
         calls_tools = any(block.get("type") == "tool_use" for block in _blocks(message))
         return {
-            "id": f"msg_{number}", "type": "message", "model": request.get("model", ""), **message, "stop_sequence": None,
+            "id": f"msg_{number}",
+            "type": "message",
+            "model": request.get("model", ""),
+            **message,
+            "stop_sequence": None,
             "stop_reason": stop_reason or ("tool_use" if calls_tools else "end_turn"),
             "usage": dict(counts),
-        }  # fmt: skip
+        }
     choice: Body = {
-        "index": 0, "logprobs": None, "message": {"refusal": None, "annotations": [], **message},
+        "index": 0,
+        "logprobs": None,
+        "message": {"refusal": None, "annotations": [], **message},
         "finish_reason": stop_reason or ("tool_calls" if message.get("tool_calls") else "stop"),
-    }  # fmt: skip
+    }
     return {
-        "id": f"chatcmpl-{number}", "object": "chat.completion", "created": 1, "model": request.get("model", ""),
-        "choices": [choice], "usage": dict(counts),
-    }  # fmt: skip
+        "id": f"chatcmpl-{number}",
+        "object": "chat.completion",
+        "created": 1,
+        "model": request.get("model", ""),
+        "choices": [choice],
+        "usage": dict(counts),
+    }
 
 
 def _counts(format_name: str, prompt: Usage, output: int) -> Body:

@@ -59,9 +59,12 @@ from hooksdk.testing._wire_refusals import refusal_of
 __all__ = ["Fault", "ScriptedServer", "SeenRequest", "ServerScript", "cut", "garble", "hang", "interrupt", "refuse"]
 
 _FORMATS = {
-    "/v1/chat/completions": "openai-chat", "/v1/responses": "openai-responses", "/v1/messages": "anthropic",
-    ":generateContent": "gemini", ":streamGenerateContent": "gemini",
-}  # fmt: skip
+    "/v1/chat/completions": "openai-chat",
+    "/v1/responses": "openai-responses",
+    "/v1/messages": "anthropic",
+    ":generateContent": "gemini",
+    ":streamGenerateContent": "gemini",
+}
 """The format by the path, or by what ends it."""
 _POLL_INTERVAL = 0.02
 """Seconds between two checks whether a client is still there, or an answer."""
