@@ -1,7 +1,8 @@
-"""The pytest plugin of hooksdk: fixtures for tests of plugins. Installed with hooksdk, switched off with `-p no:hooksdk`.
+"""The pytest plugin of hooksdk: fixtures for tests of plugins. Installed with hooksdk, switched off with `-p
+no:hooksdk`.
 
-It imports nothing but pytest until one of its fixtures is used, has no fixture that is used by itself, and stands outside
-the package, whose import takes longer than many a test suite.
+It imports nothing but pytest until one of its fixtures is used, has no fixture that is used by itself, and stands
+outside the package, whose import takes longer than many a test suite.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 
 @pytest.fixture
 def hook_loop(request: pytest.FixtureRequest) -> str:
-    """The event loop of `hook_session`: asyncio, unless the marker `hook_loops` or a fixture of this name says otherwise."""
+    """The event loop of `hook_session`: asyncio, unless the marker `hook_loops` or a fixture of this name says
+    otherwise."""
     return getattr(request, "param", "asyncio")
 
 
@@ -72,8 +74,9 @@ def hook_session(
     tool_server: object,  # noqa: ARG001 - it is to be there longer than what is connected to it
     model_server: object,  # noqa: ARG001 - so is this
 ) -> Generator[OpenHookSession]:
-    """Sessions with plugins, each in an event loop of its own. They are closed after the test, which fails for what it has left
-    open: `session = hook_session(MyPlugin, tools=[read_file])`. The options are those of `hooksdk.testing.HookSession`."""
+    """Sessions with plugins, each in an event loop of its own. They are closed after the test, which fails for what it
+    has left open: `session = hook_session(MyPlugin, tools=[read_file])`. The options are those of
+    `hooksdk.testing.HookSession`."""
     from hooksdk.testing import HookSession
 
     if hook_loop == "trio":
@@ -130,8 +133,8 @@ def tool_server() -> Generator[Callable[..., ToolServer]]:
 
 @pytest.fixture
 def model_server() -> Generator[Callable[..., ScriptedServer]]:
-    """Providers that follow a script: OpenAI's and Anthropic's API over HTTP. They end after the test, and what a script raised
-    fails it: `server = model_server(["Hello."])`, and then a client with `base_url=server.openai_url`."""
+    """Providers that follow a script: OpenAI's and Anthropic's API over HTTP. They end after the test, and what a
+    script raised fails it: `server = model_server(["Hello."])`, and then a client with `base_url=server.openai_url`."""
     with ExitStack() as stack:
 
         def start(script: ServerScript) -> ScriptedServer:
@@ -148,8 +151,8 @@ def model_server() -> Generator[Callable[..., ScriptedServer]]:
 
 @pytest.fixture
 def decision_snapshot(request: pytest.FixtureRequest) -> DecisionSnapshot:
-    """The decisions that this test expects: `assert replay("session.jsonl", [MyPlugin]) == decision_snapshot`. They are in a
-    file beside the test's, which `pytest --hooksdk-update` writes."""
+    """The decisions that this test expects: `assert replay("session.jsonl", [MyPlugin]) == decision_snapshot`. They are
+    in a file beside the test's, which `pytest --hooksdk-update` writes."""
     from hooksdk.testing import DecisionSnapshot
 
     update = bool(request.config.getoption("--hooksdk-update"))

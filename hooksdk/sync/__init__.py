@@ -3,8 +3,9 @@
     with Host(plugins=[MyPolicy]) as host, host.session("ann") as session, session.run("Hello") as run:
         run.resolve_tools([my_tool])
 
-A host has an event loop in a thread of its own. So it works in scripts, in threads (which may share a host), and where an
-event loop runs already, such as a notebook; the calling thread waits. Plugins and tools are the same, plain or async.
+A host has an event loop in a thread of its own. So it works in scripts, in threads (which may share a host), and where
+an event loop runs already, such as a notebook; the calling thread waits. Plugins and tools are the same, plain or
+async.
 """
 
 from __future__ import annotations

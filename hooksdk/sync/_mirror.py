@@ -1,4 +1,4 @@
-"""Plain twins of async classes: the same public members, without `async`. Type checkers read the stub of `_twins` instead."""
+"""How a plain class gets the public members of an async one, without `async`."""
 
 from __future__ import annotations
 

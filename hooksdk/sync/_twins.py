@@ -1,5 +1,5 @@
-"""The classes of plain code, each the mirror of an async one. Type checkers and editors read their members in `_twins.pyi`,
-which `python scripts/sync_twins.py` writes from the async classes."""
+"""The classes of plain code, each the mirror of an async one. Type checkers and editors read their members in
+`_twins.pyi`, which `python scripts/sync_twins.py` writes from the async classes; it updates their docstrings here, too."""
 
 from __future__ import annotations
 

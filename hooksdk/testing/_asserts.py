@@ -16,8 +16,8 @@ from hooksdk.testing._verdicts import CallVerdict
 from hooksdk.values import clip
 
 Settled = Played | AfterToolCall | JudgedCall | CallVerdict | ToolResult
-"""What the assertions take: a run that was played (its only call, or that of `tool=`), one of its calls, a call that was
-judged, one of a replay, or a result."""
+"""What the assertions take: a run that was played (its only call, or that of `tool=`), one of its calls, a call that
+was judged, one of a replay, or a result."""
 
 _BLOCKED = re.compile(
     r"(?:Error: )?Blocked(?: by (?P<by>[^:\n]+))?: (?:plugin '(?P<failed>[^']+)' failed)?(?P<reason>.*)", re.DOTALL
@@ -46,8 +46,8 @@ class _Facts:
 def assert_blocked(
     result: Settled, *, tool: str | None = None, by: str | None = None, reason: str | None = None
 ) -> None:
-    """The call was not run: a policy blocked it, a person refused it, or a policy failed. `by` is the plugin's id; `reason` is
-    part of what the model reads."""
+    """The call was not run: a policy blocked it, a person refused it, or a policy failed. `by` is the plugin's id;
+    `reason` is part of what the model reads."""
     __tracebackhide__ = True
     facts = _facts(result, tool)
     if facts.status != "blocked":
@@ -61,7 +61,8 @@ def assert_blocked(
 
 
 def assert_ran(result: Settled, *, tool: str | None = None, text: str | None = None) -> None:
-    """The tool ran, and without an error. `text` is part of its result. In a replay: it would run, with whatever arguments."""
+    """The tool ran, and without an error. `text` is part of its result. In a replay: it would run, with whatever
+    arguments."""
     __tracebackhide__ = True
     facts = _facts(result, tool)
     if facts.status != "ok":
@@ -87,7 +88,8 @@ def assert_asked(
     by: str | None = None,
     title: str | None = None,
 ) -> None:
-    """A person was asked about the call, whatever the answer. `by` is the plugin that asks, `title` part of its question."""
+    """A person was asked about the call, whatever the answer. `by` is the plugin that asks, `title` part of its
+    question."""
     __tracebackhide__ = True
     facts = _facts(result, tool, only_asked=True)
     if facts.questions is None:

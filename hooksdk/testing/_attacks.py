@@ -103,8 +103,8 @@ class Attack:
     `description` of a tool that a server brings."""
     value: Any
     reaches: Reach
-    """`denied`: what is denied, so every policy must stop it. `elsewhere`: something that is not allowed, or not surely;
-    a policy must stop it that stops whatever it does not list."""
+    """`denied`: what is denied, so every policy must stop it. `elsewhere`: something that is not allowed, or not
+    surely; a policy must stop it that stops whatever it does not list."""
     about: str
     """What the attack tries."""
     origin: str
@@ -123,11 +123,12 @@ def attacks(
     files: Sequence[str | Path] = (),
     links: bool = False,
 ) -> list[Attack]:
-    """The attacks of a kind, on a policy that allows the one and denies the other: programs, hosts, a folder and a file.
+    """The attacks of a kind, on a policy that allows the one and denies the other: programs, hosts, a folder and a
+    file.
 
-    They are hooksdk's own and those of `files`. `server` is the one of the denied tool, for calls. `links`: the allowed folder
-    was made by `make_workspace`. Attacks that do not fit, such as other spellings of an IP address where a name is denied, are
-    left out. Raises `ConfigError` for a file that is none.
+    They are hooksdk's own and those of `files`. `server` is the one of the denied tool, for calls. `links`: the allowed
+    folder was made by `make_workspace`. Attacks that do not fit, such as other spellings of an IP address where a name
+    is denied, are left out. Raises `ConfigError` for a file that is none.
     """
     if kind not in get_args(Kind):
         refuse("attacks(kind=...)", kind, f"one of {', '.join(get_args(Kind))}")
@@ -146,8 +147,8 @@ def attacks(
 
 
 def make_workspace(folder: str | Path, denied: str) -> Path:
-    """A folder with links in it that lead out, for attacks on paths with `links`: `away` to the denied file's folder, `dangling`
-    to a file there that does not exist, `up`, `within` and `circle`. The folder must not exist yet."""
+    """A folder with links in it that lead out, for attacks on paths with `links`: `away` to the denied file's folder,
+    `dangling` to a file there that does not exist, `up`, `within` and `circle`. The folder must not exist yet."""
     workspace = Path(folder)
     (workspace / "sub").mkdir(parents=True)
     (workspace / "within").symlink_to(workspace / "sub")

@@ -41,9 +41,10 @@ class HostOptions(TypedDict):
 class Program:
     """One start of a program whose agent the driver plays.
 
-    `Host(**program.host)` is its host. `tools` are to be the framework's own, each with the name, description and schema
-    that stands there, and its `execute` as the function; one without it runs elsewhere. `model` answers in the place of a provider's API:
-    `await program.model.reply(messages, tools)`, both as OpenAI's chat completions have them.
+    `Host(**program.host)` is its host. `tools` are to be the framework's own, each with the name, description and
+    schema that stands there, and its `execute` as the function; one without it runs elsewhere. `model` answers in the
+    place of a provider's API: `await program.model.reply(messages, tools)`, both as OpenAI's chat completions have
+    them.
 
     ```python
     from collections.abc import AsyncGenerator
@@ -83,8 +84,8 @@ class Answer:
 
 
 class Driver(Protocol):
-    """Plays conversations over one adapter. One driver is one program that may be started again: what the framework stores
-    by itself, it keeps from start to start.
+    """Plays conversations over one adapter. One driver is one program that may be started again: what the framework
+    stores by itself, it keeps from start to start.
 
     ```python
     from collections.abc import Callable

@@ -323,7 +323,8 @@ async def a_refused_call_in_doubt_is_told_as_such(stage: Stage) -> None:
 
 
 async def _in_a_tool(stage: Stage, *, outer: list[Any], inner: list[Any]) -> None:
-    """An agent with plugins and a host of its own, run by a tool of another agent: no call gets past either's policies."""
+    """An agent with plugins and a host of its own, run by a tool of another agent: no call gets past either's
+    policies."""
     sub = Stage(type(stage.driver)())
 
     async def consult(arguments: dict[str, Any]) -> str:

@@ -137,7 +137,8 @@ def _calls_in(call: ToolCall, result: FoundResult | None) -> list[tuple[ToolCall
 
 
 def _answer(batch: FoundResult | None, answers: Sequence[object]) -> FoundResult | None:
-    """What the batch answered to one of its calls; where it was not made, or its answer was trimmed, what stands there."""
+    """What the batch answered to one of its calls; where it was not made, or its answer was trimmed, what stands
+    there."""
     if batch is None or not answers:
         return batch
     answer = as_object(answers[0])
@@ -166,8 +167,8 @@ def is_refusal(result: FoundResult) -> bool:
 
 
 def without_prose(messages: Sequence[Message], form: MessageFormat) -> list[Message]:
-    """A session that may be shown: the same calls with their arguments; what anybody said, and what tools answered, is left out. Results are still errors
-    where they were."""
+    """A session that may be shown: the same calls with their arguments; what anybody said, and what tools answered, is
+    left out. Results are still errors where they were."""
     bare: list[Message] = []
     for run in exchanges_in(messages, form):
         for step in run.steps:

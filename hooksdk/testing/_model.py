@@ -142,8 +142,8 @@ is an `Answer`; of a list of several kinds mypy only knows that it holds objects
 class ScriptedModel:
     """A `Model` whose replies come from a script.
 
-    The script is a function of the `Turn` that answers a text, a `Call`, a list of them, or a `Reply`; or a list of such
-    answers, one for each turn. `turns` holds everything that the model was sent.
+    The script is a function of the `Turn` that answers a text, a `Call`, a list of them, or a `Reply`; or a list of
+    such answers, one for each turn. `turns` holds everything that the model was sent.
 
     ```python
     import anyio
@@ -236,8 +236,8 @@ def read_turn(
 
 
 def _functions(tool: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The functions in one entry of a request's tools; those of a namespace go by `NAMESPACE.NAME`, a search that the client
-    executes by `tool_search`."""
+    """The functions in one entry of a request's tools; those of a namespace go by `NAMESPACE.NAME`, a search that the
+    client executes by `tool_search`."""
     if tool.get("type") == "tool_search":
         return [{"name": "tool_search", **tool}]
     if tool.get("type") == "namespace":
@@ -266,7 +266,8 @@ def as_reply(answer: Answer) -> Reply:
 class ScriptedApprover:
     """An approver that gives these answers in order, the last one for all further questions; without any it grants all.
 
-    True grants, False refuses, a text refuses with that reason, `Later()` lets the call wait. `requests` holds what was asked.
+    True grants, False refuses, a text refuses with that reason, `Later()` lets the call wait. `requests` holds what was
+    asked.
 
     ```python
     import anyio

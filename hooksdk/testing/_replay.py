@@ -47,14 +47,14 @@ def replay(
 ) -> Replay:
     """Let the plugins judge every call of a recorded session, in order. Nothing is executed, and nothing outlives it.
 
-    `plugins` are modules, classes, ids of installed plugins, `Path`s of Python files, or `"module:Class"`. A call that would
-    run gets its recorded result, one that would not gets its refusal; where a plugin asks a person, the answer is what the
-    record shows: yes where the call ran. `tools` are the definitions: tools, functions, or a JSON file of them; a tool that
-    is not among them takes any arguments. `config` is as for `open_session`; `folder` is the project that a `Config` is of.
-    The others are those of `session.run`.
+    `plugins` are modules, classes, ids of installed plugins, `Path`s of Python files, or `"module:Class"`. A call that
+    would run gets its recorded result, one that would not gets its refusal; where a plugin asks a person, the answer is
+    what the record shows: yes where the call ran. `tools` are the definitions: tools, functions, or a JSON file of
+    them; a tool that is not among them takes any arguments. `config` is as for `open_session`; `folder` is the project
+    that a `Config` is of. The others are those of `session.run`.
 
-    It brings an event loop of its own; `replay_async` is for code that runs in one. Raises `HistoryError` for what cannot be
-    read.
+    It brings an event loop of its own; `replay_async` is for code that runs in one. Raises `HistoryError` for what
+    cannot be read.
     """
     options = RunOptions(agent_id, workspace_dir, requester, trigger)
     return anyio.run(_replay, _history(source, format), list(plugins), tools, config, options, folder)

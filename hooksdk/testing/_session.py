@@ -38,10 +38,10 @@ async def open_host(
 ) -> AsyncGenerator[Host, None]:
     """A host for tests: no configuration file and no variable of the environment is read, nothing is written to disk.
 
-    `plugins` are modules and classes, or the ids of installed plugins, such as `"tool_search"`; no other installed plugin
-    is loaded. `tools` are what `play` hands to each run. `config` is the host's configuration as a mapping. `grants` are what
-    the installed plugins named here may do, such as `["conversation"]`; by default what their manifests ask for, unless
-    `config` says it. Modules and classes need none.
+    `plugins` are modules and classes, or the ids of installed plugins, such as `"tool_search"`; no other installed
+    plugin is loaded. `tools` are what `play` hands to each run. `config` is the host's configuration as a mapping.
+    `grants` are what the installed plugins named here may do, such as `["conversation"]`; by default what their
+    manifests ask for, unless `config` says it. Modules and classes need none.
     """
     check_mapping("open_session(config=...)", config, '{"on_missing_grant": "skip"}')
     if grants is not None:
@@ -82,8 +82,8 @@ def check_installed(host: Host, ids: Iterable[str]) -> None:
 def _sections_with_grants(
     sections: Mapping[str, Any], ids: Sequence[str], grants: Iterable[str] | None
 ) -> dict[str, Any]:
-    """The plugins' sections with these grants; without any, with those that each manifest asks for, unless its section has
-    some."""
+    """The plugins' sections with these grants; without any, with those that each manifest asks for, unless its section
+    has some."""
     filled = dict(sections)
     asked = _grants_asked_for(ids) if grants is None and ids else {}
     given = None if grants is None else list(grants)

@@ -20,8 +20,8 @@ _SHORTEST = 3
 
 
 def snapshot_of(replay: Replay, *, values: bool = False) -> dict[str, Any]:
-    """The decisions as JSON. Without `values` no argument is in it: a digest stands for them, and where a reason quotes one,
-    its name."""
+    """The decisions as JSON. Without `values` no argument is in it: a digest stands for them, and where a reason quotes
+    one, its name."""
     return {"schema": SCHEMA, "values": values, "calls": [_entry(one, values=values) for one in replay.calls]}
 
 
@@ -118,8 +118,8 @@ def in_words(entry: Mapping[str, Any]) -> str:
 
 @final
 class DecisionSnapshot:
-    """What a test expects of a replay: `assert replay(...) == decision_snapshot`. It equals a replay that decides as its file
-    says. With `update`, it writes the file where that says otherwise, or is not there.
+    """What a test expects of a replay: `assert replay(...) == decision_snapshot`. It equals a replay that decides as
+    its file says. With `update`, it writes the file where that says otherwise, or is not there.
 
     ```python
     from pathlib import Path
@@ -168,8 +168,8 @@ class DecisionSnapshot:
         return [*problems, advice] if problems else []
 
     def differences(self, replay: Replay) -> list[str]:
-        """What the plugins decide otherwise than the file says, one line each. Raises `ConfigError` for one that cannot be
-        read."""
+        """What the plugins decide otherwise than the file says, one line each. Raises `ConfigError` for one that cannot
+        be read."""
         return differences(read_snapshot(self.path), replay)
 
     def write(self, replay: Replay) -> None:

@@ -15,8 +15,8 @@ from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.transcript import Entry, LazyLog, ListingStore, Message, RewritableLog, Store
 
 MakeStore = Callable[[], Store]
-"""Makes a store over the same place each time, as another worker would have it. A store that lives in one process alone may
-answer the same object each time."""
+"""Makes a store over the same place each time, as another worker would have it. A store that lives in one process alone
+may answer the same object each time."""
 
 _PATHS = [".", "..", "../../etc/passwd", "a/b\\c", "C:\\x", "CON", "*?<>|", "-rf", "session"]
 _LETTERS = ["naïve 会话 🙂", "\u0301", "\ud800", "\u017fession", "a" * 39 + "é", "nul\0byte", "line\nbreak", "", " "]
@@ -64,7 +64,8 @@ class StoreCase:
         return self.name
 
     async def __call__(self, make: MakeStore) -> None:
-        """Check it in a place that is empty. `make` is called once for each worker; all stores are closed in the end."""
+        """Check it in a place that is empty. `make` is called once for each worker; all stores are closed in the
+        end."""
         async with _closing(make) as worker:
             await self.check(worker)
 

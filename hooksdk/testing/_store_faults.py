@@ -44,10 +44,10 @@ STEPS = {
 class Fault:
     """One operation of a store that goes wrong: the `number`-th, counted from 1.
 
-    The store under test asks `strikes()` once for each of its operations (a write, an fsync, a statement, a commit), before it
-    is done. True means that this one must raise what a broken disk or server raises: with kind `fail` without being done, with
-    `tear` after it was done in part, or done and not answered. `delay` and `kill` need no more than the question: the caller
-    gives up while the operation is under way, or the process dies there.
+    The store under test asks `strikes()` once for each of its operations (a write, an fsync, a statement, a commit),
+    before it is done. True means that this one must raise what a broken disk or server raises: with kind `fail` without
+    being done, with `tear` after it was done in part, or done and not answered. `delay` and `kill` need no more than
+    the question: the caller gives up while the operation is under way, or the process dies there.
 
     ```python
     from hooksdk.testing import Fault
@@ -80,7 +80,8 @@ class Fault:
         return self.kind in {"fail", "tear"}
 
     async def run(self, step: Callable[[], Awaitable[object]]) -> bool:
-        """Run a step whose caller gives up when this fault says so. True when it came to its end and was not cancelled."""
+        """Run a step whose caller gives up when this fault says so. True when it came to its end and was not
+        cancelled."""
         with anyio.CancelScope() as scope:
             self._give_up = lambda: _cancel(scope)
             await step()
@@ -96,12 +97,12 @@ def _cancel(scope: anyio.CancelScope) -> None:
 
 
 def check_fault(make: MakeStore, fault: Fault) -> bool:
-    """Play a session in which one operation goes wrong, and check what is stored: everything that was acknowledged, once and
-    in order, and of the rest whole steps or nothing. Raises `AssertionError`.
+    """Play a session in which one operation goes wrong, and check what is stored: everything that was acknowledged,
+    once and in order, and of the rest whole steps or nothing. Raises `AssertionError`.
 
-    False when the session has fewer operations than `fault.number`, so try 1, 2, 3 and so on until then. `make` makes the store
-    with this fault in it, over a place of your choice: each fault has a session of its own. Runs an event loop of its own (asyncio), so call it from a
-    plain function; `kill` forks.
+    False when the session has fewer operations than `fault.number`, so try 1, 2, 3 and so on until then. `make` makes
+    the store with this fault in it, over a place of your choice: each fault has a session of its own. Runs an event
+    loop of its own (asyncio), so call it from a plain function; `kill` forks.
 
     ```python
     import itertools

@@ -53,7 +53,8 @@ class Theatre:
         """False where no plugin looks at what the model is sent: making that costs time with each reply."""
 
     def plugin(self) -> type:
-        """The plugin that keeps the trace, and turns a call of tool search's bridge into the call that it stands for."""
+        """The plugin that keeps the trace, and turns a call of tool search's bridge into the call that it stands
+        for."""
         records = self._records
 
         class Replaying:

@@ -47,8 +47,8 @@ def own_messages(answer: object) -> list[Message]:
 
 
 def calls_in(reply: Reply, turn: Turn, body: Body, format_name: str, next_id: Callable[[], str]) -> list[ToolCall]:
-    """The calls of a reply as a model of this provider makes them: of Responses a search that the client executes, and a tool in a
-    namespace."""
+    """The calls of a reply as a model of this provider makes them: of Responses a search that the client executes, and
+    a tool in a namespace."""
     calls = [ToolCall(one.id or next_id(), one.tool, one.arguments) for one in reply.calls]
     if format_name != "openai-responses":
         return calls

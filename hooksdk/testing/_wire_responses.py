@@ -48,8 +48,8 @@ def responses_messages(body: Mapping[str, Any]) -> list[Message]:
 def responses_answer(
     request: Body, items: Sequence[Message], number: int, usage: Mapping[str, Any], stop_reason: str | None
 ) -> Body:
-    """The whole answer. With a `stop_reason` of its own, such as `max_output_tokens`, it is incomplete; an item that is a whole
-    `response` itself, such as one that failed, has what else there is to say."""
+    """The whole answer. With a `stop_reason` of its own, such as `max_output_tokens`, it is incomplete; an item that is
+    a whole `response` itself, such as one that failed, has what else there is to say."""
     own: Body = dict(items[0]) if items and items[0].get("object") == "response" else {}
     items = own.get("output", ()) if own else items
     answer: Body = {

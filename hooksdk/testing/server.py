@@ -1,4 +1,5 @@
-"""A scripted provider on loopback: what a real client of OpenAI's, Anthropic's or Gemini's API is tested against, offline.
+"""A scripted provider on loopback: what a real client of OpenAI's, Anthropic's or Gemini's API is tested against,
+offline.
 
 ```python
 import anyio
@@ -82,8 +83,8 @@ class Fault:
 def refuse(
     status: int, retry_after: float | str | None = None, text: str = "Refused by the script.", code: str | None = None
 ) -> Fault:
-    """An error with this HTTP status, such as 429 for a rate limit or 529 for an overload. `retry_after` is in seconds; a
-    text, such as a date, is sent as it is. `code` is OpenAI's name for the case, such as `insufficient_quota`."""
+    """An error with this HTTP status, such as 429 for a rate limit or 529 for an overload. `retry_after` is in seconds;
+    a text, such as a date, is sent as it is. `code` is OpenAI's name for the case, such as `insufficient_quota`."""
     return Fault(kind="refuse", status=status, retry_after=retry_after, text=text, code=code)
 
 
@@ -109,8 +110,8 @@ def garble(answer: Answer | Message = "This is garbled.") -> Fault:
 
 ServerAnswer = Answer | Message | Sequence[Message] | Fault
 ServerScript = Callable[[Turn], ServerAnswer | Awaitable[ServerAnswer]] | Sequence[ServerAnswer]
-"""As for `ScriptedModel`; an answer may also be a whole message in the provider's shape, a list of Responses' items, or a
-`Fault`."""
+"""As for `ScriptedModel`; an answer may also be a whole message in the provider's shape, a list of Responses' items, or
+a `Fault`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,14 +131,15 @@ class ScriptedServer:
     """OpenAI's `/v1/chat/completions` and `/v1/responses`, Anthropic's `/v1/messages` and Gemini's `generateContent`,
     streamed or not, answered by a script.
 
-    The script is that of a `ScriptedModel`: a function of the `Turn`, or a list of answers. A plain function is called in
-    a thread of the server, one call at a time; an async one in the event loop of the test, asyncio's or trio's. It may
-    also answer with a `Fault`, or with a whole message in the provider's shape: of Responses an item, a list of them, or a
-    whole `response`. An exception that it raises reaches the client as status 400, and raised again when the `async with`
-    block ends without an error of its own. What OpenAI is known to refuse at `/v1/responses`, and Anthropic where tools are hidden, is
-    refused, in their words where these are known.
+    The script is that of a `ScriptedModel`: a function of the `Turn`, or a list of answers. A plain function is called
+    in a thread of the server, one call at a time; an async one in the event loop of the test, asyncio's or trio's. It
+    may also answer with a `Fault`, or with a whole message in the provider's shape: of Responses an item, a list of
+    them, or a whole `response`. An exception that it raises reaches the client as status 400, and raised again when the
+    `async with` block ends without an error of its own. What OpenAI is known to refuse at `/v1/responses`, and
+    Anthropic where tools are hidden, is refused, in their words where these are known.
 
-    Where a reply names no usage, its prompt is counted as the provider's cache would (`hooksdk.costs`): what it held and took.
+    Where a reply names no usage, its prompt is counted as the provider's cache would (`hooksdk.costs`): what it held
+    and took.
 
     It listens on 127.0.0.1 and a free port. Leaving the block ends every connection and thread.
     """
@@ -156,7 +158,8 @@ class ScriptedServer:
         self._errors: list[Exception] = []
         self._next_id: Callable[[], str] = map("c{}".format, count(1)).__next__
         self._portal = anyio.from_thread.BlockingPortal()
-        """The event loop of the test. The server has one of its own in another thread, so that plain clients may block this one."""
+        """The event loop of the test. The server has one of its own in another thread, so that plain clients may block
+        this one."""
         self._one_at_a_time = asyncio.Lock()
         self._closing: ExitStack | None = None
         self._port = 0
