@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,8 +20,8 @@ from hooksdk.host import Host, names_file, plugins_at
 from hooksdk.patterns import SOURCES
 from hooksdk.stores import MemoryStore
 from hooksdk.testing._exchanges import BRIDGE, Asked, Exchange, exchanges_in, real_call, singly
+from hooksdk.testing._replayer import Replayer
 from hooksdk.testing._session import check_installed
-from hooksdk.testing._theatre import RunOptions, Theatre
 from hooksdk.testing._verdicts import Replay
 from hooksdk.tools import Annotations, Tool
 from hooksdk.values import as_object, is_list, is_object, kind_of
@@ -56,8 +56,20 @@ def replay(
     It brings an event loop of its own; `replay_async` is for code that runs in one. Raises `HistoryError` for what
     cannot be read.
     """
-    options = RunOptions(agent_id, workspace_dir, requester, trigger)
-    return anyio.run(_replay, _history(source, format), list(plugins), tools, config, options, folder)
+    inside = partial(
+        replay_async,
+        source,
+        plugins,
+        format=format,
+        tools=tools,
+        config=config,
+        agent_id=agent_id,
+        workspace_dir=workspace_dir,
+        requester=requester,
+        trigger=trigger,
+        folder=folder,
+    )
+    return anyio.run(inside)
 
 
 async def replay_async(
@@ -74,43 +86,34 @@ async def replay_async(
     folder: Path | None = None,
 ) -> Replay:
     """`replay` inside an event loop."""
-    options = RunOptions(agent_id, workspace_dir, requester, trigger)
-    return await _replay(_history(source, format), list(plugins), tools, config, options, folder)
-
-
-def _history(source: Source, format_name: str | None) -> History:
-    if isinstance(source, History):
-        return source
-    return read_history(source if isinstance(source, (str, Path)) else list(source), format_name)
-
-
-async def _replay(
-    history: History,
-    plugins: Sequence[Any],
-    tools: GivenCatalog,
-    config: Mapping[str, Any] | Config | None,
-    options: RunOptions,
-    folder: Path | None,
-) -> Replay:
+    history = _history(source, format)
     folder = folder or Path(os.devnull)
     ids, holders = _by_name(plugins)
     if not isinstance(config, Config):
         overrides = {**(config or {}), "allow": [*ids, *(config or {}).get("allow", ())]}
         config = load_config(overrides, folder=folder, environment={"XDG_CONFIG_HOME": os.devnull})
     config = config.model_copy(update={"record_first": False})  # nothing runs, so nothing is to be written
-    theatre = Theatre()
-    host = Host(
-        [theatre.plugin(), *holders], store=MemoryStore(), config=config, approver=theatre.answer, folder=folder
-    )
-    theatre.shows_messages = any("before_model_call" in one.hooks for one in host.plugins if one.loaded)
+    replayer = Replayer()
+    given = [replayer.plugin(), *holders]
+    host = Host(given, store=MemoryStore(), config=config, approver=replayer.answer, folder=folder)
+    replayer.prepares_messages = any("before_model_call" in one.hooks for one in host.plugins if one.loaded)
     check_installed(host, ids)
     form = get_format(history.format)
     runs = [singly(run, form) for run in exchanges_in(history.messages, form)]
-    catalog = complete_catalog(read_catalog(tools), runs, [name for one in host.plugins for name in one.tools])
+    own = [name for one in host.plugins for name in one.tools]
+    catalog, notes = complete_catalog(read_catalog(tools), runs, own)
+    options: dict[str, Any] = {"agent_id": agent_id, "workspace_dir": workspace_dir}
+    options |= {"requester": requester, "trigger": trigger}
     async with host, host.session("replay") as session:
         for number, run in enumerate(runs, 1):
-            await theatre.play(session, run, number, form, catalog.tools, options)
-    return Replay(calls=theatre.verdicts(), notes=(*history.notes, *catalog.notes))
+            await replayer.play(session, run, number, form, catalog, options)
+    return Replay(calls=replayer.verdicts(), notes=(*history.notes, *notes))
+
+
+def _history(source: Source, format_name: str | None) -> History:
+    if isinstance(source, History):
+        return source
+    return read_history(source if isinstance(source, (str, Path)) else list(source), format_name)
 
 
 def _by_name(plugins: Iterable[Any]) -> tuple[list[str], list[Any]]:
@@ -125,14 +128,6 @@ def _by_name(plugins: Iterable[Any]) -> tuple[list[str], list[Any]]:
     return ids, holders
 
 
-@dataclass(frozen=True)
-class ReplayCatalog:
-    """What the calls of a replay are judged with."""
-
-    tools: Sequence[Tool]
-    notes: Sequence[str]
-
-
 def read_catalog(given: GivenCatalog) -> list[Tool]:
     """The tools that were given. Raises `ConfigError` with every wrong entry of a file."""
     if isinstance(given, (str, Path)):
@@ -140,8 +135,10 @@ def read_catalog(given: GivenCatalog) -> list[Tool]:
     return [one if isinstance(one, Tool) else Tool.from_function(one, source="host", owner="test") for one in given]
 
 
-def complete_catalog(given: Sequence[Tool], runs: Iterable[Exchange], plugin_tools: Iterable[str]) -> ReplayCatalog:
-    """The given tools, and one for each other name that was called."""
+def complete_catalog(
+    given: Sequence[Tool], runs: Iterable[Exchange], plugin_tools: Iterable[str]
+) -> tuple[list[Tool], list[str]]:
+    """The given tools, with one for each other name that was called, and what to note about these."""
     known = {name for tool in build_catalog(given) for name in (tool.name, tool.id)} | set(plugin_tools)
     seen: dict[str, dict[str, list[object]]] = {}
     for run in runs:
@@ -153,12 +150,11 @@ def complete_catalog(given: Sequence[Tool], runs: Iterable[Exchange], plugin_too
                     for key, value in arguments.items():
                         values.setdefault(key, []).append(value)
     inferred = [_inferred(name, values) for name, values in seen.items()]
-    known_by_calls = (
-        f"tools known by their calls alone: {len(inferred)}; any arguments fit them, and they are taken as the host's own "
-        "(mcp__SERVER__NAME: as that server's)"
+    note = (
+        f"tools known by their calls alone: {len(inferred)}; any arguments fit them, and they are taken as the host's "
+        "own (mcp__SERVER__NAME: as that server's)"
     )
-    notes = [known_by_calls] if inferred else []
-    return ReplayCatalog([*given, *inferred], notes)
+    return [*given, *inferred], [note] if inferred else []
 
 
 def _inferred(name: str, values: Mapping[str, Sequence[object]]) -> Tool:
