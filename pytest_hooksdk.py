@@ -34,8 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers",
-        "hook_loops(*loops): run a test with hook_session on asyncio and on trio, or on those that are named",
+        "markers", "hook_loops(*loops): run a test with hook_session on asyncio and on trio, or on those that are named"
     )
 
 

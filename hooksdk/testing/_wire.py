@@ -104,11 +104,7 @@ def answer_body(
         return responses_answer(request, messages, number, counts, stop_reason)
     if format_name == "gemini":
         candidate = {"content": message, "finishReason": stop_reason or "STOP", "index": 0}
-        return {
-            "candidates": [candidate],
-            "usageMetadata": dict(counts),
-            "responseId": f"r{number}",
-        }
+        return {"candidates": [candidate], "usageMetadata": dict(counts), "responseId": f"r{number}"}
     if format_name == "anthropic":
         calls_tools = any(block.get("type") == "tool_use" for block in _blocks(message))
         return {

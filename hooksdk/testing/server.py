@@ -275,9 +275,7 @@ class _Connection:
     """A client's connection, on which one request follows the other."""
 
     def __init__(
-        self,
-        stream: SocketStream,
-        answer: Callable[[SeenRequest, str], Awaitable[tuple[Fault | None, dict[str, Any]]]],
+        self, stream: SocketStream, answer: Callable[[SeenRequest, str], Awaitable[tuple[Fault | None, dict[str, Any]]]]
     ) -> None:
         self._stream, self._received = stream, BufferedByteReceiveStream(stream)
         self._answer = answer
