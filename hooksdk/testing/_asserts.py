@@ -22,6 +22,8 @@ was judged, one of a replay, or a result."""
 _BLOCKED = re.compile(
     r"(?:Error: )?Blocked(?: by (?P<by>[^:\n]+))?: (?:plugin '(?P<failed>[^']+)' failed)?(?P<reason>.*)", re.DOTALL
 )
+_STATUS_OF = {"block": "blocked", "withhold": "blocked", "answer": "answered", "allow": "ok", "rewrite": "ok"}
+"""The status that a call with this outcome of a replay would have."""
 _SHOWN_CHARS = 200
 
 
@@ -128,41 +130,34 @@ def _of_run(played: Played, tool: str | None, *, only_asked: bool) -> _Facts:
         tool = next(iter(asked))
     if tool is None and len(names) != 1:
         raise AssertionError(f"the run has {len(names)} calls, so name one with tool=...; they are {names}")
-    facts = (
-        _of_call(played.call(tool or names[0]))
-        if names.count(tool or names[0]) == 1 or not only_asked
-        else _Facts(tool or names[0], "called several times", "")
-    )
+    name = tool or names[0]
+    is_one = names.count(name) == 1 or not only_asked
+    facts = _of_call(played.call(name)) if is_one else _Facts(name, "called several times", "")
     facts.questions = _questions([one for one in played.questions if one.call.name == facts.tool])
     return facts
 
 
 def _of_call(result: AfterToolCall | JudgedCall | CallVerdict | ToolResult) -> _Facts:
     if isinstance(result, CallVerdict):
-        words = {"block": "blocked", "withhold": "blocked", "answer": "answered", "allow": "ok", "rewrite": "ok"}
+        status = _STATUS_OF.get(result.outcome, result.outcome)
         asked = [(result.by, result.reason)] if result.outcome == "ask" else []
-        return _Facts(
-            result.tool, words.get(result.outcome, result.outcome), result.reason, result.by, result.reason, asked
-        )
-    if isinstance(result, ToolResult):
-        blocked = result.is_error and _BLOCKED.match(result.text)
-        return _with_reason(
-            _Facts("", "blocked" if blocked else "error" if result.is_error else "ok", result.text, questions=None)
-        )
+        return _Facts(result.tool, status, result.reason, result.by, result.reason, asked)
     if isinstance(result, JudgedCall):
-        facts = _Facts(result.call.name, result.status or "", result.result.text if result.result else "")
-        facts.questions = _questions([result.pending]) if result.pending else []
-        return _with_reason(facts)
-    return _with_reason(_Facts(result.call.name, result.status, result.result.text, questions=None))
-
-
-def _questions(requests: Sequence[ApprovalRequest]) -> list[tuple[str, str]]:
-    return [(one.plugin, one.title) for request in requests for one in request.questions]
-
-
-def _with_reason(facts: _Facts) -> _Facts:
+        text = result.result.text if result.result else ""
+        asked = _questions([result.pending]) if result.pending else []
+        facts = _Facts(result.call.name, result.status or "", text, questions=asked)
+    elif isinstance(result, ToolResult):
+        blocked = result.is_error and _BLOCKED.match(result.text)
+        status = "blocked" if blocked else "error" if result.is_error else "ok"
+        facts = _Facts("", status, result.text, questions=None)
+    else:
+        facts = _Facts(result.call.name, result.status, result.result.text, questions=None)
     if facts.status == "blocked":
         match = _BLOCKED.match(facts.text)
         facts.by = (match["by"] or match["failed"] or "") if match else ""
         facts.reason = match["reason"] if match and not match["failed"] else facts.text
     return facts
+
+
+def _questions(requests: Sequence[ApprovalRequest]) -> list[tuple[str, str]]:
+    return [(one.plugin, one.title) for request in requests for one in request.questions]

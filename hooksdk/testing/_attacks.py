@@ -8,12 +8,13 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hooksdk.errors import ConfigError, did_you_mean, problem_text, refuse
+from hooksdk.values import map_strings
 
 Kind = Literal["command", "path", "host", "call", "name", "description"]
 Reach = Literal["denied", "elsewhere"]
@@ -168,9 +169,13 @@ def _read(path: Path) -> _File:
         raise ConfigError(str(path), tuple(problem_text(one) for one in error.errors())) from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(str(path), (f"it is no TOML: {error}",)) from None
-    for text in _texts([group.values for group in file.attacks]):
+
+    def checked(text: str) -> str:
         for match in _FILL.finditer(text):
             _check(match, path)
+        return text
+
+    map_strings([group.values for group in file.attacks], checked)
     return file
 
 
@@ -187,32 +192,13 @@ def _check(match: re.Match[str], path: Path) -> None:
             raise ConfigError(str(path), (f"'{match[0]}' has a form that is not known.{advice}",))
 
 
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | dict):
-        parts = (*value, *value.values()) if isinstance(value, dict) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType, reportUnknownMemberType]
-        for part in cast("tuple[Any, ...]", parts):
-            yield from _texts(part)
-
-
 def _filled(values: Sequence[Any], words: Mapping[str, str]) -> Iterator[Any]:
     """The values with their placeholders filled in, without those that have none for these words."""
     for value in values:
         try:
-            yield _fill(value, words)
+            yield map_strings(value, lambda text: _FILL.sub(lambda match: _form(match, words), text))
         except ValueError:
             continue
-
-
-def _fill(value: Any, words: Mapping[str, str]) -> Any:
-    if isinstance(value, str):
-        return _FILL.sub(lambda match: _form(match, words), value)
-    if isinstance(value, list):
-        return [_fill(one, words) for one in cast("list[Any]", value)]
-    if isinstance(value, dict):
-        return {_fill(key, words): _fill(one, words) for key, one in cast("dict[str, Any]", value).items()}
-    return value
 
 
 def _form(match: re.Match[str], words: Mapping[str, str]) -> str:

@@ -76,14 +76,7 @@ def error_event(format_name: str, body: Body) -> str:
     name = "event: error\n" if format_name in ("anthropic", "openai-responses") else ""
     if format_name == "openai-responses":
         error = body["error"]
-        code = error["code"] or error["type"]
-        body = {
-            "type": "error",
-            "sequence_number": 0,
-            "code": code,
-            "message": error["message"],
-            "param": error["param"],
-        }
+        body = {**error, "type": "error", "sequence_number": 0, "code": error["code"] or error["type"]}
     return f"{name}data: {_line(body)}\n\n"
 
 
