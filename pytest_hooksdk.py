@@ -70,8 +70,8 @@ def hook_loop(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def hook_session(
     hook_loop: str,
-    tool_server: object,  # noqa: ARG001 - it is to be there longer than what is connected to it
-    model_server: object,  # noqa: ARG001 - so is this
+    tool_server: object,  # noqa: ARG001 - the servers must live longer than the sessions that use them
+    model_server: object,  # noqa: ARG001 - as above
 ) -> Generator[OpenHookSession]:
     """Sessions with plugins, each in an event loop of its own. They are closed after the test, which fails for what it
     has left open: `session = hook_session(MyPlugin, tools=[read_file])`. The options are those of

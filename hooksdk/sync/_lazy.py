@@ -1,4 +1,4 @@
-"""A host for a module that somebody else loads."""
+"""A host for a module that a server or a framework loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of a call, asserted in one line that says why when it fails."""
+"""Assertions about the outcome of a call; a failed one says why."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hooksdk.testing._verdicts import CallVerdict
 from hooksdk.values import clip
 
 Settled = Played | AfterToolCall | JudgedCall | CallVerdict | ToolResult
-"""What the assertions take: a run that was played (its only call, or that of `tool=`), one of its calls, a call that
-was judged, one of a replay, or a result."""
+"""The values that the assertions take: a run that was played (its only call, or that of `tool=`), one of its calls, a
+call that was judged, one of a replay, or a result."""
 
 _BLOCKED = re.compile(
     r"(?:Error: )?Blocked(?: by (?P<by>[^:\n]+))?: (?:plugin '(?P<failed>[^']+)' failed)?(?P<reason>.*)", re.DOTALL
@@ -29,7 +29,7 @@ _SHOWN_CHARS = 200
 
 @dataclass
 class _Facts:
-    """One call, from wherever it came."""
+    """The facts about one call that the assertions compare."""
 
     tool: str
     status: str

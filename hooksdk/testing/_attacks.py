@@ -1,4 +1,4 @@
-"""Attacks on policies as data: files of spellings, filled with what somebody allows and denies."""
+"""Attacks on policies as data: files of spellings, filled with the values that a policy allows and denies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from hooksdk.values import map_strings
 Kind = Literal["command", "path", "host", "call", "name", "description"]
 Reach = Literal["denied", "elsewhere"]
 OWN = Path(__file__).with_name("corpus")
-"""Not the name of the function: a folder of that name would be imported in its place."""
+"""The folder has another name than the function: Python would import a folder `attacks` in the place of the
+function."""
 _FILL = re.compile(r"<([a-z-]+)((?:\|[^|<>]+)*)>")
 _SLICE = re.compile(r"(-?\d+)?:(-?\d+)?")
 _CYRILLIC = str.maketrans("aceopxy", "\u0430\u0441\u0435\u043e\u0440\u0445\u0443")
@@ -66,7 +67,8 @@ _FORMS: Mapping[str, Callable[[str], str]] = {
     "groups": lambda text: f"{_number(text) >> 16:x}:{_number(text) & 0xFFFF:x}",
     "wide-digits": lambda text: re.sub(r"\d", lambda match: _wide(match[0]), text),
 }
-"""What may follow a placeholder behind a bar; those of numbers raise `ValueError` for what is no IPv4 address."""
+"""The forms that may follow a placeholder behind a bar; those of numbers raise `ValueError` for what is no IPv4
+address."""
 
 
 class _Group(BaseModel):

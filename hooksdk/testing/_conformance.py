@@ -1,4 +1,4 @@
-"""What a suite of adapters plays with: a driver for each, programs for it, and cases by name."""
+"""The parts of the conformance suite: drivers of adapters, programs for them, and cases by name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SEEN = ("after_tools_resolved", "after_model_call", "after_tool_call", "agent_en
 
 
 class HostOptions(TypedDict):
-    """What `Host(...)` takes, and its plain twin."""
+    """The arguments of `Host(...)`, and of its plain twin."""
 
     plugins: Sequence[Any]
     store: Store
@@ -68,7 +68,7 @@ class Program:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What the framework answered.
+    """The answer of the framework.
 
     ```python
     from hooksdk.testing import Answer
@@ -232,12 +232,12 @@ class Stage:
 
     @property
     def calls(self) -> list[hooks.AfterToolCall]:
-        """What observers saw of the calls, in the order in which they ended."""
+        """The calls as observers saw them, in the order in which they ended."""
         return self.seen.of(hooks.AfterToolCall)
 
     @property
     def statuses(self) -> dict[str, str]:
-        """What became of the calls, by the tool's name; each name once."""
+        """The status of each call, by the tool's name; each name once."""
         names = [one.call.name for one in self.calls]
         assert len(names) == len(set(names)), f"observers saw calls twice: {names}"
         return {one.call.name: one.status for one in self.calls}
@@ -281,5 +281,5 @@ class ConformanceCase:
 
 
 def case(number: str) -> Callable[[Callable[[Stage], Awaitable[None]]], ConformanceCase]:
-    """A decorator: this function is the case of this number, and its name says what is relied on."""
+    """A decorator: this function is the case of this number, and its name is the promise."""
     return lambda check: ConformanceCase(number, check.__name__, check)

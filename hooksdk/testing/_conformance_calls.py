@@ -1,4 +1,4 @@
-"""Conformance, first part: what happens to a call."""
+"""Conformance, first part: calls of tools, from the catalog to the result."""
 
 from __future__ import annotations
 

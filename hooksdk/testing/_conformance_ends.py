@@ -1,4 +1,4 @@
-"""Conformance, third part: how runs end, what lives beside and beyond them, and what a crash has lost."""
+"""Conformance, third part: the ends of runs, conversations side by side, sub-agents, and results lost in a crash."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Signal:
 
 
 async def cancelled(driver: Driver, reached: Signal) -> None:
-    """A run that is cancelled where it has reached something."""
+    """A run that is cancelled once it has set the signal."""
     async with anyio.create_task_group() as group:
         group.start_soon(driver.ask, "go")
         await reached.wait()
@@ -237,7 +237,7 @@ LOOK = "Look at the weather first."
 
 
 def _told(stage: Stage, turn: int) -> list[str]:
-    """What the model reads that no tool and no system has written, in one of its turns."""
+    """The texts of the user and of the model that the model reads in one of its turns."""
     messages = stage.model.turns[turn].messages
     return [
         str(one.get("content")) for one in messages if one.get("role") in ("user", "assistant") and one.get("content")

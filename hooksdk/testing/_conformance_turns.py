@@ -1,4 +1,4 @@
-"""Conformance, second part: what happens to a conversation: trims, histories, approvals."""
+"""Conformance, second part: conversations, with their trims, histories and approvals."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Trims:
 
 
 def short(texts: Sequence[str]) -> list[bool]:
-    """Which results are trimmed."""
+    """For each result whether it is trimmed."""
     return [len(text) < 1000 and "a long listing" in text for text in texts]
 
 

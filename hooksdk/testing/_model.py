@@ -89,7 +89,7 @@ class SeenResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """What the model is sent, in a form that a script can work with, whatever the message format.
+    """The request to the model, in a form that a script can work with, the same for every message format.
 
     ```python
     from hooksdk.testing import Turn, call
@@ -110,7 +110,7 @@ class Turn:
     prompt: str
     """The newest prose of the person."""
     results: Sequence[SeenResult]
-    """What came back from the calls of the reply before."""
+    """The results of the calls of the reply before."""
     definitions: Mapping[str, Mapping[str, Any]] = field(repr=False)
     """By tool name: `name`, `description` and `parameters` (the JSON Schema)."""
 
@@ -134,7 +134,7 @@ class Turn:
 
 Answer = Reply | str | Call | Sequence[Call]
 Script = Callable[[Turn], Answer | Awaitable[Answer]] | Sequence[Any]
-"""What a scripted model goes by: a function of the turn, plain or async, or the replies one after another. Each
+"""The script of a model: a function of the turn, plain or async, or the replies one after another. Each
 is an `Answer`; of a list of several kinds mypy only knows that it holds objects, so the list says no more here."""
 
 
@@ -206,7 +206,7 @@ class ScriptedModel:
 def read_turn(
     message_format: MessageFormat, number: int, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
 ) -> Turn:
-    """What a model is sent, read by the format."""
+    """A request to a model, read by its message format."""
     last_reply = max((at for at, message in enumerate(messages) if message_format.is_reply(message)), default=-1)
     calls = [
         call
@@ -254,7 +254,7 @@ def _definition(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_reply(answer: Answer) -> Reply:
-    """What a script answered, as a reply."""
+    """The answer of a script as a reply."""
     if isinstance(answer, Reply):
         return answer
     if isinstance(answer, str):

@@ -1,4 +1,4 @@
-"""What plugins would have done with the calls of a recorded session. Nothing is executed."""
+"""Replay of a recorded session: plugins judge its calls, and nothing is executed."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _from_file(path: Path) -> list[Tool]:
 
 
 def _made(entry: object) -> Tool | str:
-    """The tool of one definition, a provider's or MCP's too, or what is wrong with it."""
+    """The tool of one definition (hooksdk's, a provider's or MCP's), or a text that says what is wrong with it."""
     if not is_object(entry):
         return f"expected an object, but this is {kind_of(entry)}"
     inner = as_object(entry.get("function")) or entry

@@ -97,7 +97,7 @@ def _sections_with_grants(
 
 
 def _grants_asked_for(ids: Iterable[str]) -> dict[str, list[str]]:
-    """What the manifests of these installed plugins ask for, by folded id; built-in ones need none."""
+    """The grants that the manifests of these installed plugins ask for, by folded id; built-in ones need none."""
     strangers = (plugin for plugin in installed_plugins(Config(allow=list(ids))) if plugin.origin == "installed")
     return {
         fold(plugin.id): [word for word in plugin.manifest.permissions if word in GRANTS]
@@ -139,7 +139,7 @@ async def open_session(
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """A run that was played, and what was seen of it.
+    """A run that was played, with its requests, calls and messages.
 
     ```python
     import anyio
@@ -162,13 +162,13 @@ class Played:
 
     outcome: Outcome
     turns: Sequence[Turn]
-    """What the model was sent, turn by turn."""
+    """The requests to the model, turn by turn."""
     calls: Sequence[hooks.AfterToolCall]
     """Every call with its result and status, as observers see them, in the order in which they ended."""
     messages: Sequence[Message]
     """The stored transcript after the run."""
     questions: Sequence[ApprovalRequest] = ()
-    """What a person was asked, or would have been if there was one; not what was remembered."""
+    """The questions to a person, asked also where there is none; answers that were remembered are not among them."""
 
     @property
     def text(self) -> str:
@@ -234,7 +234,7 @@ async def play(
 
 
 class _Kit:
-    """What `play` needs to know of a session: a plugin like any other."""
+    """The plugin by which `play` sees a session's calls and knows its tools."""
 
     plugin_id = KIT
     tools: Sequence[Tool] = ()

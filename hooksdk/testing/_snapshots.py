@@ -1,4 +1,4 @@
-"""What plugins decided about a recorded session, as a file that people read and tests compare."""
+"""The decisions of plugins about a recorded session, as a file that people read and tests compare."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def read_snapshot(path: Path) -> dict[str, Any]:
 
 
 def differences(stored: Mapping[str, Any], replay: Replay) -> list[str]:
-    """What the plugins decide otherwise than a snapshot says, one line each; none where they agree."""
+    """The decisions that differ from those of a snapshot, one line each; none where they agree."""
     before = [as_object(one) for one in as_list(stored["calls"])]
     after: list[dict[str, Any]] = snapshot_of(replay, values=stored.get("values") is True)["calls"]
     lines = [line for old, new in zip(before, after, strict=False) if old != new for line in _difference(old, new)]
@@ -97,7 +97,7 @@ def differences(stored: Mapping[str, Any], replay: Replay) -> list[str]:
 
 
 def decision_changes(before: Replay, after: Replay) -> list[str]:
-    """What the plugins decide otherwise in the second replay of the same calls, one line each."""
+    """The decisions that differ in the second replay of the same calls, one line each."""
     return differences(snapshot_of(before, values=True), after)
 
 
@@ -118,8 +118,8 @@ def in_words(entry: Mapping[str, Any]) -> str:
 
 @final
 class DecisionSnapshot:
-    """What a test expects of a replay: `assert replay(...) == decision_snapshot`. It equals a replay that decides as
-    its file says. With `update`, it writes the file where that says otherwise, or is not there.
+    """The decisions that a test expects of a replay: `assert replay(...) == decision_snapshot`. It equals a replay that
+    decides as its file says. With `update`, it writes the file where that says otherwise, or is not there.
 
     ```python
     from pathlib import Path
@@ -160,7 +160,7 @@ class DecisionSnapshot:
     __hash__ = None  # pyright: ignore[reportAssignmentType] - what it equals changes with its file
 
     def explain(self, replay: Replay) -> list[str]:
-        """What differs, one line each; none where they are equal."""
+        """The differences, one line each; none where they are equal."""
         if not self.path.exists():
             return [f"there is no {self.path.name} yet: pytest --hooksdk-update writes it"]
         problems = self.differences(replay)
@@ -168,7 +168,7 @@ class DecisionSnapshot:
         return [*problems, advice] if problems else []
 
     def differences(self, replay: Replay) -> list[str]:
-        """What the plugins decide otherwise than the file says, one line each. Raises `ConfigError` for one that cannot
+        """The decisions that differ from those of the file, one line each. Raises `ConfigError` for one that cannot
         be read."""
         return differences(read_snapshot(self.path), replay)
 

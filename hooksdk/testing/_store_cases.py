@@ -1,4 +1,4 @@
-"""What every store promises, as cases that any test runner can run: each public coroutine of this file is one."""
+"""The promises of a store, as cases that any test runner can run: each public coroutine of this file is one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MESSAGE: dict[str, Any] = {
 }
 """A message with what JSON can say and a database may not."""
 LONG = 60.0
-"""Seconds to wait for what is certain to come, however busy the machine is."""
+"""Seconds to wait for an event that is certain to come, on a busy machine, too."""
 
 Workers = Callable[[], Store]
 Check = Callable[[Workers], Awaitable[None]]

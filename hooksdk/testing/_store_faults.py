@@ -28,7 +28,7 @@ STATES: dict[str, list[Any]] = {
     "journal": [[], JOURNAL, JOURNAL[1:]],  # the last one takes the other's place, in a store that can do so
     "value": [None, "new", "newer"],
 }
-"""What a session has stored of each kind, one state after the other."""
+"""The states of each kind of data that a session stores, one after the other."""
 STEPS = {
     "one": ("messages", 1),
     "more": ("messages", 2),
@@ -130,7 +130,7 @@ def check_fault(make: MakeStore, fault: Fault) -> bool:
         return _check_kill(make, fault)
     steps: list[str] = []
     anyio.run(_play, make, fault, steps.append)
-    fault.number = 0  # what comes now must work
+    fault.number = 0  # from here on every operation must work
     anyio.run(_check, make, fault.session, steps)
     return fault.hit
 
@@ -150,7 +150,7 @@ def _check_kill(make: MakeStore, fault: Fault) -> bool:
         if not fault.hit and os.waitstatus_to_exitcode(status):
             raise AssertionError(f"the child failed: {told.read_text()[-2000:]}")
         steps = told.read_text().split()
-    fault.number = 0  # what comes now must work
+    fault.number = 0  # from here on every operation must work
     anyio.run(_check, make, fault.session, steps)
     return fault.hit
 
@@ -186,7 +186,7 @@ async def _play(make: MakeStore, fault: Fault, acknowledge: Callable[[str], obje
         kind, state = STEPS[name]
         try:
             is_done = await fault.run(step)
-        except StoreError:  # nothing of it counts, whatever is on the disk
+        except StoreError:  # the step counts as not done, whatever is on the disk
             await step()
         else:
             if not is_done and (await _stored(store, log, key))[kind] != STATES[kind][state]:

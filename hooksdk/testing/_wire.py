@@ -1,4 +1,4 @@
-"""What a provider's server answers with, as JSON and as server-sent events."""
+"""The answers of a provider's server, as JSON and as server-sent events."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def error_body(format_name: str, status: int, text: str, code: str | None = None
 
 
 def error_event(format_name: str, body: Body) -> str:
-    """The same inside a stream."""
+    """The body of a refusal as an event of a stream."""
     name = "event: error\n" if format_name in ("anthropic", "openai-responses") else ""
     if format_name == "openai-responses":
         error = body["error"]
@@ -223,7 +223,7 @@ def _gemini_chunks(body: Body) -> Iterator[Body]:
 
 
 def _in_deltas(block: Body) -> tuple[Body, list[Body]]:
-    """A block as it starts, and what is added to it."""
+    """A block as it starts, and the deltas that fill it."""
     match block["type"]:
         case "text":
             return {**block, "text": ""}, [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]

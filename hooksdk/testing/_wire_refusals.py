@@ -28,7 +28,7 @@ class Refusal:
 
 
 def refusal_of(format_name: str, body: Body, headers: Mapping[str, str]) -> Refusal | None:
-    """What is wrong with this request; None where nothing is that we know of."""
+    """The error that the provider answers to this request; None where it is known to refuse nothing of it."""
     if format_name == "anthropic":
         return next(_anthropic_refusals(body, headers.get("anthropic-beta", "")), None)
     return next(_refusals(body), None) if format_name == "openai-responses" else None

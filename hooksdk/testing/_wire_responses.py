@@ -1,4 +1,4 @@
-"""What OpenAI's Responses API answers with, as JSON and as server-sent events."""
+"""The answers of OpenAI's Responses API, as JSON and as server-sent events."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Fault:
 
     kind: Literal["refuse", "interrupt", "hang", "cut", "garble"]
     answer: Answer | Message | Sequence[Message] = ""
-    """What the server was about to say."""
+    """The answer that the fault breaks off."""
     status: int = 200
     retry_after: float | str | None = None
     text: str = ""
