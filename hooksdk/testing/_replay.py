@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -22,6 +21,7 @@ from hooksdk.stores import MemoryStore
 from hooksdk.testing._exchanges import BRIDGE, Asked, Exchange, exchanges_in, real_call, singly
 from hooksdk.testing._replayer import Replayer
 from hooksdk.testing._session import check_installed
+from hooksdk.testing._snapshots import read_json_file
 from hooksdk.testing._verdicts import Replay
 from hooksdk.tools import Annotations, Tool
 from hooksdk.values import as_object, is_list, is_object, kind_of
@@ -172,12 +172,7 @@ def _inferred(name: str, values: Mapping[str, Sequence[object]]) -> Tool:
 
 
 def _from_file(path: Path) -> list[Tool]:
-    try:
-        document: Any = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigError(str(path), (f"it cannot be read: {error.strerror}",)) from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(str(path), (f"it is no JSON: {error}",)) from None
+    document: Any = read_json_file(path)
     entries = as_object(document).get("tools", document)
     if not is_list(entries):
         problem = f"expected a list of tool definitions, or an object with 'tools', but this is {kind_of(document)}"

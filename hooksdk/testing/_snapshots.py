@@ -68,14 +68,19 @@ def write_snapshot(path: Path, document: Mapping[str, Any]) -> None:
         raise ConfigError(str(path), (f"it cannot be written: {error.strerror}",)) from None
 
 
-def read_snapshot(path: Path) -> dict[str, Any]:
-    """A snapshot file. Raises `ConfigError`."""
+def read_json_file(path: Path, advice: str = "") -> Any:
+    """The JSON document in a file. Raises `ConfigError`, which ends with the advice where the file cannot be read."""
     try:
-        document: Any = json.loads(path.read_text("utf-8"))
+        return json.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise ConfigError(str(path), (f"it cannot be read: {error.strerror}. --write makes one",)) from None
+        raise ConfigError(str(path), (f"it cannot be read: {error.strerror}{advice}",)) from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(str(path), (f"it is no JSON: {error}",)) from None
+
+
+def read_snapshot(path: Path) -> dict[str, Any]:
+    """A snapshot file. Raises `ConfigError`."""
+    document: Any = read_json_file(path, ". --write makes one")
     calls = as_object(document).get("calls")
     if not is_list(calls) or not all(is_object(one) for one in calls):
         problem = "it is no snapshot of decisions: expected an object with 'calls', as --write makes it"
