@@ -114,15 +114,15 @@ def plain_options(options: dict[str, Any]) -> dict[str, Any]:
 def _mirrored(name: str, member: Any) -> Any:
     """The plain form of a method or property."""
     function: Any = inspect.unwrap(getattr(member, "fget", member))
-    match = _ANSWER.match(function.__annotations__["return"])
-    answer = match[1] if match else ""
+    annotation: str = function.__annotations__["return"]
+    match = _ANSWER.match(annotation)
 
-    def hand_out(twin: Twin[Any], value: Any) -> Any:
-        if (kind := _twins.get(answer)) is None:
-            return value
-        return tuple(kind(one, twin.portal) for one in value) if is_several else kind(value, twin.portal)
-
-    is_several = function.__annotations__["return"].startswith("Sequence[")
+    def hand_out(twin: Twin[Any], answer: Any) -> Any:
+        kind = _twins.get(match[1]) if match else None
+        if kind is None:
+            return answer
+        is_several = annotation.startswith("Sequence[")
+        return tuple(kind(one, twin.portal) for one in answer) if is_several else kind(answer, twin.portal)
 
     if isinstance(member, property):
 
