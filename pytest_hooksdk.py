@@ -1,7 +1,8 @@
-"""The pytest plugin of hooksdk: fixtures for tests of plugins. Installed with hooksdk, switched off with `-p no:hooksdk`.
+"""The pytest plugin of hooksdk: fixtures for tests of plugins. Installed with hooksdk, switched off with `-p
+no:hooksdk`.
 
-It imports nothing but pytest until one of its fixtures is used, has no fixture that is used by itself, and stands outside
-the package, whose import takes longer than many a test suite.
+It imports nothing but pytest until one of its fixtures is used, has no fixture that is used by itself, and stands
+outside the package, whose import takes longer than many a test suite.
 """
 
 from __future__ import annotations
@@ -33,8 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers",
-        "hook_loops(*loops): run a test with hook_session on asyncio and on trio, or on those that are named",
+        "markers", "hook_loops(*loops): run a test with hook_session on asyncio and on trio, or on those that are named"
     )
 
 
@@ -62,18 +62,20 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 
 @pytest.fixture
 def hook_loop(request: pytest.FixtureRequest) -> str:
-    """The event loop of `hook_session`: asyncio, unless the marker `hook_loops` or a fixture of this name says otherwise."""
+    """The event loop of `hook_session`: asyncio, unless the marker `hook_loops` or a fixture of this name says
+    otherwise."""
     return getattr(request, "param", "asyncio")
 
 
 @pytest.fixture
 def hook_session(
     hook_loop: str,
-    tool_server: object,  # noqa: ARG001 - it is to be there longer than what is connected to it
-    model_server: object,  # noqa: ARG001 - so is this
+    tool_server: object,  # noqa: ARG001 - the servers must live longer than the sessions that use them
+    model_server: object,  # noqa: ARG001 - as above
 ) -> Generator[OpenHookSession]:
-    """Sessions with plugins, each in an event loop of its own. They are closed after the test, which fails for what it has left
-    open: `session = hook_session(MyPlugin, tools=[read_file])`. The options are those of `hooksdk.testing.HookSession`."""
+    """Sessions with plugins, each in an event loop of its own. They are closed after the test, which fails for what it
+    has left open: `session = hook_session(MyPlugin, tools=[read_file])`. The options are those of
+    `hooksdk.testing.HookSession`."""
     from hooksdk.testing import HookSession
 
     if hook_loop == "trio":
@@ -130,8 +132,8 @@ def tool_server() -> Generator[Callable[..., ToolServer]]:
 
 @pytest.fixture
 def model_server() -> Generator[Callable[..., ScriptedServer]]:
-    """Providers that follow a script: OpenAI's and Anthropic's API over HTTP. They end after the test, and what a script raised
-    fails it: `server = model_server(["Hello."])`, and then a client with `base_url=server.openai_url`."""
+    """Providers that follow a script: OpenAI's and Anthropic's API over HTTP. They end after the test, and what a
+    script raised fails it: `server = model_server(["Hello."])`, and then a client with `base_url=server.openai_url`."""
     with ExitStack() as stack:
 
         def start(script: ServerScript) -> ScriptedServer:
@@ -148,8 +150,8 @@ def model_server() -> Generator[Callable[..., ScriptedServer]]:
 
 @pytest.fixture
 def decision_snapshot(request: pytest.FixtureRequest) -> DecisionSnapshot:
-    """The decisions that this test expects: `assert replay("session.jsonl", [MyPlugin]) == decision_snapshot`. They are in a
-    file beside the test's, which `pytest --hooksdk-update` writes."""
+    """The decisions that this test expects: `assert replay("session.jsonl", [MyPlugin]) == decision_snapshot`. They are
+    in a file beside the test's, which `pytest --hooksdk-update` writes."""
     from hooksdk.testing import DecisionSnapshot
 
     update = bool(request.config.getoption("--hooksdk-update"))

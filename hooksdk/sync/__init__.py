@@ -3,18 +3,28 @@
     with Host(plugins=[MyPolicy]) as host, host.session("ann") as session, session.run("Hello") as run:
         run.resolve_tools([my_tool])
 
-A host has an event loop in a thread of its own. So it works in scripts, in threads (which may share a host), and where an
-event loop runs already, such as a notebook; the calling thread waits. Plugins and tools are the same, plain or async.
+A host has an event loop in a thread of its own. So it works in scripts, in threads (which may share a host), and where
+an event loop runs already, such as a notebook; the calling thread waits. Plugins and tools are the same, plain or
+async.
 """
 
 from __future__ import annotations
 
 from hooksdk.sync._lazy import LazyHost
 from hooksdk.sync._plain import Approver, PlainModel, Restart
-from hooksdk.sync._run import Compaction, JudgedCall, Results, Run, Storage
-from hooksdk.sync._session import Host, Session, run_agent
+from hooksdk.sync._twins import Compaction, Host, JudgedCall, Results, Run, Session, Storage, run_agent
 
 __all__ = [
-    "Approver", "Compaction", "Host", "JudgedCall", "LazyHost", "PlainModel", "Restart", "Results", "Run", "Session", "Storage",
+    "Approver",
+    "Compaction",
+    "Host",
+    "JudgedCall",
+    "LazyHost",
+    "PlainModel",
+    "Restart",
+    "Results",
+    "Run",
+    "Session",
+    "Storage",
     "run_agent",
-]  # fmt: skip
+]

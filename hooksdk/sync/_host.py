@@ -1,4 +1,4 @@
-"""How a host's own event loop begins and ends."""
+"""How the event loop of a plain host begins and ends."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from typing import Any, Self, TypeVar, final
 
 from hooksdk import host as async_side
 from hooksdk.config import Config
+from hooksdk.sync._mirror import Opened
 from hooksdk.sync._plain import Approver, Restart, as_async
-from hooksdk.sync._portal import Opened, Portal
+from hooksdk.sync._portal import Portal
 from hooksdk.transcript import Store
 
 logger = logging.getLogger("hooksdk")
 
 T = TypeVar("T")
 BETWEEN_LOOKS = 1.0
-"""Seconds after which the thread that waits for the program's end looks whether a host is open still."""
+"""Seconds after which the thread that waits for the program's end looks whether a host is still open."""
 WORKERS = "AnyIO worker thread"
-"""What anyio calls its threads; an idle one would keep the process alive while its loop runs."""
+"""How the names of anyio's threads begin. An idle one lives as long as its loop, so nobody waits for its end."""
 
 
 class OpenedHost(Opened[async_side.Host]):
-    """The part of a `Host` for plain code that its async twin has not: the thread of its event loop."""
+    """The part of a plain `Host` that the async one does not have: the thread of its event loop."""
 
     def __init__(
         self,
@@ -39,9 +40,14 @@ class OpenedHost(Opened[async_side.Host]):
         record_first: bool | None = None,
     ) -> None:
         twin = async_side.Host(
-            plugins, store=store, config=config, folder=folder, approver=None if approver is None else as_async(approver),
-            restart=None if restart is None else as_async(restart), record_first=record_first,
-        )  # fmt: skip
+            plugins,
+            store=store,
+            config=config,
+            folder=folder,
+            approver=None if approver is None else as_async(approver),
+            restart=None if restart is None else as_async(restart),
+            record_first=record_first,
+        )
         super().__init__(twin, Portal())
 
     def __enter__(self) -> Self:
@@ -64,25 +70,25 @@ class OpenedHost(Opened[async_side.Host]):
             self.portal.close()
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call any function, plain or async, in the host's event loop, and wait for its answer: for what has no plain form
-        here, such as `host.call(servers.refresh)`."""
+        """Call any function, plain or async, in the host's event loop, and wait for its answer: for what has no plain
+        form here, such as `host.call(servers.refresh)`."""
         return self.portal.call(function, *args)
 
 
 @final
 class _OpenHosts:
-    """The hosts that nobody has left yet. When the program has ended they are closed, such as one that a notebook held."""
+    """The open hosts of this process. Those that are still open when the program ends, as in a notebook, are closed."""
 
     def __init__(self) -> None:
         self._hosts: dict[OpenedHost, bool] = {}
-        """And whether somebody should have left it."""
+        """Each host, and whether the program should have left its `with` block."""
         self._lock = threading.Lock()
         self._closer: threading.Thread | None = None
 
     def add(self, host: OpenedHost, *, is_left: bool = True) -> None:
         with self._lock:
             self._hosts[host] = is_left
-            if self._closer is None or not self._closer.is_alive():  # it does not come along into a forked process
+            if self._closer is None or not self._closer.is_alive():  # a forked process does not have this thread
                 self._closer = threading.Thread(target=self._close_at_exit, name="hooksdk exit")
                 self._closer.start()
 
@@ -104,9 +110,9 @@ class _OpenHosts:
 
 
 def _may_use_a_host(thread: threading.Thread) -> bool:
-    of_ours = thread is threading.current_thread() or thread.name.startswith(WORKERS)
-    return thread.is_alive() and not thread.daemon and not of_ours
+    is_ours = thread is threading.current_thread() or thread.name.startswith(WORKERS)
+    return thread.is_alive() and not thread.daemon and not is_ours
 
 
 open_hosts = _OpenHosts()
-"""Of this process."""
+"""The only one of this process."""

@@ -1,4 +1,4 @@
-"""A host for a module that somebody else loads."""
+"""A host for a module that a server or a framework loads."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from hooksdk.calls import CallInDoubt
 from hooksdk.config import Config
 from hooksdk.errors import SessionClosed
 from hooksdk.session import Session
-from hooksdk.sync._elsewhere import Elsewhere, Loop, call_in
 from hooksdk.sync._host import open_hosts
+from hooksdk.sync._loops import Loop, LoopProxy, call_in
 from hooksdk.sync._plain import Approver, Restart
-from hooksdk.sync._session import Host
+from hooksdk.sync._twins import Host
 from hooksdk.transcript import Store
 
 
 @final
 class LazyHost:
-    """A host that opens at its first use and closes at the program's end, for an agent that a server loads from a module,
-    where nobody can write `async with Host(...)`.
+    """A host that opens at its first use and closes at the program's end, for an agent that a server loads from a
+    module, where nobody can write `async with Host(...)`.
 
     ```python
     import anyio
@@ -43,10 +43,10 @@ class LazyHost:
     anyio.run(main)  # another event loop, the same host
     ```
 
-    It lives in a thread of its own, so that all event loops and threads of the program share one, and one that ends closes
-    nothing. What `session` and `hold` answer is used as the async classes are. Executors and approvers that are async run in
-    the loop of whoever gave them. Plugins run in the host's. `plain` is the same host for plain code. A forked process opens a
-    host of its own. An opening that fails raises, and the next use tries again.
+    It lives in a thread of its own, so that all event loops and threads of the program share one, and one that ends
+    closes nothing. What `session` and `hold` answer is used as the async classes are. Executors and approvers that are
+    async run in the loop of whoever gave them. Plugins run in the host's. `plain` is the same host for plain code. A
+    forked process opens a host of its own. An opening that fails raises, and the next use tries again.
 
     The parameters are those of `hooksdk.Host`; what is wrong with them is raised at once.
     """
@@ -84,7 +84,7 @@ class LazyHost:
         return self._opened()[0]
 
     def _opened(self) -> tuple[Host, Loop]:
-        if self._process != os.getpid():  # a forked one: the lock may be held by a thread that is not here
+        if self._process != os.getpid():  # a forked process: a thread that it does not have may hold the lock
             self._lock, self._process = threading.Lock(), os.getpid()
         with self._lock:
             loop = self._loop if self._host.portal.is_open else None
@@ -104,7 +104,7 @@ class LazyHost:
     async def session(self, session_id: str | None = None, *, wait: float = 5.0) -> AsyncGenerator[Session, None]:
         """`Host.session` of the open host, from any event loop."""
         host, loop = await anyio.to_thread.run_sync(self._opened)
-        session = cast("Session", Elsewhere(host.twin.session(session_id, wait=wait), host.portal, loop))
+        session = cast("Session", LoopProxy(host.twin.session(session_id, wait=wait), host.portal, loop))
         async with session:
             yield session
 
@@ -117,4 +117,4 @@ class LazyHost:
         """`Host.hold` of the open host, from any event loop."""
         host, loop = await anyio.to_thread.run_sync(self._opened)
         session = await call_in(loop, host.twin.hold, session_id, idle=idle)
-        return cast("Session", Elsewhere(session, host.portal, loop))
+        return cast("Session", LoopProxy(session, host.portal, loop))

@@ -1,4 +1,4 @@
-"""Plain functions where the async side wants async ones: they are called in a worker thread, so that the loop goes on."""
+"""Plain functions in the place of async ones: they are called in a worker thread, so that the event loop goes on."""
 
 from __future__ import annotations
 
@@ -41,9 +41,14 @@ PlainModel = Model | _Replies | Callable[[Sequence[Message], Sequence[dict[str, 
 answers with a `ModelReply`, with a message in the format `openai-chat`, or with text."""
 
 
+def is_async(value: object) -> bool:
+    """True for an async function, and for an object that is called like one."""
+    return any(map(inspect.iscoroutinefunction, (value, getattr(value, "__call__", None))))  # noqa: B004 - to look at it
+
+
 def as_async(function: Callable[..., Awaitable[T] | T]) -> Callable[..., Awaitable[T]]:
     """The function itself where it is async; else one that calls it in a worker thread."""
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004 - an object may be async
+    if is_async(function):
         return cast("Callable[..., Awaitable[T]]", function)
 
     async def call(*args: Any) -> T:
@@ -54,7 +59,7 @@ def as_async(function: Callable[..., Awaitable[T] | T]) -> Callable[..., Awaitab
 
 
 def as_model(model: Any) -> Model:
-    """What the agent loop takes, from whatever stands for a model in a plain program."""
+    """The model as the agent loop takes it: one whose `reply` is async."""
     reply = getattr(model, "reply", None)
     if inspect.iscoroutinefunction(reply) or (reply is None and not callable(model)):
         return model

@@ -1,31 +1,29 @@
-"""The thread in which a host's event loop runs, and how other threads have something done there."""
+"""The thread in which a host's event loop runs, and how other threads call functions there."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import threading
-from collections.abc import Callable, Generator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, final
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar, final
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from hooksdk.errors import PlainOnly, RunClosed, SessionClosed, WouldBlock
+from hooksdk.errors import RunClosed, SessionClosed, WouldBlock
 
 T = TypeVar("T")
 BETWEEN_LOOKS = 1.0
-"""Seconds after which whoever waits looks whether the loop is still there."""
+"""Seconds after which a waiting thread looks whether the loop is still there."""
 
 _of_parents: list[object] = []
-"""In a forked process: the loops of the one that it comes from. Letting go of one would wait for its thread, which is not
-here."""
+"""In a forked process: the loops of its parent. To close one would wait for its thread, which only the parent has."""
 
 
 @final
 class Work:
-    """One piece of work in the loop. What it raises is handed over here, so that a traceback shows no frames of futures."""
+    """A call in the loop, with what it answers or raises: a traceback shows no frames of futures."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:
         self._function, self._args, self._options = function, args, options
@@ -43,13 +41,13 @@ class Work:
             self.ended.set()
 
     def answer(self) -> Any:
-        """What it answered, or raise what it raised."""
+        """The value that the call has answered; raises what the call has raised."""
         if self.error is None:
             return self.value
         try:
             raise self.error
         finally:
-            del self  # or the error would hold its own traceback in a circle
+            del self  # else the error's traceback would hold this frame, and this frame the error
 
 
 @final
@@ -75,19 +73,21 @@ class Portal:
             raise
 
     def close(self) -> None:
-        """End the loop; what still runs in it is cancelled, and its callers get `SessionClosed`."""
+        """End the loop. Calls that still run in it are cancelled, and raise `SessionClosed` for their callers."""
         manager, portal, thread = self._manager, self._portal, self._thread
         self._manager = self._portal = self._thread = None
         if thread is not None and not thread.is_alive():
             _of_parents.append(manager)
             return
         if manager is not None and portal is not None:
-            stop = Exception("the host has closed")  # with an error it cancels what still runs, and waits for nobody
+            stop = Exception(
+                "the host has closed"
+            )  # an error makes it cancel what still runs instead of waiting for it
             manager.__exit__(Exception, stop, None)
 
     def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Call a function, plain or async, in the loop, and wait for what it answers or raises. It sees the caller's context
-        variables. Ctrl-C while it is waited for cancels it, and is raised when it has ended."""
+        """Call a function, plain or async, in the loop, and wait for what it answers or raises. It sees the caller's
+        context variables. Ctrl-C while it is waited for cancels it, and is raised when it has ended."""
         portal, thread = self._portal, self._thread
         if portal is None or thread is None:
             raise SessionClosed("the host", "with")
@@ -113,10 +113,10 @@ class Portal:
         try:
             raise _in_plain_words(work.error)
         finally:
-            del work  # or the error would hold its own traceback in a circle
+            del work  # else the error's traceback would hold this frame, and this frame the error
 
     def do(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
-        """Call a plain function: in the loop while there is one, so that nothing changes meanwhile; else here."""
+        """Call a plain function: in the loop while it runs, so that nothing changes meanwhile; else in this thread."""
         if self._thread not in {None, threading.current_thread()}:
             return self.call(function, *args, **options)
         try:
@@ -132,58 +132,3 @@ def _in_plain_words(error: BaseException) -> BaseException:
     elif isinstance(error, RunClosed):
         error.what = error.what.replace("`async with ", "`with ")
     return error
-
-
-class Twin(Generic[T]):
-    """An object for plain code, which has an async one do everything."""
-
-    def __init__(self, twin: T, portal: Portal) -> None:
-        self.twin = twin
-        """The async object."""
-        self.portal = portal
-        """The thread that it lives in."""
-
-    def _call(self, method: str, *args: Any, **options: Any) -> Any:
-        return self.portal.call(getattr(self.twin, method), *args, **options)
-
-    def _do(self, method: str, *args: Any, **options: Any) -> Any:
-        return self.portal.do(getattr(self.twin, method), *args, **options)
-
-    def _read(self, name: str) -> Any:
-        return self.portal.do(getattr, self.twin, name)
-
-    @contextmanager
-    def _block(self, method: str) -> Generator[Any, None, None]:
-        """The block of an async context manager, around a plain one."""
-        manager: AbstractAsyncContextManager[Any] = getattr(self.twin, method)()
-        value = self.portal.call(manager.__aenter__)
-        try:
-            yield value
-        except BaseException as error:
-            if not self.portal.call(manager.__aexit__, type(error), error, error.__traceback__):
-                raise
-        else:
-            self.portal.call(manager.__aexit__, None, None, None)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, type(self)) and self.twin is other.twin
-
-    def __hash__(self) -> int:
-        return hash(self.twin)
-
-    def __repr__(self) -> str:
-        return repr(self.twin).replace("<", "<sync ", 1)
-
-
-class Opened(PlainOnly, Twin[T]):
-    """One that is used as `with ... as`."""
-
-    def __enter__(self) -> Self:
-        self._call("__aenter__")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self.portal.is_open:  # else its host was left first, which has closed it
-            self._call("__aexit__", kind, error, traceback)

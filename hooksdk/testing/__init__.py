@@ -26,20 +26,17 @@ anyio.run(main)
 
 from __future__ import annotations
 
-from hooksdk.testing._approver import ScriptedApprover
 from hooksdk.testing._asserts import assert_answered, assert_asked, assert_blocked, assert_ran
 from hooksdk.testing._attacks import Attack, attacks, make_workspace
 from hooksdk.testing._conformance import Answer, ConformanceCase, Driver, Program
 from hooksdk.testing._conformance_cases import conformance_cases
-from hooksdk.testing._decision_snapshot import DecisionSnapshot
 from hooksdk.testing._events import Recorder, event, recorder
 from hooksdk.testing._exchanges import without_prose
 from hooksdk.testing._hook_session import HookSession, OpenHookSession
-from hooksdk.testing._model import Call, Reply, Script, ScriptedModel, SeenResult, Turn, call, say
-from hooksdk.testing._replay import replay, replay_async
-from hooksdk.testing._replay_tools import read_catalog
+from hooksdk.testing._model import Call, Reply, Script, ScriptedApprover, ScriptedModel, SeenResult, Turn, call, say
+from hooksdk.testing._replay import read_catalog, replay, replay_async
 from hooksdk.testing._session import Played, open_host, open_session, play
-from hooksdk.testing._snapshots import decision_changes
+from hooksdk.testing._snapshots import DecisionSnapshot, decision_changes
 from hooksdk.testing._store_cases import MakeStore, StoreCase, store_cases
 from hooksdk.testing._store_faults import Fault, check_fault
 from hooksdk.testing._tool_server import ToolServer

@@ -1,4 +1,4 @@
-"""What became of a call, asserted in one line that says why when it fails."""
+"""Assertions about the outcome of a call; a failed one says why."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from hooksdk.testing._verdicts import CallVerdict
 from hooksdk.values import clip
 
 Settled = Played | AfterToolCall | JudgedCall | CallVerdict | ToolResult
-"""What the assertions take: a run that was played (its only call, or that of `tool=`), one of its calls, a call that was
-judged, one of a replay, or a result."""
+"""The values that the assertions take: a run that was played (its only call, or that of `tool=`), one of its calls, a
+call that was judged, one of a replay, or a result."""
 
 _BLOCKED = re.compile(
     r"(?:Error: )?Blocked(?: by (?P<by>[^:\n]+))?: (?:plugin '(?P<failed>[^']+)' failed)?(?P<reason>.*)", re.DOTALL
 )
+_STATUS_OF = {"block": "blocked", "withhold": "blocked", "answer": "answered", "allow": "ok", "rewrite": "ok"}
+"""The status that a call with this outcome of a replay would have."""
 _SHOWN_CHARS = 200
 
 
 @dataclass
 class _Facts:
-    """One call, from wherever it came."""
+    """The facts about one call that the assertions compare."""
 
     tool: str
     status: str
@@ -46,8 +48,8 @@ class _Facts:
 def assert_blocked(
     result: Settled, *, tool: str | None = None, by: str | None = None, reason: str | None = None
 ) -> None:
-    """The call was not run: a policy blocked it, a person refused it, or a policy failed. `by` is the plugin's id; `reason` is
-    part of what the model reads."""
+    """The call was not run: a policy blocked it, a person refused it, or a policy failed. `by` is the plugin's id;
+    `reason` is part of what the model reads."""
     __tracebackhide__ = True
     facts = _facts(result, tool)
     if facts.status != "blocked":
@@ -61,7 +63,8 @@ def assert_blocked(
 
 
 def assert_ran(result: Settled, *, tool: str | None = None, text: str | None = None) -> None:
-    """The tool ran, and without an error. `text` is part of its result. In a replay: it would run, with whatever arguments."""
+    """The tool ran, and without an error. `text` is part of its result. In a replay: it would run, with whatever
+    arguments."""
     __tracebackhide__ = True
     facts = _facts(result, tool)
     if facts.status != "ok":
@@ -87,7 +90,8 @@ def assert_asked(
     by: str | None = None,
     title: str | None = None,
 ) -> None:
-    """A person was asked about the call, whatever the answer. `by` is the plugin that asks, `title` part of its question."""
+    """A person was asked about the call, whatever the answer. `by` is the plugin that asks, `title` part of its
+    question."""
     __tracebackhide__ = True
     facts = _facts(result, tool, only_asked=True)
     if facts.questions is None:
@@ -126,41 +130,34 @@ def _of_run(played: Played, tool: str | None, *, only_asked: bool) -> _Facts:
         tool = next(iter(asked))
     if tool is None and len(names) != 1:
         raise AssertionError(f"the run has {len(names)} calls, so name one with tool=...; they are {names}")
-    facts = (
-        _of_call(played.call(tool or names[0]))
-        if names.count(tool or names[0]) == 1 or not only_asked
-        else _Facts(tool or names[0], "called several times", "")
-    )
+    name = tool or names[0]
+    is_one = names.count(name) == 1 or not only_asked
+    facts = _of_call(played.call(name)) if is_one else _Facts(name, "called several times", "")
     facts.questions = _questions([one for one in played.questions if one.call.name == facts.tool])
     return facts
 
 
 def _of_call(result: AfterToolCall | JudgedCall | CallVerdict | ToolResult) -> _Facts:
     if isinstance(result, CallVerdict):
-        words = {"block": "blocked", "withhold": "blocked", "answer": "answered", "allow": "ok", "rewrite": "ok"}
+        status = _STATUS_OF.get(result.outcome, result.outcome)
         asked = [(result.by, result.reason)] if result.outcome == "ask" else []
-        return _Facts(
-            result.tool, words.get(result.outcome, result.outcome), result.reason, result.by, result.reason, asked
-        )
-    if isinstance(result, ToolResult):
-        blocked = result.is_error and _BLOCKED.match(result.text)
-        return _with_reason(
-            _Facts("", "blocked" if blocked else "error" if result.is_error else "ok", result.text, questions=None)
-        )
+        return _Facts(result.tool, status, result.reason, result.by, result.reason, asked)
     if isinstance(result, JudgedCall):
-        facts = _Facts(result.call.name, result.status or "", result.result.text if result.result else "")
-        facts.questions = _questions([result.pending]) if result.pending else []
-        return _with_reason(facts)
-    return _with_reason(_Facts(result.call.name, result.status, result.result.text, questions=None))
-
-
-def _questions(requests: Sequence[ApprovalRequest]) -> list[tuple[str, str]]:
-    return [(one.plugin, one.title) for request in requests for one in request.questions]
-
-
-def _with_reason(facts: _Facts) -> _Facts:
+        text = result.result.text if result.result else ""
+        asked = _questions([result.pending]) if result.pending else []
+        facts = _Facts(result.call.name, result.status or "", text, questions=asked)
+    elif isinstance(result, ToolResult):
+        blocked = result.is_error and _BLOCKED.match(result.text)
+        status = "blocked" if blocked else "error" if result.is_error else "ok"
+        facts = _Facts("", status, result.text, questions=None)
+    else:
+        facts = _Facts(result.call.name, result.status, result.result.text, questions=None)
     if facts.status == "blocked":
         match = _BLOCKED.match(facts.text)
         facts.by = (match["by"] or match["failed"] or "") if match else ""
         facts.reason = match["reason"] if match and not match["failed"] else facts.text
     return facts
+
+
+def _questions(requests: Sequence[ApprovalRequest]) -> list[tuple[str, str]]:
+    return [(one.plugin, one.title) for request in requests for one in request.questions]

@@ -1,4 +1,4 @@
-"""Attacks on policies as data: files of spellings, filled with what somebody allows and denies."""
+"""Attacks on policies as data: files of spellings, filled with the values that a policy allows and denies."""
 
 from __future__ import annotations
 
@@ -8,23 +8,29 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast, get_args
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hooksdk.errors import ConfigError, did_you_mean, problem_text, refuse
+from hooksdk.values import map_strings
 
 Kind = Literal["command", "path", "host", "call", "name", "description"]
 Reach = Literal["denied", "elsewhere"]
 OWN = Path(__file__).with_name("corpus")
-"""Not the name of the function: a folder of that name would be imported in its place."""
+"""The folder has another name than the function: Python would import a folder `attacks` in the place of the
+function."""
 _FILL = re.compile(r"<([a-z-]+)((?:\|[^|<>]+)*)>")
 _SLICE = re.compile(r"(-?\d+)?:(-?\d+)?")
 _CYRILLIC = str.maketrans("aceopxy", "\u0430\u0441\u0435\u043e\u0440\u0445\u0443")
 _FIXED = {
-    "long": "a/" * 3000, "blanks": " " * 300, "lines": "\n" * 60, "wide-blanks": "\u3000" * 300, "wide-lines": "\u2003\r\n" * 60,
-}  # fmt: skip
+    "long": "a/" * 3000,
+    "blanks": " " * 300,
+    "lines": "\n" * 60,
+    "wide-blanks": "\u3000" * 300,
+    "wide-lines": "\u2003\r\n" * 60,
+}
 """Texts that are too long to be written down."""
 
 
@@ -61,7 +67,8 @@ _FORMS: Mapping[str, Callable[[str], str]] = {
     "groups": lambda text: f"{_number(text) >> 16:x}:{_number(text) & 0xFFFF:x}",
     "wide-digits": lambda text: re.sub(r"\d", lambda match: _wide(match[0]), text),
 }
-"""What may follow a placeholder behind a bar; those of numbers raise `ValueError` for what is no IPv4 address."""
+"""The forms that may follow a placeholder behind a bar; those of numbers raise `ValueError` for what is no IPv4
+address."""
 
 
 class _Group(BaseModel):
@@ -99,8 +106,8 @@ class Attack:
     `description` of a tool that a server brings."""
     value: Any
     reaches: Reach
-    """`denied`: what is denied, so every policy must stop it. `elsewhere`: something that is not allowed, or not surely;
-    a policy must stop it that stops whatever it does not list."""
+    """`denied`: what is denied, so every policy must stop it. `elsewhere`: something that is not allowed, or not
+    surely; a policy must stop it that stops whatever it does not list."""
     about: str
     """What the attack tries."""
     origin: str
@@ -119,11 +126,12 @@ def attacks(
     files: Sequence[str | Path] = (),
     links: bool = False,
 ) -> list[Attack]:
-    """The attacks of a kind, on a policy that allows the one and denies the other: programs, hosts, a folder and a file.
+    """The attacks of a kind, on a policy that allows the one and denies the other: programs, hosts, a folder and a
+    file.
 
-    They are hooksdk's own and those of `files`. `server` is the one of the denied tool, for calls. `links`: the allowed folder
-    was made by `make_workspace`. Attacks that do not fit, such as other spellings of an IP address where a name is denied, are
-    left out. Raises `ConfigError` for a file that is none.
+    They are hooksdk's own and those of `files`. `server` is the one of the denied tool, for calls. `links`: the allowed
+    folder was made by `make_workspace`. Attacks that do not fit, such as other spellings of an IP address where a name
+    is denied, are left out. Raises `ConfigError` for a file that is none.
     """
     if kind not in get_args(Kind):
         refuse("attacks(kind=...)", kind, f"one of {', '.join(get_args(Kind))}")
@@ -142,8 +150,8 @@ def attacks(
 
 
 def make_workspace(folder: str | Path, denied: str) -> Path:
-    """A folder with links in it that lead out, for attacks on paths with `links`: `away` to the denied file's folder, `dangling`
-    to a file there that does not exist, `up`, `within` and `circle`. The folder must not exist yet."""
+    """A folder with links in it that lead out, for attacks on paths with `links`: `away` to the denied file's folder,
+    `dangling` to a file there that does not exist, `up`, `within` and `circle`. The folder must not exist yet."""
     workspace = Path(folder)
     (workspace / "sub").mkdir(parents=True)
     (workspace / "within").symlink_to(workspace / "sub")
@@ -163,9 +171,13 @@ def _read(path: Path) -> _File:
         raise ConfigError(str(path), tuple(problem_text(one) for one in error.errors())) from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(str(path), (f"it is no TOML: {error}",)) from None
-    for text in _texts([group.values for group in file.attacks]):
+
+    def checked(text: str) -> str:
         for match in _FILL.finditer(text):
             _check(match, path)
+        return text
+
+    map_strings([group.values for group in file.attacks], checked)
     return file
 
 
@@ -182,32 +194,13 @@ def _check(match: re.Match[str], path: Path) -> None:
             raise ConfigError(str(path), (f"'{match[0]}' has a form that is not known.{advice}",))
 
 
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list | dict):
-        parts = (*value, *value.values()) if isinstance(value, dict) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType, reportUnknownMemberType]
-        for part in cast("tuple[Any, ...]", parts):
-            yield from _texts(part)
-
-
 def _filled(values: Sequence[Any], words: Mapping[str, str]) -> Iterator[Any]:
     """The values with their placeholders filled in, without those that have none for these words."""
     for value in values:
         try:
-            yield _fill(value, words)
+            yield map_strings(value, lambda text: _FILL.sub(lambda match: _form(match, words), text))
         except ValueError:
             continue
-
-
-def _fill(value: Any, words: Mapping[str, str]) -> Any:
-    if isinstance(value, str):
-        return _FILL.sub(lambda match: _form(match, words), value)
-    if isinstance(value, list):
-        return [_fill(one, words) for one in cast("list[Any]", value)]
-    if isinstance(value, dict):
-        return {_fill(key, words): _fill(one, words) for key, one in cast("dict[str, Any]", value).items()}
-    return value
 
 
 def _form(match: re.Match[str], words: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""What a suite of adapters plays with: a driver for each, programs for it, and cases by name."""
+"""The parts of the conformance suite: drivers of adapters, programs for them, and cases by name."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from hooksdk import hooks
 from hooksdk.approvals import ApprovalRequest, Approver, Later
 from hooksdk.config import Config, load_config
 from hooksdk.formats import Message
+from hooksdk.hooks import HOOKS, Block, Event
 from hooksdk.stores import MemoryStore
 from hooksdk.testing._events import Recorder, recorder
-from hooksdk.testing._model import Script, ScriptedModel
+from hooksdk.testing._model import Script, ScriptedModel, call
 from hooksdk.tools import Tool
 from hooksdk.transcript import Store
 
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = call("get_weather", city="Rome")
+DELETE = call("delete_city", city="Rome")
 SEEN = ("after_tools_resolved", "after_model_call", "after_tool_call", "agent_end", "before_compaction")
 
 
 class HostOptions(TypedDict):
-    """What `Host(...)` takes, and its plain twin."""
+    """The arguments of `Host(...)`, and of its plain twin."""
 
     plugins: Sequence[Any]
     store: Store
@@ -37,9 +41,10 @@ class HostOptions(TypedDict):
 class Program:
     """One start of a program whose agent the driver plays.
 
-    `Host(**program.host)` is its host. `tools` are to be the framework's own, each with the name, description and schema
-    that stands there, and its `execute` as the function; one without it runs elsewhere. `model` answers in the place of a provider's API:
-    `await program.model.reply(messages, tools)`, both as OpenAI's chat completions have them.
+    `Host(**program.host)` is its host. `tools` are to be the framework's own, each with the name, description and
+    schema that stands there, and its `execute` as the function; one without it runs elsewhere. `model` answers in the
+    place of a provider's API: `await program.model.reply(messages, tools)`, both as OpenAI's chat completions have
+    them.
 
     ```python
     from collections.abc import AsyncGenerator
@@ -63,7 +68,7 @@ class Program:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What the framework answered.
+    """The answer of the framework.
 
     ```python
     from hooksdk.testing import Answer
@@ -79,8 +84,8 @@ class Answer:
 
 
 class Driver(Protocol):
-    """Plays conversations over one adapter. One driver is one program that may be started again: what the framework stores
-    by itself, it keeps from start to start.
+    """Plays conversations over one adapter. One driver is one program that may be started again: what the framework
+    stores by itself, it keeps from start to start.
 
     ```python
     from collections.abc import Callable
@@ -135,9 +140,25 @@ class Driver(Protocol):
         ...
 
 
+def answering(hook: str, answer: object, **options: Any) -> type:
+    """A plugin that has one answer to a hook: `answering("before_tool_call", Block("no"), tools="delete_*")`."""
+
+    class Answers:
+        plugin_id = f"answers_{type(answer).__name__.lower()}"
+
+        @HOOKS[hook](**options)
+        def handle(self, event: Event) -> Any:
+            return answer
+
+    return Answers
+
+
+NO_DELETES = answering("before_tool_call", Block("nothing is deleted here"), tools="delete_*")
+
+
 @final
 class Stage:
-    """Where one case is played: a store that outlives the program, and what the plugins saw."""
+    """Where one case is played: a town of tools, a store that outlives the program, and what the plugins saw."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -145,20 +166,45 @@ class Stage:
         self.seen: type[Recorder] = recorder(*SEEN)
         self.model = ScriptedModel([])
         self.asked: list[ApprovalRequest] = []
+        self.ran: list[str] = []
+        """The calls that ran, such as `get_weather of Rome`."""
+        self.tools = [self.tool("get_weather", "Tell the weather."), self.tool("delete_city", "Delete a city.")]
+
+    def tool(self, name: str, description: str, *, owner: str = "") -> Tool:
+        """A tool that notes what it was called with; with an `owner` it is a server's, and may be deferred."""
+
+        async def execute(arguments: dict[str, Any]) -> str:
+            self.ran.append(f"{name} of {', '.join(map(str, arguments.values()))}")
+            return f"{name} of {arguments['city']}"
+
+        return Tool(
+            name=name,
+            description=description,
+            parameters=CITY,
+            execute=execute,
+            source="mcp" if owner else "host",
+            owner=owner,
+            core=not owner,
+        )
+
+    def many_tools(self, count: int) -> list[Tool]:
+        """Tools that fill a small context window."""
+        return [
+            self.tool(f"archive_report_{at}", f"Archive report number {at}.", owner="archive") for at in range(count)
+        ]
 
     @asynccontextmanager
     async def open(
         self,
         *plugins: Any,
         script: Script,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[Tool] | None = None,
         config: Mapping[str, Any] | None = None,
         approver: Approver | None = None,
         allow: Sequence[str] = (),
-        context_window: int = 200_000,
     ) -> AsyncGenerator[Driver]:
         """The program with these plugins, with the installed ones that are named in `allow`, and with this script."""
-        self.seen, self.model = recorder(*SEEN), ScriptedModel(script, context_window=context_window)
+        self.seen, self.model = recorder(*SEEN), ScriptedModel(script)
 
         async def ask(request: ApprovalRequest) -> Any:
             self.asked.append(request)
@@ -172,17 +218,26 @@ class Stage:
         host = HostOptions(
             plugins=[self.seen, *plugins], store=self.store, config=settings, approver=ask, folder=os.devnull
         )
-        async with self.driver.start(Program(host=host, tools=tools, model=self.model)):
+        program = Program(host=host, tools=self.tools if tools is None else tools, model=self.model)
+        async with self.driver.start(program):
             yield self.driver
+
+    async def play(self, *plugins: Any, script: Script, prompts: Sequence[str] = ("go",), **options: Any) -> Answer:
+        """The program is opened, and asked one prompt after the other; the last answer."""
+        answer = Answer()
+        async with self.open(*plugins, script=script, **options) as driver:
+            for prompt in prompts:
+                answer = await driver.ask(prompt)
+        return answer
 
     @property
     def calls(self) -> list[hooks.AfterToolCall]:
-        """What observers saw of the calls, in the order in which they ended."""
+        """The calls as observers saw them, in the order in which they ended."""
         return self.seen.of(hooks.AfterToolCall)
 
     @property
     def statuses(self) -> dict[str, str]:
-        """What became of the calls, by the tool's name; each name once."""
+        """The status of each call, by the tool's name; each name once."""
         names = [one.call.name for one in self.calls]
         assert len(names) == len(set(names)), f"observers saw calls twice: {names}"
         return {one.call.name: one.status for one in self.calls}
@@ -223,3 +278,8 @@ class ConformanceCase:
     async def __call__(self, driver: Driver) -> None:
         """Play it."""
         await self.check(Stage(driver))
+
+
+def case(number: str) -> Callable[[Callable[[Stage], Awaitable[None]]], ConformanceCase]:
+    """A decorator: this function is the case of this number, and its name is the promise."""
+    return lambda check: ConformanceCase(number, check.__name__, check)

@@ -1,10 +1,13 @@
-"""Conformance, third part: how runs end, and what lives beside and beyond them."""
+"""Conformance, third part: the ends of runs, conversations side by side, sub-agents, and results lost in a crash."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
@@ -15,7 +18,6 @@ from hooksdk.errors import RunAlreadyOpen, RunBlocked
 from hooksdk.hooks import (
     AddContext,
     AfterToolCall,
-    AgentStart,
     BeforeAnswer,
     BeforeModelCall,
     BeforeToolCall,
@@ -24,9 +26,9 @@ from hooksdk.hooks import (
     Replace,
 )
 from hooksdk.state import PluginState
-from hooksdk.testing._conformance import Answer, Driver, Stage
-from hooksdk.testing._conformance_calls import DELETE, WEATHER, Denies, Town
-from hooksdk.testing._model import call
+from hooksdk.stores import JsonlStore
+from hooksdk.testing._conformance import DELETE, NO_DELETES, WEATHER, Answer, Driver, Stage, answering, case
+from hooksdk.testing._model import Call, call
 
 
 class Signal:
@@ -42,24 +44,25 @@ class Signal:
         wait = partial(self._event.wait, 60.0)
         assert await anyio.to_thread.run_sync(wait, abandon_on_cancel=True), "what should come within a minute did not"
 
+    async def set_and_hang(self, _given: object) -> str:
+        """The executor or the script that a run is cut off in."""
+        self.set()
+        await anyio.sleep_forever()
+        return ""
+
 
 async def cancelled(driver: Driver, reached: Signal) -> None:
-    """A run that is cancelled where it has reached something."""
+    """A run that is cancelled once it has set the signal."""
     async with anyio.create_task_group() as group:
         group.start_soon(driver.ask, "go")
         await reached.wait()
         group.cancel_scope.cancel()
 
 
+@case("19")
 async def a_cancelled_tool_is_seen_before_the_runs_end(stage: Stage) -> None:
     reached = Signal()
-
-    async def wait(arguments: dict[str, Any]) -> str:
-        reached.set()
-        await anyio.sleep_forever()
-        return ""
-
-    slow = Town().make("get_weather", "Tell the weather.").copy(execute=wait)
+    slow = stage.tools[0].copy(execute=reached.set_and_hang)
     async with stage.open(script=[WEATHER], tools=[slow]) as driver:
         await cancelled(driver, reached)
     assert (stage.statuses, stage.ends) == ({"get_weather": "error"}, ["cancelled"])
@@ -67,19 +70,15 @@ async def a_cancelled_tool_is_seen_before_the_runs_end(stage: Stage) -> None:
     assert fired.index("after_tool_call") < fired.index("agent_end")
 
 
+@case("19b")
 async def a_run_cancelled_in_the_model_ends_as_cancelled(stage: Stage) -> None:
     reached = Signal()
-
-    async def script(_turn: object) -> str:
-        reached.set()
-        await anyio.sleep_forever()
-        return ""
-
-    async with stage.open(script=script) as driver:
+    async with stage.open(script=reached.set_and_hang, tools=[]) as driver:
         await cancelled(driver, reached)
     assert stage.ends == ["cancelled"]
 
 
+@case("20")
 async def an_error_of_the_model_ends_the_run_as_error(stage: Stage) -> None:
     class Down(Exception):
         pass
@@ -88,7 +87,7 @@ async def an_error_of_the_model_ends_the_run_as_error(stage: Stage) -> None:
         raise Down("the provider is down")
 
     raised: Exception | None = None
-    async with stage.open(script=script, tools=Town().tools) as driver:
+    async with stage.open(script=script) as driver:
         try:
             await driver.ask("go")
         except Exception as error:
@@ -97,12 +96,23 @@ async def an_error_of_the_model_ends_the_run_as_error(stage: Stage) -> None:
     assert stage.ends == ["error"]
 
 
+async def _same_hooks(stage: Stage, ask: Callable[[Driver], Awaitable[Answer]]) -> None:
+    """A denied call and an allowed one, by another entry of the framework."""
+    async with stage.open(NO_DELETES, script=[[DELETE, WEATHER], "done"]) as driver:
+        answer = await ask(driver)
+    assert (answer.text, stage.ran) == ("done", ["get_weather of Rome"])
+    assert stage.statuses == {"delete_city": "blocked", "get_weather": "ok"}
+
+
+@case("21")
 async def streaming_passes_the_same_hooks(stage: Stage) -> None:
-    town = Town()
-    async with stage.open(Denies, script=[[DELETE, WEATHER], "done"], tools=town.tools) as driver:
-        answer = await driver.stream("go")
-    assert (answer.text, [one["tool"] for one in town.ran]) == ("done", ["get_weather"])
-    assert (stage.statuses, stage.ends) == ({"delete_city": "blocked", "get_weather": "ok"}, ["completed"])
+    await _same_hooks(stage, lambda driver: driver.stream("go"))
+    assert stage.ends == ["completed"]
+
+
+@case("26")
+async def plain_code_passes_the_same_hooks(stage: Stage) -> None:
+    await _same_hooks(stage, lambda driver: anyio.to_thread.run_sync(driver.ask_plainly, "go"))
 
 
 class OnceASession:
@@ -119,16 +129,14 @@ class OnceASession:
         return None
 
 
+@case("24")
 async def state_lasts_over_the_runs_of_a_conversation(stage: Stage) -> None:
-    town = Town()
-    async with stage.open(OnceASession, script=[WEATHER, "one", WEATHER, "two"], tools=town.tools) as driver:
-        await driver.ask("first")
-        await driver.ask("second")
+    await stage.play(OnceASession, script=[WEATHER, "one", WEATHER, "two"], prompts=["first", "second"])
     assert [one.status for one in stage.calls] == ["ok", "blocked"]
 
 
+@case("24b")
 async def two_conversations_at_once_do_not_mix(stage: Stage) -> None:
-    town = Town()
     started: list[str] = []
     both = Signal()
 
@@ -142,16 +150,16 @@ async def two_conversations_at_once_do_not_mix(stage: Stage) -> None:
         await both.wait()
         return f"weather of {arguments['city']}"
 
-    tools = [town.tools[0].copy(execute=wait)]
+    tools = [stage.tools[0].copy(execute=wait)]
     async with stage.open(OnceASession, script=script, tools=tools) as driver, anyio.create_task_group() as group:
         group.start_soon(driver.ask, "Rome", "a")
         group.start_soon(driver.ask, "Oslo", "b")
-    assert sorted((one.info.session_id != "", one.call.arguments["city"], one.status) for one in stage.calls) == [
-        (True, "Oslo", "ok"), (True, "Rome", "ok"),
-    ]  # fmt: skip
-    assert len({one.info.session_id for one in stage.calls}) == 2
+    assert sorted((one.call.arguments["city"], one.status) for one in stage.calls) == [("Oslo", "ok"), ("Rome", "ok")]
+    sessions = {one.info.session_id for one in stage.calls}
+    assert (len(sessions), "" in sessions) == (2, False)
 
 
+@case("25")
 async def a_second_run_while_one_is_open_is_refused(stage: Stage) -> None:
     reached, leave = Signal(), Signal()
     refused: list[BaseException] = []
@@ -161,7 +169,7 @@ async def a_second_run_while_one_is_open_is_refused(stage: Stage) -> None:
         await leave.wait()
         return "sun"
 
-    slow = Town().make("get_weather", "Tell the weather.").copy(execute=wait)
+    slow = stage.tools[0].copy(execute=wait)
     async with stage.open(script=[WEATHER, "done"], tools=[slow]) as driver, anyio.create_task_group() as group:
         group.start_soon(driver.ask, "go")
         await reached.wait()
@@ -174,51 +182,34 @@ async def a_second_run_while_one_is_open_is_refused(stage: Stage) -> None:
     assert stage.ends == ["completed"]
 
 
-async def plain_code_passes_the_same_hooks(stage: Stage) -> None:
-    town = Town()
-    async with stage.open(Denies, script=[[DELETE, WEATHER], "done"], tools=town.tools) as driver:
-        answer: Answer = await anyio.to_thread.run_sync(driver.ask_plainly, "go")
-    assert (answer.text, [one["tool"] for one in town.ran]) == ("done", ["get_weather"])
-    assert stage.statuses == {"delete_city": "blocked", "get_weather": "ok"}
-
-
+@case("28")
 async def without_plugins_definitions_and_messages_are_as_given(stage: Stage) -> None:
-    town = Town()
-    async with stage.open(script=[WEATHER, "done"], tools=town.tools) as driver:
-        await driver.ask("go")
+    await stage.play(script=[WEATHER, "done"])
     first, second = stage.model.turns
     assert sorted(first.offered) == ["delete_city", "get_weather"]
     given = first.definitions["get_weather"]
     assert (given["description"], given["parameters"]["required"]) == ("Tell the weather.", ["city"])
-    assert [message["role"] for message in second.messages if message["role"] != "system"] == [
-        "user",
-        "assistant",
-        "tool",
-    ]
+    roles = [message["role"] for message in second.messages if message["role"] != "system"]
+    assert roles == ["user", "assistant", "tool"]
     assert stage.shown() == ["get_weather of Rome"]
 
 
+@case("29")
 async def context_that_a_plugin_adds_is_read_and_not_stored(stage: Stage) -> None:
     class Adds:
         @hooks.before_model_call
         def add(self, event: BeforeModelCall) -> AddContext:
             return AddContext(f"This is request {len(event.messages)}.")
 
-    async with stage.open(Adds, script=["one", "two"]) as driver:
-        await driver.ask("first")
-        await driver.ask("second")
+    await stage.play(Adds, script=["one", "two"], tools=[], prompts=["first", "second"])
     assert ["This is request" in str(turn.messages) for turn in stage.model.turns] == [True, True]
     assert str(stage.model.turns[1].messages).count("This is request") == 1
 
 
+@case("30")
 async def a_run_that_a_plugin_blocks_does_not_begin(stage: Stage) -> None:
-    class Closed:
-        @hooks.agent_start
-        def judge(self, event: AgentStart) -> Block:
-            return Block("closed today")
-
     raised: BaseException | None = None
-    async with stage.open(Closed, script=["hello"]) as driver:
+    async with stage.open(answering("agent_start", Block("closed today")), script=["hello"], tools=[]) as driver:
         try:
             await driver.ask("go")
         except RunBlocked as error:
@@ -246,16 +237,16 @@ LOOK = "Look at the weather first."
 
 
 def _told(stage: Stage, turn: int) -> list[str]:
-    """What the model reads that no tool and no system has written, in one of its turns."""
+    """The texts of the user and of the model that the model reads in one of its turns."""
     messages = stage.model.turns[turn].messages
     return [
         str(one.get("content")) for one in messages if one.get("role") in ("user", "assistant") and one.get("content")
     ]
 
 
+@case("31")
 async def a_finish_that_is_refused_goes_on_with_the_reason(stage: Stage) -> None:
-    town = Town()
-    async with stage.open(Unfinished, script=["Done.", WEATHER, "Sunny.", "Bye."], tools=town.tools) as driver:
+    async with stage.open(Unfinished, script=["Done.", WEATHER, "Sunny.", "Bye."]) as driver:
         answer = await driver.ask("go")
         await driver.ask("thanks")
     assert (answer.text, stage.statuses, stage.ends) == ("Sunny.", {"get_weather": "ok"}, ["completed", "completed"])
@@ -263,59 +254,114 @@ async def a_finish_that_is_refused_goes_on_with_the_reason(stage: Stage) -> None
     assert _told(stage, 3) == ["go", "Done.", LOOK, "Sunny.", "thanks"], "the framework's own history has it"
 
 
+@case("31b")
 async def streaming_goes_on_as_well(stage: Stage) -> None:
-    town = Town()
-    async with stage.open(Unfinished, script=["Done.", WEATHER, "Sunny."], tools=town.tools) as driver:
+    async with stage.open(Unfinished, script=["Done.", WEATHER, "Sunny."]) as driver:
         answer = await driver.stream("go")
     assert (answer.text, stage.statuses, stage.ends) == ("Sunny.", {"get_weather": "ok"}, ["completed"])
 
 
+@case("31c")
 async def a_finish_that_is_refused_too_often_goes_through(stage: Stage) -> None:
-    async with stage.open(Unfinished, script=["one", "two", "three", "four", "five"]) as driver:
-        answer = await driver.ask("go")
+    answer = await stage.play(Unfinished, script=["one", "two", "three", "four", "five"], tools=[])
     assert (answer.text, len(stage.model.turns), stage.ends) == ("four", 4, ["completed"])
 
 
+@case("31d")
 async def an_answer_that_a_plugin_replaces_is_the_answer(stage: Stage) -> None:
     class Redacts:
         @hooks.before_answer
         def judge(self, event: BeforeAnswer) -> Replace:
             return Replace(event.text.replace("Rome", "[city]"))
 
-    async with stage.open(Redacts, script=["It is Rome.", "Bye."]) as driver:
+    async with stage.open(Redacts, script=["It is Rome.", "Bye."], tools=[]) as driver:
         answer = await driver.ask("go")
         await driver.ask("thanks")
     assert (answer.text, _told(stage, 1)[-2:]) == ("It is [city].", ["It is [city].", "thanks"])
 
 
+@case("31e")
 async def an_answer_that_a_plugin_blocks_reaches_nobody(stage: Stage) -> None:
-    class Blocks:
-        @hooks.before_answer
-        def judge(self, event: BeforeAnswer) -> Block:
-            return Block("not for outsiders")
-
-    text = ""
-    async with stage.open(Blocks, script=["It is Rome."]) as driver:
-        with contextlib.suppress(RunBlocked):  # `run_agent` has an outcome for it
-            text = (await driver.ask("go")).text
-    assert (text, stage.ends) == ("", ["blocked"])
+    answer = Answer()
+    with contextlib.suppress(RunBlocked):  # `run_agent` has an outcome for it
+        blocks = answering("before_answer", Block("not for outsiders"))
+        answer = await stage.play(blocks, script=["It is Rome."], tools=[])
+    assert (answer.text, stage.ends) == ("", ["blocked"])
 
 
-CASES = [
-    ("19", a_cancelled_tool_is_seen_before_the_runs_end),
-    ("19b", a_run_cancelled_in_the_model_ends_as_cancelled),
-    ("20", an_error_of_the_model_ends_the_run_as_error),
-    ("21", streaming_passes_the_same_hooks),
-    ("24", state_lasts_over_the_runs_of_a_conversation),
-    ("24b", two_conversations_at_once_do_not_mix),
-    ("25", a_second_run_while_one_is_open_is_refused),
-    ("26", plain_code_passes_the_same_hooks),
-    ("28", without_plugins_definitions_and_messages_are_as_given),
-    ("29", context_that_a_plugin_adds_is_read_and_not_stored),
-    ("30", a_run_that_a_plugin_blocks_does_not_begin),
-    ("31", a_finish_that_is_refused_goes_on_with_the_reason),
-    ("31b", streaming_goes_on_as_well),
-    ("31c", a_finish_that_is_refused_too_often_goes_through),
-    ("31d", an_answer_that_a_plugin_replaces_is_the_answer),
-    ("31e", an_answer_that_a_plugin_blocks_reaches_nobody),
-]
+async def _asked_again(stage: Stage, name: str, *, lost: bool) -> None:
+    """A run is cut off while the city is deleted; the model repeats one of its calls, and the person says no."""
+    reached = Signal()
+    tools = [stage.tools[0], stage.tools[1].copy(execute=reached.set_and_hang)]
+    with TemporaryDirectory() as folder:
+        stage.store = JsonlStore(Path(folder))
+        async with stage.open(script=[WEATHER, DELETE], tools=tools) as driver:
+            await cancelled(driver, reached)
+            for _ in range(1000):  # some frameworks tell late that a run was cancelled
+                await anyio.sleep(0 if stage.ends else 0.01)
+        async with stage.open(script=[Call(name, {"city": "Rome"}, "again"), "done"], tools=tools) as driver:
+            if lost:
+                with contextlib.suppress(IndexError, KeyError):  # it has stored nothing of a run that was cut off
+                    await driver.cut(0)
+            answer = await driver.ask("Go on.")
+            assert len(answer.waiting) == 1, "an equal call ran unasked"
+            answer = await driver.answer(dict.fromkeys(answer.waiting, False))
+            stored = await driver.stored()
+    assert (answer.text, stage.ran) == ("done", ["get_weather of Rome"])
+    words = "has lost its result" if lost else "may have taken effect"
+    assert [words in text for text in (stage.shown()[-1], stored[-1])] == [True, True], "it is told of the first call"
+
+
+@case("32")
+async def a_call_whose_reply_the_framework_has_lost_is_asked_about(stage: Stage) -> None:
+    await _asked_again(stage, "get_weather", lost=True)
+
+
+@case("32b")
+async def a_refused_call_in_doubt_is_told_as_such(stage: Stage) -> None:
+    await _asked_again(stage, "delete_city", lost=False)
+
+
+async def _in_a_tool(stage: Stage, *, outer: list[Any], inner: list[Any]) -> None:
+    """An agent with plugins and a host of its own, run by a tool of another agent: no call gets past either's
+    policies."""
+    sub = Stage(type(stage.driver)())
+
+    async def consult(arguments: dict[str, Any]) -> str:
+        prompts = [f"Delete {arguments['city']}."]
+        script = [[DELETE, WEATHER], "deleted"]
+        return (await sub.play(*inner, script=script, tools=stage.tools, prompts=prompts)).text
+
+    asks = stage.tool("consult", "Consult the city's agent.").copy(execute=consult)
+    answer = await stage.play(*outer, script=[call("consult", city="Rome"), "done"], tools=[*stage.tools, asks])
+    assert (answer.text, sub.statuses) == ("done", {"delete_city": "blocked", "get_weather": "ok"})
+    assert stage.ran == ["get_weather of Rome"]
+    assert any("nothing is deleted here" in text for text in sub.shown())
+
+
+@case("33")
+async def a_sub_agents_own_policies_hold(stage: Stage) -> None:
+    await _in_a_tool(stage, outer=[], inner=[NO_DELETES])
+
+
+@case("33b")
+async def policies_hold_for_a_sub_agent_with_a_host_of_its_own(stage: Stage) -> None:
+    await _in_a_tool(stage, outer=[NO_DELETES], inner=[])
+
+
+@case("34")
+async def the_frameworks_model_is_known(stage: Stage) -> None:
+    asked: list[str | None] = []
+
+    class Models:
+        @hooks.before_model_call
+        def note(self, event: BeforeModelCall) -> None:
+            asked.append(event.model)
+
+    rule = {"action": "deny", "limit": {"dollars": 5.0}}
+    config = {
+        "prices": {"acme:scripted": {"input": 1.0, "output": 4.0}},
+        "plugins": {"tool_policy": {"config": {"rules": [rule]}}},
+    }
+    answer = await stage.play(Models, script=[WEATHER, "done"], allow=["tool_policy"], config=config)
+    assert (answer.text, asked) == ("done", [stage.model.name] * 2)

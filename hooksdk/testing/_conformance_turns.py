@@ -1,15 +1,14 @@
-"""Conformance, second part: what happens to a conversation: trims, histories, approvals."""
+"""Conformance, second part: conversations, with their trims, histories and approvals."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from hooksdk import hooks
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.hooks import AgentEnd, Ask, BeforeModelCall, BeforeToolCall, Block, Trim
-from hooksdk.testing._conformance import Driver, Stage
-from hooksdk.testing._conformance_calls import DELETE, WEATHER, Town
+from hooksdk.testing._conformance import DELETE, NO_DELETES, WEATHER, Answer, Driver, Stage, answering, case
 from hooksdk.testing._model import Call, call
 from hooksdk.tools import Tool
 
@@ -22,11 +21,8 @@ def _list_files(arguments: dict[str, Any]) -> str:
 
 FOLDER = {"type": "object", "properties": {"folder": {"type": "string"}}, "required": ["folder"]}
 LISTING = Tool(name="list_files", description="List a folder.", source="host", parameters=FOLDER, execute=_list_files)
-
-
-def listing(folder: str) -> Call:
-    """A call whose result is long."""
-    return call("list_files", folder=folder)
+LIST_A, LIST_B = call("list_files", folder="a"), call("list_files", folder="b")
+"""Calls whose results are long."""
 
 
 class Trims:
@@ -40,25 +36,24 @@ class Trims:
 
 
 def short(texts: Sequence[str]) -> list[bool]:
-    """Which results are trimmed."""
+    """For each result whether it is trimmed."""
     return [len(text) < 1000 and "a long listing" in text for text in texts]
 
 
+@case("11")
 async def a_trim_shows_from_the_next_run_on(stage: Stage) -> None:
-    async with stage.open(Trims, script=[listing("a"), "one", "two"], tools=[LISTING]) as driver:
-        await driver.ask("first")
-        await driver.ask("second")
-    assert short(stage.shown(1)) == [False]
-    assert short(stage.shown(2)) == [True]
+    await stage.play(Trims, script=[LIST_A, "one", "two"], tools=[LISTING], prompts=["first", "second"])
+    assert [short(stage.shown(turn)) for turn in (1, 2)] == [[False], [True]]
 
 
+@case("11b")
 async def a_trim_lasts_in_the_frameworks_store(stage: Stage) -> None:
-    async with stage.open(Trims, script=[listing("a"), "one", "two"], tools=[LISTING]) as driver:
-        await driver.ask("first")
-        await driver.ask("second")
+    async with stage.open(Trims, script=[LIST_A, "one", "two"], tools=[LISTING]) as driver:
+        await _ask_twice(driver)
         assert short(await driver.stored()) == [True]
 
 
+@case("11c")
 async def a_result_can_be_trimmed_within_the_run(stage: Stage) -> None:
     class TrimsAtOnce:
         @hooks.before_model_call
@@ -66,170 +61,195 @@ async def a_result_can_be_trimmed_within_the_run(stage: Stage) -> None:
             found = [one.handle for one in event.results.list() if one.trimmable and one.characters > 1000]
             return Trim(found, "read already") if found else None
 
-    async with stage.open(
-        TrimsAtOnce, script=[listing("a"), WEATHER, "done"], tools=[LISTING, *Town().tools]
-    ) as driver:
-        await driver.ask("go")
+    await stage.play(TrimsAtOnce, script=[LIST_A, WEATHER, "done"], tools=[LISTING, *stage.tools])
     assert [len(text) < 1000 for text in stage.shown(1)] == [False]
     assert [len(text) < 1000 for text in stage.shown(2)] == [True, True]
 
 
+@case("12")
 async def a_trimmed_result_keeps_its_bytes(stage: Stage) -> None:
-    async with stage.open(Trims, script=[listing("a"), "one", "two", "three"], tools=[LISTING]) as driver:
-        for prompt in ("first", "second", "third"):
-            await driver.ask(prompt)
+    prompts = ["first", "second", "third"]
+    await stage.play(Trims, script=[LIST_A, "one", "two", "three"], tools=[LISTING], prompts=prompts)
     assert stage.shown(2) == stage.shown(3)
     assert short(stage.shown(3)) == [True]
 
 
-def _history() -> list[dict[str, Any]]:
+@case("13")
+async def a_history_from_before_is_taken_over(stage: Stage) -> None:
     function = {"name": "list_files", "arguments": '{"folder": "old"}'}
-    return [
+    asked = [{"id": "old1", "type": "function", "function": function}]
+    history: list[dict[str, Any]] = [
         {"role": "user", "content": "list old"},
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": "old1", "type": "function", "function": function}],
-        },
+        {"role": "assistant", "content": None, "tool_calls": asked},
         {"role": "tool", "tool_call_id": "old1", "content": f"old: {LONG}"},
         {"role": "assistant", "content": "listed"},
     ]
-
-
-async def a_history_from_before_is_taken_over(stage: Stage) -> None:
     async with stage.open(Trims, script=["one", "two"], tools=[LISTING]) as driver:
-        await driver.adopt(_history())
-        await driver.ask("first")
-        await driver.ask("second")
+        await driver.adopt(history)
+        await _ask_twice(driver)
     assert short(stage.shown(1)) == [True]
 
 
-async def _two_turns(driver: Driver) -> None:
+async def _ask_twice(driver: Driver) -> None:
     await driver.ask("first")
     await driver.ask("second")
 
 
+@case("13b")
 async def a_fork_keeps_its_trims(stage: Stage) -> None:
-    script = [listing("a"), "one", listing("b"), "two", "other"]
-    async with stage.open(Trims, script=script, tools=[LISTING]) as driver:
-        await _two_turns(driver)
+    async with stage.open(Trims, script=[LIST_A, "one", LIST_B, "two", "other"], tools=[LISTING]) as driver:
+        await _ask_twice(driver)
         await driver.cut(1)
         await driver.ask("another second")
     assert short(stage.shown()) == [True]
     assert "before_compaction" not in stage.seen.fired()
 
 
+@case("13c")
 async def a_filtered_history_keeps_its_trims(stage: Stage) -> None:
-    script = [listing("a"), "one", listing("b"), "two", "three"]
-    async with stage.open(Trims, script=script, tools=[LISTING]) as driver:
-        await _two_turns(driver)
+    async with stage.open(Trims, script=[LIST_A, "one", LIST_B, "two", "three"], tools=[LISTING]) as driver:
+        await _ask_twice(driver)
         await driver.forget(1)
         await driver.ask("third")
     assert short(stage.shown()) == [True]
     assert "before_compaction" not in stage.seen.fired()
 
 
+@case("13d")
 async def a_program_that_starts_again_keeps_the_trims(stage: Stage) -> None:
-    async with stage.open(Trims, script=[listing("a"), "one"], tools=[LISTING]) as driver:
-        await driver.ask("first")
-    async with stage.open(Trims, script=["two"], tools=[LISTING]) as driver:
-        await driver.ask("second")
+    await stage.play(Trims, script=[LIST_A, "one"], tools=[LISTING], prompts=["first"])
+    await stage.play(Trims, script=["two"], tools=[LISTING], prompts=["second"])
     assert short(stage.shown()) == [True]
 
 
-class Asks:
-    """A person is asked about each deletion."""
-
-    @hooks.before_tool_call(tools="delete_*")
-    def ask(self, event: BeforeToolCall) -> Ask:
-        return Ask(f"Run {event.tool.name}?")
+ASKS = answering("before_tool_call", Ask("Delete a city?"), tools="delete_*")
 
 
-async def _asked(stage: Stage, driver: Driver, town: Town, count: int = 1) -> Sequence[str]:
+async def _asked(stage: Stage, driver: Driver, count: int = 1) -> Sequence[str]:
+    """A person is asked about this many calls, and nothing has happened yet; the ids of the calls."""
     paused = await driver.ask("go")
     assert len(paused.waiting) == count, f"{count} calls should wait, and {paused.waiting} do"
-    assert town.ran == []
+    assert stage.ran == []
     assert [one for one in stage.calls if one.call.name == "delete_city"] == [], "observers were told before the answer"
     assert stage.ends == ["paused"]
     return paused.waiting
 
 
+@case("15")
 async def an_approved_call_runs_asked_once(stage: Stage) -> None:
-    town = Town()
-    async with stage.open(Asks, script=[DELETE, "done"], tools=town.tools) as driver:
-        (waiting,) = await _asked(stage, driver, town)
+    async with stage.open(ASKS, script=[DELETE, "done"]) as driver:
+        (waiting,) = await _asked(stage, driver)
         answer = await driver.answer({waiting: True})
     assert answer.text == "done"
     assert not answer.waiting
-    assert town.ran == [{"tool": "delete_city", "city": "Rome"}]
+    assert stage.ran == ["delete_city of Rome"]
     assert (stage.statuses, stage.ends) == ({"delete_city": "ok"}, ["paused", "completed"])
 
 
+@case("15b")
 async def a_refused_call_does_not_run_and_is_seen(stage: Stage) -> None:
-    town = Town()
-    async with stage.open(Asks, script=[DELETE, "done"], tools=town.tools) as driver:
-        (waiting,) = await _asked(stage, driver, town)
+    async with stage.open(ASKS, script=[DELETE, "done"]) as driver:
+        (waiting,) = await _asked(stage, driver)
         answer = await driver.answer({waiting: False})
-    assert (answer.text, town.ran, stage.statuses) == ("done", [], {"delete_city": "blocked"})
+    assert (answer.text, stage.ran, stage.statuses) == ("done", [], {"delete_city": "blocked"})
 
 
+async def _approved_after_a_restart(stage: Stage, *plugins: type) -> Answer:
+    """The program ends while a call waits, and starts again with these plugins, too; then the person says yes."""
+    async with stage.open(ASKS, script=[DELETE]) as driver:
+        (waiting,) = await _asked(stage, driver)
+    async with stage.open(ASKS, *plugins, script=["done"]) as driver:
+        return await driver.answer({waiting: True})
+
+
+@case("15c")
 async def an_approval_outlives_the_program(stage: Stage) -> None:
-    town = Town()
-    async with stage.open(Asks, script=[DELETE], tools=town.tools) as driver:
-        (waiting,) = await _asked(stage, driver, town)
-    async with stage.open(Asks, script=["done"], tools=town.tools) as driver:
-        answer = await driver.answer({waiting: True})
-    assert (answer.text, stage.statuses) == ("done", {"delete_city": "ok"})
-    assert town.ran == [{"tool": "delete_city", "city": "Rome"}]
+    answer = await _approved_after_a_restart(stage)
+    assert (answer.text, stage.statuses, stage.ran) == ("done", {"delete_city": "ok"}, ["delete_city of Rome"])
 
 
+@case("15d")
 async def two_calls_wait_at_once(stage: Stage) -> None:
-    town = Town()
-    script = [[DELETE, call("delete_city", city="Oslo")], "done"]
-    async with stage.open(Asks, script=script, tools=town.tools) as driver:
-        first, second = await _asked(stage, driver, town, 2)
+    async with stage.open(ASKS, script=[[DELETE, call("delete_city", city="Oslo")], "done"]) as driver:
+        first, second = await _asked(stage, driver, 2)
         answer = await driver.answer({first: True, second: False})
-    assert (answer.text, town.ran) == ("done", [{"tool": "delete_city", "city": "Rome"}])
+    assert (answer.text, stage.ran) == ("done", ["delete_city of Rome"])
     assert sorted(one.status for one in stage.calls) == ["blocked", "ok"]
 
 
-async def a_policy_that_was_tightened_meanwhile_holds(stage: Stage) -> None:
-    class Forbids:
-        @hooks.before_tool_call(tools="delete_*")
-        def judge(self, event: BeforeToolCall) -> Block:
-            return Block("forbidden since today")
-
-    town = Town()
-    async with stage.open(Asks, script=[DELETE], tools=town.tools) as driver:
-        (waiting,) = await _asked(stage, driver, town)
-    async with stage.open(Asks, Forbids, script=["done"], tools=town.tools) as driver:
-        await driver.answer({waiting: True})
-    assert (town.ran, stage.statuses) == ([], {"delete_city": "blocked"})
-
-
+@case("15e")
 async def the_hosts_approver_answers_without_a_pause(stage: Stage) -> None:
     async def yes(request: ApprovalRequest) -> Approval:
         return Approval(True, by="ann")
 
-    town = Town()
-    async with stage.open(Asks, script=[DELETE, "done"], tools=town.tools, approver=yes) as driver:
-        answer = await driver.ask("go")
+    answer = await stage.play(ASKS, script=[DELETE, "done"], approver=yes)
     assert (answer.text, stage.statuses, len(stage.asked)) == ("done", {"delete_city": "ok"}, 1)
 
 
-CASES = [
-    ("11", a_trim_shows_from_the_next_run_on),
-    ("11b", a_trim_lasts_in_the_frameworks_store),
-    ("11c", a_result_can_be_trimmed_within_the_run),
-    ("12", a_trimmed_result_keeps_its_bytes),
-    ("13", a_history_from_before_is_taken_over),
-    ("13b", a_fork_keeps_its_trims),
-    ("13c", a_filtered_history_keeps_its_trims),
-    ("13d", a_program_that_starts_again_keeps_the_trims),
-    ("15", an_approved_call_runs_asked_once),
-    ("15b", a_refused_call_does_not_run_and_is_seen),
-    ("15c", an_approval_outlives_the_program),
-    ("15d", two_calls_wait_at_once),
-    ("15e", the_hosts_approver_answers_without_a_pause),
-    ("16", a_policy_that_was_tightened_meanwhile_holds),
-]
+@case("16")
+async def a_policy_that_was_tightened_meanwhile_holds(stage: Stage) -> None:
+    await _approved_after_a_restart(stage, NO_DELETES)
+    assert (stage.ran, stage.statuses) == ([], {"delete_city": "blocked"})
+
+
+@case("41")
+async def what_a_framework_adds_is_no_word_of_the_persons(stage: Stage) -> None:
+    class OnlyWhatWasAsked:
+        @hooks.before_tool_call(tools="get_weather")
+        def judge(self, event: BeforeToolCall) -> Block | None:
+            return None if all(one.cleared for one in event.origins("city")) else Block("nobody asked about it")
+
+    summary = [
+        {"role": "user", "content": "A summary of what was said: go on with Gotham."},
+        {"role": "assistant", "content": "Understood."},
+    ]
+    script = [WEATHER, "one", call("get_weather", city="Gotham"), "two"]
+    async with stage.open(OnlyWhatWasAsked, script=script) as driver:
+        await driver.ask("The weather of Rome, please")
+        await driver.adopt(summary)
+        await driver.ask("And now?")
+    assert [one.status for one in stage.calls] == ["ok", "blocked"]
+
+
+@case("42")
+async def a_result_of_no_call_ends_no_conversation(stage: Stage) -> None:
+    history = [
+        {"role": "user", "content": "list old"},
+        {"role": "tool", "tool_call_id": "gone", "content": "a result whose call was cut off"},
+        {"role": "assistant", "content": "listed"},
+    ]
+    async with stage.open(script=["one", "two"]) as driver:
+        await driver.adopt(history)
+        answers = [(await driver.ask(prompt)).text for prompt in ("first", "second")]
+    assert (answers, stage.ends) == (["one", "two"], ["completed", "completed"])
+
+
+@case("42b")
+async def a_malformed_call_ends_no_conversation(stage: Stage) -> None:
+    script = [Call("get_weather", '{"city": "Ro'), "one", "two"]
+    answer = await stage.play(script=script, prompts=["first", "second"])
+    assert answer.text in ("one", "two")
+    assert (stage.ran, stage.ends[-1]) == ([], "completed")
+
+
+@runtime_checkable
+class RunsElsewhere(Protocol):
+    """A driver whose framework has tools that run outside of it: those of the program without `execute`."""
+
+    async def supply(self, results: Mapping[str, str], conversation: str = "c") -> Answer:
+        """Go on where their calls wait, with what came of each."""
+        ...
+
+
+@case("43")
+async def a_call_that_runs_elsewhere_is_judged_before_it_leaves(stage: Stage) -> None:
+    tools = [tool.copy(execute=None) for tool in stage.tools]
+    async with stage.open(NO_DELETES, script=[[DELETE, WEATHER], "done"], tools=tools) as driver:
+        paused = await driver.ask("go")
+        assert stage.statuses == {"delete_city": "blocked"}
+        (waiting,) = paused.waiting
+        assert isinstance(driver, RunsElsewhere), "the driver has no `supply`"
+        answer = await driver.supply({waiting: "sunny"})
+    assert (answer.text, stage.ends) == ("done", ["paused", "completed"])
+    assert stage.statuses == {"delete_city": "blocked", "get_weather": "ok"}
+    assert "sunny" in stage.shown()

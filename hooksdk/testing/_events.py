@@ -32,8 +32,8 @@ def event(
 
     Give what the test is about: `event(BeforeToolCall, tool="read_file", arguments={"path": "a"})`. The rest has
     defaults. `tool` may be a name and `result` a text; `tools`, `deferrable`, `offered` and `catalog` may list tools or
-    names; `session_id`, `agent_id`, `requester`, `trigger` and the like are taken too. `messages`, in `format`, make the
-    transcript behind an event's `results` or editor: a real one, in memory, that can be trimmed.
+    names; `session_id`, `agent_id`, `requester`, `trigger` and the like are taken too. `messages`, in `format`, make
+    the transcript behind an event's `results` or editor: a real one, in memory, that can be trimmed.
     """
     known = {one.name for one in dataclasses.fields(kind)}
     place = {name: fields.pop(name) for name in _INFO & fields.keys()}

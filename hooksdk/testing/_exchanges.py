@@ -1,4 +1,4 @@
-"""A history as runs: what a person said, what the model asked for, and what came back."""
+"""A history as runs: the words of a person, the replies of the model, and the results of its calls."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from hooksdk.schema import BadArguments, parse_arguments
 from hooksdk.values import as_list, as_object
 
 BRIDGE = "tool_call"
-"""Tool search's: its call stands for the call of another tool."""
+"""The tool of tool search through which the model calls another tool."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """A message that is neither the model's nor a result."""
+    """A message of a person or of the system."""
 
     message: Message
 
@@ -45,7 +45,7 @@ class Exchange:
         return any(isinstance(step, Asked) for step in self.steps)
 
     def prompt(self, form: MessageFormat) -> str:
-        """What the person said at its beginning."""
+        """The words of the person at its beginning."""
         texts: list[str] = []
         for step in self.steps:
             if isinstance(step, Asked):
@@ -70,7 +70,9 @@ def _steps(messages: Sequence[Message], form: MessageFormat) -> Iterator[Said | 
     at = 0
     while at < len(messages):
         if not form.is_reply(messages[at]):
-            found = form.results(messages[at])  # of no call that is there: what else it says still counts
+            found = form.results(
+                messages[at]
+            )  # results of calls that are not in the history; the other text of the message still counts
             text = form.text(messages[at]) if found else ""
             if not found or text:
                 yield Said(form.user(text) if found else messages[at])
@@ -104,7 +106,8 @@ def _paired(calls: list[ToolCall], results: list[FoundResult]) -> list[tuple[Too
 
 
 def real_call(call: ToolCall) -> tuple[str, dict[str, Any]]:
-    """The tool that is meant, through tool search's bridge too, and its arguments as far as they can be read."""
+    """The name of the real tool, also of a call through tool search's bridge, and its arguments as far as they can be
+    read."""
     arguments = _object(call.arguments)
     if call.name == BRIDGE and isinstance(name := arguments.get("name"), str) and name not in {"", BRIDGE}:
         return name, _object(arguments.get("arguments"))
@@ -112,7 +115,7 @@ def real_call(call: ToolCall) -> tuple[str, dict[str, Any]]:
 
 
 def singly(exchange: Exchange, form: MessageFormat) -> Exchange:
-    """The run with each call of a batch, and what the batch answered to it, as a call of its own."""
+    """The run with each call of a batch, and its result, as a call of its own."""
     return Exchange([_singly(step, form) if isinstance(step, Asked) else step for step in exchange.steps])
 
 
@@ -137,7 +140,8 @@ def _calls_in(call: ToolCall, result: FoundResult | None) -> list[tuple[ToolCall
 
 
 def _answer(batch: FoundResult | None, answers: Sequence[object]) -> FoundResult | None:
-    """What the batch answered to one of its calls; where it was not made, or its answer was trimmed, what stands there."""
+    """What the batch answered to one of its calls; where it was not made, or its answer was trimmed, what stands
+    there."""
     if batch is None or not answers:
         return batch
     answer = as_object(answers[0])
@@ -166,8 +170,8 @@ def is_refusal(result: FoundResult) -> bool:
 
 
 def without_prose(messages: Sequence[Message], form: MessageFormat) -> list[Message]:
-    """A session that may be shown: the same calls with their arguments; what anybody said, and what tools answered, is left out. Results are still errors
-    where they were."""
+    """A session that may be shown: the same calls with their arguments; what anybody said, and what tools answered, is
+    left out. Results are still errors where they were."""
     bare: list[Message] = []
     for run in exchanges_in(messages, form):
         for step in run.steps:

@@ -27,8 +27,8 @@ LAST_STEPS = 100
 
 @final
 class HookSession:
-    """One session with its host, opened when it is made. `close` ends both, and raises an `AssertionError` for what the test
-    has left open; the fixture `hook_session` does it after the test. Its methods wait until they are done.
+    """One session with its host, opened when it is made. `close` ends both, and raises an `AssertionError` for what the
+    test has left open; the fixture `hook_session` does it after the test. Its methods wait until they are done.
 
     ```python
     from hooksdk.testing import HookSession, call
@@ -55,8 +55,8 @@ class HookSession:
         session_id: str = "test",
         loop: str = "asyncio",
     ) -> None:
-        """`servers` are MCP servers, as a `mcpServers` mapping has them; `loop` is asyncio or trio. The others are those of
-        `open_session`."""
+        """`servers` are MCP servers, as a `mcpServers` mapping has them; `loop` is asyncio or trio. The others are
+        those of `open_session`."""
         self._store: Store = MemoryStore() if store is None else store
         self._tools = as_tools(tools, "tools", owner="test")
         self._servers = servers
@@ -81,9 +81,13 @@ class HookSession:
     async def _stage(self) -> AsyncGenerator[tuple[Host, Session, list[Tool]]]:
         before = {task.id for task in anyio.get_running_tasks()}
         async with open_host(
-            *self._plugins, tools=self._tools, config=self._config, store=self._store, approver=self._approver,
+            *self._plugins,
+            tools=self._tools,
+            config=self._config,
+            store=self._store,
+            approver=self._approver,
             grants=self._grants,
-        ) as host:  # fmt: skip
+        ) as host:
             offered = list(self._tools)
             if self._servers is not None:
                 from hooksdk.mcp import McpServers
@@ -138,8 +142,8 @@ class HookSession:
         self._open()
 
     def close(self) -> None:
-        """Close session and host; closing twice is fine. Raises `AssertionError` for a run or another session that is still
-        open, and for tasks that outlive them."""
+        """Close session and host; closing twice is fine. Raises `AssertionError` for a run or another session that is
+        still open, and for tasks that outlive them."""
         if self._portal is None:
             return
         stack, self._portal = self._stack, None

@@ -1,4 +1,4 @@
-"""A model that follows a script instead of weights."""
+"""A model and a person that follow a script."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, final
 
 from hooksdk import schema
 from hooksdk.agent import ModelReply
+from hooksdk.approvals import Approval, ApprovalRequest, Later
 from hooksdk.calls import ToolCall
 from hooksdk.formats import HasDeferral, Message, MessageFormat, get_format
 from hooksdk.formats.kit import replies_in, with_call_ids
@@ -88,7 +89,7 @@ class SeenResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """What the model is sent, in a form that a script can work with, whatever the message format.
+    """The request to the model, in a form that a script can work with, the same for every message format.
 
     ```python
     from hooksdk.testing import Turn, call
@@ -109,7 +110,7 @@ class Turn:
     prompt: str
     """The newest prose of the person."""
     results: Sequence[SeenResult]
-    """What came back from the calls of the reply before."""
+    """The results of the calls of the reply before."""
     definitions: Mapping[str, Mapping[str, Any]] = field(repr=False)
     """By tool name: `name`, `description` and `parameters` (the JSON Schema)."""
 
@@ -133,7 +134,7 @@ class Turn:
 
 Answer = Reply | str | Call | Sequence[Call]
 Script = Callable[[Turn], Answer | Awaitable[Answer]] | Sequence[Any]
-"""What a scripted model goes by: a function of the turn, plain or async, or the replies one after another. Each
+"""The script of a model: a function of the turn, plain or async, or the replies one after another. Each
 is an `Answer`; of a list of several kinds mypy only knows that it holds objects, so the list says no more here."""
 
 
@@ -141,8 +142,8 @@ is an `Answer`; of a list of several kinds mypy only knows that it holds objects
 class ScriptedModel:
     """A `Model` whose replies come from a script.
 
-    The script is a function of the `Turn` that answers a text, a `Call`, a list of them, or a `Reply`; or a list of such
-    answers, one for each turn. `turns` holds everything that the model was sent.
+    The script is a function of the `Turn` that answers a text, a `Call`, a list of them, or a `Reply`; or a list of
+    such answers, one for each turn. `turns` holds everything that the model was sent.
 
     ```python
     import anyio
@@ -205,7 +206,7 @@ class ScriptedModel:
 def read_turn(
     message_format: MessageFormat, number: int, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
 ) -> Turn:
-    """What a model is sent, read by the format."""
+    """A request to a model, read by its message format."""
     last_reply = max((at for at, message in enumerate(messages) if message_format.is_reply(message)), default=-1)
     calls = [
         call
@@ -225,14 +226,18 @@ def read_turn(
     declared = [tool for message in messages for tool in as_list(message.get("tools"))]
     definitions = [_definition(one) for tool in [*shown, *declared] for one in _functions(tool)]
     return Turn(
-        number=number, messages=list(messages), tools=list(tools), prompt=next((text for text in prompts if text), ""),
-        results=results, definitions={one["name"]: one for one in definitions if one["name"]},
-    )  # fmt: skip
+        number=number,
+        messages=list(messages),
+        tools=list(tools),
+        prompt=next((text for text in prompts if text), ""),
+        results=results,
+        definitions={one["name"]: one for one in definitions if one["name"]},
+    )
 
 
 def _functions(tool: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The functions in one entry of a request's tools; those of a namespace go by `NAMESPACE.NAME`, a search that the client
-    executes by `tool_search`."""
+    """The functions in one entry of a request's tools; those of a namespace go by `NAMESPACE.NAME`, a search that the
+    client executes by `tool_search`."""
     if tool.get("type") == "tool_search":
         return [{"name": "tool_search", **tool}]
     if tool.get("type") == "namespace":
@@ -249,9 +254,59 @@ def _definition(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_reply(answer: Answer) -> Reply:
-    """What a script answered, as a reply."""
+    """The answer of a script as a reply."""
     if isinstance(answer, Reply):
         return answer
     if isinstance(answer, str):
         return Reply(answer)
     return Reply(calls=[answer] if isinstance(answer, Call) else answer)
+
+
+@final
+class ScriptedApprover:
+    """An approver that gives these answers in order, the last one for all further questions; without any it grants all.
+
+    True grants, False refuses, a text refuses with that reason, `Later()` lets the call wait. `requests` holds what was
+    asked.
+
+    ```python
+    import anyio
+
+    from hooksdk import hooks
+    from hooksdk.hooks import Ask, BeforeToolCall
+    from hooksdk.testing import ScriptedApprover, call, open_session, play
+
+    class AskAlways:
+        @hooks.before_tool_call
+        def ask(self, event: BeforeToolCall) -> Ask:
+            return Ask(f"Run {event.tool.name}?")
+
+    def now() -> str:
+        "Tell the time."
+        return "noon"
+
+    async def main() -> None:
+        approver = ScriptedApprover("it is late")
+        async with open_session(AskAlways, tools=[now], approver=approver) as session:
+            played = await play(session, [call("now"), "I may not."])
+        assert played.call("now").status == "blocked"
+        assert [request.title for request in approver.requests] == ["Run now?"]
+
+    anyio.run(main)
+    ```
+    """
+
+    def __init__(self, *answers: bool | str | Approval | Later) -> None:
+        self._answers = [_approval(answer) for answer in answers or (True,)]
+        self.requests: list[ApprovalRequest] = []
+
+    async def __call__(self, request: ApprovalRequest) -> Approval | Later:
+        """Answer one request."""
+        self.requests.append(request)
+        return self._answers[min(len(self.requests), len(self._answers)) - 1]
+
+
+def _approval(answer: bool | str | Approval | Later) -> Approval | Later:
+    if isinstance(answer, Approval | Later):
+        return answer
+    return Approval(False, answer) if isinstance(answer, str) else Approval(answer)

@@ -38,10 +38,10 @@ async def open_host(
 ) -> AsyncGenerator[Host, None]:
     """A host for tests: no configuration file and no variable of the environment is read, nothing is written to disk.
 
-    `plugins` are modules and classes, or the ids of installed plugins, such as `"tool_search"`; no other installed plugin
-    is loaded. `tools` are what `play` hands to each run. `config` is the host's configuration as a mapping. `grants` are what
-    the installed plugins named here may do, such as `["conversation"]`; by default what their manifests ask for, unless
-    `config` says it. Modules and classes need none.
+    `plugins` are modules and classes, or the ids of installed plugins, such as `"tool_search"`; no other installed
+    plugin is loaded. `tools` are what `play` hands to each run. `config` is the host's configuration as a mapping.
+    `grants` are what the installed plugins named here may do, such as `["conversation"]`; by default what their
+    manifests ask for, unless `config` says it. Modules and classes need none.
     """
     check_mapping("open_session(config=...)", config, '{"on_missing_grant": "skip"}')
     if grants is not None:
@@ -59,9 +59,12 @@ async def open_host(
 
     with _told_for_tests(settings):
         host = Host(
-            plugins=[kit, *holders], store=MemoryStore() if store is None else store, config=settings, approver=answer,
+            plugins=[kit, *holders],
+            store=MemoryStore() if store is None else store,
+            config=settings,
+            approver=answer,
             folder=os.devnull,
-        )  # fmt: skip
+        )
     check_installed(host, ids)
     async with host:
         yield host
@@ -79,8 +82,8 @@ def check_installed(host: Host, ids: Iterable[str]) -> None:
 def _sections_with_grants(
     sections: Mapping[str, Any], ids: Sequence[str], grants: Iterable[str] | None
 ) -> dict[str, Any]:
-    """The plugins' sections with these grants; without any, with those that each manifest asks for, unless its section has
-    some."""
+    """The plugins' sections with these grants; without any, with those that each manifest asks for, unless its section
+    has some."""
     filled = dict(sections)
     asked = _grants_asked_for(ids) if grants is None and ids else {}
     given = None if grants is None else list(grants)
@@ -94,7 +97,7 @@ def _sections_with_grants(
 
 
 def _grants_asked_for(ids: Iterable[str]) -> dict[str, list[str]]:
-    """What the manifests of these installed plugins ask for, by folded id; built-in ones need none."""
+    """The grants that the manifests of these installed plugins ask for, by folded id; built-in ones need none."""
     strangers = (plugin for plugin in installed_plugins(Config(allow=list(ids))) if plugin.origin == "installed")
     return {
         fold(plugin.id): [word for word in plugin.manifest.permissions if word in GRANTS]
@@ -136,7 +139,7 @@ async def open_session(
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """A run that was played, and what was seen of it.
+    """A run that was played, with its requests, calls and messages.
 
     ```python
     import anyio
@@ -159,13 +162,13 @@ class Played:
 
     outcome: Outcome
     turns: Sequence[Turn]
-    """What the model was sent, turn by turn."""
+    """The requests to the model, turn by turn."""
     calls: Sequence[hooks.AfterToolCall]
     """Every call with its result and status, as observers see them, in the order in which they ended."""
     messages: Sequence[Message]
     """The stored transcript after the run."""
     questions: Sequence[ApprovalRequest] = ()
-    """What a person was asked, or would have been if there was one; not what was remembered."""
+    """The questions to a person, asked also where there is none; answers that were remembered are not among them."""
 
     @property
     def text(self) -> str:
@@ -209,17 +212,29 @@ async def play(
         model = ScriptedModel(model, format=format, context_window=context_window)
     calls, turns, questions = len(kit.calls), len(model.turns), len(kit.questions)
     outcome = await run_agent(
-        session, model, prompt, tools=kit.tools if tools is None else as_tools(tools, "tools", owner="test"), limits=limits, system=system,
-        agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger, metadata=metadata,
-    )  # fmt: skip
+        session,
+        model,
+        prompt,
+        tools=kit.tools if tools is None else as_tools(tools, "tools", owner="test"),
+        limits=limits,
+        system=system,
+        agent_id=agent_id,
+        workspace_dir=workspace_dir,
+        requester=requester,
+        trigger=trigger,
+        metadata=metadata,
+    )
     return Played(
-        outcome=outcome, turns=model.turns[turns:], calls=kit.calls[calls:], messages=session.messages,
+        outcome=outcome,
+        turns=model.turns[turns:],
+        calls=kit.calls[calls:],
+        messages=session.messages,
         questions=kit.questions[questions:],
-    )  # fmt: skip
+    )
 
 
 class _Kit:
-    """What `play` needs to know of a session: a plugin like any other."""
+    """The plugin by which `play` sees a session's calls and knows its tools."""
 
     plugin_id = KIT
     tools: Sequence[Tool] = ()

@@ -1,11 +1,12 @@
-"""What plugins decided about a recorded session, as a file that people read and tests compare."""
+"""The decisions of plugins about a recorded session, as a file that people read and tests compare."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 from hooksdk.approvals import digest_of
 from hooksdk.errors import ConfigError
@@ -19,8 +20,8 @@ _SHORTEST = 3
 
 
 def snapshot_of(replay: Replay, *, values: bool = False) -> dict[str, Any]:
-    """The decisions as JSON. Without `values` no argument is in it: a digest stands for them, and where a reason quotes one,
-    its name."""
+    """The decisions as JSON. Without `values` no argument is in it: a digest stands for them, and where a reason quotes
+    one, its name."""
     return {"schema": SCHEMA, "values": values, "calls": [_entry(one, values=values) for one in replay.calls]}
 
 
@@ -67,14 +68,19 @@ def write_snapshot(path: Path, document: Mapping[str, Any]) -> None:
         raise ConfigError(str(path), (f"it cannot be written: {error.strerror}",)) from None
 
 
-def read_snapshot(path: Path) -> dict[str, Any]:
-    """A snapshot file. Raises `ConfigError`."""
+def read_json_file(path: Path, advice: str = "") -> Any:
+    """The JSON document in a file. Raises `ConfigError`, which ends with the advice where the file cannot be read."""
     try:
-        document: Any = json.loads(path.read_text("utf-8"))
+        return json.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise ConfigError(str(path), (f"it cannot be read: {error.strerror}. --write makes one",)) from None
+        raise ConfigError(str(path), (f"it cannot be read: {error.strerror}{advice}",)) from None
     except (ValueError, RecursionError) as error:
         raise ConfigError(str(path), (f"it is no JSON: {error}",)) from None
+
+
+def read_snapshot(path: Path) -> dict[str, Any]:
+    """A snapshot file. Raises `ConfigError`."""
+    document: Any = read_json_file(path, ". --write makes one")
     calls = as_object(document).get("calls")
     if not is_list(calls) or not all(is_object(one) for one in calls):
         problem = "it is no snapshot of decisions: expected an object with 'calls', as --write makes it"
@@ -86,22 +92,17 @@ def read_snapshot(path: Path) -> dict[str, Any]:
 
 
 def differences(stored: Mapping[str, Any], replay: Replay) -> list[str]:
-    """What the plugins decide otherwise than a snapshot says, one line each; none where they agree."""
+    """The decisions that differ from those of a snapshot, one line each; none where they agree."""
     before = [as_object(one) for one in as_list(stored["calls"])]
     after: list[dict[str, Any]] = snapshot_of(replay, values=stored.get("values") is True)["calls"]
-    lines = [
-        line
-        for old, new in zip(before, after, strict=False)
-        if old != new
-        for line in _difference(old, new)
-    ]  # fmt: skip
+    lines = [line for old, new in zip(before, after, strict=False) if old != new for line in _difference(old, new)]
     if len(before) != len(after):
         lines.append(f"the snapshot has {len(before)} calls, and the session has {len(after)}")
     return lines
 
 
 def decision_changes(before: Replay, after: Replay) -> list[str]:
-    """What the plugins decide otherwise in the second replay of the same calls, one line each."""
+    """The decisions that differ in the second replay of the same calls, one line each."""
     return differences(snapshot_of(before, values=True), after)
 
 
@@ -118,3 +119,72 @@ def in_words(entry: Mapping[str, Any]) -> str:
     changed = f" ({', '.join(map(str, entry['changed']))})" if entry.get("changed") else ""
     reason = f": {' '.join(str(entry['reason']).split())}" if entry.get("reason") else ""
     return f"{entry.get('decision')}{changed}{by}{reason}"
+
+
+@final
+class DecisionSnapshot:
+    """The decisions that a test expects of a replay: `assert replay(...) == decision_snapshot`. It equals a replay that
+    decides as its file says. With `update`, it writes the file where that says otherwise, or is not there.
+
+    ```python
+    from pathlib import Path
+
+    from hooksdk.testing import DecisionSnapshot, replay
+
+    decisions = replay([{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Good day."}], [])
+    assert decisions == DecisionSnapshot(Path("nothing.decisions.json"), update=True)
+    assert decisions == DecisionSnapshot(Path("nothing.decisions.json"))
+    ```
+    """
+
+    def __init__(self, path: Path, *, update: bool = False, values: bool = False) -> None:
+        """`values` writes arguments as they are, not their digests."""
+        self.path = path
+        self._update = update
+        self._values = values
+
+    @classmethod
+    def of_test(cls, test: Path, name: str, *, update: bool = False) -> DecisionSnapshot:
+        """That of the test with this name, in a file beside the test's own."""
+        return cls(test.with_name(f"{test.stem}.{_file_word(name)}.decisions.json"), update=update)
+
+    def __call__(self, name: str) -> DecisionSnapshot:
+        """Another snapshot of the same test, with this in its file's name."""
+        path = self.path.with_name(self.path.name.replace(".decisions.json", f".{_file_word(name)}.decisions.json"))
+        return DecisionSnapshot(path, update=self._update, values=self._values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Replay):
+            return NotImplemented
+        problems = self.explain(other)
+        if problems and self._update:
+            self.write(other)
+            return True
+        return not problems
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType] - what it equals changes with its file
+
+    def explain(self, replay: Replay) -> list[str]:
+        """The differences, one line each; none where they are equal."""
+        if not self.path.exists():
+            return [f"there is no {self.path.name} yet: pytest --hooksdk-update writes it"]
+        problems = self.differences(replay)
+        advice = f"as {self.path.name} says; where the change is meant: pytest --hooksdk-update"
+        return [*problems, advice] if problems else []
+
+    def differences(self, replay: Replay) -> list[str]:
+        """The decisions that differ from those of the file, one line each. Raises `ConfigError` for one that cannot
+        be read."""
+        return differences(read_snapshot(self.path), replay)
+
+    def write(self, replay: Replay) -> None:
+        """Write the file, whatever it says now. Raises `ConfigError`."""
+        write_snapshot(self.path, snapshot_of(replay, values=self._values))
+
+    def __repr__(self) -> str:
+        return f"DecisionSnapshot({self.path.name})"
+
+
+def _file_word(name: str) -> str:
+    """A name as part of a file's name."""
+    return re.sub(r"[^\w.-]+", "-", name).strip("-")

@@ -1,7 +1,8 @@
-"""What every store promises, as cases that any test runner can run."""
+"""The promises of a store, as cases that any test runner can run: each public coroutine of this file is one."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,18 +15,23 @@ from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.transcript import Entry, LazyLog, ListingStore, Message, RewritableLog, Store
 
 MakeStore = Callable[[], Store]
-"""Makes a store over the same place each time, as another worker would have it. A store that lives in one process alone may
-answer the same object each time."""
+"""Makes a store over the same place each time, as another worker would have it. A store that lives in one process alone
+may answer the same object each time."""
 
-ODD_IDS = [
-    "plain", "Plain", "PLAIN", "", ".", "..", "../../etc/passwd", "a/b\\c", "nul\0byte", "x" * 10_000, "x" * 10_001, "CON",
-    "naïve 会话 🙂", "\u0301", "\ud800", "line\nbreak", "C:\\x", "*?<>|", " ", "-rf", "session", "\u017fession", "a" * 39 + "é",
-]  # fmt: skip
+_PATHS = [".", "..", "../../etc/passwd", "a/b\\c", "C:\\x", "CON", "*?<>|", "-rf", "session"]
+_LETTERS = ["naïve 会话 🙂", "\u0301", "\ud800", "\u017fession", "a" * 39 + "é", "nul\0byte", "line\nbreak", "", " "]
+ODD_IDS = ["plain", "Plain", "PLAIN", "x" * 10_000, "x" * 10_001, *_PATHS, *_LETTERS]
+"""Ids that a store may mix up, or that no file can be called by."""
 MESSAGE: dict[str, Any] = {
-    "role": "user", "content": "é\ud800\0 \u2028 🙂", "number": [1, -2.5, None, True, 10**20], "": {}, "deep": [[[]]],
-}  # fmt: skip
+    "role": "user",
+    "content": "é\ud800\0 \u2028 🙂",
+    "number": [1, -2.5, None, True, 10**20],
+    "": {},
+    "deep": [[[]]],
+}
+"""A message with what JSON can say and a database may not."""
 LONG = 60.0
-"""Seconds to wait for what is certain to come, however busy the machine is."""
+"""Seconds to wait for an event that is certain to come, on a busy machine, too."""
 
 Workers = Callable[[], Store]
 Check = Callable[[Workers], Awaitable[None]]
@@ -58,7 +64,8 @@ class StoreCase:
         return self.name
 
     async def __call__(self, make: MakeStore) -> None:
-        """Check it in a place that is empty. `make` is called once for each worker; all stores are closed in the end."""
+        """Check it in a place that is empty. `make` is called once for each worker; all stores are closed in the
+        end."""
         async with _closing(make) as worker:
             await self.check(worker)
 
@@ -83,7 +90,11 @@ def store_cases() -> list[StoreCase]:
 
     In pytest: `@pytest.mark.parametrize("case", store_cases(), ids=str)`.
     """
-    return [StoreCase(check.__name__, check) for check in CASES]
+    return [
+        StoreCase(name, check)
+        for name, check in globals().items()
+        if inspect.iscoroutinefunction(check) and not name.startswith("_")
+    ]
 
 
 def _same(answer: T, expected: T, what: str) -> None:
@@ -332,14 +343,23 @@ async def parallel_changes_of_one_space_lose_nothing(worker: Workers) -> None:
 async def a_value_is_changed_only_where_it_is_what_was_expected(worker: Workers) -> None:
     store, other = worker(), worker()
     value = {"b": [1, None], "a": "é\ud800"}
-    steps: list[tuple[Any, Any, bool, Any]] = [
-        (1, 2, False, None), (None, value, True, value), (None, 1, False, value), ({**value, "b": [1]}, 1, False, value),
-        ({"a": "é\ud800", "b": [1, None]}, 1, True, 1), (True, 2, False, 1), (1.0, 2, False, 1), ("1", 2, False, 1),
-        (2, None, False, 1), (1, None, True, None), (1, None, False, None), (None, None, True, None),
-    ]  # fmt: skip
-    for old, new, changes, stored in steps:
+    steps: list[tuple[Any, Any, bool]] = [
+        (1, 2, False),
+        (None, value, True),
+        (None, 1, False),
+        ({**value, "b": [1]}, 1, False),
+        (dict(reversed(value.items())), 1, True),
+        *[(unlike, 2, False) for unlike in (True, 1.0, "1")],
+        (2, None, False),
+        (1, None, True),
+        (1, None, False),
+        (None, None, True),
+    ]
+    stored: Any = None
+    for old, new, changes in steps:
         what = f"from {old!r} to {new!r}"
         _same(await store.change_value("p", "k", old, new), changes, what)
+        stored = new if changes else stored
         _same(await other.get_value("p", "k"), stored, f"what others read after a change {what}")
     _same(await other.list_keys("p"), [], "the keys once it was removed")
     for refused in ((None, {"x": object()}), ({"x": object()}, 1)):
@@ -371,27 +391,3 @@ async def closing_the_store_lets_every_session_go(worker: Workers) -> None:
         store = worker()
         log = await store.open_session(name, wait=LONG)
         _same((await log.read())[0], [{"n": 1}], "what the next worker reads")
-
-
-CASES: tuple[Check, ...] = (
-    messages_and_journal_come_back_in_order,
-    messages_that_stay_in_the_store_are_read_as_they_were_stored,
-    what_is_not_json_is_refused_and_nothing_of_the_step_is_stored,
-    a_shorter_journal_takes_the_place_of_the_stored_one,
-    a_session_has_one_holder_at_a_time_and_its_token_rises,
-    who_waits_gets_the_session_when_its_holder_lets_go,
-    a_former_holder_can_neither_write_nor_read,
-    waiting_for_a_session_can_be_cancelled_and_leaves_it_free,
-    a_session_that_somebody_holds_can_be_looked_at,
-    how_every_session_begins_is_told_whoever_holds_it,
-    any_text_is_a_session_id,
-    steps_side_by_side_are_stored_one_by_one,
-    a_cancelled_append_is_stored_whole_or_not_at_all,
-    values_are_kept_by_space_and_key,
-    a_value_is_apart_from_what_was_passed_and_what_is_handed_out,
-    a_value_that_is_not_json_is_refused_and_the_old_one_stays,
-    parallel_changes_of_one_space_lose_nothing,
-    a_value_is_changed_only_where_it_is_what_was_expected,
-    of_all_who_change_a_value_at_once_one_does,
-    closing_the_store_lets_every_session_go,
-)

@@ -23,18 +23,31 @@ from hooksdk.transcript import RewritableLog, SessionLog, Store
 FaultKind = Literal["fail", "tear", "delay", "kill"]
 MESSAGES = [{"n": 1}, {"n": 2, "text": "x" * 200}, {"n": 3}]
 JOURNAL = [{"kind": "a"}, {"kind": "b"}]
-SHORTER = JOURNAL[1:]
-"""The journal that takes its place, in a store that can do so."""
+STATES: dict[str, list[Any]] = {
+    "messages": [[], MESSAGES[:1], MESSAGES],
+    "journal": [[], JOURNAL, JOURNAL[1:]],  # the last one takes the other's place, in a store that can do so
+    "value": [None, "new", "newer"],
+}
+"""The states of each kind of data that a session stores, one after the other."""
+STEPS = {
+    "one": ("messages", 1),
+    "more": ("messages", 2),
+    "journal": ("journal", 1),
+    "value": ("value", 1),
+    "change": ("value", 2),
+    "shorter": ("journal", 2),
+}
+"""The steps of a session, in their order, and the state that each one leads to."""
 
 
 @final
 class Fault:
     """One operation of a store that goes wrong: the `number`-th, counted from 1.
 
-    The store under test asks `strikes()` once for each of its operations (a write, an fsync, a statement, a commit), before it
-    is done. True means that this one must raise what a broken disk or server raises: with kind `fail` without being done, with
-    `tear` after it was done in part, or done and not answered. `delay` and `kill` need no more than the question: the caller
-    gives up while the operation is under way, or the process dies there.
+    The store under test asks `strikes()` once for each of its operations (a write, an fsync, a statement, a commit),
+    before it is done. True means that this one must raise what a broken disk or server raises: with kind `fail` without
+    being done, with `tear` after it was done in part, or done and not answered. `delay` and `kill` need no more than
+    the question: the caller gives up while the operation is under way, or the process dies there.
 
     ```python
     from hooksdk.testing import Fault
@@ -67,7 +80,8 @@ class Fault:
         return self.kind in {"fail", "tear"}
 
     async def run(self, step: Callable[[], Awaitable[object]]) -> bool:
-        """Run a step whose caller gives up when this fault says so. True when it came to its end and was not cancelled."""
+        """Run a step whose caller gives up when this fault says so. True when it came to its end and was not
+        cancelled."""
         with anyio.CancelScope() as scope:
             self._give_up = lambda: _cancel(scope)
             await step()
@@ -83,12 +97,12 @@ def _cancel(scope: anyio.CancelScope) -> None:
 
 
 def check_fault(make: MakeStore, fault: Fault) -> bool:
-    """Play a session in which one operation goes wrong, and check what is stored: everything that was acknowledged, once and
-    in order, and of the rest whole steps or nothing. Raises `AssertionError`.
+    """Play a session in which one operation goes wrong, and check what is stored: everything that was acknowledged,
+    once and in order, and of the rest whole steps or nothing. Raises `AssertionError`.
 
-    False when the session has fewer operations than `fault.number`, so try 1, 2, 3 and so on until then. `make` makes the store
-    with this fault in it, over a place of your choice: each fault has a session of its own. Runs an event loop of its own (asyncio), so call it from a
-    plain function; `kill` forks.
+    False when the session has fewer operations than `fault.number`, so try 1, 2, 3 and so on until then. `make` makes
+    the store with this fault in it, over a place of your choice: each fault has a session of its own. Runs an event
+    loop of its own (asyncio), so call it from a plain function; `kill` forks.
 
     ```python
     import itertools
@@ -116,7 +130,7 @@ def check_fault(make: MakeStore, fault: Fault) -> bool:
         return _check_kill(make, fault)
     steps: list[str] = []
     anyio.run(_play, make, fault, steps.append)
-    fault.number = 0  # what comes now must work
+    fault.number = 0  # from here on every operation must work
     anyio.run(_check, make, fault.session, steps)
     return fault.hit
 
@@ -126,9 +140,8 @@ def _check_kill(make: MakeStore, fault: Fault) -> bool:
         told = Path(folder, "acknowledged")
         told.touch()
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # of forking beside threads: the child uses none of them
+            # It is about forking beside threads: the child uses none of them.
+            warnings.simplefilter("ignore", DeprecationWarning)
             child = os.fork()
         if child == 0:
             _play_and_exit(make, fault, told)
@@ -137,7 +150,7 @@ def _check_kill(make: MakeStore, fault: Fault) -> bool:
         if not fault.hit and os.waitstatus_to_exitcode(status):
             raise AssertionError(f"the child failed: {told.read_text()[-2000:]}")
         steps = told.read_text().split()
-    fault.number = 0  # what comes now must work
+    fault.number = 0  # from here on every operation must work
     anyio.run(_check, make, fault.session, steps)
     return fault.hit
 
@@ -159,24 +172,24 @@ async def _play(make: MakeStore, fault: Fault, acknowledge: Callable[[str], obje
     store = make()
     log = await _open(store, fault)
     acknowledge("open")
-    steps: list[tuple[str, Callable[[], Awaitable[object]], Callable[[], Awaitable[bool]]]] = [
-        ("one", lambda: log.append_messages(MESSAGES[:1]), lambda: _has(log, 0, 1)),
-        ("more", lambda: log.append_messages(MESSAGES[1:]), lambda: _has(log, 0, 3)),
-        ("journal", lambda: log.append_journal(JOURNAL, verify=True), lambda: _has(log, 1, 2)),
-        ("value", lambda: store.set_value("p", fault.session, "new"), lambda: _has_value(store, fault.session, "new")),
-        ("change", lambda: store.change_value("p", fault.session, "new", "newer"),
-         lambda: _has_value(store, fault.session, "newer")),
-    ]  # fmt: skip
+    key = fault.session
+    steps: dict[str, Callable[[], Awaitable[object]]] = {
+        "one": lambda: log.append_messages(MESSAGES[:1]),
+        "more": lambda: log.append_messages(MESSAGES[1:]),
+        "journal": lambda: log.append_journal(JOURNAL, verify=True),
+        "value": lambda: store.set_value("p", key, "new"),
+        "change": lambda: store.change_value("p", key, "new", "newer"),
+    }
     if isinstance(log, RewritableLog):
-        steps.append(("shorter", functools.partial(log.rewrite_journal, SHORTER), lambda: _has(log, 1, 1)))
-    for name, step, is_stored in steps:
+        steps["shorter"] = functools.partial(log.rewrite_journal, JOURNAL[1:])
+    for name, step in steps.items():
+        kind, state = STEPS[name]
         try:
-            finished = await fault.run(step)
-        except StoreError:
-            finished = False  # and nothing of it counts, whatever is on the disk
+            is_done = await fault.run(step)
+        except StoreError:  # the step counts as not done, whatever is on the disk
             await step()
         else:
-            if not finished and not await is_stored():
+            if not is_done and (await _stored(store, log, key))[kind] != STATES[kind][state]:
                 await step()
         acknowledge(name)
     await fault.run(log.close)
@@ -198,36 +211,21 @@ async def _open(store: Store, fault: Fault) -> SessionLog:
     return logs[0]
 
 
-async def _has(log: SessionLog, which: int, count: int) -> bool:
-    return len((await log.read())[which]) == count
+async def _stored(store: Store, log: SessionLog, key: str) -> dict[str, Any]:
+    messages, journal = await log.read()
+    return {"messages": messages, "journal": journal, "value": await store.get_value("p", key)}
 
 
-async def _has_value(store: Store, session: str, value: str) -> bool:
-    return await store.get_value("p", session) == value
-
-
-async def _check(make: MakeStore, session: str, steps: list[str]) -> None:
+async def _check(make: MakeStore, session: str, acknowledged: list[str]) -> None:
     store = make()
     log = await store.open_session(session, wait=LONG)
-    messages, journal = await log.read()
-    value = await store.get_value("p", session)
-    stored: dict[str, Any] = {"messages": messages, "journal": journal, "value": value}
-    for name, part, least, whole in (
-        ("messages", messages, 3 if "more" in steps else 1 if "one" in steps else 0, [[], MESSAGES[:1], MESSAGES]),
-        (
-            "journal",
-            journal,
-            1 if "journal" in steps else 0,
-            [SHORTER] if "shorter" in steps else [[], JOURNAL, SHORTER],
-        ),
-    ):
-        if len(part) < least or part not in whole:
-            raise AssertionError(f"{name} after {steps} were acknowledged: {json.dumps(stored)}")
-    least = 2 if "change" in steps else 1 if "value" in steps else 0
-    if value not in [None, "new", "newer"][least:]:
-        raise AssertionError(f"the value after {steps} were acknowledged: {json.dumps(stored)}")
+    stored = await _stored(store, log, session)
+    for kind, states in STATES.items():
+        least = max((STEPS[name][1] for name in acknowledged if name in STEPS and STEPS[name][0] == kind), default=0)
+        if stored[kind] not in states[least:]:
+            raise AssertionError(f"the {kind} after {acknowledged} were acknowledged: {json.dumps(stored)}")
     await log.append_messages([{"n": 4}])
-    if (await log.read())[0] != [*messages, {"n": 4}]:
+    if (await log.read())[0] != [*stored["messages"], {"n": 4}]:
         raise AssertionError("the session cannot go on")
     await log.close()
     await store.aclose()

@@ -14,8 +14,8 @@ STOP_SECONDS = 10.0
 
 @final
 class ToolServer:
-    """An MCP server behind streamable HTTP on 127.0.0.1 and a free port, from when it is made until `close`. Its tools are
-    these functions; they run in the server's thread. Needs `hooksdk[mcp]`.
+    """An MCP server behind streamable HTTP on 127.0.0.1 and a free port, from when it is made until `close`. Its tools
+    are these functions; they run in the server's thread. Needs `hooksdk[mcp]`.
 
     ```python
     from hooksdk.testing import HookSession, ToolServer, call

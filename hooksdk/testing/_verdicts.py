@@ -1,4 +1,4 @@
-"""What becomes of the calls of a recorded session."""
+"""The outcomes of the calls of a recorded session under the plugins of now."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 CallOutcome = Literal["allow", "rewrite", "ask", "answer", "block", "withhold", "invalid"]
-"""What becomes of a call now. `rewrite`: it runs with other arguments; `answer`: a plugin answers in the tool's place;
+"""The outcome of a call now. `rewrite`: it runs with other arguments; `answer`: a plugin answers in the tool's place;
 `withhold`: its tool is not granted; `invalid`: its arguments do not fit the tool."""
 Recorded = Literal["ok", "error", "blocked", "none"]
-"""What became of it then: its tool ran, well or not; it was not run; or no result is known."""
+"""The outcome in the record: the tool ran, well or not; it was not run; or no result is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CallVerdict:
-    """One recorded call, and what the plugins make of it now.
+    """One recorded call, and the decision of the plugins about it now.
 
     ```python
     from hooksdk.testing import CallVerdict
@@ -34,7 +34,7 @@ class CallVerdict:
     run: int
     """The run that it belongs to, from 1: each message of the person begins one."""
     tool: str
-    """The real tool, whatever bridge the call came by."""
+    """The real tool, also of a call that came through tool search's bridge."""
     arguments: Mapping[str, Any] = field(repr=False)
     """As they were recorded; empty where they cannot be read."""
     recorded: Recorded
@@ -64,7 +64,7 @@ class CallVerdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """What plugins make of a recorded session. It equals a `decision_snapshot` that says the same.
+    """The decisions of plugins about a recorded session. It equals a `decision_snapshot` that says the same.
 
     ```python
     from hooksdk import hooks
@@ -89,7 +89,7 @@ class Replay:
 
     calls: Sequence[CallVerdict]
     notes: Sequence[str] = ()
-    """What to know of it: how the history was read, and which tools are known by their calls alone."""
+    """Notes about it: how the history was read, and which tools are known by their calls alone."""
 
     def call(self, tool: str) -> CallVerdict:
         """The only call of the tool; an `AssertionError` when there is none, or more than one."""

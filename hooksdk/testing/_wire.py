@@ -1,4 +1,4 @@
-"""What a provider's server answers with, as JSON and as server-sent events."""
+"""The answers of a provider's server, as JSON and as server-sent events."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ from hooksdk.calls import ToolCall
 from hooksdk.costs import Usage
 from hooksdk.formats import Message
 from hooksdk.testing._model import Reply, Turn
-from hooksdk.testing._pieces import pieces
-from hooksdk.testing._wire_responses import responses_answer, responses_events, responses_messages
+from hooksdk.testing._wire_responses import pieces, responses_answer, responses_events, responses_messages
 from hooksdk.values import as_list, is_object
 
 Body = dict[str, Any]
 
 _ERRORS = {
-    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
-    413: "request_too_large", 429: "rate_limit_error", 529: "overloaded_error",
-}  # fmt: skip
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
 
 
 def sent_messages(format_name: str, body: Mapping[str, Any]) -> list[Message]:
@@ -43,8 +47,8 @@ def own_messages(answer: object) -> list[Message]:
 
 
 def calls_in(reply: Reply, turn: Turn, body: Body, format_name: str, next_id: Callable[[], str]) -> list[ToolCall]:
-    """The calls of a reply as a model of this provider makes them: of Responses a search that the client executes, and a tool in a
-    namespace."""
+    """The calls of a reply as a model of this provider makes them: of Responses a search that the client executes, and
+    a tool in a namespace."""
     calls = [ToolCall(one.id or next_id(), one.tool, one.arguments) for one in reply.calls]
     if format_name != "openai-responses":
         return calls
@@ -68,18 +72,11 @@ def error_body(format_name: str, status: int, text: str, code: str | None = None
 
 
 def error_event(format_name: str, body: Body) -> str:
-    """The same inside a stream."""
+    """The body of a refusal as an event of a stream."""
     name = "event: error\n" if format_name in ("anthropic", "openai-responses") else ""
     if format_name == "openai-responses":
         error = body["error"]
-        code = error["code"] or error["type"]
-        body = {
-            "type": "error",
-            "sequence_number": 0,
-            "code": code,
-            "message": error["message"],
-            "param": error["param"],
-        }
+        body = {**error, "type": "error", "sequence_number": 0, "code": error["code"] or error["type"]}
     return f"{name}data: {_line(body)}\n\n"
 
 
@@ -100,26 +97,32 @@ def answer_body(
         return responses_answer(request, messages, number, counts, stop_reason)
     if format_name == "gemini":
         candidate = {"content": message, "finishReason": stop_reason or "STOP", "index": 0}
-        return {
-            "candidates": [candidate],
-            "usageMetadata": dict(counts),
-            "responseId": f"r{number}",
-        }
+        return {"candidates": [candidate], "usageMetadata": dict(counts), "responseId": f"r{number}"}
     if format_name == "anthropic":
         calls_tools = any(block.get("type") == "tool_use" for block in _blocks(message))
         return {
-            "id": f"msg_{number}", "type": "message", "model": request.get("model", ""), **message, "stop_sequence": None,
+            "id": f"msg_{number}",
+            "type": "message",
+            "model": request.get("model", ""),
+            **message,
+            "stop_sequence": None,
             "stop_reason": stop_reason or ("tool_use" if calls_tools else "end_turn"),
             "usage": dict(counts),
-        }  # fmt: skip
+        }
     choice: Body = {
-        "index": 0, "logprobs": None, "message": {"refusal": None, "annotations": [], **message},
+        "index": 0,
+        "logprobs": None,
+        "message": {"refusal": None, "annotations": [], **message},
         "finish_reason": stop_reason or ("tool_calls" if message.get("tool_calls") else "stop"),
-    }  # fmt: skip
+    }
     return {
-        "id": f"chatcmpl-{number}", "object": "chat.completion", "created": 1, "model": request.get("model", ""),
-        "choices": [choice], "usage": dict(counts),
-    }  # fmt: skip
+        "id": f"chatcmpl-{number}",
+        "object": "chat.completion",
+        "created": 1,
+        "model": request.get("model", ""),
+        "choices": [choice],
+        "usage": dict(counts),
+    }
 
 
 def _counts(format_name: str, prompt: Usage, output: int) -> Body:
@@ -220,7 +223,7 @@ def _gemini_chunks(body: Body) -> Iterator[Body]:
 
 
 def _in_deltas(block: Body) -> tuple[Body, list[Body]]:
-    """A block as it starts, and what is added to it."""
+    """A block as it starts, and the deltas that fill it."""
     match block["type"]:
         case "text":
             return {**block, "text": ""}, [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]

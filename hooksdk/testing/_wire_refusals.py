@@ -1,5 +1,5 @@
-"""What OpenAI's Responses API and Anthropic's Messages API are known to refuse, in their own words, so that no test sends what no
-provider takes."""
+"""What OpenAI's Responses API and Anthropic's Messages API are known to refuse, in their own words, so that no test
+sends what no provider takes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Refusal:
 
 
 def refusal_of(format_name: str, body: Body, headers: Mapping[str, str]) -> Refusal | None:
-    """What is wrong with this request; None where nothing is that we know of."""
+    """The error that the provider answers to this request; None where it is known to refuse nothing of it."""
     if format_name == "anthropic":
         return next(_anthropic_refusals(body, headers.get("anthropic-beta", "")), None)
     return next(_refusals(body), None) if format_name == "openai-responses" else None
@@ -37,7 +37,8 @@ def refusal_of(format_name: str, body: Body, headers: Mapping[str, str]) -> Refu
 def _anthropic_refusals(body: Body, betas: str) -> Iterator[Refusal]:
     """The words of references, of tools that are all deferred, of names and of the system's place are the API's
     (https://github.com/anthropics/claude-code/issues/81863, https://github.com/nearai/ironclaw/pull/7274,
-    https://github.com/anthropics/claude-code/issues/14221, https://github.com/earendil-works/pi/pull/9548); that the others are refused is from pydantic-ai 2.68.0 and the SDK's types."""
+    https://github.com/anthropics/claude-code/issues/14221, https://github.com/earendil-works/pi/pull/9548); that the
+    others are refused is from pydantic-ai 2.68.0 and the SDK's types."""
     tools = [as_object(tool) for tool in as_list(body.get("tools"))]
     names = {tool.get("name") for tool in tools}
     messages = [as_object(message) for message in as_list(body.get("messages"))]
@@ -86,8 +87,8 @@ def _refusals(body: Body) -> Iterator[Refusal]:
 
 
 def _of_tools(tools: Sequence[Body]) -> Iterator[Refusal]:
-    """The words of the first are from pydantic-ai 2.68.0, which has met them; of the second it says that it is refused, so its
-    words are those of other parameters that are missing."""
+    """The words of the first are from pydantic-ai 2.68.0, which has met them; of the second it says that it is refused,
+    so its words are those of other parameters that are missing."""
     search = any(tool.get("type") == "tool_search" for tool in tools)
     if not search and any(function.get("defer_loading") for _, function in _functions(tools)):
         text = "Invalid Value: 'tools.defer_loading'. Deferred tools require tools.tool_search."
@@ -151,8 +152,8 @@ def _of_namespaces(tools: Sequence[Body], items: Sequence[Body]) -> Iterator[Ref
 
 
 def _functions(tools: Sequence[Body]) -> Iterator[tuple[str, Body]]:
-    """Each function with its namespace, empty for the default one. A function that is deferred by itself is in one of its own
-    name, as pydantic-ai 2.68.0 has seen it."""
+    """Each function with its namespace, empty for the default one. A function that is deferred by itself is in one of
+    its own name, as pydantic-ai 2.68.0 has seen it."""
     for tool in tools:
         if tool.get("type") == "namespace":
             for function in as_list(tool.get("tools")):

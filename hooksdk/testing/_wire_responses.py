@@ -1,4 +1,4 @@
-"""What OpenAI's Responses API answers with, as JSON and as server-sent events."""
+"""The answers of OpenAI's Responses API, as JSON and as server-sent events."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from hooksdk.formats import Message
-from hooksdk.testing._pieces import pieces
 
 Body = dict[str, Any]
 
 _PREFIXES = {
-    "message": "msg", "function_call": "fc", "custom_tool_call": "ctc", "reasoning": "rs", "tool_search_call": "tsc",
-    "tool_search_output": "tso", "web_search_call": "ws", "image_generation_call": "ig",
-}  # fmt: skip
+    "message": "msg",
+    "function_call": "fc",
+    "custom_tool_call": "ctc",
+    "reasoning": "rs",
+    "tool_search_call": "tsc",
+    "tool_search_output": "tso",
+    "web_search_call": "ws",
+    "image_generation_call": "ig",
+}
 """How the ids of items begin."""
 _WITHOUT_STATUS = ("reasoning", "compaction")
 _GROWING = {
@@ -21,6 +26,14 @@ _GROWING = {
     "custom_tool_call": ("input", "response.custom_tool_call_input"),
 }
 """The field that comes in pieces, and how the events of it begin."""
+
+_PIECES = 3
+
+
+def pieces(text: str) -> Iterator[str]:
+    """A text in three pieces, if it has as many characters."""
+    size = max(1, -(-len(text) // _PIECES))
+    yield from (text[at : at + size] for at in range(0, len(text), size))
 
 
 def responses_messages(body: Mapping[str, Any]) -> list[Message]:
@@ -35,17 +48,24 @@ def responses_messages(body: Mapping[str, Any]) -> list[Message]:
 def responses_answer(
     request: Body, items: Sequence[Message], number: int, usage: Mapping[str, Any], stop_reason: str | None
 ) -> Body:
-    """The whole answer. With a `stop_reason` of its own, such as `max_output_tokens`, it is incomplete; an item that is a whole
-    `response` itself, such as one that failed, has what else there is to say."""
+    """The whole answer. With a `stop_reason` of its own, such as `max_output_tokens`, it is incomplete; an item that is
+    a whole `response` itself, such as one that failed, has what else there is to say."""
     own: Body = dict(items[0]) if items and items[0].get("object") == "response" else {}
     items = own.get("output", ()) if own else items
     answer: Body = {
-        "id": f"resp_{number}", "object": "response", "created_at": 1, "model": request.get("model", ""),
-        "status": "incomplete" if stop_reason else "completed", "error": None,
+        "id": f"resp_{number}",
+        "object": "response",
+        "created_at": 1,
+        "model": request.get("model", ""),
+        "status": "incomplete" if stop_reason else "completed",
+        "error": None,
         "incomplete_details": {"reason": stop_reason} if stop_reason else None,
         "output": [_with_id(item, f"{number}_{at}") for at, item in enumerate(items)],
-        "parallel_tool_calls": True, "tool_choice": "auto", "tools": request.get("tools") or [], "usage": dict(usage),
-    }  # fmt: skip
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": request.get("tools") or [],
+        "usage": dict(usage),
+    }
     return {**answer, **own, "output": answer["output"]}
 
 

@@ -1,4 +1,5 @@
-"""A scripted provider on loopback: what a real client of OpenAI's, Anthropic's or Gemini's API is tested against, offline.
+"""A scripted provider on loopback: what a real client of OpenAI's, Anthropic's or Gemini's API is tested against,
+offline.
 
 ```python
 import anyio
@@ -21,18 +22,12 @@ anyio.run(main)
 
 from __future__ import annotations
 
-import concurrent.futures
-import contextlib
+import asyncio
 import inspect
 import json
-import select
-import socket
-import socketserver
-import sys
-import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from types import TracebackType
 from typing import Any, Literal, Self, cast, final
@@ -40,6 +35,8 @@ from typing import Any, Literal, Self, cast, final
 import anyio
 import anyio.from_thread
 import anyio.to_thread
+from anyio.abc import SocketAttribute, SocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 from hooksdk.costs import MarkedCache, PrefixCache, PromptCache
 from hooksdk.formats import FORMATS, Message, get_format
@@ -59,12 +56,15 @@ from hooksdk.testing._wire_refusals import refusal_of
 __all__ = ["Fault", "ScriptedServer", "SeenRequest", "ServerScript", "cut", "garble", "hang", "interrupt", "refuse"]
 
 _FORMATS = {
-    "/v1/chat/completions": "openai-chat", "/v1/responses": "openai-responses", "/v1/messages": "anthropic",
-    ":generateContent": "gemini", ":streamGenerateContent": "gemini",
-}  # fmt: skip
+    "/v1/chat/completions": "openai-chat",
+    "/v1/responses": "openai-responses",
+    "/v1/messages": "anthropic",
+    ":generateContent": "gemini",
+    ":streamGenerateContent": "gemini",
+}
 """The format by the path, or by what ends it."""
-_POLL_INTERVAL = 0.02
-"""Seconds between two checks whether a client is still there, or an answer."""
+_LONGEST_HEAD = 65536
+"""Bytes that the headers of a request may have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ class Fault:
 
     kind: Literal["refuse", "interrupt", "hang", "cut", "garble"]
     answer: Answer | Message | Sequence[Message] = ""
-    """What the server was about to say."""
+    """The answer that the fault breaks off."""
     status: int = 200
     retry_after: float | str | None = None
     text: str = ""
@@ -83,8 +83,8 @@ class Fault:
 def refuse(
     status: int, retry_after: float | str | None = None, text: str = "Refused by the script.", code: str | None = None
 ) -> Fault:
-    """An error with this HTTP status, such as 429 for a rate limit or 529 for an overload. `retry_after` is in seconds; a
-    text, such as a date, is sent as it is. `code` is OpenAI's name for the case, such as `insufficient_quota`."""
+    """An error with this HTTP status, such as 429 for a rate limit or 529 for an overload. `retry_after` is in seconds;
+    a text, such as a date, is sent as it is. `code` is OpenAI's name for the case, such as `insufficient_quota`."""
     return Fault(kind="refuse", status=status, retry_after=retry_after, text=text, code=code)
 
 
@@ -110,8 +110,8 @@ def garble(answer: Answer | Message = "This is garbled.") -> Fault:
 
 ServerAnswer = Answer | Message | Sequence[Message] | Fault
 ServerScript = Callable[[Turn], ServerAnswer | Awaitable[ServerAnswer]] | Sequence[ServerAnswer]
-"""As for `ScriptedModel`; an answer may also be a whole message in the provider's shape, a list of Responses' items, or a
-`Fault`."""
+"""As for `ScriptedModel`; an answer may also be a whole message in the provider's shape, a list of Responses' items, or
+a `Fault`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,14 +131,15 @@ class ScriptedServer:
     """OpenAI's `/v1/chat/completions` and `/v1/responses`, Anthropic's `/v1/messages` and Gemini's `generateContent`,
     streamed or not, answered by a script.
 
-    The script is that of a `ScriptedModel`: a function of the `Turn`, or a list of answers. A plain function is called in
-    a thread of the server, one call at a time; an async one in the event loop of the test, asyncio's or trio's. It may
-    also answer with a `Fault`, or with a whole message in the provider's shape: of Responses an item, a list of them, or a
-    whole `response`. An exception that it raises reaches the client as status 400, and raised again when the `async with`
-    block ends without an error of its own. What OpenAI is known to refuse at `/v1/responses`, and Anthropic where tools are hidden, is
-    refused, in their words where these are known.
+    The script is that of a `ScriptedModel`: a function of the `Turn`, or a list of answers. A plain function is called
+    in a thread of the server, one call at a time; an async one in the event loop of the test, asyncio's or trio's. It
+    may also answer with a `Fault`, or with a whole message in the provider's shape: of Responses an item, a list of
+    them, or a whole `response`. An exception that it raises reaches the client as status 400, and raised again when the
+    `async with` block ends without an error of its own. What OpenAI is known to refuse at `/v1/responses`, and
+    Anthropic where tools are hidden, is refused, in their words where these are known.
 
-    Where a reply names no usage, its prompt is counted as the provider's cache would (`hooksdk.costs`): what it held and took.
+    Where a reply names no usage, its prompt is counted as the provider's cache would (`hooksdk.costs`): what it held
+    and took.
 
     It listens on 127.0.0.1 and a free port. Leaving the block ends every connection and thread.
     """
@@ -152,18 +153,22 @@ class ScriptedServer:
         self._caches: dict[str, PromptCache] = {
             name: MarkedCache() if name == "anthropic" else PrefixCache() for name in FORMATS
         }
+        self.connections = 0
+        """How many connections are open."""
         self._errors: list[Exception] = []
         self._next_id: Callable[[], str] = map("c{}".format, count(1)).__next__
-        self._one_at_a_time = threading.Lock()
         self._portal = anyio.from_thread.BlockingPortal()
-        self._http: _Http | None = None
-        self._listener: threading.Thread | None = None
+        """The event loop of the test. The server has one of its own in another thread, so that plain clients may block
+        this one."""
+        self._one_at_a_time = asyncio.Lock()
+        self._closing: ExitStack | None = None
+        self._port = 0
 
     @property
     def url(self) -> str:
         """Where it listens, such as `http://127.0.0.1:40123`."""
-        assert self._http is not None, "the server listens inside `async with` only"
-        return f"http://127.0.0.1:{self._http.server_port}"
+        assert self._port, "the server listens inside `async with` only"
+        return f"http://127.0.0.1:{self._port}"
 
     @property
     def openai_url(self) -> str:
@@ -180,44 +185,54 @@ class ScriptedServer:
         """The `base_url` for Google's SDK."""
         return self.url
 
-    @property
-    def connections(self) -> int:
-        """How many connections are open."""
-        return 0 if self._http is None else len(self._http.open)
-
     async def __aenter__(self) -> Self:
         await self._portal.__aenter__()
-        self._http = _Http(self._answer)
-        self._listener = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": _POLL_INTERVAL})
-        self._listener.start()
+        await anyio.to_thread.run_sync(self._open)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._http is not None
-        self._http.over.set()
+        assert self._closing is not None
         with anyio.CancelScope(shield=True):
-            # The portal last: a thread that hands it a script while it closes would wait for ever.
-            await anyio.to_thread.run_sync(self._close)
+            await anyio.to_thread.run_sync(self._closing.close)
             await self._portal.stop(cancel_remaining=True)
         await self._portal.__aexit__(None, None, None)
         if error is None and self._errors:
             raise self._errors[0]
 
-    def _close(self) -> None:
-        assert self._http is not None
-        assert self._listener is not None
-        self._http.shutdown()
-        self._listener.join()
-        self._http.end_connections()
-        self._http.server_close()
-        self._errors += self._http.errors
+    def _open(self) -> None:
+        with ExitStack() as stack:
+            thread = stack.enter_context(anyio.from_thread.start_blocking_portal(name="scripted server"))
+            self._port = stack.enter_context(thread.wrap_async_context_manager(self._listen()))
+            self._closing = stack.pop_all()
 
-    def _answer(self, request: SeenRequest, format_name: str) -> tuple[Fault | None, dict[str, Any]]:
+    @asynccontextmanager
+    async def _listen(self) -> AsyncGenerator[int]:
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        async with listener, anyio.create_task_group() as group:
+            group.start_soon(listener.serve, self._serve, group)
+            yield listener.extra(SocketAttribute.local_port)  # noqa: S610 - not Django's
+            group.cancel_scope.cancel()
+
+    async def _serve(self, stream: SocketStream) -> None:
+        self.connections += 1
+        try:
+            async with stream:
+                connection = _Connection(stream, self._answer)
+                while await connection.answer_next():
+                    pass
+        except (OSError, anyio.EndOfStream, anyio.BrokenResourceError, anyio.IncompleteRead):
+            pass  # the client is gone
+        except Exception as error:
+            self._errors.append(error)
+        finally:
+            self.connections -= 1
+
+    async def _answer(self, request: SeenRequest, format_name: str) -> tuple[Fault | None, dict[str, Any]]:
         """The fault, if there is one, and the body that goes out, or would."""
         message_format = get_format(format_name)
-        with self._one_at_a_time:
+        async with self._one_at_a_time:
             self.requests.append(request)
             if refusal := refusal_of(format_name, request.body, request.headers):
                 return refuse(refusal.status), error_body(format_name, 400, refusal.text, refusal.code, refusal.param)
@@ -225,10 +240,9 @@ class ScriptedServer:
             turn = read_turn(message_format, len(self.turns) + 1, messages, request.body.get("tools") or ())
             self.turns.append(turn)
             try:
-                answer = self._ask(turn)
+                answer = await self._ask(turn)
             except Exception as error:
-                if self._http is not None and not self._http.over.is_set():
-                    self._errors.append(error)
+                self._errors.append(error)
                 answer = refuse(400, text=f"The script raised {type(error).__name__}: {error}")
             fault, answer = (answer, answer.answer) if isinstance(answer, Fault) else (None, answer)
             if fault and fault.kind == "refuse":
@@ -242,159 +256,105 @@ class ScriptedServer:
                 format_name, request.body, messages, turn.number, reply.usage, reply.stop_reason, used
             )
 
-    def _ask(self, turn: Turn) -> ServerAnswer:
+    async def _ask(self, turn: Turn) -> ServerAnswer:
         if not callable(self._script):
             problem = f"the script has {len(self._script)} replies, and the server was asked for number {turn.number}"
             assert turn.number <= len(self._script), problem
             return self._script[turn.number - 1]
-        answer = self._script(turn)
-        return self._wait_for(answer) if inspect.isawaitable(answer) else answer
-
-    def _wait_for(self, answer: Awaitable[ServerAnswer]) -> ServerAnswer:
-        assert self._http is not None
-        task = self._portal.start_task_soon(_await, answer)
-        while not task.done() and not self._http.over.is_set():
-            concurrent.futures.wait([task], _POLL_INTERVAL)
-        if not task.done():
-            task.cancel()
-        return task.result()
+        answer = await anyio.to_thread.run_sync(self._script, turn, abandon_on_cancel=True)
+        if inspect.isawaitable(answer):
+            return await asyncio.wrap_future(self._portal.start_task_soon(_await, answer))
+        return answer
 
 
 async def _await(answer: Awaitable[ServerAnswer]) -> ServerAnswer:
     return await answer
 
 
-_Answering = Callable[[SeenRequest, str], tuple[Fault | None, dict[str, Any]]]
+class _Connection:
+    """A client's connection, on which one request follows the other."""
 
+    def __init__(
+        self, stream: SocketStream, answer: Callable[[SeenRequest, str], Awaitable[tuple[Fault | None, dict[str, Any]]]]
+    ) -> None:
+        self._stream, self._received = stream, BufferedByteReceiveStream(stream)
+        self._answer = answer
 
-class _Http(ThreadingHTTPServer):
-    """The listening socket, its threads and its connections."""
-
-    daemon_threads = False
-    request_queue_size = 64
-
-    def __init__(self, answer: _Answering) -> None:
-        self.answer = answer
-        self.over = threading.Event()
-        self.open: set[socket.socket] = set()
-        self.errors: list[Exception] = []
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-    def server_bind(self) -> None:
-        # Not HTTPServer's, which asks the name service for the host's name.
-        socketserver.TCPServer.server_bind(self)
-        self.server_port: int = self.server_address[1]
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self.open.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        self.open.discard(request)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base's signature
-        error = sys.exception()
-        if isinstance(error, Exception) and not isinstance(error, OSError):
-            self.errors.append(error)
-
-    def end_connections(self) -> None:
-        for connection in list(self.open):
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    server: _Http  # pyright: ignore[reportIncompatibleVariableOverride] - the base knows no server but its own
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's word
-        """Print nothing."""
-
-    def do_POST(self) -> None:
-        raw = self.rfile.read(int(self.headers.get("content-length", "0")))
-        path = self.path.partition("?")[0]
+    async def answer_next(self) -> bool:
+        """Read a request and answer it. False when none may follow on this connection."""
+        head = (await self._received.receive_until(b"\r\n\r\n", _LONGEST_HEAD)).decode("latin-1")
+        first, *lines = head.split("\r\n")
+        method, path, _ = first.split(" ", 2)
+        path = path.partition("?")[0]
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        raw = await self._received.receive_exactly(int(headers.get("content-length", "0")))
+        if method != "POST":
+            await self._send_head(501, {"Content-Length": 0})
+            return False
+        goes_on = headers.get("connection", "").lower() != "close"
         format_name = _FORMATS.get(path) or _FORMATS.get(path[path.rfind(":") :])
         if format_name is None:
-            self._send_json(error_body("openai-chat", 404, f"There is nothing at {path}."), 404)
-            return
+            await self._send_json(error_body("openai-chat", 404, f"There is nothing at {path}."), 404)
+            return goes_on
         try:
             body: Any = json.loads(raw)
         except ValueError as error:
-            self._send_json(error_body(format_name, 400, f"The body is no JSON: {error}"), 400)
-            return
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        fault, answer = self.server.answer(
-            SeenRequest(path=path, body=body, size=len(raw), headers=headers), format_name
-        )
-        streamed = body.get("stream") is True or path.endswith(":streamGenerateContent")
-        if self.server.over.is_set():
-            self.close_connection = True
-        elif fault and fault.kind == "refuse":
-            self._send_json(answer, fault.status, fault.retry_after)
-        elif fault and fault.kind == "interrupt" and not streamed:
-            self._send_json(error_body(format_name, fault.status, fault.text), fault.status)
-        elif streamed:
-            self._send_events(answer_events(format_name, body, answer), fault, format_name)
+            await self._send_json(error_body(format_name, 400, f"The body is no JSON: {error}"), 400)
+            return goes_on
+        request = SeenRequest(path=path, body=body, size=len(raw), headers=headers)
+        fault, answer = await self._answer(request, format_name)
+        is_streamed = body.get("stream") is True or path.endswith(":streamGenerateContent")
+        if fault and fault.kind == "refuse":
+            await self._send_json(answer, fault.status, fault.retry_after)
+        elif fault and fault.kind == "interrupt" and not is_streamed:
+            await self._send_json(error_body(format_name, fault.status, fault.text), fault.status)
+        elif is_streamed:
+            await self._send_events(answer_events(format_name, body, answer), fault, format_name)
         else:
-            self._send_whole(answer, fault)
+            await self._send_whole(answer, fault)
+        return goes_on and (fault is None or fault.kind not in ("hang", "cut"))
 
-    def _send_json(self, body: dict[str, Any], status: int, retry_after: float | str | None = None) -> None:
+    async def _send_json(self, body: dict[str, Any], status: int = 200, retry_after: float | str | None = None) -> None:
         text = json.dumps(body).encode()
-        self._send_head(status, "application/json", {"Content-Length": str(len(text))}, retry_after)
-        self.wfile.write(text)
+        headers: dict[str, object] = {"Content-Type": "application/json", "Content-Length": len(text)}
+        if retry_after is not None:
+            headers["Retry-After"] = retry_after if isinstance(retry_after, str) else f"{retry_after:g}"
+        await self._send_head(status, headers)
+        await self._stream.send(text)
 
-    def _send_whole(self, body: dict[str, Any], fault: Fault | None) -> None:
+    async def _send_whole(self, body: dict[str, Any], fault: Fault | None) -> None:
         if fault is None:
-            self._send_json(body, 200)
-            return
-        if fault.kind == "hang":
-            self._wait()
-            return
-        text = json.dumps(body).encode()
-        half = text[: len(text) // 2]
-        # Cut off, the answer is shorter than it said; garbled, it is as long as it said.
-        size = len(text) if fault.kind == "cut" else len(half)
-        self._send_head(200, "application/json", {"Content-Length": str(size)})
-        self.wfile.write(half)
-        self.close_connection = fault.kind == "cut"
+            await self._send_json(body)
+        elif fault.kind == "hang":
+            await self._received.receive()  # until the client goes away, which raises
+        else:
+            text = json.dumps(body).encode()
+            half = text[: len(text) // 2]
+            # Cut off, the answer is shorter than it said; garbled, it is as long as it said.
+            size = len(text) if fault.kind == "cut" else len(half)
+            await self._send_head(200, {"Content-Type": "application/json", "Content-Length": size})
+            await self._stream.send(half)
 
-    def _send_events(self, events: Sequence[str], fault: Fault | None, format_name: str) -> None:
-        self._send_head(200, "text/event-stream", {"Transfer-Encoding": "chunked", "Cache-Control": "no-cache"})
+    async def _send_events(self, events: Sequence[str], fault: Fault | None, format_name: str) -> None:
+        head = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked", "Cache-Control": "no-cache"}
+        await self._send_head(200, head)
         middle = len(events) // 2
         for event in events if fault is None else events[:middle]:
-            self._send_chunk(event)
+            await self._send_chunk(event)
         if fault and fault.kind == "hang":
-            self._wait()
-        elif fault and fault.kind == "cut":
-            self.close_connection = True
-        else:
-            if fault and fault.kind == "interrupt":
-                self._send_chunk(error_event(format_name, error_body(format_name, fault.status, fault.text)))
-            elif fault:
-                self._send_chunk(events[middle][: -(len(events[middle]) // 3)] + "\n\n")
-            self.wfile.write(b"0\r\n\r\n")
+            await self._received.receive()  # as above
+        elif fault and fault.kind == "interrupt":
+            await self._send_chunk(error_event(format_name, error_body(format_name, fault.status, fault.text)))
+        elif fault and fault.kind == "garble":
+            await self._send_chunk(events[middle][: -(len(events[middle]) // 3)] + "\n\n")
+        if fault is None or fault.kind in ("interrupt", "garble"):
+            await self._send_chunk("")
 
-    def _send_head(
-        self, status: int, kind: str, more: Mapping[str, str], retry_after: float | str | None = None
-    ) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        if retry_after is not None:
-            self.send_header("Retry-After", retry_after if isinstance(retry_after, str) else f"{retry_after:g}")
-        for name, value in more.items():
-            self.send_header(name, value)
-        self.end_headers()
+    async def _send_head(self, status: int, headers: Mapping[str, object]) -> None:
+        lines = [f"HTTP/1.1 {status} ", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+        await self._stream.send("\r\n".join(lines).encode("latin-1"))
 
-    def _send_chunk(self, text: str) -> None:
+    async def _send_chunk(self, text: str) -> None:
+        """One piece of a stream; an empty one is its end."""
         raw = text.encode()
-        self.wfile.write(b"%x\r\n%b\r\n" % (len(raw), raw))
-
-    def _wait(self) -> None:
-        """Wait until the client or the server goes away."""
-        self.close_connection = True
-        while not self.server.over.is_set():
-            readable, _, _ = select.select([self.connection], [], [], _POLL_INTERVAL)
-            if readable and not self.connection.recv(1, socket.MSG_PEEK):
-                return
+        await self._stream.send(b"%x\r\n%b\r\n" % (len(raw), raw))

@@ -14,6 +14,7 @@ import pytest
 
 import hooksdk
 from hooksdk import agent, catalog, run, session, sync, transcript
+from hooksdk.sync._mirror import in_plain_words
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "sync_twins.py"
 PAIRS: list[tuple[type, type]] = [
@@ -60,8 +61,15 @@ def test_what_constructors_take_and_set_is_the_same():
     anyio.run(main)
 
 
+@pytest.mark.parametrize(("asynchronous", "plain"), PAIRS, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
+def test_what_a_plain_member_says_is_what_the_async_one_says(asynchronous: type, plain: type):
+    for name, value in public(asynchronous).items():
+        if getattr(value, "__module__", "") != "typing":
+            assert inspect.getdoc(public(plain)[name]) == in_plain_words(inspect.getdoc(value) or ""), name
+
+
 @pytest.mark.heavy
-def test_the_files_are_what_the_script_writes_from_the_async_classes():
+def test_the_stub_and_the_classes_docstrings_are_what_the_script_writes_from_the_async_classes():
     spec = importlib.util.spec_from_file_location("sync_twins", SCRIPT)
     assert spec is not None
     assert spec.loader is not None

@@ -1,4 +1,4 @@
-"""Objects that live in a host's event loop, for async code in any other one, asyncio's or trio's."""
+"""A host's sessions and runs for async code in another event loop than the host's, asyncio's or trio's."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ import anyio
 from hooksdk.errors import SessionClosed
 from hooksdk.run import Compaction, JudgedCall, Run
 from hooksdk.session import Session
+from hooksdk.sync._plain import is_async
 from hooksdk.sync._portal import BETWEEN_LOOKS, Portal, Work
 from hooksdk.tasks import cancel_requests
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results
 
-_STAY = (Session, Run, JudgedCall, Compaction, Results)
-"""What is used in its own loop alone."""
+_OF_THE_LOOP = (Session, Run, JudgedCall, Compaction, Results)
+"""Objects that may be used in their own loop alone: they are handed out as proxies."""
 
 
 @final
 class Loop:
-    """The event loop of whoever makes this, for work that somebody in another thread has for it."""
+    """The event loop in which this object is made, so that other threads can start work in it."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -42,13 +43,12 @@ class Loop:
             self._begin = self._begin_in_asyncio
 
     def spawn(self, work: Callable[[], Awaitable[None]], on_end: Callable[[], None]) -> None:
-        """Have this done there, in the caller's context, and call `on_end` whatever becomes of it. Raises `RuntimeError` when the
-        loop is over."""
+        """Start this work there, with the caller's context variables; `on_end` is called when it has ended, failed or
+        was cancelled. Raises `RuntimeError` when the loop is over."""
         context = contextvars.copy_context()
         if (sniffio := sys.modules.get("sniffio")) is not None:
-            context.run(
-                sniffio.current_async_library_cvar.set, None
-            )  # the library is this loop's, and not the caller's
+            # Which async library runs is a fact of this loop, not of the caller's.
+            context.run(sniffio.current_async_library_cvar.set, None)
         self.soon(self._begin, context, work, on_end)
 
     def _begin_in_asyncio(
@@ -57,7 +57,7 @@ class Loop:
         task = asyncio.get_running_loop().create_task(work(), context=context)
         self._tasks.add(task)
 
-        def end(task: asyncio.Task[None]) -> None:  # also of one that was cancelled before it began
+        def end(task: asyncio.Task[None]) -> None:  # a task that was cancelled before it began ends, too
             self._tasks.discard(task)
             on_end()
 
@@ -76,8 +76,8 @@ class Loop:
 
 
 async def call_in(there: Loop, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """Call a function, plain or async, in another event loop, and wait for what it answers or raises. A cancellation here
-    cancels it there, and is raised when it has ended."""
+    """Call a function, plain or async, in another event loop, and wait for what it answers or raises. A cancellation
+    here cancels it there, and is raised when it has ended."""
     here, ended, work = Loop(), anyio.Event(), Work(function, args, options)
     scopes: list[anyio.CancelScope] = []
     is_cancelled = False
@@ -94,7 +94,7 @@ async def call_in(there: Loop, function: Callable[..., Any], *args: Any, **optio
             scope.cancel()
 
     def tell() -> None:
-        with suppress(RuntimeError):  # nobody waits any more: this loop is over
+        with suppress(RuntimeError):  # this loop is over, and with it whoever waited
             here.soon(ended.set)
 
     async def until_ended() -> None:
@@ -124,9 +124,9 @@ async def call_in(there: Loop, function: Callable[..., Any], *args: Any, **optio
 
 
 @final
-class Elsewhere:
-    """Something of a host, used from another event loop: what is awaited is done in the host's loop, and what it reads is read
-    there. Async executors and approvers that it is given run in the loop of whoever gave them."""
+class LoopProxy:
+    """A session, a run or another object of a host, for use in another event loop. Its methods run in the host's loop,
+    and its properties are read there. Async executors and approvers that it is given run in their caller's loop."""
 
     def __init__(self, twin: Any, portal: Portal, loop: Loop) -> None:
         self.twin = twin
@@ -135,7 +135,7 @@ class Elsewhere:
     def __getattr__(self, name: str) -> Any:
         kind: Any = inspect.getattr_static(self.twin, name)
         if not isinstance(kind, FunctionType):
-            return self._out(self._portal.do(getattr, self.twin, name))
+            return self._handed_out(self._portal.do(getattr, self.twin, name))
         method: Any = getattr(self.twin, name)
         if inspect.iscoroutinefunction(kind):
             return functools.wraps(kind)(functools.partial(self._call, method))
@@ -144,19 +144,19 @@ class Elsewhere:
         return functools.partial(self._do, method)
 
     def _do(self, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        return self._out(self._portal.do(method, *self._in(args), **self._options(options)))
+        return self._handed_out(self._portal.do(method, *self._taken(args), **self._options(options)))
 
     async def _call(self, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        return self._out(await call_in(self._loop, method, *self._in(args), **self._options(options)))
+        return self._handed_out(await call_in(self._loop, method, *self._taken(args), **self._options(options)))
 
     @asynccontextmanager
     async def _block(self, method: Callable[..., AbstractAsyncContextManager[Any]]) -> AsyncGenerator[Any, None]:
-        async with cast("AbstractAsyncContextManager[Any]", Elsewhere(method(), self._portal, self._loop)) as value:
+        async with cast("AbstractAsyncContextManager[Any]", LoopProxy(method(), self._portal, self._loop)) as value:
             yield value
 
     async def __aenter__(self) -> Any:
         value = await call_in(self._loop, self.twin.__aenter__)
-        return self if value is self.twin else self._out(value)
+        return self if value is self.twin else self._handed_out(value)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -166,33 +166,28 @@ class Elsewhere:
     def __repr__(self) -> str:
         return repr(self.twin)
 
-    def _out(self, value: Any) -> Any:
-        return Elsewhere(value, self._portal, self._loop) if isinstance(value, _STAY) else value
+    def _handed_out(self, value: Any) -> Any:
+        return LoopProxy(value, self._portal, self._loop) if isinstance(value, _OF_THE_LOOP) else value
 
-    def _in(self, value: Any) -> Any:
-        if isinstance(value, Elsewhere):
+    def _taken(self, value: Any) -> Any:
+        if isinstance(value, LoopProxy):
             return value.twin
         if isinstance(value, Tool):
-            return value if value.execute is None else value.copy(execute=self._in(value.execute))
+            return value if value.execute is None else value.copy(execute=self._taken(value.execute))
         if type(value) in (list, tuple):
-            return [*map(self._in, value)]
-        if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None)):  # noqa: B004 - an object may be async
-            return self._at_home(value)
-        return value
+            return [*map(self._taken, value)]
+        return self._in_callers_loop(value) if is_async(value) else value
 
     def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: self._in(value) for name, value in options.items()}
+        return {name: self._taken(value) for name, value in options.items()}
 
-    def _at_home(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        home = Loop()
+    def _in_callers_loop(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        callers = Loop()
 
         @functools.wraps(function)
-        async def there(*args: Any) -> Any:
-            contexts = [self._of_tool(each) for each in args]
-            return await call_in(home, function, *contexts)
+        async def call(*args: Any) -> Any:
+            # The context of a running tool lives in the host's loop, too.
+            proxies = [LoopProxy(one, self._portal, self._loop) if hasattr(one, "call_tool") else one for one in args]
+            return await call_in(callers, function, *proxies)
 
-        return there
-
-    def _of_tool(self, value: Any) -> Any:
-        """The context of a running tool lives in the host's loop, too."""
-        return Elsewhere(value, self._portal, self._loop) if hasattr(value, "call_tool") else value
+        return call

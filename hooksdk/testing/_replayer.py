@@ -1,10 +1,10 @@
-"""A recorded session on a stage: its calls are judged one after another, and none is executed."""
+"""The calls of a recorded session, judged one after another by the plugins of now. None is executed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from hooksdk import hooks
@@ -13,7 +13,7 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import PolicyFailed, RunBlocked
 from hooksdk.formats import FoundResult, MessageFormat
 from hooksdk.records import CallStarted, HookFired, Record, Withheld
-from hooksdk.run import JudgedCall, Run
+from hooksdk.run import Run
 from hooksdk.session import Session
 from hooksdk.testing._exchanges import Asked, Exchange, is_refusal, real_call
 from hooksdk.testing._verdicts import CallOutcome, CallVerdict, Recorded
@@ -21,35 +21,28 @@ from hooksdk.tools import Tool
 
 _VERDICT = re.compile(r"Blocked by (?P<plugin>[^:\n]+): (?P<reason>.*)", re.DOTALL)
 _STATUS: Mapping[str | None, CallOutcome] = {
-    None: "allow", "blocked": "block", "answered": "answer", "invalid": "invalid", "unknown": "withhold",
-}  # fmt: skip
+    None: "allow",
+    "blocked": "block",
+    "answered": "answer",
+    "invalid": "invalid",
+    "unknown": "withhold",
+}
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """What the runs of a replay say of themselves, as in `session.run`."""
-
-    agent_id: str = "main"
-    workspace_dir: str | None = None
-    requester: Mapping[str, Any] | None = None
-    trigger: str = "user"
-
-
-class Theatre:
-    """Plays the record on a session, and keeps what was decided."""
+class Replayer:
+    """Plays recorded runs on a session, and keeps what the plugins decide."""
 
     def __init__(self) -> None:
-        self._verdicts: list[CallVerdict] = []
-        self._was_judged: list[bool] = []
-        """Of each verdict: False where its run did not begin."""
+        self._verdicts: list[tuple[CallVerdict, bool]] = []
+        """Each with whether plugins have judged the call: they have not where its run did not begin."""
         self._records: list[Record] = []
         self._questions: list[ApprovalRequest] = []
         self._would_run = True
-        self.shows_messages = True
-        """False where no plugin looks at what the model is sent: making that costs time with each reply."""
+        self.prepares_messages = True
+        """False where no plugin looks at what the model is sent: to prepare that costs time with each reply."""
 
     def plugin(self) -> type:
-        """The plugin that keeps the trace, and turns a call of tool search's bridge into the call that it stands for."""
+        """The plugin that keeps the trace, and turns a call of tool search's bridge into the call of the real tool."""
         records = self._records
 
         class Replaying:
@@ -80,16 +73,13 @@ class Theatre:
         number: int,
         form: MessageFormat,
         tools: Sequence[Tool],
-        options: RunOptions,
+        options: Mapping[str, Any],
     ) -> None:
-        """One run of the record."""
+        """One run of the record, with these options of `session.run`."""
         calls = [pair for step in exchange.steps if isinstance(step, Asked) for pair in step.calls]
         before = len(self._verdicts)
         try:
-            async with session.run(
-                exchange.prompt(form) or None, format=form, agent_id=options.agent_id,
-                workspace_dir=options.workspace_dir, requester=options.requester, trigger=options.trigger,
-            ) as run:  # fmt: skip
+            async with session.run(exchange.prompt(form) or None, format=form, **options) as run:
                 await run.resolve_tools(tools)
                 for step in exchange.steps:
                     if isinstance(step, Asked):
@@ -97,23 +87,23 @@ class Theatre:
                     else:
                         await run.record(step.message)
         except (RunBlocked, PolicyFailed) as error:
-            blocked = isinstance(error, RunBlocked)
-            by = error.who.removeprefix("plugin ").strip("'") if blocked else error.who
-            reason = f"the run is blocked: {error.reason}" if blocked else str(error)
+            by, reason = error.who, str(error)
+            if isinstance(error, RunBlocked):
+                by, reason = by.removeprefix("plugin ").strip("'"), f"the run is blocked: {error.reason}"
             for call, result in calls[len(self._verdicts) - before :]:
-                verdict = self._begin(call, result, number)
-                self._keep(replace(verdict, outcome="block", by=by, reason=reason), judged=False)
+                verdict = replace(self._begun(call, result, number), outcome="block", by=by, reason=reason)
+                self._verdicts.append((verdict, False))
 
     async def _play_reply(self, run: Run, step: Asked, number: int) -> None:
-        if self.shows_messages:
+        if self.prepares_messages:
             await run.prepare_messages()
         await run.record(step.messages)
-        pending = run.pending
-        calls = pending if len(pending) == len(step.calls) else [call for call, _ in step.calls]
+        calls = run.pending if len(run.pending) == len(step.calls) else [call for call, _ in step.calls]
         for call, (written, result) in zip(calls, step.calls, strict=True):
-            await self._judge(run, call, self._begin(written, result, number), result)
+            await self._judge(run, call, self._begun(written, result, number), result)
 
-    def _begin(self, call: ToolCall, result: FoundResult | None, run: int) -> CallVerdict:
+    def _begun(self, call: ToolCall, result: FoundResult | None, run: int) -> CallVerdict:
+        """The verdict as far as the record says it."""
         tool, arguments = real_call(call)
         recorded: Recorded = "none"
         if result is not None:
@@ -128,55 +118,43 @@ class Theatre:
             call_id=call.id,
         )
 
-    def _keep(self, verdict: CallVerdict, *, judged: bool) -> None:
-        self._verdicts.append(verdict)
-        self._was_judged.append(judged)
-
     async def _judge(self, run: Run, call: ToolCall, verdict: CallVerdict, result: FoundResult | None) -> None:
         asked = len(self._questions)
         self._would_run = verdict.recorded in {"ok", "error"}
         judged = await run.judge(call)
-        outcome = "withhold" if judged.call.name in run.tools.withheld else _STATUS.get(judged.status, "block")
-        reason = self._reason(run, judged)
-        by = ""
+        withheld = run.tools.withheld.get(judged.call.name)
+        text = judged.result.text if judged.result else ""
+        outcome = _STATUS.get(judged.status, "block") if withheld is None else "withhold"
+        by, reason = "", text if withheld is None or judged.result is None else withheld
         if len(self._questions) > asked:
             request = self._questions[-1]
             outcome, by = "ask", ", ".join(dict.fromkeys(one.plugin for one in request.questions))
             strange = [str(origin) for origin in request.evidence if not origin.cleared]
             reason = "; ".join([*(one.title for one in request.questions), *strange])
-        elif judged.result is not None and (match := _VERDICT.match(judged.result.text)):
+        elif match := _VERDICT.match(text):
             by, reason = match["plugin"], match["reason"]
         becomes = judged.arguments if judged.tool is not None and judged.status != "invalid" else None
         verdict = replace(verdict, outcome=outcome, by=by, reason=reason, becomes=becomes, tool=judged.call.name)
-        self._keep(verdict, judged=True)
+        self._verdicts.append((verdict, True))
         if judged.result is None:
             text = "no result was recorded" if result is None else result.text
             await judged.supply(ToolResult(text, is_error=result is None or result.is_error))
 
-    def _reason(self, run: Run, judged: JudgedCall) -> str:
-        if judged.result is None:
-            return ""
-        withheld = run.tools.withheld.get(judged.call.name)
-        return judged.result.text if withheld is None else withheld
-
     def verdicts(self) -> list[CallVerdict]:
         """All of them, with the names of those who decided: the trace is complete once the session is closed."""
         groups: list[list[HookFired]] = []
+        withheld: dict[str, str] = {}
         for record in self._records:
             if isinstance(record, CallStarted) and record.parent_id is None:
                 groups.append([])
             elif isinstance(record, HookFired) and groups and not record.shadow:
                 groups[-1].append(record)
+            elif isinstance(record, Withheld):
+                withheld |= {name.rpartition(":")[2]: record.plugin for name in record.names}
         fired = iter(groups)
-        withheld = {
-            name.rpartition(":")[2]: one.plugin
-            for one in self._records
-            if isinstance(one, Withheld)
-            for name in one.names
-        }
         return [
-            _decided(verdict, next(fired, list[HookFired]()), withheld) if judged else verdict
-            for verdict, judged in zip(self._verdicts, self._was_judged, strict=True)
+            _decided(verdict, next(fired, list[HookFired]()), withheld) if is_judged else verdict
+            for verdict, is_judged in self._verdicts
         ]
 
 
@@ -190,8 +168,6 @@ def _decided(verdict: CallVerdict, fired: Sequence[HookFired], withheld: Mapping
         return replace(verdict, by=withheld.get(verdict.tool, ""))
     if verdict.by or verdict.outcome not in {"block", "answer"}:
         return verdict
-    word = {"block": ("Block", "failed"), "answer": ("Answer",)}[verdict.outcome]
-    judges = [
-        one.plugin for one in fired if one.hook in {"before_tool_call", "rewrite_tool_call"} and one.outcome in word
-    ]
-    return replace(verdict, by=judges[0] if judges else "")
+    words = ("Block", "failed") if verdict.outcome == "block" else ("Answer",)
+    judges = (one for one in fired if one.hook in {"before_tool_call", "rewrite_tool_call"} and one.outcome in words)
+    return replace(verdict, by=next((one.plugin for one in judges), ""))
