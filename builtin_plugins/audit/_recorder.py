@@ -20,10 +20,20 @@ from hooksdk.tasks import in_abandonable_thread
 
 logger = logging.getLogger("hooksdk")
 
-KINDS = frozenset({
-    "session_started", "session_ended", "run_started", "run_ended", "withheld", "decision", "approval_asked", "approval_answered",
-    "call_finished", "settled",
-})  # fmt: skip
+KINDS = frozenset(
+    {
+        "session_started",
+        "session_ended",
+        "run_started",
+        "run_ended",
+        "withheld",
+        "decision",
+        "approval_asked",
+        "approval_answered",
+        "call_finished",
+        "settled",
+    }
+)
 """Records of the trace that the chain takes; of `hook` those of handlers that failed where a failure decides."""
 DECIDING = frozenset(
     {"agent_start", "narrow_tools", "rewrite_tool_call", "before_tool_call", "resolve_secrets", "tool_call_start"}
@@ -80,11 +90,21 @@ def describe_call(event: RecordDecision, *, arguments: bool) -> dict[str, Any]:
     """A call that is let through to its tool."""
     call, given = event.call, dict(event.arguments)
     fields: dict[str, Any] = {
-        "kind": "call_let_through", **_place(event), "call_id": call.id, "parent_id": call.parent_id, "origin": call.origin, "tool": event.tool.id,
-        "tool_fingerprint": event.tool.fingerprint, "name": call.name, "effect_id": event.effect_id, "arguments_sha256": digest_of(given),
-        "judged_by": list(event.judged_by), "labels": sorted(event.labels), "trigger": event.trigger,
+        "kind": "call_let_through",
+        **_place(event),
+        "call_id": call.id,
+        "parent_id": call.parent_id,
+        "origin": call.origin,
+        "tool": event.tool.id,
+        "tool_fingerprint": event.tool.fingerprint,
+        "name": call.name,
+        "effect_id": event.effect_id,
+        "arguments_sha256": digest_of(given),
+        "judged_by": list(event.judged_by),
+        "labels": sorted(event.labels),
+        "trigger": event.trigger,
         "requester": (event.requester or {}).get("id"),
-    }  # fmt: skip
+    }
     if event.granted or event.approved_by is not None:
         fields["approved_by"] = event.approved_by or ""
         fields["granted"] = [_question(one, title=arguments) for one in event.granted]

@@ -22,7 +22,7 @@ from hooksdk.audit import (
     record_key,
     record_keys,
     seal,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

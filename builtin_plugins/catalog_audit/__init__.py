@@ -93,8 +93,12 @@ class CatalogAudit:
         self._report = shared
         self._excluded = [ToolPattern(pattern) for pattern in config.exclude]
         self._withholds = "withhold" in {
-            config.on_change, config.on_new, config.on_lookalike, config.hidden_text, config.instructions,
-        }  # fmt: skip
+            config.on_change,
+            config.on_new,
+            config.on_lookalike,
+            config.hidden_text,
+            config.instructions,
+        }
 
     @hooks.narrow_tools.last
     async def withhold(self, event: NarrowTools) -> Withhold | None:

@@ -35,9 +35,12 @@ def is_old(record: Record) -> bool:
 def parts_of(tool: Tool) -> dict[str, str]:
     """The parts of a definition, each as a fingerprint."""
     parts = {
-        "description": tool.description, "schema": tool.parameters, "annotations": asdict(tool.annotations),
-        "output schema": tool.output_schema, "label": tool.label,
-    }  # fmt: skip
+        "description": tool.description,
+        "schema": tool.parameters,
+        "annotations": asdict(tool.annotations),
+        "output schema": tool.output_schema,
+        "label": tool.label,
+    }
     return {name: schema.fingerprint(part) for name, part in parts.items()}
 
 

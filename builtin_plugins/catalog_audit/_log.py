@@ -45,20 +45,33 @@ def report(owner: str, reviews: Sequence[Review]) -> None:
         more = f" and {len(meant) - MAX_NAMED} more" if len(meant) > MAX_NAMED else ""
         consequence = ", withheld until they are in [plugins.catalog_audit.config.approved]" if withheld else ""
         logger.warning(
-            "%d tools of %s %s%s: %s%s", len(meant), quoted(owner), words, consequence, ", ".join(entries), more,
+            "%d tools of %s %s%s: %s%s",
+            len(meant),
+            quoted(owner),
+            words,
+            consequence,
+            ", ".join(entries),
+            more,
             extra={
-                "plugin": "catalog_audit", "finding": kind, "tools": [review.tool.id for review, _ in meant],
+                "plugin": "catalog_audit",
+                "finding": kind,
+                "tools": [review.tool.id for review, _ in meant],
                 "withheld": withheld,
             },
-        )  # fmt: skip
+        )
 
 
 def _report_change(review: Review, changed: Sequence[str]) -> None:
     tool, record = review.tool, review.record or {}
     facts: dict[str, Any] = {
-        "plugin": "catalog_audit", "finding": "changed", "tool": tool.id, "changed": list(changed),
-        "old": record["fingerprint"], "new": review.fingerprint, "withheld": review.withheld,
-    }  # fmt: skip
+        "plugin": "catalog_audit",
+        "finding": "changed",
+        "tool": tool.id,
+        "changed": list(changed),
+        "old": record["fingerprint"],
+        "new": review.fingerprint,
+        "withheld": review.withheld,
+    }
     if review.approved:
         consequence = "which is approved"
     elif review.withheld:
@@ -69,9 +82,14 @@ def _report_change(review: Review, changed: Sequence[str]) -> None:
     logger.log(
         logging.INFO if review.approved else logging.WARNING,
         "tool %s has another %s than when it was recorded at %s (%s -> %s), %s",
-        quoted(tool.id), " and ".join(changed), record.get("recorded"), record["fingerprint"], review.fingerprint, consequence,
+        quoted(tool.id),
+        " and ".join(changed),
+        record.get("recorded"),
+        record["fingerprint"],
+        review.fingerprint,
+        consequence,
         extra=facts,
-    )  # fmt: skip
+    )
 
 
 def quoted(text: str) -> str:

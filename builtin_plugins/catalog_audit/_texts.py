@@ -59,9 +59,11 @@ _ORDERS = {
         r"\b(?:send|forward|include|append|upload|post|attach|transmit)\b[^.\n]{0,50}"
         r"\b(?:system prompt|whole conversation|entire conversation|conversation history|chat history|previous messages|all messages)\b"
     ),
-    "a new role for the model": re.compile(r"\byou are (?:now|no longer)\b|\bfrom now on,? (?:you|always|never)\b|\bnew instructions:"),
+    "a new role for the model": re.compile(
+        r"\byou are (?:now|no longer)\b|\bfrom now on,? (?:you|always|never)\b|\bnew instructions:"
+    ),
     "a comment that is not shown": re.compile(r"<!--"),
-}  # fmt: skip
+}
 
 
 def hidden_text(tool: Tool) -> list[str]:

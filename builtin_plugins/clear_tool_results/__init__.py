@@ -55,9 +55,12 @@ class ClearToolResults:
 
     def __init__(self, config: Config, state: PluginState) -> None:
         self._rule = Clearing(
-            trigger=config.trigger, keep=config.keep, clear_at_least=config.clear_at_least,
-            exclude_tools=frozenset(config.exclude_tools), protect=config.protect,
-        )  # fmt: skip
+            trigger=config.trigger,
+            keep=config.keep,
+            clear_at_least=config.clear_at_least,
+            exclude_tools=frozenset(config.exclude_tools),
+            protect=config.protect,
+        )
         given = {"read": config.cache_read, "write": config.cache_write, "life": config.cache_life}
         self._given = {name: value for name, value in given.items() if value is not None}
         self._prices = replace(PRICES, **self._given)
@@ -118,8 +121,10 @@ class ClearToolResults:
             "session '%s': its messages take about %s tokens, more than the context window of %s, and clear_tool_results finds "
             "nothing more to shorten: the newest results, those of `exclude_tools` and what is no result stay. A compaction "
             "helps, or a larger context window",
-            event.info.session_id, f"{tokens:,}", f"{event.context_window:,}",
-        )  # fmt: skip
+            event.info.session_id,
+            f"{tokens:,}",
+            f"{event.context_window:,}",
+        )
 
     @hooks.agent_end
     async def clear_after_run(self, event: AgentEnd) -> None:
@@ -138,9 +143,13 @@ class ClearToolResults:
         # Wall-clock time, because the session may have been closed in between.
         age = 0 if self._last_request is None else max(time.time() - self._last_request, 0)
         return self._rule.choose(
-            self._list(results), results.message_tokens(), context_window=self._context_window, cached=self._cached, age=age,
+            self._list(results),
+            results.message_tokens(),
+            context_window=self._context_window,
+            cached=self._cached,
+            age=age,
             prices=self._prices,
-        )  # fmt: skip
+        )
 
 
 def _reason(cost: TrimCost) -> str:

@@ -23,7 +23,7 @@ from hooksdk.hooks import (
     BeforeModelCall,
     Trace,
     TransformToolResult,
-)  # fmt: skip
+)
 from hooksdk.trimming import guess_format
 
 try:

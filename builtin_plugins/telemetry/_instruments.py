@@ -15,8 +15,15 @@ CONVENTIONS: Final = "1.41.1"
 _SCHEMA = f"https://opentelemetry.io/schemas/{CONVENTIONS}"
 _TOKEN_BOUNDS = [4**power for power in range(14)]
 _SECOND_BOUNDS = [0.01 * 2**power for power in range(14)]
-_PROVIDERS = {"gemini": "gcp.gemini", "google": "gcp.gen_ai", "vertex": "gcp.vertex_ai", "bedrock": "aws.bedrock",
-              "azure": "azure.ai.openai", "mistral": "mistral_ai", "xai": "x_ai"}  # fmt: skip
+_PROVIDERS = {
+    "gemini": "gcp.gemini",
+    "google": "gcp.gen_ai",
+    "vertex": "gcp.vertex_ai",
+    "bedrock": "aws.bedrock",
+    "azure": "azure.ai.openai",
+    "mistral": "mistral_ai",
+    "xai": "x_ai",
+}
 """Where the conventions have another word than most people."""
 
 
@@ -29,17 +36,23 @@ class Instruments:
         self.tracer = trace.get_tracer("hooksdk", own, schema_url=_SCHEMA)
         meter = metrics.get_meter("hooksdk", own, schema_url=_SCHEMA)
         self._tokens = meter.create_histogram(
-            "gen_ai.client.token.usage", "{token}", "Number of input and output tokens used.",
+            "gen_ai.client.token.usage",
+            "{token}",
+            "Number of input and output tokens used.",
             explicit_bucket_boundaries_advisory=_TOKEN_BOUNDS,
-        )  # fmt: skip
+        )
         self._duration = meter.create_histogram(
-            "gen_ai.client.operation.duration", "s", "GenAI operation duration.",
+            "gen_ai.client.operation.duration",
+            "s",
+            "GenAI operation duration.",
             explicit_bucket_boundaries_advisory=_SECOND_BOUNDS,
-        )  # fmt: skip
+        )
         self._mcp_duration = meter.create_histogram(
-            "mcp.client.operation.duration", "s", "The duration of the MCP request as observed by its sender.",
+            "mcp.client.operation.duration",
+            "s",
+            "The duration of the MCP request as observed by its sender.",
             explicit_bucket_boundaries_advisory=[0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300],
-        )  # fmt: skip
+        )
         self._decisions = meter.create_counter("hooksdk.decisions", "{decision}", "Decisions of plugins.")
 
     def count_tokens(self, usage: Mapping[str, int], about: Mapping[str, Any]) -> None:

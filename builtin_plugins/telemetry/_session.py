@@ -81,9 +81,13 @@ class SessionSpans:
         """The span of a run, a child of the caller's."""
         about = _about(info)
         first = {
-            **about, "gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": info.agent_id,
-            "gen_ai.conversation.id": info.session_id, "hooksdk.run.id": info.run_id, "hooksdk.trigger": info.trigger,
-        }  # fmt: skip
+            **about,
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": info.agent_id,
+            "gen_ai.conversation.id": info.session_id,
+            "hooksdk.run.id": info.run_id,
+            "hooksdk.trigger": info.trigger,
+        }
         span = self._on.tracer.start_span(f"invoke_agent {info.agent_id}", attributes=first)
         self._runs[info.run_id] = _Run(span, about)
         with _current(span, info.run_id):
@@ -99,9 +103,14 @@ class SessionSpans:
         inside = context.get_value(_RUN) == event.run_id
         parent = context.get_current() if inside else trace.set_span_in_context(run.span)
         span = self._on.tracer.start_span(
-            f"execute_tool {event.call.name}", parent, start_time=_nanoseconds(event.began),
-            attributes={**_tool_attributes(event.call.id, event.call.name), "gen_ai.tool.description": event.tool.description},
-        )  # fmt: skip
+            f"execute_tool {event.call.name}",
+            parent,
+            start_time=_nanoseconds(event.began),
+            attributes={
+                **_tool_attributes(event.call.id, event.call.name),
+                "gen_ai.tool.description": event.tool.description,
+            },
+        )
         run.tools.setdefault(event.call.id, []).append(span)
         span.add_event("hooksdk.tool_started")
         with _current(span, event.run_id):
@@ -131,8 +140,10 @@ class SessionSpans:
     def note_result(self, event: TransformToolResult) -> None:
         """What a call was given, and what came of it."""
         if run := self._runs.get(event.run_id):
-            said = {"gen_ai.tool.call.arguments": as_json(event.arguments, self._most),
-                    "gen_ai.tool.call.result": as_json(event.result.text, self._most)}  # fmt: skip
+            said = {
+                "gen_ai.tool.call.arguments": as_json(event.arguments, self._most),
+                "gen_ai.tool.call.result": as_json(event.result.text, self._most),
+            }
             run.results.setdefault(event.call.id, []).append(said)
 
     # The trace
@@ -215,9 +226,12 @@ class SessionSpans:
     def _start_chat(self, run: _Run, began: int) -> tuple[Span, Attributes]:
         about = {"gen_ai.operation.name": "chat", **run.about}
         span = self._on.tracer.start_span(
-            f"chat {run.about.get('gen_ai.request.model', '')}".rstrip(), trace.set_span_in_context(run.span),
-            kind=SpanKind.CLIENT, attributes=about, start_time=began,
-        )  # fmt: skip
+            f"chat {run.about.get('gen_ai.request.model', '')}".rstrip(),
+            trace.set_span_in_context(run.span),
+            kind=SpanKind.CLIENT,
+            attributes=about,
+            start_time=began,
+        )
         if run.requests:
             span.set_attribute("gen_ai.input.messages", run.requests.pop(0))
         return span, about
@@ -229,9 +243,11 @@ class SessionSpans:
         if span is None:
             around = run.tools.get(record.parent_id or "") or [run.span]
             span = self._on.tracer.start_span(
-                f"execute_tool {record.name}", trace.set_span_in_context(around[0]), start_time=began.began if began else now,
+                f"execute_tool {record.name}",
+                trace.set_span_in_context(around[0]),
+                start_time=began.began if began else now,
                 attributes=_tool_attributes(record.call_id, record.name),
-            )  # fmt: skip
+            )
         is_mcp = (record.tool or "").startswith("mcp:")
         span.set_attributes({"hooksdk.tool.status": record.status, "hooksdk.tool.origin": record.origin})
         if record.tool:
@@ -257,9 +273,11 @@ class SessionSpans:
         for call_id, calls in run.calls.items():  # those that wait for an approval
             for call in calls:
                 span = _first(run.tools, call_id) or self._on.tracer.start_span(
-                    f"execute_tool {call.record.name}", trace.set_span_in_context(run.span), start_time=call.began,
+                    f"execute_tool {call.record.name}",
+                    trace.set_span_in_context(run.span),
+                    start_time=call.began,
                     attributes=_tool_attributes(call_id, call.record.name),
-                )  # fmt: skip
+                )
                 span.set_attribute("hooksdk.tool.status", "pending")
                 for note in run.notes.pop(call_id, ()):
                     span.add_event(*note)
@@ -288,8 +306,12 @@ def _first(waiting: dict[str, list[Any]], key: str) -> Any:
 
 
 def _tool_attributes(call_id: str, name: str) -> Attributes:
-    return {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, "gen_ai.tool.call.id": call_id,
-            "gen_ai.tool.type": "function"}  # fmt: skip
+    return {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": name,
+        "gen_ai.tool.call.id": call_id,
+        "gen_ai.tool.type": "function",
+    }
 
 
 def _fail(span: Span, error: str) -> None:

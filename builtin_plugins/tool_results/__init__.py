@@ -85,9 +85,11 @@ class ToolResults:
         return ToolResult(_listing(results, matches, page), labels=())  # of the model's own words and numbers
 
     @tool(
-        name="trim-tool-result", core=True, disposable=True,
+        name="trim-tool-result",
+        core=True,
+        disposable=True,
         annotations=Annotations(read_only=False, destructive=False, idempotent=True),
-    )  # fmt: skip
+    )
     async def trim_result(
         self,
         context: ToolContext,
@@ -184,10 +186,17 @@ def _noted(value: object) -> str:
 
 def _row(info: ResultInfo) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "handle": info.handle, "call_id": info.call_id[:80], "tool": info.tool[:80], "characters": info.characters,
-        "tokens": info.tokens, "turns_ago": info.turns_ago, "arguments": info.arguments,
-        "already_trimmed": info.trimmed, "queued": info.queued, "trimmable": info.trimmable,
-    }  # fmt: skip
+        "handle": info.handle,
+        "call_id": info.call_id[:80],
+        "tool": info.tool[:80],
+        "characters": info.characters,
+        "tokens": info.tokens,
+        "turns_ago": info.turns_ago,
+        "arguments": info.arguments,
+        "already_trimmed": info.trimmed,
+        "queued": info.queued,
+        "trimmable": info.trimmable,
+    }
     if info.missed_trim:
         row["last_trim"] = MISSED[info.missed_trim]
     return row if info.trimmable else {**row, "why_not": info.why_not}

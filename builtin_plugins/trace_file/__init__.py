@@ -77,7 +77,12 @@ class TraceFile:
     def write(self, event: Trace) -> None:
         """Append one record. In a worker thread, one after the other, so that a slow disk does not stop the event loop."""
         head = {
-            "schema": SCHEMA, "time": round(event.time, 6), "kind": event.kind, "session_id": event.session_id,
-            "run_id": event.run_id, "attempt": event.attempt, "agent_id": event.agent_id,
-        }  # fmt: skip
+            "schema": SCHEMA,
+            "time": round(event.time, 6),
+            "kind": event.kind,
+            "session_id": event.session_id,
+            "run_id": event.run_id,
+            "attempt": event.attempt,
+            "agent_id": event.agent_id,
+        }
         self._file.append(encode({**head, **event.record.as_dict()}))

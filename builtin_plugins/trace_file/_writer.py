@@ -96,9 +96,11 @@ class LineFile:
         self._lost += 1
         if self._lost == 1:
             logger.warning(
-                "%s cannot be written, so trace records are lost until it can: %s", self.path, error.strerror or error,
+                "%s cannot be written, so trace records are lost until it can: %s",
+                self.path,
+                error.strerror or error,
                 extra={"plugin": "trace_file", "hook": "trace"},
-            )  # fmt: skip
+            )
 
     def _open(self) -> int:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

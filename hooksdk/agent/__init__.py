@@ -170,20 +170,41 @@ async def run_agent(
     if isinstance(model, str):
         async with get_model(model) as opened:
             return await run_agent(
-                session, opened, prompt, tools=tools, limits=limits, system=system, agent_id=agent_id,
-                workspace_dir=workspace_dir, requester=requester, trigger=trigger, metadata=metadata, family=family, approver=approver,
+                session,
+                opened,
+                prompt,
+                tools=tools,
+                limits=limits,
+                system=system,
+                agent_id=agent_id,
+                workspace_dir=workspace_dir,
+                requester=requester,
+                trigger=trigger,
+                metadata=metadata,
+                family=family,
+                approver=approver,
                 on_text=on_text,
-            )  # fmt: skip
+            )
     check_model(model)
     message_format = get_format(model.format)
     if not isinstance(prompt, (str, type(None))):
         (prompt,) = messages_in([prompt], message_format, "run_agent(..., prompt)").messages
     run = session.run(
-        prompt, agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger,
-        metadata=metadata, family=family, provider=getattr(model, "provider", None), model=model.name,
-        context_window=model.context_window, format=message_format, approver=approver,
-        deferral=getattr(model, "deferral", None), continues=limits.continues,
-    )  # fmt: skip
+        prompt,
+        agent_id=agent_id,
+        workspace_dir=workspace_dir,
+        requester=requester,
+        trigger=trigger,
+        metadata=metadata,
+        family=family,
+        provider=getattr(model, "provider", None),
+        model=model.name,
+        context_window=model.context_window,
+        format=message_format,
+        approver=approver,
+        deferral=getattr(model, "deferral", None),
+        continues=limits.continues,
+    )
     given = tools if callable(tools) else tuple(as_tools(tools, "run_agent(tools=...)"))
     loop = AgentLoop(run, model, message_format, given, limits, on_text)
     blocked = ""
@@ -200,9 +221,15 @@ async def run_agent(
             raise
         loop.reason, blocked = "blocked", str(error)
     return Outcome(
-        text=loop.text, reason=loop.reason, turns=loop.turns, attempts=run.info.attempt, stats=run.stats, blocked=blocked,
-        overruled=loop.overruled, pending=tuple(run.pending),
-    )  # fmt: skip
+        text=loop.text,
+        reason=loop.reason,
+        turns=loop.turns,
+        attempts=run.info.attempt,
+        stats=run.stats,
+        blocked=blocked,
+        overruled=loop.overruled,
+        pending=tuple(run.pending),
+    )
 
 
 @dataclass

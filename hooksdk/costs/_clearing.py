@@ -130,6 +130,9 @@ class Clearing:
         return [
             info
             for info in results
-            if (info.trimmable or (small and info.small)) and info.tokens > NOTE_TOKENS and info.position < end
-            and info.handle.partition(".")[0] not in newest and info.tool not in self.exclude_tools
-        ]  # fmt: skip
+            if (info.trimmable or (small and info.small))
+            and info.tokens > NOTE_TOKENS
+            and info.position < end
+            and info.handle.partition(".")[0] not in newest
+            and info.tool not in self.exclude_tools
+        ]

@@ -56,9 +56,12 @@ class Price:
         write, hour = self._writes()
         read = self.input if self.cache_read is None else self.cache_read
         parts = (
-            (usage.fresh, self.input), (usage.read, read), (usage.written - usage.written_1h, write),
-            (usage.written_1h, hour), (usage.output, self.output),
-        )  # fmt: skip
+            (usage.fresh, self.input),
+            (usage.read, read),
+            (usage.written - usage.written_1h, write),
+            (usage.written_1h, hour),
+            (usage.output, self.output),
+        )
         return sum(tokens * price for tokens, price in parts) / MILLION
 
     def prices(self, *, hour: bool = False) -> Prices:
@@ -203,10 +206,12 @@ class PriceList:
             return None if price is None else float(getattr(price, "base", price))
 
         return Price(
-            input=dollars(prices.input_mtok) or 0.0, output=dollars(prices.output_mtok) or 0.0,
-            cache_read=dollars(prices.cache_read_mtok), cache_write=dollars(prices.cache_write_mtok),
+            input=dollars(prices.input_mtok) or 0.0,
+            output=dollars(prices.output_mtok) or 0.0,
+            cache_read=dollars(prices.cache_read_mtok),
+            cache_write=dollars(prices.cache_write_mtok),
             cache_write_1h=dollars(prices.cache_write_1h_mtok),
-        )  # fmt: skip
+        )
 
     def cost(self, model: str, usage: Usage, time: float | None = None) -> float | None:
         """What one request with these tokens costs in dollars, or cost at that time; None where nobody knows. Where long
@@ -252,10 +257,13 @@ class PriceList:
 
         bare = [Usage(fresh=one.usage.prompt, output=one.usage.output) for one in asked]
         return ModelCost(
-            model=model, requests=len(asked), usage=sum((one.usage for one in asked), Usage()),
-            dollars=_sum([cost(one.usage, one) for one in asked]), source=self.source(model),
+            model=model,
+            requests=len(asked),
+            usage=sum((one.usage for one in asked), Usage()),
+            dollars=_sum([cost(one.usage, one) for one in asked]),
+            source=self.source(model),
             without_cache=_sum([cost(usage, one) for usage, one in zip(bare, asked, strict=True)]),
-        )  # fmt: skip
+        )
 
 
 def in_dollars(amount: float) -> str:
@@ -278,9 +286,12 @@ def _packaged(model: str, usage: Usage, time: float | None) -> PriceCalculation 
     import genai_prices
 
     tokens = genai_prices.Usage(
-        input_tokens=usage.prompt, cache_read_tokens=usage.read, cache_write_tokens=usage.written,
-        cache_write_1h_tokens=usage.written_1h, output_tokens=usage.output,
-    )  # fmt: skip
+        input_tokens=usage.prompt,
+        cache_read_tokens=usage.read,
+        cache_write_tokens=usage.written,
+        cache_write_1h_tokens=usage.written_1h,
+        output_tokens=usage.output,
+    )
     moment = None if time is None else datetime.fromtimestamp(time, UTC)
     try:
         found = genai_prices.calc_price(

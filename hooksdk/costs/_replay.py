@@ -56,9 +56,13 @@ def clearing(rule: Clearing | None = None, prices: Prices = PRICES, context_wind
 
     def policy(moment: Moment) -> Sequence[str]:
         choice = chosen.choose(
-            moment.results, moment.message_tokens, context_window=context_window, cached=moment.cached,
-            age=moment.age, prices=prices,
-        )  # fmt: skip
+            moment.results,
+            moment.message_tokens,
+            context_window=context_window,
+            cached=moment.cached,
+            age=moment.age,
+            prices=prices,
+        )
         return choice[0] if choice else ()
 
     return policy
@@ -124,9 +128,12 @@ def replay(
         if policy is never:
             return
         moment = Moment(
-            results=ledger.infos(arguments=arguments), message_tokens=message_tokens(ledger),
-            cached=cached, agent_end=agent_end, age=now - last_request,
-        )  # fmt: skip
+            results=ledger.infos(arguments=arguments),
+            message_tokens=message_tokens(ledger),
+            cached=cached,
+            agent_end=agent_end,
+            age=now - last_request,
+        )
         if handles := policy(moment):
             for handle in handles:
                 _, entry = plan_trim(ledger, handle, None, small=True)
@@ -170,9 +177,15 @@ class Sender:
         """Of all so far."""
         used = self.used
         return Bill(
-            requests=requests, tokens=used.prompt, read=used.read, written=used.written, fresh=used.fresh, trims=trims,
-            drains=drains, prices=self._cache.prices,
-        )  # fmt: skip
+            requests=requests,
+            tokens=used.prompt,
+            read=used.read,
+            written=used.written,
+            fresh=used.fresh,
+            trims=trims,
+            drains=drains,
+            prices=self._cache.prices,
+        )
 
 
 def request_of(
@@ -192,11 +205,17 @@ def request_of(
         key = hash((key, position, 0 if lossless else tokens))
         for at in range(count):
             info = results[at] if at < len(results) else None
-            blocks.append(CacheBlock(
-                key=(key, at), tokens=tokens if at == count - 1 else 0, section=section, message=position, result=info is not None,
-                long=info is not None and not info.trimmed and info.tokens >= LONG_TOKENS,
-                trimmed=info is not None and info.trimmed,
-            ))  # fmt: skip
+            blocks.append(
+                CacheBlock(
+                    key=(key, at),
+                    tokens=tokens if at == count - 1 else 0,
+                    section=section,
+                    message=position,
+                    result=info is not None,
+                    long=info is not None and not info.trimmed and info.tokens >= LONG_TOKENS,
+                    trimmed=info is not None and info.trimmed,
+                )
+            )
     return blocks
 
 

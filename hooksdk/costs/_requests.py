@@ -67,7 +67,10 @@ def _request(entry: Mapping[str, Any]) -> Request:
     usage = Usage(**{one.name: int(counts.get(one.name, 0)) for one in fields(Usage)})
     time = entry.get("time")
     return Request(
-        model=str(entry.get("model", "")), usage=usage, run_id=str(entry.get("run", "")),
-        family=str(entry.get("family") or entry.get("run", "")), messages=int(entry.get("m", 0)),
+        model=str(entry.get("model", "")),
+        usage=usage,
+        run_id=str(entry.get("run", "")),
+        family=str(entry.get("family") or entry.get("run", "")),
+        messages=int(entry.get("m", 0)),
         time=float(time) if isinstance(time, (int, float)) else None,
-    )  # fmt: skip
+    )

@@ -31,9 +31,12 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
-            fresh=self.fresh + other.fresh, read=self.read + other.read, written=self.written + other.written,
-            written_1h=self.written_1h + other.written_1h, output=self.output + other.output,
-        )  # fmt: skip
+            fresh=self.fresh + other.fresh,
+            read=self.read + other.read,
+            written=self.written + other.written,
+            written_1h=self.written_1h + other.written_1h,
+            output=self.output + other.output,
+        )
 
 
 def usage_of(counts: Mapping[str, Any] | None) -> Usage | None:
@@ -60,9 +63,12 @@ def usage_of(counts: Mapping[str, Any] | None) -> Usage | None:
         written = written or _count(details, "cache_write_tokens") or 0
     hour = _count(as_object(counts.get("cache_creation")), "ephemeral_1h_input_tokens") or 0
     return Usage(
-        fresh=(prompt or 0) if apart else max((prompt or 0) - read - written, 0), read=read, written=written, written_1h=min(hour, written),
+        fresh=(prompt or 0) if apart else max((prompt or 0) - read - written, 0),
+        read=read,
+        written=written,
+        written_1h=min(hour, written),
         output=(output or 0) + (_count(counts, "thoughtsTokenCount") or 0),
-    )  # fmt: skip
+    )
 
 
 def _count(counts: Mapping[str, Any], *names: str) -> int | None:

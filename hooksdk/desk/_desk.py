@@ -71,9 +71,13 @@ class ApprovalDesk:
         return await self.ask(request)
 
     async def ask(
-        self, request: ApprovalRequest, *, channels: Sequence[Channel] = (), wait: float | None = None,
+        self,
+        request: ApprovalRequest,
+        *,
+        channels: Sequence[Channel] = (),
+        wait: float | None = None,
         is_over: IsOver | None = None,
-    ) -> Approval | Later:  # fmt: skip
+    ) -> Approval | Later:
         """Ask about one call, over these channels as well, and for as many seconds: with 0 until every channel was asked.
         A question or an answer that a session has left which `is_over`, by its id, is taken over; the function may be async."""
         records = self.records_in(request.store)

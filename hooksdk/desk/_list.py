@@ -68,9 +68,15 @@ def enter(listed: Listed, record: ApprovalRecord, place: str, *, ticket: str | N
     listed["next"] = numbered.number + 1
     fields = numbered.as_dict()
     listed["open"][str(numbered.number)] = {
-        "place": place, "key": numbered.key, "expires": numbered.expires, "ticket": ticket, "session": numbered.session,
-        "state": numbered.state, "answer": fields["answer"], "answered": numbered.answered,
-    }  # fmt: skip
+        "place": place,
+        "key": numbered.key,
+        "expires": numbered.expires,
+        "ticket": ticket,
+        "session": numbered.session,
+        "state": numbered.state,
+        "answer": fields["answer"],
+        "answered": numbered.answered,
+    }
     return numbered
 
 

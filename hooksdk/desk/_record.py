@@ -98,12 +98,21 @@ class ApprovalRecord(Checked):
         gravest = self.questions[0]
         arguments = dict(self.arguments)
         return ApprovalRequest(
-            title=gravest.title, description=gravest.description, severity=gravest.severity, timeout=gravest.timeout,
-            plugin=gravest.plugin, questions=self.questions, session_id=self.session, agent_id=self.agent,
-            workspace_dir=self.workspace, requester=None if self.requester is None else {"id": self.requester},
+            title=gravest.title,
+            description=gravest.description,
+            severity=gravest.severity,
+            timeout=gravest.timeout,
+            plugin=gravest.plugin,
+            questions=self.questions,
+            session_id=self.session,
+            agent_id=self.agent,
+            workspace_dir=self.workspace,
+            requester=None if self.requester is None else {"id": self.requester},
             call=ToolCall(f"approval-{self.number}", self.name, arguments),
-            tool=Tool(name=name, source=cast("Source", source), owner=owner), arguments=arguments, effect_id=self.effect,
-        )  # fmt: skip
+            tool=Tool(name=name, source=cast("Source", source), owner=owner),
+            arguments=arguments,
+            effect_id=self.effect,
+        )
 
 
 def record_of(request: ApprovalRequest, *, made: float, expires: float) -> ApprovalRecord:
@@ -119,13 +128,23 @@ def record_of(request: ApprovalRequest, *, made: float, expires: float) -> Appro
     if (request.triggers, request.agents) != (("user",), (request.agent_id,)):
         asker += [list(request.triggers), list(request.agents)]
     return ApprovalRecord(
-        number=0, state="pending", tool=request.tool.id, name=request.tool.name, arguments=arguments, digest=digest_of(arguments),
+        number=0,
+        state="pending",
+        tool=request.tool.id,
+        name=request.tool.name,
+        arguments=arguments,
+        digest=digest_of(arguments),
         fingerprint=definition_of(request.tool),
         questions=tuple(Question(**request.mask(asdict(question))) for question in request.questions),
-        session=request.session_id, requester=None if requester is None else request.mask(requester),
+        session=request.session_id,
+        requester=None if requester is None else request.mask(requester),
         asker=digest_of(request.mask(asker)),
-        workspace=request.workspace_dir, agent=request.agent_id, made=made, expires=expires, effect=request.effect_id,
-    )  # fmt: skip
+        workspace=request.workspace_dir,
+        agent=request.agent_id,
+        made=made,
+        expires=expires,
+        effect=request.effect_id,
+    )
 
 
 def read_stored(value: object) -> ApprovalRecord:

@@ -141,9 +141,13 @@ class ApprovalRecords:
         return await self._step(work)
 
     async def ask(
-        self, request: ApprovalRequest, *, keep: float = DAY, waited_for: int | None = None,
+        self,
+        request: ApprovalRequest,
+        *,
+        keep: float = DAY,
+        waited_for: int | None = None,
         is_over: IsOver | None = None,
-    ) -> tuple[ApprovalRecord, Approval | None]:  # fmt: skip
+    ) -> tuple[ApprovalRecord, Approval | None]:
         """The record of this question, and the answer to it if there is one: it counts as used from now on. Where none waits
         and none is answered, the record is made, to expire in `keep` seconds. Whoever has `waited_for` a record takes its no
         also where another call has taken that. Where this session has no such record it takes over one of a session that

@@ -47,9 +47,12 @@ _LABEL = 13
 """Characters of the column that says what stands on a line."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _ANSWERS = {
-    "yes": Approval(True), "session": Approval(True, scope="session"), "always": Approval(True, scope="always"),
-    "never": Approval(False, scope="always"), "values": Approval(True, agree="values"),
-}  # fmt: skip
+    "yes": Approval(True),
+    "session": Approval(True, scope="session"),
+    "always": Approval(True, scope="always"),
+    "never": Approval(False, scope="always"),
+    "values": Approval(True, agree="values"),
+}
 _LETTERS = {"y": "yes", "s": "session", "a": "always"}
 _COLOURS = {"info": "cyan", "warning": "yellow", "critical": "bold red"}
 PROMPT = "Allow it? [y]es once, [s]ession, always; [N]o, never (from now on); [v]iew: "
@@ -227,8 +230,13 @@ def visible(text: str) -> str:
 
 
 def question_text(
-    head: str, questions: Sequence[Question], tool: str, arguments: Mapping[str, Any], *, mask: Callable[[str], str] = str
-) -> str:  # fmt: skip
+    head: str,
+    questions: Sequence[Question],
+    tool: str,
+    arguments: Mapping[str, Any],
+    *,
+    mask: Callable[[str], str] = str,
+) -> str:
     """What is asked of a call, in lines for a client's form, below `head`: others' words cannot look like lines of ours. Of more than
     can be read the first ones; `mask` is for texts that may hold a secret."""
 

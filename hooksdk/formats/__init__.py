@@ -15,13 +15,25 @@ from hooksdk.formats._base import (
     Message,
     MessageFormat,
     ProviderJson,
-)  # fmt: skip
+)
 from hooksdk.values import SdkObject
 
 __all__ = [
-    "FORMATS", "FoundResult", "GivenMessage", "GivenTool", "GivenTools", "HasArguments", "HasDeferral", "HasLooseEnds", "HasRules", "Message",
-    "MessageFormat", "ProviderJson", "SdkObject", "get_format",
-]  # fmt: skip
+    "FORMATS",
+    "FoundResult",
+    "GivenMessage",
+    "GivenTool",
+    "GivenTools",
+    "HasArguments",
+    "HasDeferral",
+    "HasLooseEnds",
+    "HasRules",
+    "Message",
+    "MessageFormat",
+    "ProviderJson",
+    "SdkObject",
+    "get_format",
+]
 
 FORMATS = ("openai-chat", "anthropic", "openai-responses", "gemini")
 """The names of the formats that come with hooksdk."""

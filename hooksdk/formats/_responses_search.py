@@ -128,9 +128,11 @@ def _with_definitions(item: Message, deferred: Mapping[str, Tool]) -> Message:
         owners.setdefault(_NO_NAMESPACE.sub("_", tool.owner)[:58] or "host", []).append(tool)
     written = [
         {
-            "type": "namespace", "name": f"{owner}_tools", "description": f"Tools of {owner}",
+            "type": "namespace",
+            "name": f"{owner}_tools",
+            "description": f"Tools of {owner}",
             "tools": [{**function_of(tool), **late} for tool in tools],
         }
         for owner, tools in owners.items()
-    ]  # fmt: skip
+    ]
     return {**item, "tools": written}

@@ -12,9 +12,19 @@ from hooksdk.formats._base import FoundResult
 from hooksdk.values import JsonObject, as_list, as_object, is_list, is_object
 
 __all__ = [
-    "IMAGE_TOKENS", "NOTE", "PAGE_TOKENS", "Size", "blocks_of", "cache_marks", "content_text", "describe_part", "kind_in_words", "prose",
-    "result_of", "size_of",
-]  # fmt: skip
+    "IMAGE_TOKENS",
+    "NOTE",
+    "PAGE_TOKENS",
+    "Size",
+    "blocks_of",
+    "cache_marks",
+    "content_text",
+    "describe_part",
+    "kind_in_words",
+    "prose",
+    "result_of",
+    "size_of",
+]
 
 _TEXTS = ("text", "input_text", "output_text")
 """Types of parts that are text."""

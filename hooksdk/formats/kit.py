@@ -20,10 +20,32 @@ from hooksdk.tools import Tool
 from hooksdk.values import UNREADABLE, JsonObject, as_object, is_list, is_object
 
 __all__ = [
-    "BEGINNING", "NO_CONTENT", "NO_MESSAGE", "SAYS_ERROR", "AnyCall", "answered_ids", "arguments_of", "as_text", "clean_text",
-    "encodable", "fitting_id", "for_call", "input_of", "make_call", "media_of", "named", "parameters_for", "parts_of", "replies_in",
-    "text_with_error", "to_json", "with_arguments", "with_call_ids", "with_context", "with_readable_arguments",
-]  # fmt: skip
+    "BEGINNING",
+    "NO_CONTENT",
+    "NO_MESSAGE",
+    "SAYS_ERROR",
+    "AnyCall",
+    "answered_ids",
+    "arguments_of",
+    "as_text",
+    "clean_text",
+    "encodable",
+    "fitting_id",
+    "for_call",
+    "input_of",
+    "make_call",
+    "media_of",
+    "named",
+    "parameters_for",
+    "parts_of",
+    "replies_in",
+    "text_with_error",
+    "to_json",
+    "with_arguments",
+    "with_call_ids",
+    "with_context",
+    "with_readable_arguments",
+]
 
 T = TypeVar("T")
 NO_MESSAGE = "The tool failed without a message."

@@ -174,10 +174,15 @@ class OpenAIResponses:
             tools, why_not = message.get("tools"), "it holds the definitions of tools that later calls use"
             return [
                 FoundResult(
-                    call_id=call_id, index=0, text=names_text(sorted(names_in(message))), content=tools, is_error=False, why_not=why_not,
+                    call_id=call_id,
+                    index=0,
+                    text=names_text(sorted(names_in(message))),
+                    content=tools,
+                    is_error=False,
+                    why_not=why_not,
                     name=SEARCH_NAME,
                 )
-            ]  # fmt: skip
+            ]
         text = content_text(content)
         return [
             FoundResult(

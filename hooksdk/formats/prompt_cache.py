@@ -193,11 +193,15 @@ def _block(
     trimmed = result and NOTE.search(content_text(content)[:200]) is not None
     blank = kind == "text" and not str(value.get("text", "")).strip()
     return CacheBlock(
-        key=_key(before, f"{section} {role} {text}"), section=section, message=message, result=result, trimmed=trimmed,
+        key=_key(before, f"{section} {role} {text}"),
+        section=section,
+        message=message,
+        result=result,
+        trimmed=trimmed,
         long=result and not trimmed and size_of(content).tokens >= LONG_TOKENS,
         markable=not blank and kind not in ("thinking", "redacted_thinking"),
         life=("1h" if mark.get("ttl") == "1h" else "5m") if mark else None,
-    )  # fmt: skip
+    )
 
 
 def _unmarked_text_as_it_was(body: dict[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,10 +10,18 @@ from hooksdk.histories._turns import call_block, media_block, text_block
 from hooksdk.values import JsonObject, as_list, as_object, is_object
 
 _TYPES = {
-    "human": "user", "HumanMessageChunk": "user", "ai": "assistant", "AIMessageChunk": "assistant", "system": "system",
-    "SystemMessageChunk": "system", "tool": "tool", "ToolMessageChunk": "tool", "function": "function", "chat": "chat",
+    "human": "user",
+    "HumanMessageChunk": "user",
+    "ai": "assistant",
+    "AIMessageChunk": "assistant",
+    "system": "system",
+    "SystemMessageChunk": "system",
+    "tool": "tool",
+    "ToolMessageChunk": "tool",
+    "function": "function",
+    "chat": "chat",
     "remove": "remove",
-}  # fmt: skip
+}
 _CALLS = ("tool_use", "tool_call", "function_call", "input_json_delta", "invalid_tool_call")
 """Blocks that say again what `tool_calls` says."""
 

@@ -14,8 +14,14 @@ ANTHROPIC, OPENAI, AZURE = "api.anthropic.com", "api.openai.com", ".openai.azure
 ADDITIONS_BETAS: Final = ("mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15")
 """Values of `anthropic-beta` under which a message may add a tool."""
 WORDS_OF_REFUSALS: Final = (
-    "defer_loading", "deferred tool", "tool_reference", "tool_addition", "tool_search", "additional_tools", "namespace",
-)  # fmt: skip
+    "defer_loading",
+    "deferred tool",
+    "tool_reference",
+    "tool_addition",
+    "tool_search",
+    "additional_tools",
+    "namespace",
+)
 """One of them stands in the provider's error where it refuses what has to do with declared tools."""
 
 
@@ -37,24 +43,42 @@ class Known:
 TABLE: Final = (
     # https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages
     Known(
-        host=ANTHROPIC, deferral="additions", betas=ADDITIONS_BETAS,
+        host=ANTHROPIC,
+        deferral="additions",
+        betas=ADDITIONS_BETAS,
         models=(
-            "claude-fable-5", "claude-haiku-5-5", "claude-mythos-5", "claude-opus-4-8", "claude-opus-5", "claude-sonnet-5-5",
+            "claude-fable-5",
+            "claude-haiku-5-5",
+            "claude-mythos-5",
+            "claude-opus-4-8",
+            "claude-opus-5",
+            "claude-sonnet-5-5",
         ),
     ),
     # pydantic-ai 2.68.0, which tried them
     Known(
-        host=ANTHROPIC, deferral="search",
+        host=ANTHROPIC,
+        deferral="search",
         models=(
-            "claude-fable-5", "claude-haiku-4-5", "claude-haiku-5-5", "claude-mythos-5", "claude-opus-4-5", "claude-opus-4-6",
-            "claude-opus-4-7", "claude-opus-4-8", "claude-opus-5", "claude-sonnet-4-5", "claude-sonnet-4-6", "claude-sonnet-5",
+            "claude-fable-5",
+            "claude-haiku-4-5",
+            "claude-haiku-5-5",
+            "claude-mythos-5",
+            "claude-opus-4-5",
+            "claude-opus-4-6",
+            "claude-opus-4-7",
+            "claude-opus-4-8",
+            "claude-opus-5",
+            "claude-sonnet-4-5",
+            "claude-sonnet-4-6",
+            "claude-sonnet-5",
         ),
     ),
     # https://developers.openai.com/api/docs/guides/tools-tool-search; gpt-5.4-nano: pydantic-ai 2.68.0, which was refused
     Known(host=OPENAI, deferral="additions", models=("gpt-5.4", "gpt-5.5", "gpt-5.6", "gpt-6"), without=("5.4-nano",)),
     # https://learn.microsoft.com/azure/foundry/openai/how-to/tool-search
     Known(host=AZURE, deferral="additions", models=("gpt-5.4", "gpt-5.5", "gpt-5.6", "gpt-6"), without=("5.4-nano",)),
-)  # fmt: skip
+)
 
 _refused: set[tuple[str, str]] = set()
 """Endpoint and model that refused it since this process began."""

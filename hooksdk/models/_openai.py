@@ -36,9 +36,17 @@ class OpenAISdkModel(SdkModel):
         provider: str = "openai",
     ) -> None:
         super().__init__(
-            name, base_url=base_url, api_key=api_key, context_window=context_window, stream=stream, on_text=on_text,
-            timeout=timeout, headers=headers, extra=extra, deferral=deferral,
-        )  # fmt: skip
+            name,
+            base_url=base_url,
+            api_key=api_key,
+            context_window=context_window,
+            stream=stream,
+            on_text=on_text,
+            timeout=timeout,
+            headers=headers,
+            extra=extra,
+            deferral=deferral,
+        )
         self.provider = provider
         self._max_tokens = max_tokens
         self._asks_openai = not (base_url or os.environ.get("OPENAI_BASE_URL"))  # which the SDK reads, too

@@ -71,9 +71,17 @@ class AnthropicModel(SdkModel):
         provider: str = "anthropic",
     ) -> None:
         super().__init__(
-            name, base_url=base_url, api_key=api_key, context_window=context_window, stream=stream, on_text=on_text,
-            timeout=timeout, headers=headers, extra=extra, deferral=deferral,
-        )  # fmt: skip
+            name,
+            base_url=base_url,
+            api_key=api_key,
+            context_window=context_window,
+            stream=stream,
+            on_text=on_text,
+            timeout=timeout,
+            headers=headers,
+            extra=extra,
+            deferral=deferral,
+        )
         if cache not in ("auto", "1h", "off"):
             refuse("AnthropicModel(cache=...)", cache, "'auto', '1h' or 'off'")
         self.provider = provider
@@ -86,9 +94,15 @@ class AnthropicModel(SdkModel):
         conversation = [
             message for message in messages[start:] if message.get("role") != "assistant" or message.get("content")
         ]
-        body = self._body({
-            "max_tokens": self._limit, "system": _system(messages[:start]), "messages": conversation, "tools": list(tools) or None,
-        }, streamed=streamed)  # fmt: skip
+        body = self._body(
+            {
+                "max_tokens": self._limit,
+                "system": _system(messages[:start]),
+                "messages": conversation,
+                "tools": list(tools) or None,
+            },
+            streamed=streamed,
+        )
         return self._marks.place(body) if self._marks else body
 
     async def _ask(self, client: Any, request: Json, on_text: OnText | None) -> ModelReply:

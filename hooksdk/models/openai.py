@@ -40,11 +40,16 @@ class OpenAIModel(OpenAISdkModel):
     format = "openai-chat"
 
     def _request(self, messages: Sequence[Message], tools: Sequence[Json], *, streamed: bool) -> Json:
-        return self._body({
-            "messages": list(messages), "tools": list(tools) or None, "prompt_cache_key": self._cache_key(),
-            "max_completion_tokens" if self._asks_openai else "max_tokens": self._max_tokens,
-            "stream_options": {"include_usage": True} if streamed else None,
-        }, streamed=streamed)  # fmt: skip
+        return self._body(
+            {
+                "messages": list(messages),
+                "tools": list(tools) or None,
+                "prompt_cache_key": self._cache_key(),
+                "max_completion_tokens" if self._asks_openai else "max_tokens": self._max_tokens,
+                "stream_options": {"include_usage": True} if streamed else None,
+            },
+            streamed=streamed,
+        )
 
     async def _ask(self, client: Any, request: Json, on_text: OnText | None) -> ModelReply:
         # Everything but the model goes in as it is: what the SDK does not know yet it would refuse as an argument.

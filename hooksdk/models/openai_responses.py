@@ -30,9 +30,15 @@ _ENCRYPTED = ["reasoning.encrypted_content"]
 _NOT_ENCRYPTED = "encrypted content is not supported"
 """Stands in the error of a model that does not reason: https://github.com/pydantic/pydantic-ai/issues/2865."""
 _HOLD_ALL = (
-    "message", "reasoning", "function_call", "custom_tool_call", "tool_search_call", "tool_search_output", "additional_tools",
+    "message",
+    "reasoning",
+    "function_call",
+    "custom_tool_call",
+    "tool_search_call",
+    "tool_search_output",
+    "additional_tools",
     "compaction",
-)  # fmt: skip
+)
 """Items that are whole without their `id`, as Codex sends them. Those of hosted tools must have it."""
 
 
@@ -65,11 +71,17 @@ class OpenAIResponsesModel(OpenAISdkModel):
 
     def _request(self, messages: Sequence[Message], tools: Sequence[Json], *, streamed: bool) -> Json:
         stored = self._extra.get("store", False) is not False
-        return self._body({
-            "input": list(messages) if stored else self._unstored(messages), "tools": list(tools) or None,
-            "max_output_tokens": self._max_tokens, "prompt_cache_key": self._cache_key(), "store": False,
-            "include": _ENCRYPTED if self._encrypted else None,
-        }, streamed=streamed)  # fmt: skip
+        return self._body(
+            {
+                "input": list(messages) if stored else self._unstored(messages),
+                "tools": list(tools) or None,
+                "max_output_tokens": self._max_tokens,
+                "prompt_cache_key": self._cache_key(),
+                "store": False,
+                "include": _ENCRYPTED if self._encrypted else None,
+            },
+            streamed=streamed,
+        )
 
     def _unstored(self, items: Sequence[Message]) -> list[Message]:
         """The items without what the provider could only find where it had stored it. Their ids stay for other servers, some of
