@@ -40,9 +40,8 @@ from hooksdk.costs._replay import (
     never,
     replay,
 )
-from hooksdk.costs._requests import Request, model_name, requests_in
 from hooksdk.costs._stored import CacheReading, cache_readings, replay_as_stored
-from hooksdk.costs._usage import Usage, usage_of
+from hooksdk.formats.usage import Request, Usage, model_name, requests_in, usage_of
 
 __all__ = [
     "NO_CACHE_PRICES",

@@ -7,8 +7,8 @@ from collections.abc import Hashable, Sequence
 from typing import Protocol, final
 
 from hooksdk.costs._estimate import NO_CACHE_PRICES, PREFIX_PRICES, PRICES, Prices
-from hooksdk.costs._usage import Usage
 from hooksdk.formats.prompt_cache import LOOK_BACK, CacheBlock
+from hooksdk.formats.usage import Usage
 
 
 class PromptCache(Protocol):

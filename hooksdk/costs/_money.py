@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from hooksdk.costs._estimate import PRICES, Prices
-from hooksdk.costs._requests import Request
-from hooksdk.costs._usage import Usage
 from hooksdk.errors import did_you_mean, unknown_key
+from hooksdk.formats.usage import Request, Usage
 from hooksdk.values import is_object
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from hooksdk.calls import ResultInfo
 from hooksdk.costs._caches import PrefixCache, PromptCache
 from hooksdk.costs._clearing import Clearing
 from hooksdk.costs._estimate import PRICES, Prices
-from hooksdk.costs._usage import Usage
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.formats.prompt_cache import LONG_TOKENS, CacheBlock, choose_marks
+from hooksdk.formats.usage import Usage
 from hooksdk.transcript import Ledger, message_tokens, plan_trim
 
 

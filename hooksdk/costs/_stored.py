@@ -9,9 +9,9 @@ from typing import Any
 from hooksdk.costs._caches import PrefixCache, PromptCache, cache_of
 from hooksdk.costs._estimate import PRICES, Prices
 from hooksdk.costs._replay import Bill, Sender, request_of
-from hooksdk.costs._requests import Request, requests_in
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.formats.prompt_cache import CacheBlock
+from hooksdk.formats.usage import Request, requests_in
 from hooksdk.transcript import Ledger
 
 LEAST_DIFFERENCE = 1_024

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hooksdk.formats._base import Message, ProviderJson
-from hooksdk.formats.kit import clean_text, parameters_for, to_json
+from hooksdk.formats import Message, ProviderJson
+from hooksdk.formats.kit import clean_text, definition_of, parameters_for, to_json
 from hooksdk.tools import Deferral, Tool
 from hooksdk.values import as_list, as_object
 
-SEARCH_NAME = "tool_search"
+NAME = "tool_search"
 """The name that a call of the search goes by here: it has none of its own."""
 DECLARING = ("tool_search_output", "additional_tools")
 """Items that declare tools."""
@@ -61,8 +61,7 @@ def written_for(messages: Sequence[Message], deferred: Mapping[str, Tool], defer
 
 def function_of(tool: Tool) -> dict[str, Any]:
     """The definition, not `strict`: that is the API's own default, and it refuses schemas with optional parameters."""
-    about = {"name": clean_text(tool.name), "description": clean_text(tool.description)}
-    return {"type": "function", **about, "parameters": parameters_for(tool), "strict": False}
+    return {"type": "function", **definition_of(tool), "strict": False}
 
 
 def is_client(item: Message) -> bool:
@@ -111,11 +110,11 @@ def _without_search(item: Message) -> Message:
     """The item for a request without the provider's own search: as that of any other tool."""
     if not _is_search(item):
         return item
-    call_id = {"call_id": item.get("call_id") or SEARCH_NAME}
+    call_id = {"call_id": item.get("call_id") or NAME}
     if item["type"] == "tool_search_output":
         return {"type": "function_call_output", **call_id, "output": names_text(names_in(item))}
     arguments = to_json(item.get("arguments") or {})
-    return {"type": "function_call", **call_id, "name": SEARCH_NAME, "arguments": arguments}
+    return {"type": "function_call", **call_id, "name": NAME, "arguments": arguments}
 
 
 def _with_definitions(item: Message, deferred: Mapping[str, Tool]) -> Message:
@@ -123,16 +122,12 @@ def _with_definitions(item: Message, deferred: Mapping[str, Tool]) -> Message:
     if item.get("type") not in DECLARING or (item["type"] != "additional_tools" and not is_client(item)):
         return item
     late = {} if item["type"] == "additional_tools" else {"defer_loading": True}  # what is added is there from then on
-    owners: dict[str, list[Tool]] = {}
+    owners: dict[str, list[ProviderJson]] = {}
     for tool in (deferred[name] for name in names_in(item) if name in deferred):
-        owners.setdefault(_NO_NAMESPACE.sub("_", tool.owner)[:58] or "host", []).append(tool)
+        owner = _NO_NAMESPACE.sub("_", tool.owner)[:58] or "host"
+        owners.setdefault(owner, []).append({**function_of(tool), **late})
     written = [
-        {
-            "type": "namespace",
-            "name": f"{owner}_tools",
-            "description": f"Tools of {owner}",
-            "tools": [{**function_of(tool), **late} for tool in tools],
-        }
-        for owner, tools in owners.items()
+        {"type": "namespace", "name": f"{owner}_tools", "description": f"Tools of {owner}", "tools": functions}
+        for owner, functions in owners.items()
     ]
     return {**item, "tools": written}

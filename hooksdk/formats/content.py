@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from hooksdk import schema
 from hooksdk.calls import Labels, ToolResult
-from hooksdk.formats._base import FoundResult
+from hooksdk.formats import FoundResult
 from hooksdk.values import JsonObject, as_list, as_object, is_list, is_object
 
 __all__ = [

@@ -12,8 +12,7 @@ from typing import Any, cast
 from hooksdk import schema
 from hooksdk.calls import ToolCall
 from hooksdk.errors import WrongArgument, check_list, check_mapping, refuse
-from hooksdk.formats._base import GivenTools, Message, MessageFormat
-from hooksdk.formats.openai_responses import as_input
+from hooksdk.formats import FORMATS, GivenTools, Message, MessageFormat, get_format
 from hooksdk.tools import Tool, definitions_in, is_marked
 from hooksdk.values import as_object, is_list, is_mapping, is_object, is_sdk_object, is_sequence, plain
 
@@ -96,8 +95,6 @@ def _answer(body: Message, message_format: MessageFormat, where: str) -> Given |
     if found is None:
         return None
     name, answer = found
-    from hooksdk.formats import FORMATS
-
     if message_format.name in FORMATS and message_format.name != name:
         problem = f"this is an answer of the format '{name}', and the run has '{message_format.name}'"
         raise WrongArgument(where, problem, f"Open the run with session.run(format='{name}')")
@@ -121,6 +118,8 @@ def _sendable(message: Message, message_format: MessageFormat) -> Message:
     """An SDK's message as a request takes it."""
     sent: Message = _without_parsed(message)
     if message_format.name == "openai-responses":
+        from hooksdk.formats.openai_responses import as_input
+
         return as_input(sent)
     if sent.get("role") != "assistant":
         return sent
@@ -172,8 +171,6 @@ def _holds_calls(given: object, body: Message) -> bool:
 
 def _calls_in(body: Message) -> list[ToolCall]:
     """The calls that this is, read as part of a reply of the format that writes calls so."""
-    from hooksdk.formats import get_format
-
     kind = body.get("type")
     if "role" in body:
         return []

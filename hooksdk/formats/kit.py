@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from hooksdk import schema
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.formats._base import FoundResult, Message, MessageFormat
+from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats.content import describe_part
 from hooksdk.tools import Tool
 from hooksdk.values import UNREADABLE, JsonObject, as_object, is_list, is_object
@@ -29,10 +29,12 @@ __all__ = [
     "arguments_of",
     "as_text",
     "clean_text",
+    "definition_of",
     "encodable",
     "fitting_id",
     "for_call",
     "input_of",
+    "joined_text",
     "make_call",
     "media_of",
     "named",
@@ -158,6 +160,11 @@ def with_arguments(written: object, arguments: Mapping[str, str]) -> Any:
     return to_json(changed) if isinstance(written, str) else changed
 
 
+def joined_text(parts: Iterable[str | JsonObject]) -> str:
+    """The parts of a result as one text, a line for each that has words."""
+    return "\n".join(words for part in parts if (words := as_text(part)))
+
+
 def media_of(part: str | JsonObject, media_types: Collection[str]) -> tuple[str, str] | None:
     """Media type and base64 data of an MCP image or embedded file, if it is of one of these types and can be read."""
     block = as_object(part)
@@ -175,7 +182,7 @@ def text_with_error(result: ToolResult) -> str:
     if not result.plain or (not text and result.structured is not None):
         parts = parts_of(result)
         if not all(isinstance(part, str) for part in parts) or not text:
-            text = "\n".join(words for part in parts if (words := as_text(part)))
+            text = joined_text(parts)
     if not result.is_error or SAYS_ERROR.match(text):
         return text
     return f"Error: {text if text.strip() else NO_MESSAGE}"
@@ -288,6 +295,12 @@ def _encodable(value: Any) -> Any:
     if is_list(value):
         return [_encodable(each) for each in value]
     return {clean_text(key): _encodable(each) for key, each in value.items()} if is_object(value) else value
+
+
+def definition_of(tool: Tool, parameters: str = "parameters") -> JsonObject:
+    """A tool's definition, with its schema under the key that the provider has for it."""
+    about = {"name": clean_text(tool.name), "description": clean_text(tool.description)}
+    return {**about, parameters: parameters_for(tool)}
 
 
 def parameters_for(tool: Tool) -> JsonObject:

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import final
 
-from hooksdk.formats._base import HasRules, Message, MessageFormat
+from hooksdk.formats import HasRules, Message, MessageFormat
 
 __all__ = ["CallIds", "call_ids", "opening_at", "refusals", "sendable"]
 
