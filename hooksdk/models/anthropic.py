@@ -15,8 +15,8 @@ from typing import Any, Literal, final
 from hooksdk.errors import refuse
 from hooksdk.formats import Message
 from hooksdk.formats.prompt_cache import CacheMarks
-from hooksdk.models._protocol import ModelReply, OnText
-from hooksdk.models._shared import SdkModel, Unreadable, pass_on, plain, without
+from hooksdk.models import ModelReply, OnText
+from hooksdk.models._shared import SdkModel, Unreadable, plain, read_stream, without
 from hooksdk.tools import Deferral
 from hooksdk.values import is_list, is_object
 
@@ -75,34 +75,25 @@ class AnthropicModel(SdkModel):
             base_url=base_url,
             api_key=api_key,
             context_window=context_window,
+            max_tokens=max_tokens,
             stream=stream,
             on_text=on_text,
             timeout=timeout,
             headers=headers,
             extra=extra,
             deferral=deferral,
+            provider=provider,
         )
         if cache not in ("auto", "1h", "off"):
             refuse("AnthropicModel(cache=...)", cache, "'auto', '1h' or 'off'")
-        self.provider = provider
-        self._limit = max_tokens
         self._marks = None if cache == "off" else CacheMarks("1h" if cache == "1h" else "5m")
 
     def _request(self, messages: Sequence[Message], tools: Sequence[Json], *, streamed: bool) -> Json:
         start = next((at for at, message in enumerate(messages) if message.get("role") != "system"), len(messages))
         # The model may answer nothing at all after results; the API refuses such a message when it comes back.
-        conversation = [
-            message for message in messages[start:] if message.get("role") != "assistant" or message.get("content")
-        ]
-        body = self._body(
-            {
-                "max_tokens": self._limit,
-                "system": _system(messages[:start]),
-                "messages": conversation,
-                "tools": list(tools) or None,
-            },
-            streamed=streamed,
-        )
+        conversation = [one for one in messages[start:] if one.get("role") != "assistant" or one.get("content")]
+        request = {"max_tokens": self._max_tokens, "messages": conversation, "tools": list(tools) or None}
+        body = self._body({**request, "system": _system(messages[:start])}, streamed=streamed)
         return self._marks.place(body) if self._marks else body
 
     async def _ask(self, client: Any, request: Json, on_text: OnText | None) -> ModelReply:
@@ -113,9 +104,7 @@ class AnthropicModel(SdkModel):
         if not streamed:
             return _read(plain(answer))
         streamed_reply = _StreamedReply()
-        async with answer:
-            async for event in answer:
-                await pass_on(streamed_reply.add(plain(event)), on_text)
+        await read_stream(answer, streamed_reply.add, on_text)
         return streamed_reply.reply()
 
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from hooksdk.formats import Message
+from hooksdk.models import ModelReply, OnText
 from hooksdk.models._openai import OpenAISdkModel
-from hooksdk.models._protocol import ModelReply, OnText
-from hooksdk.models._shared import Unreadable, pass_on, plain, without
+from hooksdk.models._shared import Unreadable, plain, read_stream, without
 from hooksdk.values import is_list, is_object
 
 __all__ = ["OpenAIModel"]
@@ -61,9 +61,7 @@ class OpenAIModel(OpenAISdkModel):
         if not streamed:
             return _read(plain(answer))
         streamed_reply = _StreamedReply()
-        async with answer:
-            async for chunk in answer:
-                await pass_on(streamed_reply.add(plain(chunk)), on_text)
+        await read_stream(answer, streamed_reply.add, on_text)
         return streamed_reply.reply()
 
 

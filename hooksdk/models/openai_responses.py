@@ -9,15 +9,16 @@ Needs `pip install 'hooksdk[openai]'`. The SDK is made for asyncio.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, final
 
 from hooksdk.errors import WrongArgument
 from hooksdk.formats import Message
 from hooksdk.formats.openai_responses import OpenAIResponses, as_input
+from hooksdk.models import ModelReply, OnText
 from hooksdk.models._openai import OpenAISdkModel
-from hooksdk.models._protocol import ModelReply, OnText
-from hooksdk.models._shared import Unreadable, pass_on, plain, without
+from hooksdk.models._shared import Unreadable, plain, read_stream, without
 from hooksdk.transcript import without_loose_ends
 from hooksdk.values import UNREADABLE, as_list, as_object, is_list, is_object
 
@@ -29,17 +30,10 @@ _FORMAT = OpenAIResponses()
 _ENCRYPTED = ["reasoning.encrypted_content"]
 _NOT_ENCRYPTED = "encrypted content is not supported"
 """Stands in the error of a model that does not reason: https://github.com/pydantic/pydantic-ai/issues/2865."""
-_HOLD_ALL = (
-    "message",
-    "reasoning",
-    "function_call",
-    "custom_tool_call",
-    "tool_search_call",
-    "tool_search_output",
-    "additional_tools",
-    "compaction",
+_HOLD_ALL = re.compile(
+    "message|reasoning|function_call|custom_tool_call|tool_search_call|tool_search_output|additional_tools|compaction"
 )
-"""Items that are whole without their `id`, as Codex sends them. Those of hosted tools must have it."""
+"""Types of items that may be sent without their `id`, as Codex does. Items of hosted tools must have it."""
 
 
 @final
@@ -105,9 +99,7 @@ class OpenAIResponsesModel(OpenAISdkModel):
         if not streamed:
             return self._read(client, plain(answer))
         stream = _Stream()
-        async with answer:
-            async for event in answer:
-                await pass_on(stream.add(plain(event)), on_text)
+        await read_stream(answer, stream.add, on_text)
         return self._read(client, stream.answer())
 
     def _read(self, client: Any, answer: Json) -> ModelReply:
@@ -139,7 +131,7 @@ def _is_found_by_id(item: Message) -> bool:
 
 
 def _without_id(item: Message) -> Message:
-    return without(item, "id") if item.get("type", "message") in _HOLD_ALL else item
+    return without(item, "id") if _HOLD_ALL.fullmatch(str(item.get("type", "message"))) else item
 
 
 def _reply(answer: Json) -> ModelReply:
