@@ -1,4 +1,4 @@
-"""A chain in a store: each record under its number, which only one writer can take."""
+"""A chain in a store: each record has its number as key, which only one writer can take."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 @final
 class StoreChain:
-    """Appends records to a store. Several processes and machines may write one chain with one key: who takes a number first has it,
-    and the others go on after its record."""
+    """Appends records to a store. Several processes and machines may write one chain with one key: the first to take a number has
+    it, and the others continue after that record."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -44,8 +44,8 @@ class StoreChain:
         return self._head
 
     async def append(self, values: Values, fields: Mapping[str, Any]) -> Head:
-        """Write one record; durable when this returns. Raises `StoreError`, `OSError`, `TypeError` and `ValueError`: then it is not
-        written."""
+        """Write one record; it is durable when this returns. Raises `StoreError`, `OSError`, `TypeError` and `ValueError` if it is
+        not written."""
         if self._alone is None:
             self._alone = anyio.Lock()
         async with self._alone:

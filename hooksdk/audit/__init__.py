@@ -1,4 +1,4 @@
-"""A chain of signed records, as the plugin `audit` writes it: its form, its keys, and verifying it.
+"""A chain of signed records, as the plugin `audit` writes it: its form, its keys, and how to verify it.
 
 ```python
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""Whether trims pay: a trim makes every later request smaller, and the provider's prompt cache begin anew where it stands.
+"""Whether trims pay: a trim makes every later request smaller, but the provider's prompt cache must take anew what follows it.
 
 `estimate` weighs the two, `Clearing` decides with it what to clear, `replay` tells what a whole history would have cost, and
-`PriceList` says what tokens cost in money.
+`PriceList` what tokens cost in money.
 
 ```python
 from hooksdk.costs import Prices, replay
