@@ -93,15 +93,15 @@ class Anthropic(ProviderFormat):
         return [kit.make_call(block.get("id"), block.get("name"), block.get("input")) for block in used]
 
     def deferred_tools(self, tools: Sequence[Tool], deferred: Sequence[Tool]) -> list[ProviderJson]:
-        """The deferred ones have `defer_loading`: https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool."""
+        """Deferred tools have `defer_loading`:
+        https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool."""
         return [*self.tools(tools), *({**tool, "defer_loading": True} for tool in self.tools(deferred))]
 
     def with_deferred(
         self, messages: Sequence[Message], deferred: Mapping[str, Tool], deferral: Deferral | None
     ) -> list[Message]:
-        """A reference to a tool that the request does not declare is refused, and so is an addition that does not stand right
-        before a reply or at the end (https://github.com/earendil-works/pi/pull/9548): those that are in another place are put
-        together there."""
+        """The API refuses a reference to a tool that the request does not declare, and an addition that is neither right before a
+        reply nor at the end (https://github.com/earendil-works/pi/pull/9548): additions are moved there, together."""
         addable = ("", *deferred) if deferral == "additions" else ("",)
         whole: list[Message] = []
         waiting: list[Any] = []
@@ -220,7 +220,7 @@ def _referenced(block: object) -> str:
 
 
 def _with_references(message: Message, deferred: Mapping[str, Tool]) -> Message:
-    """The message with references to these tools alone; without any the names stand there as text."""
+    """The message with references to these tools only; a result without any has the names as text."""
     places = [
         place for place in _places(message) if any(map(_referenced, as_list(message["content"][place].get("content"))))
     ]
@@ -281,7 +281,7 @@ def _why_not(content: object) -> str | None:
 
 
 def _mended(value: object, is_reply: bool) -> tuple[Any, str]:
-    """A block as the API takes it, None where it takes none of it, and what is wrong with it."""
+    """A block as the API takes it, None for one that it refuses, and what is wrong with it."""
     block = as_object(value)
     block_type, content = block.get("type"), block.get("content")
     if block_type == "text" and not str(block.get("text")).strip():

@@ -29,13 +29,13 @@ __all__ = ["OpenAIResponses", "as_input"]
 
 _ROLES = ("user", "system", "developer", "assistant")
 _AUTHORS = (*_ROLES, "tool", "human", "ai")
-"""What other stores write as the `type` of their messages, such as LangChain and Claude Code."""
+"""Types of messages in other stores, such as those of LangChain and Claude Code."""
 _CUSTOM = "custom_tool_call:"
-"""Starts the id of a custom tool's call, since such a call must be answered by an item of another type."""
+"""Starts the id of a custom tool's call, which an item of another type must answer."""
 _SEARCH = "tool_search:"
-"""Starts the id of a call of the search that the provider knows, which has no name."""
+"""Starts the id of a call of the provider's own tool search, which has no name."""
 _CALLS = {"function_call": "", "custom_tool_call": _CUSTOM, "tool_search_call": _SEARCH}
-"""What the ids of the calls begin with, by the type of the item."""
+"""The beginning of a call's id, by the type of the item."""
 _RESULTS = {"function_call_output": "", "custom_tool_call_output": _CUSTOM, "tool_search_output": _SEARCH}
 _PARTS = ("input_text", "input_image", "input_file")
 """Types of parts inside a result that a trim may replace."""
@@ -44,23 +44,23 @@ _TEXTS = ("input_text", "output_text")
 _MOST_IN_ID = 64
 """Characters of a `call_id`: https://github.com/openai/codex/issues/14355."""
 _ITEM_IDS = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc"}
-"""What the `id` of an item must begin with."""
+"""The beginning that the `id` of an item must have."""
 _OUTPUT_ONLY = ("created_by",)
-"""Fields of answers that no item of a request has, by the types of OpenAI's SDK."""
+"""Fields that only answers have, by the types of OpenAI's SDK."""
 _MAY_BE_NULL = ("code", "outputs", "result")
-"""Fields of hosted tools' items that a request must have, null or not, by the same types."""
+"""Fields of hosted tools' items that a request must have, even as null, by the same types."""
 
 
 class OpenAIResponses(ProviderFormat):
     """One item is one message, so `run.record(response.to_dict()["output"])` records a response, and `input=messages`
-    sends the view. The items of one reply (reasoning, text, parallel calls) belong together: they follow each other.
+    sends the view. The items of one reply (reasoning, text, parallel calls) follow each other.
 
-    Reasoning, ids and encrypted content stay as they are. A call goes by its `call_id`; that of a custom tool by
-    `custom_tool_call:` and its `call_id`, with its text in `{"input": text}`. The API has no error flag: an error begins
-    with "Error:". Items of other types (hosted tools, shells, computers) count neither as calls nor as results.
+    Reasoning, ids and encrypted content stay as they are. The id of a call is its `call_id`; that of a custom tool's call is
+    `custom_tool_call:` and its `call_id`, and its arguments are `{"input": text}`. The API has no error flag: an error begins
+    with "Error:". Items of other types (hosted tools, shells, computers) are neither calls nor results.
 
-    A search for tools that the client executes is a call of `tool_search` by `tool_search:` and its `call_id`. What it found,
-    and what is added (`additional_tools`), is stored by the names; `with_deferred` writes the definitions.
+    A search for tools that the client executes is a call of `tool_search` with the id `tool_search:` and its `call_id`. Tools that
+    it found, or that were added (`additional_tools`), are stored by name; `with_deferred` writes their definitions.
     """
 
     name: str = "openai-responses"
@@ -85,8 +85,8 @@ class OpenAIResponses(ProviderFormat):
         return _wrong_content(message.get("content")) if item_type in (None, "message") else None
 
     def is_reply(self, message: Message) -> bool:
-        """True for what the model wrote, and for all other items that are neither a message nor the result of a call: what
-        a hosted tool or a shell answers may stand between two calls of one reply."""
+        """True for what the model wrote, and for items that are neither a message nor the result of a call: the output of a hosted
+        tool or a shell may stand between two calls of one reply."""
         if message.get("role") is not None:
             return message["role"] == "assistant"
         return _item_type(message) not in _RESULTS
@@ -103,8 +103,8 @@ class OpenAIResponses(ProviderFormat):
         return {**message, "call_id": _split(ids[0])[1]} if ids and _split(ids[0])[1] else message
 
     def mend(self, message: Message) -> tuple[Message, str]:
-        """Parts are named after who speaks, thinking has no place among them, and an item's own `id` begins with its kind, or
-        is left out: the API's errors name the values that it takes."""
+        """A part has the type that belongs to its speaker, thinking is no part, and an item's own `id` begins with its kind, or is
+        left out: the API's errors name the values that it takes."""
         mended, why = dict(message), ""
         begins = _ITEM_IDS.get(str(message.get("type") or "message"), "")
         if not str(message.get("id") or begins).startswith(begins):
@@ -161,7 +161,7 @@ class OpenAIResponses(ProviderFormat):
         return [_answer(call, result) for call, result in answered]
 
     def deferred_tools(self, tools: Sequence[Tool], deferred: Sequence[Tool]) -> list[ProviderJson]:
-        """The search is the provider's own, executed by the client; the deferred ones are declared by what it answers:
+        """The search is the provider's own, executed by the client, whose results declare the deferred tools:
         https://developers.openai.com/api/docs/guides/tools-tool-search."""
         del deferred
         return [searching.search_tool(tool) if tool.search else searching.function_of(tool) for tool in tools]
@@ -169,7 +169,8 @@ class OpenAIResponses(ProviderFormat):
     def with_deferred(
         self, messages: Sequence[Message], deferred: Mapping[str, Tool], deferral: Deferral | None
     ) -> list[Message]:
-        """A call has the `namespace` that an item of the request declares: https://github.com/github/copilot-cli/issues/4519."""
+        """A call has the `namespace` that an item of the request declares:
+        https://github.com/github/copilot-cli/issues/4519."""
         return searching.written_for(messages, deferred, deferral)
 
     def references(self, messages: Sequence[Message]) -> list[str]:
@@ -207,8 +208,8 @@ class OpenAIResponses(ProviderFormat):
 
 
 def as_input(item: Message) -> Message:
-    """An item of a response's `output` as the next request takes it: without fields that only answers have, without nulls, and
-    reasoning without a `status` ("Unknown parameter: 'input[1].status'", https://github.com/BerriAI/litellm/issues/13420).
+    """An item of a response's `output` in the form of the next request: without fields of answers, without nulls, and reasoning
+    without a `status` ("Unknown parameter: 'input[1].status'", https://github.com/BerriAI/litellm/issues/13420).
 
     ```python
     from hooksdk.formats.openai_responses import as_input
@@ -226,7 +227,7 @@ def as_input(item: Message) -> Message:
 
 
 def _item_type(message: Message) -> str:
-    """The type of an item without a role; empty for messages, and for a search that the provider executes."""
+    """The type of an item; empty for a message, and for a search that the provider executes."""
     item_type = message.get("type")
     if item_type in ("tool_search_call", "tool_search_output") and not searching.is_client(message):
         return ""
@@ -234,7 +235,7 @@ def _item_type(message: Message) -> str:
 
 
 def _split(call_id: str) -> tuple[str, str]:
-    """What an id begins with, and the item's own `call_id`."""
+    """The beginning of an id, and the item's own `call_id`."""
     prefix = next((prefix for prefix in (_CUSTOM, _SEARCH) if call_id.startswith(prefix)), "")
     return prefix, call_id.removeprefix(prefix)
 
@@ -247,7 +248,7 @@ def _check_item(item_type: str, item: Message) -> str | None:
     if item_type not in _CALLS and item_type not in _RESULTS:
         return None
     if item_type in ("tool_search_call", "tool_search_output"):
-        return None  # what the provider makes of them is its own
+        return None  # the provider may extend these items
     if not isinstance(item.get("call_id"), str):
         return f"a {item_type} needs a 'call_id' of text"
     if item_type in _RESULTS:
