@@ -14,23 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from hooksdk.audit import (
-    CHAIN_BEGUN,
-    FILE_BEGUN,
-    FILES_REMOVED,
-    LINE_TORN,
-    NO_HASH,
-    SCHEMA,
-    ChainRecord,
-    Head,
-    hash_of,
-    is_genuine,
-    numbered_files,
-    parse_line,
-    public_text,
-    read_records,
-    seal,
-)
+from hooksdk import audit
+from hooksdk.audit import ChainRecord, Head
 from hooksdk.stores.files import BINARY, sync, sync_directory
 from hooksdk.stores.locks import lock, unlock
 
@@ -167,13 +152,13 @@ class FileChain:
             self._catch_up(self._last_aside())
             self._begin_file()
             return
-        if (first := next(read_records(self.path), None)) is not None:
+        if (first := next(audit.read_records(self.path), None)) is not None:
             self._check_key(first)
             self._open.began = first.written
         self._read_end(self._open)
 
     def _check_key(self, first: ChainRecord) -> None:
-        own = public_text(self._key.public_key())
+        own = audit.public_text(self._key.public_key())
         if first.fields.get("key", own) != own:
             self._leave()
             problem = "the chain was begun with another key: name that one, or move the files away"
@@ -191,13 +176,13 @@ class FileChain:
             return
         if not tail:
             return
-        whole = parse_line(tail)
+        whole = audit.parse_line(tail)
         if whole is not None and self._is_ours(whole) and self._head == Head(whole.number - 1, whole.previous):
             self._put(b"\n")  # only the end of the line is missing
             self._head = whole.head
         else:
             self._put(b"\n")
-            self._write({"kind": LINE_TORN, "bytes": len(tail), "sha256": hash_of(tail)})
+            self._write({"kind": audit.LINE_TORN, "bytes": len(tail), "sha256": audit.hash_of(tail)})
 
     def _catch_up(self, last: ChainRecord | None) -> None:
         """Continue after the last record, or after a later one that this writer knows of: then verifying shows that records were
@@ -213,29 +198,29 @@ class FileChain:
             logger.warning("%s does not end with record %d any more, which was written to it", self.path, known.number)
 
     def _is_ours(self, record: ChainRecord) -> bool:
-        return is_genuine(self._key.public_key(), record)
+        return audit.is_genuine(self._key.public_key(), record)
 
     def _last_aside(self) -> ChainRecord | None:
-        aside = numbered_files(self.path)
+        aside = audit.numbered_files(self.path)
         if not aside:
             return None
-        if (first := next(read_records(aside[-1]), None)) is not None:
+        if (first := next(audit.read_records(aside[-1]), None)) is not None:
             self._check_key(first)
         return _last_of(aside[-1])
 
     def _begin_file(self) -> None:
-        key = public_text(self._key.public_key())
-        kind = CHAIN_BEGUN if self._head is None else FILE_BEGUN
-        self._write({"kind": kind, "schema": SCHEMA, "key": key})
+        key = audit.public_text(self._key.public_key())
+        kind = audit.CHAIN_BEGUN if self._head is None else audit.FILE_BEGUN
+        self._write({"kind": kind, "schema": audit.SCHEMA, "key": key})
 
     # Writing
 
     def _write(self, fields: Mapping[str, Any]) -> Head:
-        before = self._head or Head(0, NO_HASH)
+        before = self._head or Head(0, audit.NO_HASH)
         record = {"n": before.number + 1, "prev": before.hash, "time": round(time.time(), 6), **fields}
-        line = seal(record, self._key)
+        line = audit.seal(record, self._key)
         self._put(line + b"\n")
-        self._head = Head(before.number + 1, hash_of(line))
+        self._head = Head(before.number + 1, audit.hash_of(line))
         return self._head
 
     def _put(self, data: bytes) -> None:
@@ -270,7 +255,7 @@ class FileChain:
         """Put the file aside under the next number, and continue the chain in a new one."""
         assert self._open is not None
         sync(self._open.fd)
-        aside = numbered_files(self.path)
+        aside = audit.numbered_files(self.path)
         number = int(aside[-1].stem.rpartition(".")[2]) + 1 if aside else 1
         self._leave()
         self.path.replace(self.path.with_name(f"{self.path.stem}.{number:05d}{self.path.suffix}"))
@@ -284,7 +269,7 @@ class FileChain:
             return
         limit = time.time() - self._keep * DAY
         over: list[tuple[Path, ChainRecord]] = []
-        for path in numbered_files(self.path):
+        for path in audit.numbered_files(self.path):
             last = _last_of(path)
             if last is None or last.written >= limit:
                 break
@@ -293,7 +278,7 @@ class FileChain:
             return
         last, files = over[-1][1], [path.name for path, _ in over]
         removed = {"files": files, "through": last.number, "hash": last.hash}
-        self._write({"kind": FILES_REMOVED, **removed, "days": self._keep})
+        self._write({"kind": audit.FILES_REMOVED, **removed, "days": self._keep})
         assert self._open is not None
         sync(self._open.fd)
         for path, _ in over:
@@ -304,7 +289,7 @@ class FileChain:
 def _last_of(path: Path) -> ChainRecord | None:
     with path.open("rb") as file:
         last, tail = _end_of(file.fileno(), os.fstat(file.fileno()).st_size)
-    return parse_line(tail) or last
+    return audit.parse_line(tail) or last
 
 
 def _end_of(fd: int, size: int) -> tuple[ChainRecord | None, bytes]:
@@ -317,7 +302,7 @@ def _end_of(fd: int, size: int) -> tuple[ChainRecord | None, bytes]:
             tail = lines[-1]
         # The first line may be cut: it may begin before this part.
         for line in reversed(lines[1:-1] if start else lines[:-1]):
-            if (record := parse_line(line)) is not None:
+            if (record := audit.parse_line(line)) is not None:
                 return record, tail or b""
         if start == 0:
             return None, data if tail is None else tail

@@ -14,16 +14,6 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 
 from hooksdk import hooks
 from hooksdk.config import ProjectSettings
-from hooksdk.hooks import (
-    AfterModelCall,
-    AgentEnd,
-    Around,
-    AroundRun,
-    AroundToolCall,
-    BeforeModelCall,
-    Trace,
-    TransformToolResult,
-)
 from hooksdk.trimming import guess_format
 
 try:
@@ -66,30 +56,30 @@ class Telemetry:
         self._spans = SessionSpans(shared, config.max_characters if config.content else 0)
 
     @hooks.around_run.first
-    def around_run(self, event: AroundRun) -> Around:
+    def around_run(self, event: hooks.AroundRun) -> hooks.Around:
         """Make the run's span current for all that the host does in it."""
-        return Around(self._spans.run(event.info))
+        return hooks.Around(self._spans.run(event.info))
 
     @hooks.around_tool_call.first
-    def around_tool(self, event: AroundToolCall) -> Around:
+    def around_tool(self, event: hooks.AroundToolCall) -> hooks.Around:
         """Make the call's span current for the tool."""
-        return Around(self._spans.tool(event))
+        return hooks.Around(self._spans.tool(event))
 
     @hooks.trace
-    async def take(self, event: Trace) -> None:
+    async def take(self, event: hooks.Trace) -> None:
         """Take all other spans, and the ends of all, from the trace."""
         self._spans.take(event)
 
     # Texts, if the configuration asks for them
 
     @hooks.before_model_call.last
-    def note_request(self, event: BeforeModelCall) -> None:
+    def note_request(self, event: hooks.BeforeModelCall) -> None:
         """Note the messages as the other plugins left them."""
         if self._content:
             self._spans.note_request(event.run_id, event.messages)
 
     @hooks.after_model_call
-    async def note_reply(self, event: AfterModelCall) -> None:
+    async def note_reply(self, event: hooks.AfterModelCall) -> None:
         """Note the reply as it was recorded."""
         if self._content:
             message, told = event.message, event.usage is not None or event.stop_reason is not None
@@ -98,13 +88,13 @@ class Telemetry:
             self._spans.note_reply(event.run_id, message, event.stop_reason, last=last)
 
     @hooks.transform_tool_result.last
-    def note_result(self, event: TransformToolResult) -> None:
+    def note_result(self, event: hooks.TransformToolResult) -> None:
         """Note the result as the other plugins left it."""
         if self._content:
             self._spans.note_result(event)
 
     @hooks.agent_end.last
-    def note_error(self, event: AgentEnd) -> None:
+    def note_error(self, event: hooks.AgentEnd) -> None:
         """Note the error's type, not its text."""
         if event.reason == "error":
             self._spans.note_error(event.run_id, (event.error or "").partition(":")[0])

@@ -13,18 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, final
 
-from hooksdk.audit._chain import (
-    CHAIN_BEGUN,
-    FILE_BEGUN,
-    FILES_REMOVED,
-    LINE_TORN,
-    NO_HASH,
-    ChainRecord,
-    Head,
-    hash_of,
-    parse_line,
-    written_lines,
-)
+from hooksdk.audit import _chain as chain
+from hooksdk.audit._chain import ChainRecord, Head
 from hooksdk.audit._keys import is_genuine
 
 if TYPE_CHECKING:
@@ -79,7 +69,7 @@ class Source:
 
 def file_source(path: Path) -> Source:
     """A file of the chain."""
-    return Source(str(path), lambda: written_lines(path))
+    return Source(str(path), lambda: chain.written_lines(path))
 
 
 def verify(sources: Sequence[Source], key: Ed25519PublicKey, heads: Iterable[Head] = ()) -> Report:
@@ -98,7 +88,7 @@ def _in_order(sources: Sequence[Source]) -> list[Source]:
     """The sources by the number of their first record; those without a record last."""
     firsts: list[tuple[float, int, Source]] = []
     for place, source in enumerate(sources):
-        records = (record for line, _ in source.lines() if (record := parse_line(line)) is not None)
+        records = (record for line, _ in source.lines() if (record := chain.parse_line(line)) is not None)
         first = next(records, None)
         firsts.append((float("inf") if first is None else first.number, place, source))
     return [source for _, _, source in sorted(firsts, key=lambda one: one[:2])]
@@ -137,7 +127,7 @@ class _Check:
         self._torn: _Placed | None = None
         self._removed: dict[int, str] = {}
         """The last records of removed files, by number, with their hashes."""
-        self._before = Head(0, NO_HASH)
+        self._before = Head(0, chain.NO_HASH)
 
     def read(self, sources: Sequence[Source]) -> None:
         """Read all sources. Raises `_Found`."""
@@ -167,7 +157,7 @@ class _Check:
             return
         if self._torn is not None:
             self._check_torn(self._torn, placed, record)
-        elif record.kind == LINE_TORN:
+        elif record.kind == chain.LINE_TORN:
             self._check_signature(placed)
             text = "tells of an unfinished line, which should stand before it"
             self._say("left_out", placed, text, number=record.number)
@@ -175,7 +165,7 @@ class _Check:
             self._begin(placed, record)
         elif record.number != self._next or record.previous != self._last.hash:
             self._tell_break(placed, record)
-        elif (record.kind in {CHAIN_BEGUN, FILE_BEGUN}) is not placed.is_first:
+        elif (record.kind in {chain.CHAIN_BEGUN, chain.FILE_BEGUN}) is not placed.is_first:
             self._check_signature(placed)
             within, first = "begins a file, and stands within one", "does not begin a file, and stands first in one"
             self._say("added", placed, first if placed.is_first else within, number=record.number)
@@ -184,7 +174,7 @@ class _Check:
         self.report.records += 1
         if record.number in self._asked:
             self._seen[record.number] = record.hash
-        if record.kind == FILES_REMOVED:
+        if record.kind == chain.FILES_REMOVED:
             through, last_hash = record.fields.get("through"), record.fields.get("hash")
             if isinstance(through, int) and isinstance(last_hash, str):
                 self._removed[through] = last_hash
@@ -192,8 +182,8 @@ class _Check:
             self._check_row()
 
     def _begin(self, placed: _Placed, record: ChainRecord) -> None:
-        expected = CHAIN_BEGUN if record.number == 1 else FILE_BEGUN
-        wrong_hash = record.number == 1 and record.previous != NO_HASH
+        expected = chain.CHAIN_BEGUN if record.number == 1 else chain.FILE_BEGUN
+        wrong_hash = record.number == 1 and record.previous != chain.NO_HASH
         if record.kind != expected or wrong_hash:
             self._check_signature(placed)
             text = "does not begin a file: what stood before it is missing"
@@ -204,7 +194,11 @@ class _Check:
     def _check_torn(self, torn: _Placed, placed: _Placed, record: ChainRecord) -> None:
         """Accept a line that is no record if the record after it says that it is unfinished."""
         fields = record.fields
-        if record.kind != LINE_TORN or fields.get("sha256") != hash_of(torn.raw) or torn.source != placed.source:
+        if (
+            record.kind != chain.LINE_TORN
+            or fields.get("sha256") != chain.hash_of(torn.raw)
+            or torn.source != placed.source
+        ):
             self._say("changed", torn, "is no record", number=self._next)
         self.report.notes.append(f"{torn.source}, line {torn.line}: {len(torn.raw)} bytes that a writer did not finish")
         self._torn = None
@@ -290,6 +284,6 @@ def _placed(sources: Iterable[Source]) -> Iterator[_Placed]:
     for source in sources:
         is_first = True
         for number, (raw, ended) in enumerate(source.lines(), 1):
-            record = parse_line(raw)
+            record = chain.parse_line(raw)
             yield _Placed(source.name, number, record, raw, ended, is_first)
             is_first = is_first and record is None

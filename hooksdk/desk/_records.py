@@ -21,19 +21,9 @@ import anyio
 
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.config import state_folder
+from hooksdk.desk import _list as listing
 from hooksdk.desk._before import take_over
-from hooksdk.desk._list import (
-    DAMAGED,
-    LIST,
-    QUESTIONS,
-    SIGNING,
-    SPACE,
-    Listed,
-    OpenQuestion,
-    enter,
-    parse,
-    store_question,
-)
+from hooksdk.desk._list import Listed, OpenQuestion
 from hooksdk.desk._record import ApprovalRecord, record_of
 from hooksdk.errors import HostError, StoreError
 from hooksdk.stores import MemoryStore, Store
@@ -112,7 +102,7 @@ class ApprovalRecords:
         one is left out and logged. Raises `StoreError`."""
         questions = (await self._look())["open"]
         known = [await self._read(int(number), one) for number, one in questions.items() if not waiting or _waits(one)]
-        keys = [] if waiting else await self.store.list_keys(QUESTIONS)
+        keys = [] if waiting else await self.store.list_keys(listing.QUESTIONS)
         known += [await self._read_closed(key) for key in keys if _number(key) and str(_number(key)) not in questions]
         return sorted(filter(None, known), key=lambda one: one.number)
 
@@ -120,7 +110,7 @@ class ApprovalRecords:
         """The record of this number; None if there is none, or it is damaged. Raises `StoreError`."""
         if (question := (await self._look())["open"].get(str(number))) is not None:
             return await self._read(number, question)
-        keys = [key for key in await self.store.list_keys(QUESTIONS) if _number(key) == number]
+        keys = [key for key in await self.store.list_keys(listing.QUESTIONS) if _number(key) == number]
         return await self._read_closed(keys[0]) if keys else None
 
     async def answer(self, number: int, answer: Approval) -> ApprovalRecord:
@@ -169,8 +159,8 @@ class ApprovalRecords:
                 raise ValueError(f"{MAX_WAITING} calls of this session wait for an approval already")
             if not place:
                 asked = replace(asked, made=now, expires=now + min(keep, CENTURY))
-                place = await store_question(self.store, asked)
-            return enter(listed, asked, place), None
+                place = await listing.store_question(self.store, asked)
+            return listing.enter(listed, asked, place), None
 
         return await self._step(work)
 
@@ -182,7 +172,7 @@ class ApprovalRecords:
 
     async def is_pending(self, number: int) -> bool:
         """True while the record waits for an answer. Reads one small value. Raises `StoreError`."""
-        question = _listed(await self.store.get_value(SPACE, LIST))["open"].get(str(number))
+        question = _listed(await self.store.get_value(listing.SPACE, listing.LIST))["open"].get(str(number))
         return question is not None and _waits(question) and question["expires"] > self._clock()
 
     async def set_ticket(self, number: int, ticket: str) -> None:
@@ -209,8 +199,8 @@ class ApprovalRecords:
     async def key(self) -> bytes:
         """The secret that signs tickets for these records. Raises `StoreError`."""
         await self._catch_up()
-        while (key := await self.store.get_value(SPACE, SIGNING)) is None:
-            await self.store.change_value(SPACE, SIGNING, None, secrets.token_hex(32))
+        while (key := await self.store.get_value(listing.SPACE, listing.SIGNING)) is None:
+            await self.store.change_value(listing.SPACE, listing.SIGNING, None, secrets.token_hex(32))
         return bytes.fromhex(key)
 
     async def _own(self, listed: Listed, asked: ApprovalRecord, is_over: IsOver | None = None) -> ApprovalRecord | None:
@@ -232,24 +222,24 @@ class ApprovalRecords:
 
     async def _read(self, number: int, question: OpenQuestion) -> ApprovalRecord | None:
         """The record of a question; None for a damaged one, which is logged."""
-        text = await self.store.get_value(QUESTIONS, question["place"])
+        text = await self.store.get_value(listing.QUESTIONS, question["place"])
         if text is None:  # another process has closed it meanwhile
             return await self._read_closed(_closed(number, question))
-        record = parse(number, text, question)
+        record = listing.parse(number, text, question)
         if record is not None and (record.key, record.expires) != (question["key"], question["expires"]):
-            logger.warning(DAMAGED, number, "it is not the question that it was made for")
+            logger.warning(listing.DAMAGED, number, "it is not the question that it was made for")
             return None
         return record
 
     async def _read_closed(self, key: str) -> ApprovalRecord | None:
-        return parse(_number(key), await self.store.get_value(QUESTIONS, key), {})
+        return listing.parse(_number(key), await self.store.get_value(listing.QUESTIONS, key), {})
 
     # The list
 
     async def _look(self) -> Listed:
         """The list as it is now, with expired questions marked. Nothing is stored."""
         await self._catch_up()
-        listed = clone(_listed(await self.store.get_value(SPACE, LIST)))
+        listed = clone(_listed(await self.store.get_value(listing.SPACE, listing.LIST)))
         _expire(listed, self._clock())
         return listed
 
@@ -268,7 +258,7 @@ class ApprovalRecords:
         async with self._turn:
             until = time.monotonic() + BUSY
             while True:
-                stored = await self.store.get_value(SPACE, LIST)
+                stored = await self.store.get_value(listing.SPACE, listing.LIST)
                 listed = clone(_listed(stored))
                 now = _expire(listed, self._clock())
                 result = await work(listed, now)
@@ -276,25 +266,25 @@ class ApprovalRecords:
                 places = [await self._put_away(int(number), listed["open"].pop(number)) for number in away]
                 if listed == stored:
                     return result
-                if await self.store.change_value(SPACE, LIST, stored, listed):
+                if await self.store.change_value(listing.SPACE, listing.LIST, stored, listed):
                     break
                 if time.monotonic() > until:
                     raise StoreError(
-                        f"storage '{SPACE}'", f"others have changed the approvals without end for {BUSY:g} s"
+                        f"storage '{listing.SPACE}'", f"others have changed the approvals without end for {BUSY:g} s"
                     )
                 await anyio.sleep(random.uniform(0, PAUSE))  # noqa: S311 - so that two processes do not collide again
             if stored is None or listed["latest"] != stored["latest"]:
-                places += [key for key in await self.store.list_keys(QUESTIONS) if _expiry(key) <= now - KEPT]
+                places += [key for key in await self.store.list_keys(listing.QUESTIONS) if _expiry(key) <= now - KEPT]
             for place in places:
-                await self.store.delete_value(QUESTIONS, place)
+                await self.store.delete_value(listing.QUESTIONS, place)
             return result
 
     async def _put_away(self, number: int, question: OpenQuestion) -> str:
         """Store a closed record whole, beside the list, and answer the key that is of no use then. Several processes may do
         this: the result is the same."""
-        text = await self.store.get_value(QUESTIONS, question["place"])
-        if text is not None and (record := parse(number, text, question)) is not None:
-            await self.store.set_value(QUESTIONS, _closed(number, question), canonical(record.as_dict()))
+        text = await self.store.get_value(listing.QUESTIONS, question["place"])
+        if text is not None and (record := listing.parse(number, text, question)) is not None:
+            await self.store.set_value(listing.QUESTIONS, _closed(number, question), canonical(record.as_dict()))
         return question["place"]
 
 
@@ -332,7 +322,9 @@ def _listed(stored: Any) -> Listed:
         if is_whole and all(OpenQuestion.__required_keys__ <= one.keys() for one in stored["open"].values()):
             return stored
     problem = f"the list of approvals is damaged, so nothing was approved: {str(stored)[:80]!r}"
-    raise StoreError(f"storage '{SPACE}'", f"{problem}. Delete it ('{LIST}'): what waits is asked anew then")
+    raise StoreError(
+        f"storage '{listing.SPACE}'", f"{problem}. Delete it ('{listing.LIST}'): what waits is asked anew then"
+    )
 
 
 def _expire(listed: Listed, now: float) -> float:

@@ -8,7 +8,8 @@ from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, ProviderJson, kit
-from hooksdk.formats._provider import IMAGES, PDF, THINKING, ProviderFormat, found, no_object, place_of, wrong_parts
+from hooksdk.formats import _provider as provider
+from hooksdk.formats._provider import ProviderFormat
 from hooksdk.formats.content import content_text, kind_in_words, prose
 from hooksdk.tools import Deferral, Tool
 from hooksdk.values import as_list, as_object, is_list, is_object
@@ -40,7 +41,7 @@ class Anthropic(ProviderFormat):
 
     def check(self, message: object) -> str | None:
         if not is_object(message):
-            return no_object(message)
+            return provider.no_object(message)
         role = message.get("role")
         if role in ("tool", "function", "developer") or "tool_calls" in message:
             return (
@@ -48,14 +49,14 @@ class Anthropic(ProviderFormat):
                 "and results are tool_result blocks of a user message"
             )
         content = message.get("content")
-        wrong = self._wrong_role(role) or wrong_parts(content, ("text",), {}, noun="blocks")
+        wrong = self._wrong_role(role) or provider.wrong_parts(content, ("text",), {}, noun="blocks")
         problems = (_check_block(role, f"content[{at}]", as_object(one)) for at, one in enumerate(as_list(content)))
         return wrong or next((problem for problem in problems if problem), None)
 
     def is_loose_end(self, message: Message) -> bool:
         """True for thinking alone: the final block of a reply cannot be `thinking`, as the API says."""
         blocks = as_list(message.get("content"))
-        return bool(blocks) and all(as_object(block).get("type") in THINKING for block in blocks)
+        return bool(blocks) and all(as_object(block).get("type") in provider.THINKING for block in blocks)
 
     def sendable_id(self, call_id: str, suffix: str = "") -> str:
         return kit.fitting_id(call_id, suffix, others=_OTHERS_IN_IDS)
@@ -143,7 +144,7 @@ class Anthropic(ProviderFormat):
     def results(self, message: Message) -> list[FoundResult]:
         blocks = [as_object(message["content"][place]) for place in _places(message)]
         return [
-            found(
+            provider.found(
                 block.get("tool_use_id"),
                 block.get("content"),
                 _why_not(block.get("content")),
@@ -157,7 +158,7 @@ class Anthropic(ProviderFormat):
         """A copy of the message in which result number `index` reads `text`. Blank text leaves a list empty, since a
         blank block is refused; an error keeps a few words, since one without text is refused.
         """
-        place = place_of(_places(message), index)
+        place = provider.place_of(_places(message), index)
         blocks = list(message["content"])
         block = as_object(blocks[place])
         text = _sendable(text, is_error=block.get("is_error") is True)
@@ -330,8 +331,8 @@ def _content(result: ToolResult) -> str | list[dict[str, Any]]:
 
 
 def _media(part: str | dict[str, Any]) -> dict[str, Any] | None:
-    media = kit.media_of(part, (*IMAGES, PDF))
-    if media is None or (media[0] in IMAGES and len(media[1]) > _IMAGE_LIMIT):
+    media = kit.media_of(part, (*provider.IMAGES, provider.PDF))
+    if media is None or (media[0] in provider.IMAGES and len(media[1]) > _IMAGE_LIMIT):
         return None
     source = {"type": "base64", "media_type": media[0], "data": media[1]}
-    return {"type": "document" if media[0] == PDF else "image", "source": source}
+    return {"type": "document" if media[0] == provider.PDF else "image", "source": source}

@@ -8,7 +8,8 @@ from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, ProviderJson, kit
-from hooksdk.formats._provider import PDF, ProviderFormat, found, no_object, place_of
+from hooksdk.formats import _provider as provider
+from hooksdk.formats._provider import ProviderFormat
 from hooksdk.formats.content import kind_in_words
 from hooksdk.tools import Tool
 from hooksdk.values import as_list, as_object, is_list, is_object
@@ -17,7 +18,7 @@ __all__ = ["Gemini"]
 
 _NO_ID = "gemini:"
 """Starts the id of a call that has none: the tool's name follows, and which of these calls of the reply it is."""
-_MEDIA = ("image/png", "image/jpeg", "image/webp", PDF)
+_MEDIA = ("image/png", "image/jpeg", "image/webp", provider.PDF)
 _MEDIA_PARTS = ("inlineData", "inline_data", "fileData", "file_data")
 _CALL = ("functionCall", "function_call")
 _RESPONSE = ("functionResponse", "function_response")
@@ -39,7 +40,7 @@ class Gemini(ProviderFormat):
 
     def check(self, message: object) -> str | None:
         if not is_object(message):
-            return no_object(message, "a 'role' and 'parts'")
+            return provider.no_object(message, "a 'role' and 'parts'")
         role = message.get("role", "user")
         if wrong := self._wrong_role(role):
             return wrong
@@ -105,7 +106,7 @@ class Gemini(ProviderFormat):
     def results(self, message: Message) -> list[FoundResult]:
         answers = [_either(message["parts"][place], *_RESPONSE) for place in _places(message)]
         return [
-            found(
+            provider.found(
                 answer.get("id"),
                 _content(answer),
                 _why_not(answer),
@@ -118,7 +119,7 @@ class Gemini(ProviderFormat):
 
     def replace(self, message: Message, index: int, text: str) -> Message:
         """A copy of the message in which result number `index` reads `text`; an error stays one."""
-        place = place_of(_places(message), index)
+        place = provider.place_of(_places(message), index)
         parts = list(message["parts"])
         part = as_object(parts[place])
         key = _key_in(part, *_RESPONSE) or ""

@@ -7,16 +7,8 @@ from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, ProviderJson, kit
-from hooksdk.formats._provider import (
-    THINKING,
-    ProviderFormat,
-    found,
-    no_object,
-    refusal_in,
-    why_untrimmable,
-    written,
-    wrong_parts,
-)
+from hooksdk.formats import _provider as provider
+from hooksdk.formats._provider import ProviderFormat
 from hooksdk.formats.content import kind_in_words, prose
 from hooksdk.tools import Tool
 from hooksdk.values import as_list, as_object, is_list, is_object
@@ -52,7 +44,7 @@ class OpenAIChat(ProviderFormat):
     def check(self, message: object) -> str | None:
         """Why this is not a message of the format, or None. A tool message may have no content: servers differ."""
         if not is_object(message):
-            return no_object(message)
+            return provider.no_object(message)
         role, content = message.get("role"), message.get("content")
         if wrong := self._wrong_role(role):
             return wrong
@@ -62,7 +54,7 @@ class OpenAIChat(ProviderFormat):
             return "a message of role 'function' needs a 'name': the function that it answers"
         if content is None and role in ("system", "developer", "user"):
             return f"a message of role '{role}' needs 'content'"
-        wrong = None if content is None else wrong_parts(content, ("text",), _FOREIGN)
+        wrong = None if content is None else provider.wrong_parts(content, ("text",), _FOREIGN)
         return wrong or (_check_calls(message) if role == "assistant" else None)
 
     def sendable_id(self, call_id: str, suffix: str = "") -> str | None:
@@ -86,7 +78,7 @@ class OpenAIChat(ProviderFormat):
             why = "its 'tool_calls' are an empty list"
         content = message.get("content")
         if is_list(content):
-            parts = [part for part in as_list(content) if as_object(part).get("type") not in THINKING]
+            parts = [part for part in as_list(content) if as_object(part).get("type") not in provider.THINKING]
             if len(parts) < len(content):
                 mended["content"], why = parts, "it has thinking, which this format has no part for"
             if not parts:
@@ -131,7 +123,7 @@ class OpenAIChat(ProviderFormat):
         if role not in _ANSWERS:
             return []
         call_id = message.get("tool_call_id") if role == "tool" else f"{_LEGACY}{message.get('name')}"
-        return [found(call_id, content, why_untrimmable(content, _PARTS))]
+        return [provider.found(call_id, content, provider.why_untrimmable(content, _PARTS))]
 
     def replace(self, message: Message, index: int, text: str) -> Message:
         """A copy of the message in which its result reads `text`; content that is null becomes text, too."""
@@ -147,7 +139,11 @@ class OpenAIChat(ProviderFormat):
         if not calls:
             return {"role": "assistant", "content": kit.clean_text(text)}
         tool_calls = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": written(call.arguments)}}
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": provider.written(call.arguments)},
+            }
             for call in calls
         ]
         return {"role": "assistant", "content": kit.clean_text(text) or None, "tool_calls": tool_calls}
@@ -155,7 +151,7 @@ class OpenAIChat(ProviderFormat):
     def text(self, message: Message) -> str:
         if message.get("role") in _ANSWERS:
             return ""
-        return prose(message.get("content")) or refusal_in(message)
+        return prose(message.get("content")) or provider.refusal_in(message)
 
     def tools(self, tools: Sequence[Tool]) -> list[ProviderJson]:
         return [{"type": "function", "function": kit.definition_of(tool)} for tool in tools]

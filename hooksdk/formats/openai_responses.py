@@ -8,19 +8,9 @@ from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, ProviderJson, kit
+from hooksdk.formats import _provider as provider
 from hooksdk.formats import _responses_search as searching
-from hooksdk.formats._provider import (
-    IMAGES,
-    PDF,
-    THINKING,
-    ProviderFormat,
-    found,
-    no_object,
-    refusal_in,
-    why_untrimmable,
-    written,
-    wrong_parts,
-)
+from hooksdk.formats._provider import ProviderFormat
 from hooksdk.formats.content import kind_in_words, prose
 from hooksdk.tools import Deferral, Tool
 from hooksdk.values import as_list, as_object, is_list, is_object
@@ -70,7 +60,7 @@ class OpenAIResponses(ProviderFormat):
 
     def check(self, message: object) -> str | None:
         if not is_object(message):
-            return no_object(message, "a 'role' or a 'type'")
+            return provider.no_object(message, "a 'role' or a 'type'")
         if "parts" in message:
             return "this is a message of the format 'gemini' ('parts')"
         item_type, role = message.get("type"), message.get("role")
@@ -114,7 +104,7 @@ class OpenAIResponses(ProviderFormat):
         if not isinstance(message.get("role"), str) or not is_list(content):
             return (mended, why) if why else (message, "")
         wrong, right = ("input_text", "output_text") if self.is_reply(message) else ("output_text", "input_text")
-        parts: list[Any] = [part for part in as_list(content) if as_object(part).get("type") not in THINKING]
+        parts: list[Any] = [part for part in as_list(content) if as_object(part).get("type") not in provider.THINKING]
         if len(parts) < len(content):
             why = why or "it has thinking, which belongs into an item of reasoning"
         if any(as_object(part).get("type") == wrong for part in parts):
@@ -147,9 +137,13 @@ class OpenAIResponses(ProviderFormat):
             return []
         own_id = f"{_RESULTS[item_type]}{call_id}" if isinstance(call_id, str) else ""
         if item_type != "tool_search_output":
-            return [found(own_id, message.get("output"), why_untrimmable(message.get("output"), _PARTS, key="output"))]
+            return [
+                provider.found(
+                    own_id, message.get("output"), provider.why_untrimmable(message.get("output"), _PARTS, key="output")
+                )
+            ]
         why_not = "it holds the definitions of tools that later calls use"
-        result = found(own_id, message.get("tools"), why_not, is_error=False, name=searching.NAME)
+        result = provider.found(own_id, message.get("tools"), why_not, is_error=False, name=searching.NAME)
         return [replace(result, text=searching.names_text(sorted(searching.names_in(message))))]
 
     def replace(self, message: Message, index: int, text: str) -> Message:
@@ -201,7 +195,7 @@ class OpenAIResponses(ProviderFormat):
     def text(self, message: Message) -> str:
         if not isinstance(message.get("role"), str):
             return ""
-        return prose(message.get("content")) or refusal_in(message)
+        return prose(message.get("content")) or provider.refusal_in(message)
 
     def tools(self, tools: Sequence[Tool]) -> list[ProviderJson]:
         return [searching.function_of(tool) for tool in tools]
@@ -260,23 +254,23 @@ def _check_item(item_type: str, item: Message) -> str | None:
 
 
 def _wrong_content(content: object, key: str = "content") -> str | None:
-    return wrong_parts(content, _TEXTS, _FOREIGN, key=key)
+    return provider.wrong_parts(content, _TEXTS, _FOREIGN, key=key)
 
 
 def _output(result: ToolResult) -> str | list[dict[str, Any]]:
     parts = kit.parts_of(result)
-    if result.is_error or not any(kit.media_of(part, (*IMAGES, PDF)) for part in parts):
+    if result.is_error or not any(kit.media_of(part, (*provider.IMAGES, provider.PDF)) for part in parts):
         return kit.text_with_error(result)
     blocks = [_media(part) or {"type": "input_text", "text": kit.as_text(part)} for part in parts]
     return [block for block in blocks if block["type"] != "input_text" or block["text"].strip()]
 
 
 def _media(part: str | dict[str, Any]) -> dict[str, Any] | None:
-    media = kit.media_of(part, (*IMAGES, PDF))
+    media = kit.media_of(part, (*provider.IMAGES, provider.PDF))
     if media is None:
         return None
     url = f"data:{media[0]};base64,{media[1]}"
-    if media[0] == PDF:
+    if media[0] == provider.PDF:
         uri = as_object(as_object(part).get("resource")).get("uri")
         return {"type": "input_file", "filename": kit.clean_text(str(uri or "file.pdf")), "file_data": url}
     return {"type": "input_image", "detail": "auto", "image_url": url}
@@ -285,8 +279,8 @@ def _media(part: str | dict[str, Any]) -> dict[str, Any] | None:
 def _answer(call: ToolCall, result: ToolResult) -> Message:
     prefix, call_id = _split(call.id)
     if prefix == _SEARCH:
-        found = {"execution": "client", "status": "completed", "tools": searching.by_name(result.references)}
-        return {"type": "tool_search_output", **({"call_id": call_id} if call_id else {}), **found}
+        provider.found = {"execution": "client", "status": "completed", "tools": searching.by_name(result.references)}
+        return {"type": "tool_search_output", **({"call_id": call_id} if call_id else {}), **provider.found}
     kind = "custom_tool_call_output" if prefix else "function_call_output"
     return {"type": kind, "call_id": call_id, "output": _output(result)}
 
@@ -300,4 +294,4 @@ def _call_item(call: ToolCall) -> Message:
     if prefix:
         text = as_object(arguments).get("input", "")
         return {"type": "custom_tool_call", "call_id": call_id, "name": call.name, "input": kit.clean_text(str(text))}
-    return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": written(arguments)}
+    return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": provider.written(arguments)}
