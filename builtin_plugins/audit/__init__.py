@@ -1,4 +1,5 @@
-"""A chain of signed records, which a third party can verify: what was decided, who answered on which evidence, and what ran."""
+"""A chain of signed records, which a third party can verify: what was decided, who answered on which evidence, and what
+ran."""
 
 from __future__ import annotations
 
@@ -57,12 +58,14 @@ class Audit:
 
         model_config = ConfigDict(extra="forbid")
         to: Literal["file", "store"] = "file"
-        """`store`: records are kept in the host's store, which may be one database for many machines, with one key for all."""
+        """`store`: records are kept in the host's store, which may be one database for many machines, with one key for
+        all."""
         path: str | None = None
-        """A file, or a folder for `audit.jsonl`. By default `audit/audit.jsonl` in `$HOOKSDK_HOME`, else in the user's state
-        folder."""
+        """A file, or a folder for `audit.jsonl`. By default `audit/audit.jsonl` in `$HOOKSDK_HOME`, else in the user's
+        state folder."""
         key: str | None = None
-        """The file of the private key, which is made if it is missing. By default `audit/key.pem` in the same folder."""
+        """The file of the private key, which is made if it is missing. By default `audit/key.pem` in the same
+        folder."""
         arguments: bool = False
         """Whether arguments of calls and titles of questions are written as they are, and not as digests."""
         max_bytes: PositiveInt | None = 50_000_000
@@ -82,7 +85,8 @@ class Audit:
 
         @classmethod
         def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
-            """The user alone says where the chain is and what it holds: a project's settings count only if it is trusted."""
+            """The user alone says where the chain is and what it holds: a project's settings count only if it is
+            trusted."""
             if project.trusted:
                 return {**project.values, **own}, []
             return dict(own), [name for name in project.values if name not in own]
@@ -127,8 +131,8 @@ class Audit:
 
     @staticmethod
     async def write_record(config: Config, store: Store, fields: Mapping[str, Any]) -> None:
-        """Append one record without a host, for a command that changes data of which the chain tells. Raises `OSError` and
-        `StoreError`."""
+        """Append one record without a host, for a command that changes data of which the chain tells. Raises `OSError`
+        and `StoreError`."""
         key, _ = load_key(key_path(config.key))
         if config.to == "store":
             await StoreChain(key).append(StoredValues(store), fields)

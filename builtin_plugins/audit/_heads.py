@@ -40,7 +40,8 @@ def _is_this_machine(host: str | None) -> bool:
 
 @final
 class HeadSender:
-    """POSTs the head as JSON at intervals and at the end, if it has changed. A failure is logged, and the next head is sent."""
+    """POSTs the head as JSON at intervals and at the end, if it has changed. A failure is logged, and the next head is
+    sent."""
 
     def __init__(self, url: str, minutes: float, chain: FileChain | StoreChain, key: str) -> None:
         self._url = url

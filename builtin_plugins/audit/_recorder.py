@@ -48,8 +48,8 @@ LEFT_OUT = frozenset({"stats", "dropped", "seconds", *ONLY_TRUE})
 
 @final
 class Recorder:
-    """Writes records of all sessions to one chain. The loss of a record is logged, and recorded once the chain can be written
-    again."""
+    """Writes records of all sessions to one chain. The loss of a record is logged, and recorded once the chain can be
+    written again."""
 
     def __init__(self, chain: FileChain | StoreChain) -> None:
         self.chain = chain

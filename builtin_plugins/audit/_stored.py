@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @final
 class StoreChain:
-    """Appends records to a store. Several processes and machines may write one chain with one key: the first to take a number has
-    it, and the others continue after that record."""
+    """Appends records to a store. Several processes and machines may write one chain with one key: the first to take a
+    number has it, and the others continue after that record."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -32,8 +32,8 @@ class StoreChain:
         return self._head
 
     async def append(self, values: Values, fields: Mapping[str, Any]) -> Head:
-        """Write one record; it is durable when this returns. Raises `StoreError`, `OSError`, `TypeError` and `ValueError` if it is
-        not written."""
+        """Write one record; it is durable when this returns. Raises `StoreError`, `OSError`, `TypeError` and
+        `ValueError` if it is not written."""
         if self._alone is None:
             self._alone = anyio.Lock()
         async with self._alone:

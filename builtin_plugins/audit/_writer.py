@@ -44,7 +44,8 @@ class _Open:
 
 @final
 class FileChain:
-    """Appends records to `path`. Several threads and processes may write one chain: each locks `NAME.lock` while it writes."""
+    """Appends records to `path`. Several threads and processes may write one chain: each locks `NAME.lock` while it
+    writes."""
 
     def __init__(
         self, path: Path, key: Ed25519PrivateKey, *, max_bytes: int | None = None, keep_days: float | None = None
@@ -73,8 +74,8 @@ class FileChain:
         self.sync()
 
     def append(self, fields: Mapping[str, Any], *, durable: bool = False) -> Head:
-        """Write one record; with `durable` it is on the disk when this returns. Raises `OSError`, `TypeError` and `ValueError` if it
-        is not written."""
+        """Write one record; with `durable` it is on the disk when this returns. Raises `OSError`, `TypeError` and
+        `ValueError` if it is not written."""
         with self._held():
             self._follow()
             if self._is_over():
@@ -185,8 +186,8 @@ class FileChain:
             self._write({"kind": audit.LINE_TORN, "bytes": len(tail), "sha256": audit.hash_of(tail)})
 
     def _catch_up(self, last: ChainRecord | None) -> None:
-        """Continue after the last record, or after a later one that this writer knows of: then verifying shows that records were
-        removed."""
+        """Continue after the last record, or after a later one that this writer knows of: then verifying shows that
+        records were removed."""
         known = self._head
         if last is not None and not self._is_ours(last):
             logger.warning(

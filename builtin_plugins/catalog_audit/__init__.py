@@ -1,9 +1,10 @@
 """Notice when a tool is no longer the one that was trusted, and when a new one is not what it seems.
 
-The definition of every granted tool is kept as fingerprints in the plugin's storage, by source and owner, for all sessions of
-the store. A definition that changed, a name that looks like a known one, text that people do not see and orders to the model
-are reported, or the tool is withheld until somebody approves it. If something may be withheld, the audit is part of narrowing
-the tools, and a definition is recorded before its tool is granted. Otherwise the audit runs in the background.
+The definition of every granted tool is kept as fingerprints in the plugin's storage, by source and owner, for all
+sessions of the store. A definition that changed, a name that looks like a known one, text that people do not see and
+orders to the model are reported, or the tool is withheld until somebody approves it. If something may be withheld, the
+audit is part of narrowing the tools, and a definition is recorded before its tool is granted. Otherwise the audit runs
+in the background.
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ class CatalogAudit:
 
         model_config = ConfigDict(extra="forbid")
         on_change: Literal["report", "withhold"] = "report"
-        """`report`: the change is logged once, and the new definition counts from then on. `withhold`: the tool is withheld until
-        it is approved."""
+        """`report`: the change is logged once, and the new definition counts from then on. `withhold`: the tool is
+        withheld until it is approved."""
         on_new: Action = "accept"
         """What happens with a tool that is new."""
         on_lookalike: Action = "report"

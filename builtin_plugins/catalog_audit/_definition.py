@@ -14,8 +14,8 @@ Records = dict[str, Record]
 
 
 def fingerprint_of(tool: Tool) -> str:
-    """The fingerprint that an approval names: of name, description, schema, annotations, output schema and label. The name is
-    the owner's own, which another server's tool of the same name does not change."""
+    """The fingerprint that an approval names: of name, description, schema, annotations, output schema and label. The
+    name is the owner's own, which another server's tool of the same name does not change."""
     annotations = {name: value for name, value in asdict(tool.annotations).items() if value is not None}
     return schema.fingerprint([_own(tool).fingerprint, annotations, tool.output_schema, tool.label])
 

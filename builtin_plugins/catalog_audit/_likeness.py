@@ -22,8 +22,8 @@ _SIGNS = re.compile(r"[\s_.\-\u2010-\u2015\u2212/]+")
 
 
 def look_of(name: str) -> str:
-    """One text for all names that are hard to tell apart: by case, width, accents, alphabets, separators, and by letters that
-    look alike (`l`, `1` and `I`; `rn` and `m`). A letter that looks like no known one becomes U+FFFD."""
+    """One text for all names that are hard to tell apart: by case, width, accents, alphabets, separators, and by
+    letters that look alike (`l`, `1` and `I`; `rn` and `m`). A letter that looks like no known one becomes U+FFFD."""
     text = unicodedata.normalize("NFKD", re.sub("[\u017f\u02db\u037a]", _UNKNOWN, visible(name)))
     text = "".join(char for char in text if not unicodedata.combining(char)).translate(_CAPITALS)
     text = text.casefold().translate(_TWINS)
@@ -36,8 +36,8 @@ def look_of(name: str) -> str:
 def resembling(name: str, known: Mapping[str, Iterable[str]]) -> list[str]:
     """The known names, given by `look_of`, that this one resembles.
 
-    A foreign letter between Latin ones may look like any of them, so it matches each. A name of which half is foreign is a
-    word of another language, and resembles none.
+    A foreign letter between Latin ones may look like any of them, so it matches each. A name of which half is foreign
+    is a word of another language, and resembles none.
     """
     own = look_of(name)
     strange = own.count(_UNKNOWN)

@@ -1,4 +1,5 @@
-"""What the audit writes into the log: one line for all tools of an owner with the same finding, and entries that approve them."""
+"""What the audit writes into the log: one line for all tools of an owner with the same finding, and entries that
+approve them."""
 
 from __future__ import annotations
 

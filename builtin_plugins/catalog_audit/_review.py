@@ -70,8 +70,8 @@ class KnownNames:
         self._ids.setdefault(look_of(_name_of(tool_id)), set()).add(tool_id)
 
     def like(self, tool: Tool, newcomers: set[str]) -> list[str]:
-        """Ids of other tools whose names this one resembles. Two newcomers may have the same name: nobody can tell which of them
-        imitates the other."""
+        """Ids of other tools whose names this one resembles. Two newcomers may have the same name: nobody can tell
+        which of them imitates the other."""
         others = sorted(one for one in resembling(tool.own_name, self._ids) if one != tool.id)
         return [one for one in others if not (one in newcomers and _name_of(one) == tool.own_name)]
 

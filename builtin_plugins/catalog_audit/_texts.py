@@ -1,4 +1,5 @@
-"""Texts in a tool's definition that are meant for the model alone: text that people do not see, and orders to the model."""
+"""Texts in a tool's definition that are meant for the model alone: text that people do not see, and orders to the
+model."""
 
 from __future__ import annotations
 
@@ -67,7 +68,8 @@ _ORDERS = {
 
 
 def hidden_text(tool: Tool) -> list[str]:
-    """Text in the tool's definition that people do not see, a line each: the place, the kind, and the characters by number."""
+    """Text in the tool's definition that people do not see, a line each: the place, the kind, and the characters by
+    number."""
     return _look(tool, _hidden_in)
 
 

@@ -1,4 +1,5 @@
-"""Old tool results of a long conversation are shortened as soon as that saves more than it costs of the prompt cache."""
+"""Old tool results of a long conversation are shortened as soon as that saves more than it costs of the prompt
+cache."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ class ClearToolResults:
 
         model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
         trigger: PositiveFloat | None = DEFAULTS.trigger
-        """Nothing is cleared from a smaller conversation: in tokens, or up to 1 as a share of the context window. Unset: 16,000
-        tokens, or half of the context window if that is less."""
+        """Nothing is cleared from a smaller conversation: in tokens, or up to 1 as a share of the context window.
+        Unset: 16,000 tokens, or half of the context window if that is less."""
         keep: NonNegativeInt = DEFAULTS.keep
         """How many of the newest results stay. Those of disposable tools neither count nor stay."""
         clear_at_least: NonNegativeInt | None = DEFAULTS.clear_at_least
@@ -47,8 +48,8 @@ class ClearToolResults:
         protect: NonNegativeInt = DEFAULTS.protect
         """Tokens at the end of the conversation in which results stay."""
         cache_read: NonNegativeFloat | None = None
-        """The price of a token that the provider's cache holds, in units of a token without a cache. Unset, like the next two:
-        the provider's own."""
+        """The price of a token that the provider's cache holds, in units of a token without a cache. Unset, like the
+        next two: the provider's own."""
         cache_write: NonNegativeFloat | None = None
         """The price of a token that the cache stores."""
         cache_life: NonNegativeFloat | None = None
@@ -103,8 +104,8 @@ class ClearToolResults:
 
     @hooks.after_model_call
     def learn(self, event: AfterModelCall) -> None:
-        """Read from the provider's usage whether its cache held the tokens before a trim. If only the last message has a mark, it
-        did not: a trim then costs the whole prompt."""
+        """Read from the provider's usage whether its cache held the tokens before a trim. If only the last message has
+        a mark, it did not: a trim then costs the whole prompt."""
         expected = self._expected.popleft() if self._expected else 0
         usage = usage_of(event.usage)
         if usage is None or expected < ENOUGH or not usage.written:

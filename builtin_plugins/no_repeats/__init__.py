@@ -1,7 +1,7 @@
 """A call that succeeded is not made again: an equal one is answered with the first one's result.
 
-Small models repeat what has worked, and then there are three meetings or three restarts. Calls of tools that only read are left
-out, and so are calls that a tool's own code makes.
+Small models repeat what has worked, and then there are three meetings or three restarts. Calls of tools that only read
+are left out, and so are calls that a tool's own code makes.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ class NoRepeats:
     # Last: a policy's own answer, such as that of a trial run, comes first.
     @hooks.before_tool_call.last
     async def answer_repeated(self, event: BeforeToolCall) -> Answer | None:
-        """Answer the result of an earlier equal call. Nothing is awaited here, so that one of several equal calls is the first."""
+        """Answer the result of an earlier equal call. Nothing is awaited here, so that one of several equal calls is
+        the first."""
         if event.call.origin == "tool" or self._may_repeat(event.tool):
             return None
         key = event.tool.id, schema.canonical(event.arguments)

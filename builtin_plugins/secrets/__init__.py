@@ -1,7 +1,7 @@
 """Values of secrets for the tools that may have them, and results without text that looks like a secret.
 
-The model writes `{{secret:NAME}}`. The configuration says which tools may have NAME, and where its value comes from. A value is
-read each time a call asks for it, and kept nowhere. Results of tools are searched by the rules of Kingfisher.
+The model writes `{{secret:NAME}}`. The configuration says which tools may have NAME, and where its value comes from. A
+value is read each time a call asks for it, and kept nowhere. Results of tools are searched by the rules of Kingfisher.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class SecretValues:
 
         @classmethod
         def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
-            """Without trust a project's settings do not count: they could hand the user's variables to any tool, run code
-            (`from = "function"`), and switch redaction off. With trust they may add secrets of new names."""
+            """Without trust a project's settings do not count: they could hand the user's variables to any tool, run
+            code (`from = "function"`), and switch redaction off. With trust they may add secrets of new names."""
             if not project.trusted:
                 return dict(own), list(project.values)
             given = project.values.get("secrets", {})

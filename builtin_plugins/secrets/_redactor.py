@@ -1,5 +1,5 @@
-"""Taking secret-shaped text out of results, by the rules of Kingfisher: they know the keys of some hundred services by prefix,
-checksum and surroundings, private keys, and passwords in addresses, plain or in base64."""
+"""Taking secret-shaped text out of results, by the rules of Kingfisher: they know the keys of some hundred services by
+prefix, checksum and surroundings, private keys, and passwords in addresses, plain or in base64."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from kingfisher_sdk import Finding, Scanner
 
 IN_THREAD = 50_000
-"""Characters from which on a result is searched in a worker thread: about a millisecond's work, ten times what a thread costs."""
+"""Characters from which on a result is searched in a worker thread: about a millisecond's work, ten times what a thread
+costs."""
 _SECRET_PART = re.compile(r"(secret|token|passphrase)(-[a-z-]*key)?(\.\d+)?$")
 """Kingfisher's hidden rules for the secret part of a pair; its other hidden rules are about names and addresses."""
 
@@ -69,8 +70,8 @@ class Redactor:
         self._patterns = [re.compile(entry) for entry in allow if not entry.startswith("sha256:")]
 
     async def redact(self, result: ToolResult, rules: Counter[str]) -> ToolResult:
-        """The result without secret-shaped text in its text, blocks, structured form and meta, keys included. `rules` counts what
-        each rule found."""
+        """The result without secret-shaped text in its text, blocks, structured form and meta, keys included. `rules`
+        counts what each rule found."""
         if len(result.text) < IN_THREAD:
             return self._redact(result, rules)
         return await anyio.to_thread.run_sync(self._redact, result, rules)

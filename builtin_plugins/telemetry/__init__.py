@@ -1,7 +1,7 @@
 """Spans and metrics for OpenTelemetry, by its conventions for generative AI.
 
-Spans and metrics come from the trace, in the background, with the times at which things happened. Two spans are made while
-they happen, so that they are current for the code inside: that of a run, and that of a tool while it runs.
+Spans and metrics come from the trace, in the background, with the times at which things happened. Two spans are made
+while they happen, so that they are current for the code inside: that of a run, and that of a tool while it runs.
 """
 
 from __future__ import annotations

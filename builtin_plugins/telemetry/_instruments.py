@@ -30,7 +30,8 @@ _PROVIDERS = {
 
 @final
 class Instruments:
-    """The tracer and the meters of a host. They do nothing without OpenTelemetry's SDK, and before a provider is set."""
+    """The tracer and the meters of a host. They do nothing without OpenTelemetry's SDK, and before a provider is
+    set."""
 
     def __init__(self) -> None:
         own = version("hooksdk")
@@ -70,8 +71,8 @@ def provider_name(provider: str | None) -> str:
 
 
 def usage_attributes(usage: Mapping[str, Any] | None) -> dict[str, int]:
-    """The tokens of one model call under the conventions' names, from any provider's counts. Input tokens include those of the
-    provider's cache, which Anthropic counts apart."""
+    """The tokens of one model call under the conventions' names, from any provider's counts. Input tokens include those
+    of the provider's cache, which Anthropic counts apart."""
     used = usage_of(usage)
     if used is None:
         return {}

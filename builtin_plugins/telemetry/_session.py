@@ -38,7 +38,8 @@ class _Call:
 
 @dataclass(eq=False)
 class _Run:
-    """An open run: its span, and what was not exported yet. Lists are in order, since a provider may repeat an id of a call."""
+    """An open run: its span, and what was not exported yet. Lists are in order, since a provider may repeat an id of a
+    call."""
 
     span: Span
     about: Attributes
@@ -91,7 +92,8 @@ class SessionSpans:
 
     @contextmanager
     def tool(self, event: AroundToolCall) -> Generator[None]:
-        """The span of a call whose tool runs, from when the call began; a child of what is current in the run's task."""
+        """The span of a call whose tool runs, from when the call began; a child of what is current in the run's
+        task."""
         run = self._runs.get(event.run_id)
         if run is None:
             yield

@@ -1,7 +1,7 @@
 """Three tools with which a model keeps its own context small: list the tool results, trim one, read one again.
 
-They are core tools, which tool search never defers: a model should not fill its context window with a search for the means to
-free it, and the note in a trimmed result's place names `recall-tool-result`.
+They are core tools, which tool search never defers: a model should not fill its context window with a search for the
+means to free it, and the note in a trimmed result's place names `recall-tool-result`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class ToolResults:
 
     @hooks.before_tool_call
     def keep_notes_out(self, event: BeforeToolCall) -> Block | None:
-        """Block a call with a note of a trimmed argument in its arguments: models would write it into a file as if it was the text."""
+        """Block a call with a note of a trimmed argument in its arguments: models would write it into a file as if it
+        was the text."""
         for name, value in event.arguments.items():
             if handle := _noted(value):
                 return Block(

@@ -29,7 +29,8 @@ class TraceFile:
 
         model_config = ConfigDict(extra="forbid")
         path: str | None = None
-        """A file, or a folder for `trace.jsonl`. By default `trace.jsonl` in `$HOOKSDK_HOME`, else in the user's state folder."""
+        """A file, or a folder for `trace.jsonl`. By default `trace.jsonl` in `$HOOKSDK_HOME`, else in the user's state
+        folder."""
         max_bytes: PositiveInt | None = None
         """The size from which on the file is put aside as `NAME.1`, and a new one is begun; None: it grows."""
         keep: int = Field(default=3, ge=1, le=1000)
@@ -37,8 +38,8 @@ class TraceFile:
 
         @classmethod
         def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
-            """A project's path is relative to its folder. Without trust its settings count only for a file in that folder, if
-            the user has chosen no other."""
+            """A project's path is relative to its folder. Without trust its settings count only for a file in that
+            folder, if the user has chosen no other."""
             values = {**project.values, **own}
             path = None if "path" in own else values.get("path")
             if not isinstance(path, str):  # the user's file, the default one, or a mistake that is refused later

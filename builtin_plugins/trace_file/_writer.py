@@ -34,8 +34,8 @@ def locate(path: str | None) -> Path:
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
-    """A record as a line of ASCII, in which no character of the content looks like the end of a line. Values that are no JSON
-    become text."""
+    """A record as a line of ASCII, in which no character of the content looks like the end of a line. Values that are
+    no JSON become text."""
     try:
         text = json.dumps(record, separators=(",", ":"), default=str, allow_nan=False)
     except (ValueError, TypeError, RecursionError):
@@ -50,8 +50,8 @@ def _is_plain(value: object) -> bool:
 
 @final
 class LineFile:
-    """An append-only file of lines. Each line is one write, so that lines of several processes do not mix. The first failure is
-    logged; when writing works again, the log says how many lines were lost."""
+    """An append-only file of lines. Each line is one write, so that lines of several processes do not mix. The first
+    failure is logged; when writing works again, the log says how many lines were lost."""
 
     def __init__(self, path: Path, max_bytes: int | None, keep: int) -> None:
         self.path = path
@@ -112,7 +112,8 @@ class LineFile:
             os.close(fd)
 
     def _follow(self) -> None:
-        """Open the file that is at the path now: this or another process, or log rotation, may have moved the old one."""
+        """Open the file that is at the path now: this or another process, or log rotation, may have moved the old
+        one."""
         if self._fd is not None and not _is_at(self._fd, self.path):
             self._close()
         fd = self._open() if self._fd is None else self._fd
@@ -122,7 +123,8 @@ class LineFile:
             self._open()
 
     def _put_aside(self, fd: int) -> None:
-        """Rename the file. Only the holder of its lock may do so, which keeps other processes from renaming a new one."""
+        """Rename the file. Only the holder of its lock may do so, which keeps other processes from renaming a new
+        one."""
         try:
             import fcntl
         except ImportError:  # without such locks an open file cannot be moved, either: it grows

@@ -1,6 +1,7 @@
 """A reference agent loop over a small `Model` protocol: all that `run.py` asks of a host, in one place.
 
-Take it as it is, or as the pattern for a loop of your own. The session's plugins do policies, approvals, traces and trims.
+Take it as it is, or as the pattern for a loop of your own. The session's plugins do policies, approvals, traces and
+trims.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ __all__ = [
 ]
 
 OutcomeReason = Literal["completed", "paused", "blocked", "turn_limit", "token_limit", "time_limit"]
-"""Why the agent stopped: it had no more calls to make, calls wait for an approval, a plugin blocked its next request or its
-answer, or a limit was reached."""
+"""Why the agent stopped: it had no more calls to make, calls wait for an approval, a plugin blocked its next request or
+its answer, or a limit was reached."""
 WAITS = "calls wait for an approval"
 
 
@@ -80,8 +81,7 @@ class Limits:
     reminders: int = 0
     """How often a model that writes a call as text is told how to call, instead of ending the run."""
     text_calls: Literal["notice", "run"] = "notice"
-    """`run`: an answer that consists of calls written as JSON is read as calls of offered tools. Their ids begin with
-    `from_text_`."""
+    """`run`: an answer of calls written as JSON is read as calls of offered tools; their ids begin with `from_text_`."""
 
     def __post_init__(self) -> None:
         for name, least in {"turns": 1, "parallel": 1, "attempts": 1, "reminders": 0, "continues": 0}.items():
@@ -130,7 +130,8 @@ class Outcome:
     overruled: Sequence[str] = ()
     """Reasons for which plugins wanted the model to go on after `Limits(continues=...)` was used up."""
     pending: Sequence[ToolCall] = ()
-    """The calls that wait for an approval when the run is paused. `run_agent(session, model, None)` asks again, and goes on."""
+    """The calls that wait for an approval when the run is paused. `run_agent(session, model, None)` asks again, and
+    goes on."""
 
 
 async def run_agent(
@@ -153,16 +154,17 @@ async def run_agent(
     """Run the agent until it answers without calling a tool, or a limit is reached.
 
     `model` is a model, or the name of one as `get_model` takes it, such as `"openai:gpt-5"`, whose key is found in the
-    environment. `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause left
-    open. `system` is recorded if the session has no messages yet. `tools` are as for `Run.resolve_tools`: functions, `Tool`s, a
-    provider's JSON; or a function that answers them, which is asked again for each attempt. `approver` answers in this run
-    instead of the host's. While calls wait for its answer, the run is paused when the other calls of the reply have their
-    results. `family` is as for `session.run`. `on_text` gets the model's prose: in pieces from a `StreamingModel`, whole from any
-    other model. An attempt that fails may have given it some prose already.
+    environment. `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a
+    pause left open. `system` is recorded if the session has no messages yet. `tools` are as for `Run.resolve_tools`:
+    functions, `Tool`s, a provider's JSON; or a function that answers them, which is asked again for each attempt.
+    `approver` answers in this run instead of the host's. While calls wait for its answer, the run is paused when the
+    other calls of the reply have their results. `family` is as for `session.run`. `on_text` gets the model's prose: in
+    pieces from a `StreamingModel`, whole from any other model. An attempt that fails may have given it some prose
+    already.
 
-    Raises what the model raises (the run ends as `error`), `RunBlocked` before the run began, `PolicyFailed` and the store's
-    errors; a cancellation ends the run as `cancelled`. However it ends, every call has a result, but for calls that wait for an
-    approval.
+    Raises what the model raises (the run ends as `error`), `RunBlocked` before the run began, `PolicyFailed` and the
+    store's errors; a cancellation ends the run as `cancelled`. However it ends, every call has a result, but for calls
+    that wait for an approval.
     """
     check("run_agent(session, ...)", session, Session, "a session", "Open one: `async with host.session() as session`")
     check("run_agent(limits=...)", limits, Limits, "Limits(...)", "Write such as Limits(turns=5)")
@@ -306,8 +308,8 @@ class AgentLoop:
         return [call for message in messages for call in self.message_format.calls(message)]
 
     async def is_done(self) -> bool:
-        """Whether the run may end with the newest reply, which has no calls. A model that wrote a call as text is told how to
-        call, as often as the limits say."""
+        """Whether the run may end with the newest reply, which has no calls. A model that wrote a call as text is told how
+        to call, as often as the limits say."""
         if not self.run.reminder or self.reminders >= self.limits.reminders:
             return await self.finish()
         self.reminders += 1
@@ -372,8 +374,7 @@ class AgentLoop:
         return "\n".join(filter(None, map(self.message_format.text, messages)))
 
     async def run_calls(self, calls: Sequence[ToolCall]) -> None:
-        """Make calls at the same time. Each worker takes the next one, so calls begin in their order, in which the run records
-        the results, too."""
+        """Make calls at the same time: they begin in their order, in which the run records the results, too."""
         waiting = iter(calls)
         failed: list[Exception] = []
         pending: list[ToolCall] = []

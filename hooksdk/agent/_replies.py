@@ -30,8 +30,8 @@ def check_model(model: object) -> None:
 def with_written_calls(
     messages: list[Message], shown: Sequence[Message], offered: Catalog, message_format: MessageFormat
 ) -> list[Message]:
-    """The reply; where it consists of calls of offered tools written as text, a reply with these calls. A call that stands in a
-    result of the `shown` messages may be quoted, and is not read."""
+    """The reply; where it consists of calls of offered tools written as text, a reply with these calls. A call that
+    stands in a result of the `shown` messages may be quoted, and is not read."""
 
     def name_of(written: str) -> str | None:
         tool = offered.meant(written)

@@ -28,9 +28,9 @@ class _NoCall(ValueError):
 def calls_written_in(
     text: str, name_of: Callable[[str], str | None], results: Iterable[str]
 ) -> tuple[str, list[tuple[str, dict[str, Any]]]]:
-    """The line before the calls and the calls of an answer that consists of them: as bare JSON, in fences, or in `<tool_call>`
-    tags. No calls if `name_of` does not know one of the names, or if a call stands in one of the `results` that the model was
-    shown: it may be quoted."""
+    """The line before the calls and the calls of an answer that consists of them: as bare JSON, in fences, or in
+    `<tool_call>` tags. No calls if `name_of` does not know one of the names, or if a call stands in one of the
+    `results` that the model was shown: it may be quoted."""
     beginning = _BEGINNING.search(text) if len(text) <= MAX_TEXT else None
     if beginning is None:
         return "", []

@@ -1,8 +1,8 @@
 """The form of a chain: records as lines of JSON, each with the SHA-256 of the line before, and signed.
 
-A line is one object in ASCII whose last key is `signature`: Ed25519, in base64, over all that stands before it and a closing
-brace. The hash of a record is of its whole line without the line's end, so it covers the signature, too. Reading needs no
-package.
+A line is one object in ASCII whose last key is `signature`: Ed25519, in base64, over all that stands before it and a
+closing brace. The hash of a record is of its whole line without the line's end, so it covers the signature, too.
+Reading needs no package.
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ def hash_of(line: bytes) -> str:
 
 
 def seal(fields: Mapping[str, Any], signer: Signer) -> bytes:
-    """A record as a signed line, without the line's end. Raises `ValueError` and `TypeError` for fields that are no JSON."""
+    """A record as a signed line, without the line's end. Raises `ValueError` and `TypeError` for fields that are no
+    JSON."""
     signed = json.dumps(fields, separators=(",", ":"), allow_nan=False).encode("ascii")
     return signed[:-1] + _MARK + base64.b64encode(signer.sign(signed)) + b'"}'
 

@@ -30,8 +30,9 @@ class NoCryptography(HookSDKError):
 
 
 def load_key(path: Path, *, make: bool = True) -> tuple[Ed25519PrivateKey, bool]:
-    """The private key, and whether it was made just now; its public half is then beside it, as `NAME.pub`. Raises `ConfigError`
-    for a key that cannot be read or that others can read, and for a missing one if `make` is False; `NoCryptography`."""
+    """The private key, and whether it was made just now; its public half is then beside it, as `NAME.pub`. Raises
+    `ConfigError` for a key that cannot be read or that others can read, and for a missing one if `make` is False;
+    `NoCryptography`."""
     try:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -93,8 +94,8 @@ def public_text(key: Ed25519PublicKey) -> str:
 
 
 def read_public_key(text: str) -> Ed25519PublicKey:
-    """The public key from its text, or from the file of this name. Raises `ConfigError`, which quotes no private key, and
-    `NoCryptography`."""
+    """The public key from its text, or from the file of this name. Raises `ConfigError`, which quotes no private key,
+    and `NoCryptography`."""
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     except ModuleNotFoundError as missing:

@@ -1,8 +1,9 @@
-"""Verifying a chain: whether it is whole, in order, and signed by one key; and if not, which record is the first wrong one.
+"""Verifying a chain: whether it is whole, in order, and signed by one key; and if not, which record is the first wrong
+one.
 
-A record's signature covers the hash of the record before, which covers that record's signature, and so on: the last signature of
-an unbroken row vouches for the whole row. So one signature is checked for some thousand records. More are checked only to find
-the first wrong one, by halving: in an unbroken row every record before a genuine one is genuine.
+A record's signature covers the hash of the record before, which covers that record's signature, and so on: the last
+signature of an unbroken row vouches for the whole row. So one signature is checked for some thousand records. More are
+checked only to find the first wrong one, by halving: in an unbroken row every record before a genuine one is genuine.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ ROW = 10_000
 """Records for which one signature is checked; so many are in memory at a time."""
 
 DamageKind = Literal["changed", "left_out", "added", "cut", "anew", "empty"]
-"""What is wrong, in this order: a record is not as it was signed, or not signed with this key; one is missing; one is at a place
-where it was not written; the chain ends before a head; it is another chain than the head's; there is no record."""
+"""What is wrong, in this order: a record is not as it was signed, or not signed with this key; one is missing; one is
+at a place where it was not written; the chain ends before a head; it is another chain than the head's; there is no
+record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +75,8 @@ def file_source(path: Path) -> Source:
 
 
 def verify(sources: Sequence[Source], key: Ed25519PublicKey, heads: Iterable[Head] = ()) -> Report:
-    """Verify the chain in these sources, given in any order, by a public key and by heads that were kept elsewhere. Raises
-    `OSError`."""
+    """Verify the chain in these sources, given in any order, by a public key and by heads that were kept elsewhere.
+    Raises `OSError`."""
     check = _Check(key, list(heads))
     try:
         check.read(_in_order(sources))
@@ -238,7 +240,8 @@ class _Check:
         self._say("changed", row[first], "is not as it was signed, or not signed with this key", number=wrong.number)
 
     def _check_beginning(self) -> None:
-        """Check a chain whose first files are missing: a record must say that they were removed, or a head be of their last."""
+        """Check a chain whose first files are missing: a record must say that they were removed, or a head be of their
+        last."""
         before = self._before
         if before.number == 0:
             return

@@ -1,7 +1,8 @@
-"""Whether trims pay: a trim makes every later request smaller, but the provider's prompt cache must take anew what follows it.
+"""Whether trims pay: a trim makes every later request smaller, but the provider's prompt cache must take anew what
+follows it.
 
-`estimate` weighs the two, `Clearing` decides with it what to clear, `replay` tells what a whole history would have cost, and
-`PriceList` what tokens cost in money.
+`estimate` weighs the two, `Clearing` decides with it what to clear, `replay` tells what a whole history would have
+cost, and `PriceList` what tokens cost in money.
 
 ```python
 from hooksdk.costs import Prices, replay

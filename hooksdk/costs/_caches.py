@@ -1,5 +1,5 @@
-"""The providers' prompt caches, by the rules in their documentation: what they hold of the requests of a conversation. They read
-no clock: each request brings its time."""
+"""The providers' prompt caches, by the rules in their documentation: what they hold of the requests of a conversation.
+They read no clock: each request brings its time."""
 
 from __future__ import annotations
 
@@ -61,8 +61,9 @@ class MarkedCache:
 
 @final
 class PrefixCache:
-    """OpenAI's cache, and Gemini's implicit one: they hold the beginning that a request shares with an earlier one, in steps of
-    128 tokens from 1,024 on. https://platform.openai.com/docs/guides/prompt-caching, https://ai.google.dev/gemini-api/docs/caching
+    """OpenAI's cache, and Gemini's implicit one: they hold the beginning that a request shares with an earlier one, in
+    steps of 128 tokens from 1,024 on. https://platform.openai.com/docs/guides/prompt-caching,
+    https://ai.google.dev/gemini-api/docs/caching
 
     With `least=0, step=1` it serves every beginning, which no provider does: the most that a cache could save.
 
@@ -107,8 +108,8 @@ class NoCache:
 
 
 def cache_of(model: str, prices: Prices | None = None) -> PromptCache | None:
-    """An empty cache by the rules of this model's provider, by `PROVIDER:NAME` or the name alone; None if none are known.
-    `prices` replace those of the cache.
+    """An empty cache by the rules of this model's provider, by `PROVIDER:NAME` or the name alone; None if none are
+    known. `prices` replace those of the cache.
 
     ```python
     from hooksdk.costs import MarkedCache, cache_of

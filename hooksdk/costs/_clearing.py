@@ -10,7 +10,8 @@ from hooksdk.calls import ResultInfo
 from hooksdk.costs._estimate import NOTE_TOKENS, PRICES, Prices, TrimCost, tail_costs
 
 TRIGGER = 16_000
-"""Tokens of a conversation from which on results are cleared by default, where the context window is not smaller still."""
+"""Tokens of a conversation from which on results are cleared by default, where the context window is not smaller
+still."""
 UNKNOWN_WINDOW = 200_000
 """The context window that is assumed if the host gives none, in tokens."""
 GROWTH = 100
@@ -18,7 +19,8 @@ GROWTH = 100
 BEHIND = 450
 """About how many tokens follow the cleared results: the newest result and the words since."""
 URGENT = 0.8
-"""The share of the context window from which on results are cleared even if it does not pay: a request that is too long fails."""
+"""The share of the context window from which on results are cleared even if it does not pay: a request that is too long
+fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +36,14 @@ class Clearing:
     """
 
     trigger: float | None = None
-    """Nothing is cleared from a smaller conversation: in tokens, or up to 1 as a share of the context window. None: 16,000
-    tokens, or half of the context window if that is less."""
+    """Nothing is cleared from a smaller conversation: in tokens, or up to 1 as a share of the context window. None:
+    16,000 tokens, or half of the context window if that is less."""
     keep: int = 1
     """How many of the newest results stay. Disposable ones neither count nor stay."""
     clear_at_least: int | None = None
-    """Tokens that clearing must save. None: as many as pay for the cache, which are 1,017 with Anthropic's prices, 900 with
-    OpenAI's, 0 without a cache, many thousand if the cache keeps no beginnings; at most a tenth of the context window."""
+    """Tokens that clearing must save. None: as many as pay for the cache, which are 1,017 with Anthropic's prices, 900
+    with OpenAI's, 0 without a cache, many thousand if the cache keeps no beginnings; at most a tenth of the context
+    window."""
     exclude_tools: Collection[str] = ()
     """Tools whose results stay, by name."""
     protect: int = 0
@@ -64,13 +67,13 @@ class Clearing:
         age: float = 0,
         prices: Prices = PRICES,
     ) -> tuple[list[str], TrimCost] | None:
-        """The handles of the results to clear now, with the cost; None while it does not pay. `results` may include arguments of
-        calls (`results.list(arguments=True)`), which stay as long as the result of their call.
+        """The handles of the results to clear now, with the cost; None while it does not pay. `results` may include
+        arguments of calls (`results.list(arguments=True)`), which stay as long as the result of their call.
 
-        It pays if later requests cost less with it, supposed there will be as many as there were since the first result. An
-        expired cache is lost anyway. Queued trims cost the cache what follows the first of them, so that further trims behind
-        it are free. From 80 % of the context window on results are cleared at once, whatever `trigger` and `clear_at_least` say,
-        and so are results that are hardly longer than the note in their place.
+        It pays if later requests cost less with it, supposed there will be as many as there were since the first
+        result. An expired cache is lost anyway. Queued trims cost the cache what follows the first of them, so that
+        further trims behind it are free. From 80 % of the context window on results are cleared at once, whatever
+        `trigger` and `clear_at_least` say, and so are results that are hardly longer than the note in their place.
         """
         tokens = sum(message_tokens)
         urgent = context_window is not None and tokens >= URGENT * context_window
@@ -100,8 +103,8 @@ class Clearing:
             return self.clear_at_least
         if not prices.read:
             return 0
-        # The economic order quantity (Harris, 1913): clearing has a fixed cost, and results that are not cleared cost `read` in
-        # each request, which brings more of them.
+        # The economic order quantity (Harris, 1913): clearing has a fixed cost, and results that are not cleared cost
+        # `read` in each request, which brings more of them.
         behind = BEHIND if prices.beginnings else tokens
         quantity = math.sqrt(2 * GROWTH * behind * max(prices.write - prices.read, 0) / prices.read)
         return min(quantity, (context_window or UNKNOWN_WINDOW) / 10)

@@ -16,8 +16,9 @@ NOTE_TOKENS = 30
 class Prices:
     """A provider's prices for a token of a prompt, in units of a token without a cache, and how long its cache lives.
 
-    The defaults are Anthropic's for the cache of five minutes: https://platform.claude.com/docs/en/build-with-claude/prompt-caching.
-    If writing is free, as with OpenAI's automatic cache, `write` is 1.
+    The defaults are Anthropic's for the cache of five minutes:
+    https://platform.claude.com/docs/en/build-with-claude/prompt-caching. If writing is free, as with OpenAI's automatic
+    cache, `write` is 1.
 
     ```python
     from hooksdk.costs import Prices
@@ -33,9 +34,9 @@ class Prices:
     life: float = 300
     """Seconds without a request after which the cache is gone."""
     beginnings: bool = True
-    """True if the cache keeps what stands before a trim: OpenAI's and Gemini's do, and Anthropic's with marks of hooksdk's
-    (`hooksdk.formats.prompt_cache`). False for Anthropic's with a mark on the last message alone, where a trim far back costs
-    the whole prompt."""
+    """True if the cache keeps what stands before a trim: OpenAI's and Gemini's do, and Anthropic's with marks of
+    hooksdk's (`hooksdk.formats.prompt_cache`). False for Anthropic's with a mark on the last message alone, where a
+    trim far back costs the whole prompt."""
 
     def __post_init__(self) -> None:
         for name, value in (("read", self.read), ("write", self.write), ("life", self.life)):
@@ -75,8 +76,8 @@ class TrimCost:
     saved: int
     """Tokens by which each later request is smaller."""
     behind: int
-    """Tokens that the cache holds now and must store again: those behind the first trim, or all that stay if the cache keeps
-    no beginnings."""
+    """Tokens that the cache holds now and must store again: those behind the first trim, or all that stay if the cache
+    keeps no beginnings."""
     cold: bool = False
     """True when the cache has expired: the next request writes everything to it anyway."""
     prices: Prices = PRICES
@@ -89,15 +90,16 @@ class TrimCost:
         return (self.prices.write - self.prices.read) * self.behind
 
     def gain(self, requests: int) -> float:
-        """How much less the next `requests` cost together, in units of a token without a cache; below 0 if they cost more."""
+        """How much less the next `requests` cost together, in units of a token without a cache; below 0 if they cost
+        more."""
         if self.cold:  # the first request writes all that it sends to the cache
             return self.saved * (self.prices.write + self.prices.read * (requests - 1)) if requests > 0 else 0.0
         return self.prices.read * self.saved * requests - self.price
 
     @property
     def pays_back_after(self) -> int | None:
-        """The number of further requests after which the trims have paid for themselves; 0 if they are free, None if they never
-        do."""
+        """The number of further requests after which the trims have paid for themselves; 0 if they are free, None if
+        they never do."""
         if self.saved <= 0:
             return None
         if self.price <= 0:
@@ -114,10 +116,11 @@ def estimate(
     age: float = 0,
     prices: Prices = PRICES,
 ) -> TrimCost:
-    """What it costs and saves to trim these results together, each down to the host's note. Trimmed results do not count.
+    """What it costs and saves to trim these results together, each down to the host's note. Trimmed results do not
+    count.
 
-    `message_tokens` are the sizes of the messages as the model sees them (`results.message_tokens()`), `cached` is how many of
-    them the last request had (all by default), `age` the seconds since that request.
+    `message_tokens` are the sizes of the messages as the model sees them (`results.message_tokens()`), `cached` is how
+    many of them the last request had (all by default), `age` the seconds since that request.
     """
     return tail_costs(results, message_tokens, cached=cached, age=age, prices=prices)[0][1]
 
@@ -140,8 +143,8 @@ def tail_costs(
     age: float = 0,
     prices: Prices = PRICES,
 ) -> list[tuple[int, TrimCost]]:
-    """For the position of each result: what the trims from there on cost together, the earliest first. Without results there is
-    one row, which saves nothing."""
+    """For the position of each result: what the trims from there on cost together, the earliest first. Without results
+    there is one row, which saves nothing."""
     in_cache = len(message_tokens) if cached is None else cached
     held = sum(message_tokens[:in_cache])
     saved: dict[int, int] = {}

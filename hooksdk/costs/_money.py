@@ -59,7 +59,8 @@ class Price:
         return (prompt + written + usage.output * self.output) / MILLION
 
     def prices(self, *, hour: bool = False) -> Prices:
-        """The same in units of a token without a cache, by which trims are weighed. `hour`: for a cache that lives an hour."""
+        """The same in units of a token without a cache, by which trims are weighed. `hour`: for a cache that lives an
+        hour."""
         if not self.input:
             return PRICES
         read = self.input if self.cache_read is None else self.cache_read
@@ -72,8 +73,8 @@ class Price:
 
 
 def check_prices(table: dict[str, Any]) -> dict[str, Any]:
-    """Check the table `[prices]` of a configuration, dollars for a million tokens by `PROVIDER:NAME`, and answer it. Raises
-    `ValueError`, which names the wrong entry.
+    """Check the table `[prices]` of a configuration, dollars for a million tokens by `PROVIDER:NAME`, and answer it.
+    Raises `ValueError`, which names the wrong entry.
 
     ```python
     from hooksdk.costs import check_prices
@@ -168,9 +169,9 @@ def _sum(amounts: Sequence[float | None]) -> float | None:
 
 @final
 class PriceList:
-    """The prices of models: by `own`, the table `[prices]` of the configuration (`PriceList(config.prices)`), then by the package
-    `genai-prices`, if it is installed: `pip install 'hooksdk[prices]'`. A model that neither knows has no price, which is never
-    taken for 0. Raises `ValueError` for a wrong entry.
+    """The prices of models: by `own`, the table `[prices]` of the configuration (`PriceList(config.prices)`), then by
+    the package `genai-prices`, if it is installed: `pip install 'hooksdk[prices]'`. A model that neither knows has no
+    price, which is never taken for 0. Raises `ValueError` for a wrong entry.
 
     Models are named as `PROVIDER:NAME`. Without a provider the package guesses it.
 
@@ -187,8 +188,8 @@ class PriceList:
         self._own = {model: _own_price(model, entry) for model, entry in (own or {}).items()}
 
     def price(self, model: str, time: float | None = None) -> Price | None:
-        """The price of a million tokens, for short prompts if long ones cost more; None if it is not known. `time`: the price at
-        that time, in seconds since 1970."""
+        """The price of a million tokens, for short prompts if long ones cost more; None if it is not known. `time`: the
+        price at that time, in seconds since 1970."""
         if own := self._own_of(model):
             return own
         found = _packaged(model, Usage(), time)
@@ -208,8 +209,8 @@ class PriceList:
         )
 
     def cost(self, model: str, usage: Usage, time: float | None = None) -> float | None:
-        """The cost of one request with these tokens in dollars, now or at that time; None if it is not known. Long prompts may
-        cost more, so ask about one request at a time, as `spent` does."""
+        """The cost of one request with these tokens in dollars, now or at that time; None if it is not known. Long
+        prompts may cost more, so ask about one request at a time, as `spent` does."""
         if own := self._own_of(model):
             return own.of(usage)
         found = _packaged(model, usage, time)
@@ -295,8 +296,8 @@ def _packaged(model: str, usage: Usage, time: float | None) -> PriceCalculation 
 
 @cache
 def _data_words() -> str:
-    """Such as `genai-prices 0.2.3 of 2026-11-04`. Updated data has a date of its own. The data that comes with the package has
-    none: it is taken to be of the newest day in its texts that was past when it was installed."""
+    """Such as `genai-prices 0.2.3 of 2026-11-04`. Updated data has a date of its own. The data that comes with the
+    package has none: it is taken to be of the newest day in its texts that was past when it was installed."""
     from genai_prices import data_snapshot
 
     snapshot = data_snapshot.get_snapshot()

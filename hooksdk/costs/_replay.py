@@ -113,11 +113,11 @@ def replay(
     lossless: bool = False,
     arguments: bool = False,
 ) -> Bill:
-    """Play a history under a policy: one request before every reply of the model. `cache` is the provider's cache, by default one
-    with these prices that serves every beginning. `marks` places the marks of a request, by default as hooksdk's own client
-    does. `pause` is the seconds between the end of a run and the next one; within a run no time passes. `lossless` leaves out the
-    cost of trims: with `at_each_request` that is the lowest bill that trims could reach. With `arguments` the policy sees the
-    long arguments of calls, too."""
+    """Play a history under a policy: one request before every reply of the model. `cache` is the provider's cache, by
+    default one with these prices that serves every beginning. `marks` places the marks of a request, by default as
+    hooksdk's own client does. `pause` is the seconds between the end of a run and the next one; within a run no time
+    passes. `lossless` leaves out the cost of trims: with `at_each_request` that is the lowest bill that trims could
+    reach. With `arguments` the policy sees the long arguments of calls, too."""
     ledger = Ledger(message_format)
     sender = Sender(cache or PrefixCache(prices, least=0, step=1), marks)
     requests, trims, drains, cached = 0, 0, 0, 0

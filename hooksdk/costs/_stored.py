@@ -78,8 +78,8 @@ class CacheReading:
 def cache_readings(
     messages: Sequence[Message], journal: Sequence[Mapping[str, Any]], message_format: MessageFormat
 ) -> list[CacheReading]:
-    """What the cache of each model of a stored session should have held, and what it held. Empty if no usage is stored; models
-    without a known rule for their cache are left out. Each model has a cache of its own.
+    """What the cache of each model of a stored session should have held, and what it held. Empty if no usage is stored;
+    models without a known rule for their cache are left out. Each model has a cache of its own.
 
     ```python
     from hooksdk.costs import cache_readings
@@ -103,8 +103,8 @@ def cache_readings(
             unseen[model] = max(prompt - sum(block.tokens for block in blocks), 0)
         if (sender := senders[model]) is None:
             continue
-        # A session has neither its tools nor the model's tokenizer: the size of the first prompt tells that of the tools, the size
-        # of each prompt corrects the estimate.
+        # A session has neither its tools nor the model's tokenizer: the size of the first prompt tells that of the
+        # tools, the size of each prompt corrects the estimate.
         tools = CacheBlock(key=f"tools of {model}", tokens=unseen[model], section="tools")
         used = sender.send([tools, *blocks], request.time or 0)
         expected[model] = expected.get(model, 0) + (used.read * prompt / used.prompt if used.prompt else 0)

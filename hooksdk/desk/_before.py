@@ -31,8 +31,9 @@ class _Row(NamedTuple):
 
 
 async def take_over(file: Path, store: Store, change: Change) -> None:
-    """Put the file's questions of this store's sessions on the store's list. A row is first marked with the store's id, so that
-    no other process and no other store takes it, and a process that is killed in between goes on the next time."""
+    """Put the file's questions of this store's sessions on the store's list. A row is first marked with the store's id,
+    so that no other process and no other store takes it, and a process that is killed in between goes on the next
+    time."""
     rows, key, last = await in_thread(_read_rows, file)
     if not rows:
         return
@@ -63,8 +64,8 @@ async def take_over(file: Path, store: Store, change: Change) -> None:
 
 
 def _read_rows(file: Path) -> tuple[list[_Row], str, int]:
-    """The open and answered questions, the secret of their tickets, and the last number that was given; nothing if the file
-    cannot be read, which is logged."""
+    """The open and answered questions, the secret of their tickets, and the last number that was given; nothing if the
+    file cannot be read, which is logged."""
     import sqlite3
 
     if not file.is_file():

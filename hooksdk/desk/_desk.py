@@ -34,12 +34,12 @@ Channel = Callable[[ApprovalRecord], Awaitable[Approval | None]]
 
 @final
 class ApprovalDesk:
-    """Records each question, asks over its channels, and waits `wait` seconds for an answer. Without one it answers `Later()`:
-    the call waits without holding up its run, and the same call takes the answer when it is made again. Records expire `keep`
-    seconds after they were made.
+    """Records each question, asks over its channels, and waits `wait` seconds for an answer. Without one it answers
+    `Later()`: the call waits without holding up its run, and the same call takes the answer when it is made again.
+    Records expire `keep` seconds after they were made.
 
-    All channels are asked at the same time. The first answer counts, whether it comes from a channel, from `hooksdk approvals`
-    in a terminal or from another program. If a channel fails, the log says so, and the call waits.
+    All channels are asked at the same time. The first answer counts, whether it comes from a channel, from `hooksdk
+    approvals` in a terminal or from another program. If a channel fails, the log says so, and the call waits.
 
     ```python
     from hooksdk import Host
@@ -78,9 +78,9 @@ class ApprovalDesk:
         wait: float | None = None,
         is_over: IsOver | None = None,
     ) -> Approval | Later:
-        """Ask about one call, over these channels as well, and wait `wait` seconds: with 0 until every channel was asked.
-        `is_over` says of a session's id, also as an async function, whether the session is over: its questions and answers
-        count for this one, too."""
+        """Ask about one call, over these channels as well, and wait `wait` seconds: with 0 until every channel was
+        asked. `is_over` says of a session's id, also as an async function, whether the session is over: its questions
+        and answers count for this one, too."""
         records = self.records_in(request.store)
         wait = self.wait if wait is None else wait
         longest = SHARE * min(request.timeout, MAX_TIMEOUT)
@@ -100,8 +100,8 @@ class ApprovalDesk:
             waited_for = record.number
 
     def records_in(self, store: Store | None) -> ApprovalRecords:
-        """The records of a host's questions: the desk's own, else those in this store, the host's; without either in memory.
-        Raises `StoreError` for a store that cannot keep them."""
+        """The records of a host's questions: the desk's own, else those in this store, the host's; without either in
+        memory. Raises `StoreError` for a store that cannot keep them."""
         if self.records is not None:
             return self.records
         store = self._memory if store is None else store

@@ -41,8 +41,8 @@ class ApprovalRecord(Checked):
     number: int
     """Its short name for people: 1, 2, 3 and so on; none is given twice."""
     state: RecordState
-    """`pending`: nobody has answered. `granted`, `denied`: answered, but no call has taken the answer yet. `used`: a call has
-    taken it. `expired`: the answer, or the call that takes it, did not come in time."""
+    """`pending`: nobody has answered. `granted`, `denied`: answered, but no call has taken the answer yet. `used`: a
+    call has taken it. `expired`: the answer, or the call that takes it, did not come in time."""
     tool: str
     """The tool's id."""
     name: str
@@ -58,7 +58,8 @@ class ApprovalRecord(Checked):
     session: str
     """The session whose call may take the answer."""
     requester: str | None
-    """The id of the requester whose call may take it; if that is no text, all that is known of the requester, as JSON."""
+    """The id of the requester whose call may take it; if that is no text, all that is known of the requester, as
+    JSON."""
     asker: str
     """A digest of all that is known of the requester, the workspace and the agent."""
     workspace: str | None
@@ -75,7 +76,8 @@ class ApprovalRecord(Checked):
 
     @cached_property
     def key(self) -> str:
-        """A digest of the question: equal for the same call of the same session and requester with the same questions."""
+        """A digest of the question: equal for the same call of the same session and requester with the same
+        questions."""
         # Without empty rules, as in hooksdk 0.2.0, which had none. Evidence is not part of a question.
         questions = [
             {name: one for name, one in asdict(question).items() if name != "evidence" and (name != "rule" or one)}
@@ -116,7 +118,8 @@ class ApprovalRecord(Checked):
 
 
 def record_of(request: ApprovalRequest, *, made: float, expires: float) -> ApprovalRecord:
-    """A record of this request, without a number. Raises `ValueError` for arguments that a person cannot be asked about."""
+    """A record of this request, without a number. Raises `ValueError` for arguments that a person cannot be asked
+    about."""
     if not request.digest:
         raise ValueError("its arguments are not JSON, so nobody could say which call was approved")
     arguments = request.mask(request.arguments)

@@ -1,8 +1,9 @@
-"""The records of questions to people, in the store's key-value space: every process with the store reads and answers them.
+"""The records of questions to people, in the store's key-value space: every process with the store reads and answers
+them.
 
-The list of open questions is one value, and it decides: an answer is written into it once, and a call takes it out once. Each
-step is one atomic change of that value, and is repeated if another process was quicker. What a question asks never changes: it
-is a value of its own, which is stored before the list names it.
+The list of open questions is one value, and it decides: an answer is written into it once, and a call takes it out
+once. Each step is one atomic change of that value, and is repeated if another process was quicker. What a question asks
+never changes: it is a value of its own, which is stored before the list names it.
 """
 
 from __future__ import annotations
@@ -66,10 +67,10 @@ class NotWaiting(HostError):
 class ApprovalRecords:
     """The questions that wait for a person in a store, and their answers. Every process with the store sees them.
 
-    An answer counts for one call: of the same session and requester, to the same tool with the same arguments and the same
-    questions, before it expires. `clock` gives seconds since the epoch. `before` is the file in which hooksdk 0.2.0 kept
-    questions, by default `$HOOKSDK_HOME/approvals.db` or `~/.local/state/hooksdk/approvals.db`: the open ones of this store's
-    sessions are taken over. Raises `StoreError` for a store without `change_value`.
+    An answer counts for one call: of the same session and requester, to the same tool with the same arguments and the
+    same questions, before it expires. `clock` gives seconds since the epoch. `before` is the file in which hooksdk
+    0.2.0 kept questions, by default `$HOOKSDK_HOME/approvals.db` or `~/.local/state/hooksdk/approvals.db`: the open
+    ones of this store's sessions are taken over. Raises `StoreError` for a store without `change_value`.
 
     ```python
     import anyio
@@ -98,8 +99,8 @@ class ApprovalRecords:
         self._before = None if isinstance(store, MemoryStore) else Path(before or state_folder() / FILE_NAME)
 
     async def list(self, *, waiting: bool = False) -> Sequence[ApprovalRecord]:
-        """All records, by number, used and expired ones for a week; or only those that are `waiting` for an answer. A damaged
-        one is left out and logged. Raises `StoreError`."""
+        """All records, by number, used and expired ones for a week; or only those that are `waiting` for an answer. A
+        damaged one is left out and logged. Raises `StoreError`."""
         questions = (await self._look())["open"]
         known = [await self._read(int(number), one) for number, one in questions.items() if not waiting or _waits(one)]
         keys = [] if waiting else await self.store.list_keys(listing.QUESTIONS)
@@ -137,10 +138,10 @@ class ApprovalRecords:
         waited_for: int | None = None,
         is_over: IsOver | None = None,
     ) -> tuple[ApprovalRecord, Approval | None]:
-        """The record of this question, and its answer if there is one: the answer is used then. Without an open record one is
-        made that expires in `keep` seconds. A caller that has `waited_for` a record gets its no, even if another call has taken
-        it. The question of another session counts for this one if that session `is_over`, and asks for the same requester and
-        call. Raises `ValueError` for a question that nobody can be asked, and `StoreError`."""
+        """The record of this question, and its answer if there is one: the answer is used then. Without an open record
+        one is made that expires in `keep` seconds. A caller that has `waited_for` a record gets its no, even if another
+        call has taken it. The question of another session counts for this one if that session `is_over`, and asks for
+        the same requester and call. Raises `ValueError` for a question that nobody can be asked, and `StoreError`."""
         asked = record_of(request, made=0.0, expires=0.0)
         place = ""
 
@@ -185,7 +186,8 @@ class ApprovalRecords:
         await self._step(work)
 
     async def take_ticket(self, number: int, ticket: str) -> ApprovalRecord | None:
-        """The record that waits for an answer with this ticket, which counts once; None if there is none. Raises `StoreError`."""
+        """The record that waits for an answer with this ticket, which counts once; None if there is none. Raises
+        `StoreError`."""
 
         async def work(listed: Listed, _now: float) -> ApprovalRecord | None:
             question = listed["open"].get(str(number))
@@ -253,8 +255,8 @@ class ApprovalRecords:
             self._before = None
 
     async def _change(self, work: Callable[[Listed, float], Awaitable[T]]) -> T:
-        """Change the list, and begin again if another process has changed it meanwhile. In this process one change follows the
-        other: a hundred at once, such as calls that a worker has left in doubt, would delay each other."""
+        """Change the list, and begin again if another process has changed it meanwhile. In this process one change
+        follows the other: a hundred at once, such as calls that a worker has left in doubt, would delay each other."""
         async with self._turn:
             until = time.monotonic() + BUSY
             while True:
@@ -280,8 +282,8 @@ class ApprovalRecords:
             return result
 
     async def _put_away(self, number: int, question: OpenQuestion) -> str:
-        """Store a closed record whole, beside the list, and answer the key that is of no use then. Several processes may do
-        this: the result is the same."""
+        """Store a closed record whole, beside the list, and answer the key that is of no use then. Several processes
+        may do this: the result is the same."""
         text = await self.store.get_value(listing.QUESTIONS, question["place"])
         if text is not None and (record := listing.parse(number, text, question)) is not None:
             await self.store.set_value(listing.QUESTIONS, _closed(number, question), canonical(record.as_dict()))

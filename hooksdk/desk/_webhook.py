@@ -29,14 +29,14 @@ MAX_AT_ONCE = 8
 class ApprovalWebhook:
     """A channel of `ApprovalDesk`: POSTs each record to `url` as JSON, once.
 
-    The answer may be in the response, `{"granted": true, "by": "ann", "reason": "", "scope": "once", "agree": ""}`. After any
-    other 2xx response it comes later, by `hooksdk approvals` or `ApprovalRecords.answer`. Any other response, or none within
-    `timeout` seconds, is logged, and the call waits.
+    The answer may be in the response, `{"granted": true, "by": "ann", "reason": "", "scope": "once", "agree": ""}`.
+    After any other 2xx response it comes later, by `hooksdk approvals` or `ApprovalRecords.answer`. Any other response,
+    or none within `timeout` seconds, is logged, and the call waits.
 
-    The header `hooksdk-effect-id` has the effect id of the call, which its tool gets, too. With a `secret` the request is signed
-    as Standard Webhooks are: `webhook-id`, `webhook-timestamp`, and `webhook-signature`, which is `v1,` and the base64 of the
-    HMAC-SHA256 of `ID.TIMESTAMP.BODY`. Raises `ConfigError` for a URL that is neither https nor on this machine: on its way the
-    answer could be changed.
+    The header `hooksdk-effect-id` has the effect id of the call, which its tool gets, too. With a `secret` the request
+    is signed as Standard Webhooks are: `webhook-id`, `webhook-timestamp`, and `webhook-signature`, which is `v1,` and
+    the base64 of the HMAC-SHA256 of `ID.TIMESTAMP.BODY`. Raises `ConfigError` for a URL that is neither https nor on
+    this machine: on its way the answer could be changed.
 
     ```python
     import os

@@ -1,4 +1,5 @@
-"""The question on a terminal. Words of models, servers and plugins are shown so that they cannot look like hooksdk's own."""
+"""The question on a terminal. Words of models, servers and plugins are shown so that they cannot look like hooksdk's
+own."""
 
 from __future__ import annotations
 
@@ -71,18 +72,19 @@ _NOBODY = {
 
 @final
 class ConsoleApprover:
-    """Asks on a terminal and reads the answer from stdin, one question at a time. Needs rich: `pip install 'hooksdk[cli]'`.
+    """Asks on a terminal and reads the answer from stdin, one question at a time. Needs rich: `pip install
+    'hooksdk[cli]'`.
 
-    It shows the severity, every plugin's question, the tool's id and owner, and each argument on a line of its own, cut at
-    `max_chars` characters; the answer `v` shows all of it. Words of a model, a server or a plugin stand behind a bar, with
-    control, bidi and invisible characters escaped, so that they cannot look like hooksdk's own.
+    It shows the severity, every plugin's question, the tool's id and owner, and each argument on a line of its own, cut
+    at `max_chars` characters; the answer `v` shows all of it. Words of a model, a server or a plugin stand behind a
+    bar, with control, bidi and invisible characters escaped, so that they cannot look like hooksdk's own.
 
-    `y` allows this call, `s` the session, `always` all later calls, too; `values` allows this call and, for the session, the
-    values that are shown as evidence. `never` refuses all later calls, too; `n`, `no` and an empty line refuse this call. A
-    critical question takes the whole words `yes` and `session` only. At a terminal, text that was typed before the question or
-    pasted in several lines does not count. `by` names in the trace who has answered: by default the user of the process. Any
-    other word, the end of stdin and a lost terminal refuse the call, too, as nobody's answer: `by` is empty then, and
-    `Approval.unanswered` says which it was.
+    `y` allows this call, `s` the session, `always` all later calls, too; `values` allows this call and, for the
+    session, the values that are shown as evidence. `never` refuses all later calls, too; `n`, `no` and an empty line
+    refuse this call. A critical question takes the whole words `yes` and `session` only. At a terminal, text that was
+    typed before the question or pasted in several lines does not count. `by` names in the trace who has answered: by
+    default the user of the process. Any other word, the end of stdin and a lost terminal refuse the call, too, as
+    nobody's answer: `by` is empty then, and `Approval.unanswered` says which it was.
 
     ```python
     from hooksdk import Host
@@ -175,7 +177,8 @@ class ConsoleApprover:
             self._field(label, text, sys.maxsize)
 
     def _field(self, label: str, text: str, max_chars: int) -> None:
-        """Show a text behind a bar, in lines that the terminal need not break: the rest of a broken line would have no bar."""
+        """Show a text behind a bar, in lines that the terminal need not break: the rest of a broken line would have no
+        bar."""
         room = max(self._console.width, _NARROWEST) - _LABEL - 4
         for number, line in enumerate(_lines_of(visible(clip_visibly(text, max_chars)), room)):
             self._print(f"| {label if number == 0 else '':<{_LABEL}}{line}")
@@ -237,8 +240,8 @@ def question_text(
     *,
     mask: Callable[[str], str] = str,
 ) -> str:
-    """The questions about a call, in lines for a client's form, below `head`. Others' words cannot look like lines of hooksdk.
-    The first ones are shown where there are too many to read; `mask` hides secrets in texts."""
+    """The questions about a call, in lines for a client's form, below `head`. Others' words cannot look like lines of
+    hooksdk. The first ones are shown where there are too many to read; `mask` hides secrets in texts."""
 
     def line(label: str, text: str) -> str:
         return f"{label}: {visible(clip_visibly(mask(text), MAX_CHARS))}"
@@ -258,7 +261,8 @@ def question_text(
 
 
 def _lines_of(text: str, room: int) -> list[str]:
-    """The text in pieces of at most `room` cells. A character that is not ASCII counts as two cells, the widest it can be."""
+    """The text in pieces of at most `room` cells. A character that is not ASCII counts as two cells, the widest it can
+    be."""
     lines, line, cells = list[str](), "", 0
     for char in text:
         width = 1 if char.isascii() else 2
@@ -272,8 +276,8 @@ def _lines_of(text: str, room: int) -> list[str]:
 async def _read_line() -> str:
     if os.name == "nt":
         return await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-    # Not in a thread: after Ctrl-C the process would only end once another line is typed. Byte by byte, since a buffer could
-    # take the next answer, too, and `wait_readable` would then wait for ever.
+    # Not in a thread: after Ctrl-C the process would only end once another line is typed. Byte by byte, since a buffer
+    # could take the next answer, too, and `wait_readable` would then wait for ever.
     line = b""
     while not line.endswith(b"\n"):
         try:

@@ -1,4 +1,5 @@
-"""Reading a person's answer at a terminal. Text that was typed before the question, or pasted in several lines, is no answer."""
+"""Reading a person's answer at a terminal. Text that was typed before the question, or pasted in several lines, is no
+answer."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ def marking_pastes() -> Generator[None]:
 
 
 def read_typed(put_question: Callable[[], object]) -> str:
-    """Put a question, and read the line that is typed; empty at the end of stdin, and after too many pastes of several lines."""
+    """Put a question, and read the line that is typed; empty at the end of stdin, and after too many pastes of several
+    lines."""
     with marking_pastes():
         for _ in range(TRIES):
             forget_typed()

@@ -22,7 +22,8 @@ class TicketRefused(ValueError):
 
 @final
 class Tickets:
-    """The tickets for the questions of a store, signed with its key. `holder` is the client that a ticket was given to."""
+    """The tickets for the questions of a store, signed with its key. `holder` is the client that a ticket was given
+    to."""
 
     def __init__(self, records: ApprovalRecords) -> None:
         self._records = records
@@ -35,8 +36,8 @@ class Tickets:
         return f"{_encoded(claims)}.{_encoded(self._signature(await self._records.key(), claims))}"
 
     async def redeem(self, ticket: str, holder: str, *, is_left: IsOver = lambda _holder: False) -> ApprovalRecord:
-        """The record that waits for the answer with this ticket, which counts once. A ticket of another holder counts if
-        `is_left` says that the holder has left. Raises `TicketRefused` and `StoreError`."""
+        """The record that waits for the answer with this ticket, which counts once. A ticket of another holder counts
+        if `is_left` says that the holder has left. Raises `TicketRefused` and `StoreError`."""
         try:
             claims, signature = map(_decoded, ticket.split("."))
         except ValueError:

@@ -1,7 +1,7 @@
 """What hooksdk must know of a provider's messages: where calls and results are in them, and how one result is replaced.
 
-Messages are opaque JSON objects otherwise: what a format does not name here is kept to the byte. A format is loaded when it is
-first asked for by its name.
+Messages are opaque JSON objects otherwise: what a format does not name here is kept to the byte. A format is loaded
+when it is first asked for by its name.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ Message = dict[str, Any]
 """One message of a transcript: a JSON object in the format's own shape."""
 
 GivenMessage = Mapping[str, Any] | SdkObject
-"""A message as a host has it: JSON, which may hold objects of the provider's SDK, or such an object itself. A whole answer of
-the SDK stands for the messages in it."""
+"""A message as a host has it: JSON, which may hold objects of the provider's SDK, or such an object itself. A whole
+answer of the SDK stands for the messages in it."""
 
 GivenTool = Tool | Callable[..., Any] | Mapping[str, Any] | SdkObject
 """A tool, a function that becomes one, or a definition in a provider's JSON, as a dict or as the SDK's object."""
 GivenTools = Iterable[GivenTool]
 
 ProviderJson = Any
-"""A JSON object for a request to a provider, a dict. To type checkers it is `Any`, so that it fits the SDKs' own types, which
-hooksdk does not import."""
+"""A JSON object for a request to a provider, a dict. To type checkers it is `Any`, so that it fits the SDKs' own types,
+which hooksdk does not import."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +130,8 @@ class MessageFormat(Protocol):
         ...
 
     def reply(self, text: str, calls: Sequence[ToolCall] = ()) -> Message:
-        """A reply of the model in one message, as the provider would return it. Raises `ValueError` where the format needs
-        several; `reply_messages` gives them.
+        """A reply of the model in one message, as the provider would return it. Raises `ValueError` where the format
+        needs several; `reply_messages` gives them.
         """
         ...
 
@@ -162,28 +162,28 @@ class HasArguments(Protocol):
     """A further method of a `MessageFormat`, by which long arguments of old calls can be shortened."""
 
     def with_arguments(self, message: Message, index: int, arguments: Mapping[str, str]) -> Message:
-        """A copy in which these arguments of call number `index` are the given texts. Other arguments stay, and so does the
-        form in which arguments are written. The call must have a JSON object as its arguments, as text or not."""
+        """A copy in which these arguments of call number `index` are the given texts. Other arguments stay, and so does
+        the form in which arguments are written. The call must have a JSON object as its arguments, as text or not."""
         ...
 
 
 @runtime_checkable
 class HasDeferral(Protocol):
-    """Further methods of a `MessageFormat` whose provider takes deferred tools: they are declared, and the model is shown one
-    when a search or an addition refers to it."""
+    """Further methods of a `MessageFormat` whose provider takes deferred tools: they are declared, and the model is
+    shown one when a search or an addition refers to it."""
 
     def deferred_tools(self, tools: Sequence[Tool], deferred: Sequence[Tool]) -> list[ProviderJson]:
-        """The tools of a request that declares the `deferred` ones without showing them. The tool among `tools` that searches
-        (`Tool.search`) finds them."""
+        """The tools of a request that declares the `deferred` ones without showing them. The tool among `tools` that
+        searches (`Tool.search`) finds them."""
         ...
 
     def with_deferred(
         self, messages: Sequence[Message], deferred: Mapping[str, Tool], deferral: Deferral | None
     ) -> list[Message]:
-        """The messages of a request that declares these tools, by name. References to other tools are left out, and so are
-        additions where `deferral` does not take them. Without any such tool, searches and their results are written like
-        those of any other tool. A `deferral` of None is a host that did not say what its requests take: it may declare tools
-        of its own."""
+        """The messages of a request that declares these tools, by name. References to other tools are left out, and so
+        are additions where `deferral` does not take them. Without any such tool, searches and their results are written
+        like those of any other tool. A `deferral` of None is a host that did not say what its requests take: it may
+        declare tools of its own."""
         ...
 
     def references(self, messages: Sequence[Message]) -> list[str]:
@@ -197,15 +197,15 @@ class HasDeferral(Protocol):
 
 @runtime_checkable
 class HasRules(Protocol):
-    """Further methods of a `MessageFormat` whose provider refuses more than calls without results: with them the view is
-    mended, and `hooksdk.trimming.problem` tells what it refuses."""
+    """Further methods of a `MessageFormat` whose provider refuses more than calls without results: with them the view
+    is mended, and `hooksdk.trimming.problem` tells what it refuses."""
 
     wants_unique_ids: bool
     """True where the provider is known to refuse two calls of one id. Such calls get different ids in any case."""
 
     def sendable_id(self, call_id: str, suffix: str = "") -> str | None:
-        """The id with which a call of this id can be sent: the same if the provider takes it, with `suffix` at its end if
-        another call has it already. None if the message holds no id."""
+        """The id with which a call of this id can be sent: the same if the provider takes it, with `suffix` at its end
+        if another call has it already. None if the message holds no id."""
         ...
 
     def with_call_ids(self, message: Message, ids: Sequence[str]) -> Message:
@@ -213,8 +213,8 @@ class HasRules(Protocol):
         ...
 
     def mend(self, message: Message) -> tuple[Message, str]:
-        """The message as the provider takes it, and what the provider would refuse in it: the same object and an empty text
-        where that is nothing."""
+        """The message as the provider takes it, and what the provider would refuse in it: the same object and an empty
+        text where that is nothing."""
         ...
 
     def opening(self, first: Message) -> Message | None:

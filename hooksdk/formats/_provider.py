@@ -114,7 +114,8 @@ def wrong_parts(
 
 
 def why_untrimmable(content: object, known: Collection[str], *, key: str = "content") -> str | None:
-    """Why a trim may not replace this content of a result, or None. `known` are the types of parts that it may replace."""
+    """Why a trim may not replace this content of a result, or None. `known` are the types of parts that it may
+    replace."""
     if content is None or isinstance(content, str):
         return None
     if not is_list(content):

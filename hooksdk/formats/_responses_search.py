@@ -1,5 +1,5 @@
-"""Items of the Responses API that declare tools, and items of a search that the client executes: stored by the tools' names, and
-sent with their definitions."""
+"""Items of the Responses API that declare tools, and items of a search that the client executes: stored by the tools'
+names, and sent with their definitions."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ NAME = "tool_search"
 DECLARING = ("tool_search_output", "additional_tools")
 """Items that declare tools."""
 _NO_NAMESPACE = re.compile(r"[^A-Za-z0-9_-]")
-"""Characters that no namespace may have. A namespace is more than its owner's name, which may be that of one of the provider's own
-tools, such as `file_search`: https://github.com/microsoft/vscode/issues/313033."""
+"""Characters that no namespace may have. A namespace is more than its owner's name, which may be that of one of the
+provider's own tools, such as `file_search`: https://github.com/microsoft/vscode/issues/313033."""
 
 
 def written_for(messages: Sequence[Message], deferred: Mapping[str, Tool], deferral: Deferral | None) -> list[Message]:
     """The items of a request that declares these tools (`HasDeferral.with_deferred`).
 
-    A call gets the namespace that an item of the request declares for its tool, even if it was made without one, such as through
-    the bridge, and has none otherwise. A host that does not say what its requests take may have namespaces and searches of its
-    own: then this is done for hooksdk's tools only, and items with definitions stay, with their searches.
+    A call gets the namespace that an item of the request declares for its tool, even if it was made without one, such
+    as through the bridge, and has none otherwise. A host that does not say what its requests take may have namespaces
+    and searches of its own: then this is done for hooksdk's tools only, and items with definitions stay, with their
+    searches.
     """
     declaring = [item for item in messages if item.get("type") in DECLARING]
     foreign = [item for item in declaring if deferral is None and _has_definitions(item)]

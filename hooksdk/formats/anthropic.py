@@ -70,8 +70,9 @@ class Anthropic(ProviderFormat):
         return {**message, "content": kit.named(as_list(message.get("content")), ids, with_id)}
 
     def mend(self, message: Message) -> tuple[Message, str]:
-        """Content must not be empty, and no text in it blank: https://github.com/anthropics/claude-code/issues/59812 and 23369.
-        Thinking needs the signature that the API gave it: https://docs.claude.com/en/docs/build-with-claude/extended-thinking."""
+        """Content must not be empty, and no text in it blank: https://github.com/anthropics/claude-code/issues/59812
+        and 23369. Thinking needs the signature that the API gave it:
+        https://docs.claude.com/en/docs/build-with-claude/extended-thinking."""
         content = message.get("content")
         if isinstance(content, str):
             return (
@@ -101,8 +102,9 @@ class Anthropic(ProviderFormat):
     def with_deferred(
         self, messages: Sequence[Message], deferred: Mapping[str, Tool], deferral: Deferral | None
     ) -> list[Message]:
-        """The API refuses a reference to a tool that the request does not declare, and an addition that is neither right before a
-        reply nor at the end (https://github.com/earendil-works/pi/pull/9548): additions are moved there, together."""
+        """The API refuses a reference to a tool that the request does not declare, and an addition that is neither
+        right before a reply nor at the end (https://github.com/earendil-works/pi/pull/9548): additions are moved there,
+        together."""
         addable = ("", *deferred) if deferral == "additions" else ("",)
         whole: list[Message] = []
         waiting: list[Any] = []

@@ -33,11 +33,11 @@ _MARKS = ("cache_control", "prompt_cache_breakpoint")
 NOTE = re.compile(r"\[(?=(Result|Argument) \S+ of \S+ was trimmed)")
 """The beginning of the host's note in the place of a trimmed result or argument."""
 IMAGE_TOKENS = 1_600
-"""The estimate for an image: about the value in Anthropic's documentation for 1.15 megapixels, to which larger images are scaled
-down. The true cost depends on the pixels, which are not read here."""
+"""The estimate for an image: about the value in Anthropic's documentation for 1.15 megapixels, to which larger images
+are scaled down. The true cost depends on the pixels, which are not read here."""
 PAGE_TOKENS = 3_000
-"""The estimate for a document that is no text: one page at the upper end of the 1,500 to 3,000 tokens in Anthropic's documentation
-for a page of PDF. Pages are not counted here."""
+"""The estimate for a document that is no text: one page at the upper end of the 1,500 to 3,000 tokens in Anthropic's
+documentation for a page of PDF. Pages are not counted here."""
 
 
 class Size(NamedTuple):
@@ -50,8 +50,8 @@ class Size(NamedTuple):
 
 
 def size_of(content: object) -> Size:
-    """The size of a result's content: of text and of the text in documents by its length, of images and other files by a flat
-    estimate, of any other part by its JSON."""
+    """The size of a result's content: of text and of the text in documents by its length, of images and other files by
+    a flat estimate, of any other part by its JSON."""
     if content is None:
         return Size(0, 0)
     if isinstance(content, str):
@@ -96,8 +96,8 @@ def result_of(body: FoundResult, *, labels: Labels | None = None, handle: str = 
 
 
 def blocks_of(content: object) -> list[JsonObject]:
-    """A result's content as blocks of MCP, with whole images, files and texts of documents. A part for which MCP has no block
-    becomes its JSON."""
+    """A result's content as blocks of MCP, with whole images, files and texts of documents. A part for which MCP has no
+    block becomes its JSON."""
     parts: list[Any] = as_list(content) if is_list(content) else [] if content is None else [content]
     return [_block_of(part) for part in parts]
 

@@ -28,10 +28,10 @@ class Gemini(ProviderFormat):
     """The results of one turn stand in one content of the user, each a `functionResponse` of `{"output": text}` or
     `{"error": text}`; images and PDF files are its `parts`, which models before Gemini 3 refuse.
 
-    A call without an id goes by `gemini:NAME:NUMBER` (from 0, among the calls of that name in its content), and a result
-    without one answers the first call of its name that has no result yet. Thought signatures stay as they are, since only
-    results are ever replaced. Keys may be written as in the API (`functionCall`) or as in Google's Python SDK
-    (`function_call`); what is written here is as in the API.
+    A call without an id goes by `gemini:NAME:NUMBER` (from 0, among the calls of that name in its content), and a
+    result without one answers the first call of its name that has no result yet. Thought signatures stay as they are,
+    since only results are ever replaced. Keys may be written as in the API (`functionCall`) or as in Google's Python
+    SDK (`function_call`); what is written here is as in the API.
     """
 
     name: str = "gemini"
@@ -69,8 +69,8 @@ class Gemini(ProviderFormat):
         return {**message, "parts": kit.named(as_list(message.get("parts")), ids, with_id)}
 
     def mend(self, message: Message) -> tuple[Message, str]:
-        """No content without parts, and no part of empty text: https://github.com/google-gemini/gemini-cli/issues/26956 has
-        what becomes of lists with such holes. Empty text beside a signature is Gemini's own, and stays."""
+        """No content without parts, and no part of empty text: https://github.com/google-gemini/gemini-cli/issues/26956
+        has what becomes of lists with such holes. Empty text beside a signature is Gemini's own, and stays."""
         parts: list[Any] = [part for part in as_list(message.get("parts")) if part != {"text": ""}]
         if parts and len(parts) == len(as_list(message.get("parts"))):
             return message, ""

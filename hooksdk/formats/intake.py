@@ -1,5 +1,5 @@
-"""Reading messages, calls and tools in all forms that hosts have: JSON, objects of the SDKs, whole answers, functions. For adapters
-that take the same.
+"""Reading messages, calls and tools in all forms that hosts have: JSON, objects of the SDKs, whole answers, functions.
+For adapters that take the same.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Given:
 
 
 def messages_in(given: object, message_format: MessageFormat, where: str) -> Given:
-    """The messages in one message, in a list of messages, or in a whole answer of an SDK. Dicts stay as they are. Raises
-    `WrongArgument` for anything else."""
+    """The messages in one message, in a list of messages, or in a whole answer of an SDK. Dicts stay as they are.
+    Raises `WrongArgument` for anything else."""
     if is_mapping(given) or is_sdk_object(given):
         return _read(given, message_format, where)
     if not is_sequence(given):
@@ -149,8 +149,8 @@ def _is_blank(block: object) -> bool:
 
 
 def call_in(given: object, pending: Iterable[ToolCall], where: str) -> ToolCall:
-    """The call that hooksdk, an API or an SDK has given. One without an id, such as Gemini's, is the first equal one of the
-    `pending`. Raises `WrongArgument` for anything else."""
+    """The call that hooksdk, an API or an SDK has given. One without an id, such as Gemini's, is the first equal one of
+    the `pending`. Raises `WrongArgument` for anything else."""
     if isinstance(given, ToolCall):
         return given
     body = as_object(plain(given))
@@ -190,8 +190,8 @@ def _calls_in(body: Message) -> list[ToolCall]:
 
 
 def as_tools(given: GivenTools | Callable[[], GivenTools], where: str, *, owner: str = "") -> list[Tool]:
-    """The host's tools. Raises `WrongArgument` for an object that is no tool, and `ToolSchemaError` for a function that cannot
-    become one."""
+    """The host's tools. Raises `WrongArgument` for an object that is no tool, and `ToolSchemaError` for a function that
+    cannot become one."""
     if callable(given):
         given = _ask(given, where)
     if is_sdk_object(given):  # pydantic's objects can be iterated over

@@ -53,7 +53,8 @@ T = TypeVar("T")
 NO_MESSAGE = "The tool failed without a message."
 """The text of an error result without one: Anthropic refuses an empty error, and it tells a model nothing."""
 NO_CONTENT = "(no content)"
-"""The content of an empty message, which providers refuse. It is not left out: as many messages are sent as are stored."""
+"""The content of an empty message, which providers refuse. It is not left out: as many messages are sent as are
+stored."""
 BEGINNING = "(The conversation begins with the model's words.)"
 """The user's message before a reply that begins a conversation, for a provider that wants a user first."""
 
@@ -86,8 +87,9 @@ def make_call(call_id: object, name: object, arguments: object) -> ToolCall:
 
 
 def with_readable_arguments(part: Any, levels: int = 6) -> Any:
-    """A reply of the model with the reason in the place of arguments that cannot be copied. It is an object, since a provider
-    wants its messages back in the same form. Parts that lie deeper than the calls of any format are not changed."""
+    """A reply of the model with the reason in the place of arguments that cannot be copied. It is an object, since a
+    provider wants its messages back in the same form. Parts that lie deeper than the calls of any format are not
+    changed."""
     if is_list(part) and levels:
         return [with_readable_arguments(each, levels - 1) for each in part]
     if not is_object(part) or not levels:
@@ -189,7 +191,8 @@ def text_with_error(result: ToolResult) -> str:
 
 
 def with_call_ids(results: Sequence[FoundResult], open_calls: Iterable[ToolCall]) -> list[FoundResult]:
-    """The results with the ids of the calls that they answer: a result without an id answers the first call of its name."""
+    """The results with the ids of the calls that they answer: a result without an id answers the first call of its
+    name."""
     if all(result.call_id for result in results):
         return list(results)
     ids = answered_ids([(result.call_id, result.name) for result in results], open_calls)
@@ -203,8 +206,8 @@ def fitting_id(call_id: str, suffix: str, *, most: int | None = None, others: re
 
 
 def named(parts: Iterable[Any], ids: Iterable[T], with_id: Callable[[Any, T], Any | None]) -> list[Any]:
-    """The parts with changed calls or results in them. `with_id` gets a part and the next of the values (such as ids), and answers
-    a changed copy, or None for a part that takes none."""
+    """The parts with changed calls or results in them. `with_id` gets a part and the next of the values (such as ids),
+    and answers a changed copy, or None for a part that takes none."""
     names = list(ids)
     whole: list[Any] = []
     for part in parts:
@@ -258,8 +261,8 @@ def replies_in(messages: Iterable[Message], form: MessageFormat) -> list[list[Me
 def with_context(
     form: MessageFormat, messages: Sequence[Message], text: str, longer: Callable[[Message, str], Message | None]
 ) -> list[Message]:
-    """The messages with `text` at the end, or before the newest reply while one of its calls has no result: in the user's message
-    there if `longer` can add it, else as a message of its own."""
+    """The messages with `text` at the end, or before the newest reply while one of its calls has no result: in the
+    user's message there if `longer` can add it, else as a message of its own."""
     if not text.strip():
         return list(messages)
     end = _last_complete(form, messages)

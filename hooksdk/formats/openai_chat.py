@@ -33,7 +33,8 @@ class OpenAIChat(ProviderFormat):
     """Each result is a message of role `tool`; its content is text, so other content becomes a short description.
 
     The API has no error flag: an error begins with "Error:". A call in the deprecated `function_call` form goes by the
-    id `function_call:NAME` and is answered by a message of role `function`. A custom call's text is in `{"input": text}`.
+    id `function_call:NAME` and is answered by a message of role `function`. A custom call's text is in `{"input":
+    text}`.
     """
 
     name: str = "openai-chat"
@@ -70,8 +71,8 @@ class OpenAIChat(ProviderFormat):
         return {**message, "tool_calls": tool_calls} if tool_calls else message
 
     def mend(self, message: Message) -> tuple[Message, str]:
-        """No list may be empty (https://github.com/openai/openai-node/pull/1341), a reply needs content or calls, a result
-        needs content, and no part may be thinking: the API names the types of parts that it takes."""
+        """No list may be empty (https://github.com/openai/openai-node/pull/1341), a reply needs content or calls, a
+        result needs content, and no part may be thinking: the API names the types of parts that it takes."""
         mended, why = dict(message), ""
         if is_list(message.get("tool_calls")) and not message["tool_calls"]:
             del mended["tool_calls"]

@@ -45,12 +45,13 @@ class OpenAIResponses(ProviderFormat):
     """One item is one message, so `run.record(response.to_dict()["output"])` records a response, and `input=messages`
     sends the view. The items of one reply (reasoning, text, parallel calls) follow each other.
 
-    Reasoning, ids and encrypted content stay as they are. The id of a call is its `call_id`; that of a custom tool's call is
-    `custom_tool_call:` and its `call_id`, and its arguments are `{"input": text}`. The API has no error flag: an error begins
-    with "Error:". Items of other types (hosted tools, shells, computers) are neither calls nor results.
+    Reasoning, ids and encrypted content stay as they are. The id of a call is its `call_id`; that of a custom tool's
+    call is `custom_tool_call:` and its `call_id`, and its arguments are `{"input": text}`. The API has no error flag:
+    an error begins with "Error:". Items of other types (hosted tools, shells, computers) are neither calls nor results.
 
-    A search for tools that the client executes is a call of `tool_search` with the id `tool_search:` and its `call_id`. Tools that
-    it found, or that were added (`additional_tools`), are stored by name; `with_deferred` writes their definitions.
+    A search for tools that the client executes is a call of `tool_search` with the id `tool_search:` and its `call_id`.
+    Tools that it found, or that were added (`additional_tools`), are stored by name; `with_deferred` writes their
+    definitions.
     """
 
     name: str = "openai-responses"
@@ -75,8 +76,8 @@ class OpenAIResponses(ProviderFormat):
         return _wrong_content(message.get("content")) if item_type in (None, "message") else None
 
     def is_reply(self, message: Message) -> bool:
-        """True for what the model wrote, and for items that are neither a message nor the result of a call: the output of a hosted
-        tool or a shell may stand between two calls of one reply."""
+        """True for what the model wrote, and for items that are neither a message nor the result of a call: the output
+        of a hosted tool or a shell may stand between two calls of one reply."""
         if message.get("role") is not None:
             return message["role"] == "assistant"
         return _item_type(message) not in _RESULTS
@@ -93,8 +94,8 @@ class OpenAIResponses(ProviderFormat):
         return {**message, "call_id": _split(ids[0])[1]} if ids and _split(ids[0])[1] else message
 
     def mend(self, message: Message) -> tuple[Message, str]:
-        """A part has the type that belongs to its speaker, thinking is no part, and an item's own `id` begins with its kind, or is
-        left out: the API's errors name the values that it takes."""
+        """A part has the type that belongs to its speaker, thinking is no part, and an item's own `id` begins with its
+        kind, or is left out: the API's errors name the values that it takes."""
         mended, why = dict(message), ""
         begins = _ITEM_IDS.get(str(message.get("type") or "message"), "")
         if not str(message.get("id") or begins).startswith(begins):
@@ -176,7 +177,8 @@ class OpenAIResponses(ProviderFormat):
         return {"type": "additional_tools", "role": "developer", "tools": searching.by_name(names)}
 
     def reply(self, text: str, calls: Sequence[ToolCall] = ()) -> Message:
-        """A reply in one item. Raises `ValueError` for text with calls and for several calls: `reply_messages` takes them."""
+        """A reply in one item. Raises `ValueError` for text with calls and for several calls: `reply_messages` takes
+        them."""
         items = self.reply_messages(text, calls)
         if len(items) > 1:
             raise ValueError(
@@ -202,8 +204,9 @@ class OpenAIResponses(ProviderFormat):
 
 
 def as_input(item: Message) -> Message:
-    """An item of a response's `output` in the form of the next request: without fields of answers, without nulls, and reasoning
-    without a `status` ("Unknown parameter: 'input[1].status'", https://github.com/BerriAI/litellm/issues/13420).
+    """An item of a response's `output` in the form of the next request: without fields of answers, without nulls, and
+    reasoning without a `status` ("Unknown parameter: 'input[1].status'",
+    https://github.com/BerriAI/litellm/issues/13420).
 
     ```python
     from hooksdk.formats.openai_responses import as_input

@@ -1,7 +1,7 @@
 """The marks of Anthropic's prompt cache, by which a request asks the provider to keep all that stands before a mark.
 
-The cache holds the beginning of a prompt only if a request has marked its end, and a later request finds it only from a mark of
-its own, at most 20 blocks further on: https://platform.claude.com/docs/en/build-with-claude/prompt-caching.
+The cache holds the beginning of a prompt only if a request has marked its end, and a later request finds it only from a
+mark of its own, at most 20 blocks further on: https://platform.claude.com/docs/en/build-with-claude/prompt-caching.
 """
 
 from __future__ import annotations
@@ -57,10 +57,11 @@ class CacheBlock:
 
 @final
 class CacheMarks:
-    """Puts the marks of Anthropic's prompt cache into requests: at most four each, with those that the request has already.
+    """Puts the marks of Anthropic's prompt cache into requests: at most four each, with those that the request has
+    already.
 
-    Without a mark every prompt costs its full price. `choose_marks` chooses the places. `life` is how long the provider keeps
-    what is marked: `5m`, or `1h`, which costs twice as much as a token without a cache instead of 1.25 times.
+    Without a mark every prompt costs its full price. `choose_marks` chooses the places. `life` is how long the provider
+    keeps what is marked: `5m`, or `1h`, which costs twice as much as a token without a cache instead of 1.25 times.
 
     Use one object for all requests of a conversation; it may serve many conversations.
 
@@ -81,8 +82,8 @@ class CacheMarks:
         self._marked: OrderedDict[Hashable, None] = OrderedDict()
 
     def place(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """A copy of the request (`tools`, `system`, `messages`) with marks. A request with a `cache_control` of its own, by which
-        the provider places them, gets none."""
+        """A copy of the request (`tools`, `system`, `messages`) with marks. A request with a `cache_control` of its
+        own, by which the provider places them, gets none."""
         if request.get("cache_control"):
             return dict(request)
         body, values, blocks = _read(request)
@@ -101,8 +102,8 @@ class CacheMarks:
 
 
 def request_blocks(format_name: str, request: Mapping[str, Any]) -> list[CacheBlock]:
-    """The blocks that a cache reads of a provider's request, in its order, with their sizes, for `hooksdk.costs`. In other formats
-    than `anthropic` each message is one block."""
+    """The blocks that a cache reads of a provider's request, in its order, with their sizes, for `hooksdk.costs`. In
+    other formats than `anthropic` each message is one block."""
     if format_name == "anthropic":
         _, values, blocks = _read(request)
     else:
@@ -120,10 +121,10 @@ def request_blocks(format_name: str, request: Mapping[str, Any]) -> list[CacheBl
 def choose_marks(blocks: Sequence[CacheBlock], marked: Container[Hashable], room: int = MOST_MARKS) -> list[int]:
     """The blocks to mark, the most useful one first. `marked` are the keys that earlier requests have marked.
 
-    These are, in this order: the end of the last message; the end of the last marked beginning, if the cache would not find it
-    otherwise; the place before the first long result behind the trimmed ones, where the next trims begin; the end of what later
-    requests have, too, since text behind results (`AddContext`) is in this request only; the system text, with which the tools
-    are kept; the tools.
+    These are, in this order: the end of the last message; the end of the last marked beginning, if the cache would not
+    find it otherwise; the place before the first long result behind the trimmed ones, where the next trims begin; the
+    end of what later requests have, too, since text behind results (`AddContext`) is in this request only; the system
+    text, with which the tools are kept; the tools.
     """
     own = [at for at, block in enumerate(blocks) if block.life]
     trimmed = max((at for at, block in enumerate(blocks) if block.trimmed), default=-1)

@@ -16,8 +16,8 @@ __all__ = ["CallIds", "call_ids", "opening_at", "refusals", "sendable"]
 
 @final
 class CallIds:
-    """Ids of calls as their provider takes them: an id that it would refuse, or that an earlier call has, is replaced. The new id
-    depends on earlier calls only, so that the next request begins with the same bytes.
+    """Ids of calls as their provider takes them: an id that it would refuse, or that an earlier call has, is replaced.
+    The new id depends on earlier calls only, so that the next request begins with the same bytes.
 
     ```python
     from hooksdk.formats import get_format
@@ -68,8 +68,8 @@ class CallIds:
 
 
 def sendable(messages: Iterable[Message], message_format: MessageFormat) -> list[Message]:
-    """The messages as the provider takes them; a message that needs no change is the same object. A message may be put before
-    them (`opening_at`)."""
+    """The messages as the provider takes them; a message that needs no change is the same object. A message may be put
+    before them (`opening_at`)."""
     whole = list(messages)
     if not isinstance(message_format, HasRules):
         return whole
@@ -82,7 +82,8 @@ def sendable(messages: Iterable[Message], message_format: MessageFormat) -> list
 
 
 def opening_at(messages: Iterable[Message], message_format: MessageFormat) -> tuple[int, Message | None]:
-    """The position of the first message that is not the operator's, and the message that the provider wants before it."""
+    """The position of the first message that is not the operator's, and the message that the provider wants before
+    it."""
     at = 0
     for message in messages:
         if message.get("role") not in ("system", "developer"):

@@ -23,8 +23,8 @@ class Usage:
     read: int = 0
     """Tokens of the prompt that the provider's cache held."""
     written: int = 0
-    """Tokens that the cache stored, where the provider counts them: Anthropic does, and OpenAI for models whose cache charges
-    for it."""
+    """Tokens that the cache stored, where the provider counts them: Anthropic does, and OpenAI for models whose cache
+    charges for it."""
     written_1h: int = 0
     """The part of `written` that the cache keeps for an hour, which costs more."""
     output: int = 0
@@ -74,8 +74,8 @@ def model_name(provider: str | None, model: str | None) -> str:
 
 
 def requests_in(journal: Iterable[Mapping[str, Any]]) -> list[Request]:
-    """The requests of a session, from its journal, as `store.read_session(id)` answers it. Empty for a session of version 0.2.0
-    or older, and where the provider counted nothing.
+    """The requests of a session, from its journal, as `store.read_session(id)` answers it. Empty for a session of
+    version 0.2.0 or older, and where the provider counted nothing.
 
     ```python
     from hooksdk.costs import requests_in
@@ -100,8 +100,8 @@ def _request(entry: Mapping[str, Any]) -> Request:
 
 
 def usage_of(counts: Mapping[str, Any] | None) -> Usage | None:
-    """The `usage` of a provider's answer, or the sum of several; None if it counts no tokens. Anthropic's `input_tokens` leave
-    out what its cache held or stored; OpenAI's and Gemini's counts of the prompt have it.
+    """The `usage` of a provider's answer, or the sum of several; None if it counts no tokens. Anthropic's
+    `input_tokens` leave out what its cache held or stored; OpenAI's and Gemini's counts of the prompt have it.
 
     ```python
     from hooksdk.costs import usage_of

@@ -104,13 +104,14 @@ def read_history(
     into: str | None = None,
     session: str | None = None,
 ) -> History:
-    """Read a file (JSON, or one item a line; its path, or opened in binary mode) or objects. `format` is one of `SOURCES`; None
-    guesses it, and a note tells why.
+    """Read a file (JSON, or one item a line; its path, or opened in binary mode) or objects. `format` is one of
+    `SOURCES`; None guesses it, and a note tells why.
 
-    `into` is the format of the messages, one of `hooksdk.formats.FORMATS`: by default `openai-chat` or `anthropic`, the one of
-    the two that loses less of this source. The source's own format keeps everything. Calls without a result get an error
-    result, except calls that the history ends with. `session` names one of the conversations of a file that holds several, such
-    as a database of openai-agents. Raises `HistoryError` with the file and the line that cannot be read.
+    `into` is the format of the messages, one of `hooksdk.formats.FORMATS`: by default `openai-chat` or `anthropic`, the
+    one of the two that loses less of this source. The source's own format keeps everything. Calls without a result get
+    an error result, except calls that the history ends with. `session` names one of the conversations of a file that
+    holds several, such as a database of openai-agents. Raises `HistoryError` with the file and the line that cannot be
+    read.
     """
     if format is not None and format not in _READERS:
         problem = f"'{format}' is no source of histories: take one of {', '.join(SOURCES)}."

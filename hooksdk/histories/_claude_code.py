@@ -30,7 +30,8 @@ def convert(source: Source, draft: Draft) -> None:
 
 
 def _own_entries(source: Source, draft: Draft) -> list[tuple[int, JsonObject]]:
-    """The entries of the main conversation, each once: side-chain lines only if there are no others, as in a sub-agent's file."""
+    """The entries of the main conversation, each once: side-chain lines only if there are no others, as in a
+    sub-agent's file."""
     side = [item for item in source.items if item.get("type") in _SPEAKERS and item.get("isSidechain")]
     only_side = len(side) == sum(item.get("type") in _SPEAKERS for item in source.items)
     entries: list[tuple[int, JsonObject]] = []
@@ -52,8 +53,8 @@ def _own_entries(source: Source, draft: Draft) -> list[tuple[int, JsonObject]]:
 def _active(entries: list[tuple[int, JsonObject]], draft: Draft) -> Iterable[tuple[int, JsonObject]]:
     """What the model has seen, in the file's order: the newest message and those before it.
 
-    Parallel calls branch the tree (each result hangs on its own call's line), so the lines of one reply belong together,
-    and so do their results.
+    Parallel calls branch the tree (each result hangs on its own call's line), so the lines of one reply belong
+    together, and so do their results.
     """
     spoken = [(index, item) for index, item in entries if item.get("type") in _SPEAKERS]
     if any(item.get("uuid") for _, item in spoken):

@@ -1,7 +1,7 @@
 """A conversation on its way from one format into another.
 
-Readers say what happens in it, with content in Anthropic's blocks, which have a place for most of what other formats have. A
-result joins its call wherever it came, so that pairs stand together as providers want them.
+Readers say what happens in it, with content in Anthropic's blocks, which have a place for most of what other formats
+have. A result joins its call wherever it came, so that pairs stand together as providers want them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from hooksdk.values import JsonObject, as_list, as_object, compact, is_list
 THINKING = ("thinking", "redacted_thinking")
 MEDIA = ("image", "document")
 UNSIGNED = "skip_thought_signature_validator"
-"""Google's own word for the signature of a call that another model made: Gemini 3 refuses a call without one in a turn that
-goes on. https://ai.google.dev/gemini-api/docs/thought-signatures"""
+"""Google's own word for the signature of a call that another model made: Gemini 3 refuses a call without one in a turn
+that goes on. https://ai.google.dev/gemini-api/docs/thought-signatures"""
 _OTHERS = re.compile(r"[^a-zA-Z0-9_-]")
 _NAMES = {
     "anthropic": (_OTHERS, 128),
@@ -158,7 +158,8 @@ def call_block(call_id: object, name: object, arguments: object) -> JsonObject:
 
 
 def media_block(media_type: str, data: str = "", url: str = "", title: str = "") -> JsonObject:
-    """An image or a file as a block, by its base64 data (which Python libraries may write safe for URLs) or its address."""
+    """An image or a file as a block, by its base64 data (which Python libraries may write safe for URLs) or its
+    address."""
     if url.startswith("data:") and ";base64," in url:
         head, _, data = url.removeprefix("data:").partition(";base64,")
         return media_block(head, data, title=title)
@@ -183,8 +184,8 @@ def json_text(value: object) -> str:
 
 
 def openai_block(part: JsonObject) -> JsonObject | None:
-    """A part of a message of OpenAI's APIs as a block: text, a refusal, an image, a file or sound. None for any other part, such
-    as a file that OpenAI keeps under an id."""
+    """A part of a message of OpenAI's APIs as a block: text, a refusal, an image, a file or sound. None for any other
+    part, such as a file that OpenAI keeps under an id."""
     image, file, audio = part.get("image_url"), as_object(part.get("file")) or part, as_object(part.get("input_audio"))
     text = part.get("refusal") if part.get("type") == "refusal" else part.get("text")
     picture = as_object(image).get("url") or image

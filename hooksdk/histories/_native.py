@@ -14,7 +14,8 @@ from hooksdk.transcript import MismatchError, pair_results, without_loose_ends
 
 
 def as_they_are(source: Source, target: str, notes: list[str]) -> list[Message]:
-    """The messages themselves, with a result for each call. Raises `HistoryError` with the place of one that is wrong."""
+    """The messages themselves, with a result for each call. Raises `HistoryError` with the place of one that is
+    wrong."""
     form = get_format(target)
     messages = checked(source, form)
     try:

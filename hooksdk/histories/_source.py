@@ -80,8 +80,8 @@ class Source:
 
 
 def open_source(source: object, session: str | None = None) -> Source:
-    """Read a path or an open file, or take objects: a list, or an object with a list inside. `session` names one of several
-    conversations in a file. Raises `HistoryError`."""
+    """Read a path or an open file, or take objects: a list, or an object with a list inside. `session` names one of
+    several conversations in a file. Raises `HistoryError`."""
     if isinstance(source, (str, Path)):
         return _from_file(Path(source), session)
     if isinstance(source, BufferedIOBase):

@@ -1,4 +1,5 @@
-"""The turns of a conversation as messages of each format: what a provider has no place for is named in the text, and counted."""
+"""The turns of a conversation as messages of each format: what a provider has no place for is named in the text, and
+counted."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class Writer:
         self._messages: list[Message] = []
 
     def write(self) -> list[Message]:
-        """The messages, as the provider takes them. The calls of a last reply may be open; every other call has a result."""
+        """The messages, as the provider takes them. The calls of a last reply may be open; every other call has a
+        result."""
         self._draft.answer_open()
         for turn in self._draft.turns:
             if turn.role == "reply":
@@ -174,7 +176,8 @@ class Writer:
         return {"type": "input_file", **({"file_url": url} if url else {"filename": title, "file_data": address})}
 
     def _sign_newest(self) -> None:
-        """Let Gemini 3 take the calls of a turn that goes on: those behind the user's last words, if an answer is to come."""
+        """Let Gemini 3 take the calls of a turn that goes on: those behind the user's last words, if an answer is to
+        come."""
         for message in reversed(self._messages):
             call = next((part for part in message["parts"] if "functionCall" in part), None)
             if call is not None:

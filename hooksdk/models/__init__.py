@@ -1,4 +1,5 @@
-"""What the agent loop asks of a model, and clients over the providers' own SDKs, which are imported when a model is made."""
+"""What the agent loop asks of a model, and clients over the providers' own SDKs, which are imported when a model is
+made."""
 
 from __future__ import annotations
 
@@ -52,15 +53,16 @@ class ModelReply:
     message: Message
     """The reply in the session's format, as the provider returned it."""
     more: Sequence[Message] = ()
-    """Further messages of the reply, in formats in which a reply has several, such as the items of `openai-responses`."""
+    """Further messages of the reply, in formats in which a reply has several, such as the items of
+    `openai-responses`."""
     usage: Mapping[str, Any] | None = None
     """The provider's own counts; numbers are added up under their own names in `Outcome.stats["usage"]`."""
     stop_reason: str | None = None
 
 
 class Model(Protocol):
-    """A model as the loop needs it. It may have a `provider`, which events name, and a `deferral`, which says whether its
-    requests can declare tools that the model is not shown (`session.run(deferral=...)`).
+    """A model as the loop needs it. It may have a `provider`, which events name, and a `deferral`, which says whether
+    its requests can declare tools that the model is not shown (`session.run(deferral=...)`).
 
     ```python
     from hooksdk.agent import Model, ModelReply
@@ -91,8 +93,8 @@ class Model(Protocol):
         ...
 
     async def reply(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> ModelReply:
-        """Answer these messages. `tools` are the definitions of the offered tools, in the provider's JSON. An error ends the
-        run; `ModelUnavailable` says that another attempt may succeed."""
+        """Answer these messages. `tools` are the definitions of the offered tools, in the provider's JSON. An error
+        ends the run; `ModelUnavailable` says that another attempt may succeed."""
         ...
 
 
@@ -128,8 +130,8 @@ class StreamingModel(Model, Protocol):
 
 @dataclass(eq=False)
 class DeferralRefused(HookSDKError):
-    """Raised by a model whose provider refused deferred tools, which a request declares without showing them: the loop begins
-    another attempt without any.
+    """Raised by a model whose provider refused deferred tools, which a request declares without showing them: the loop
+    begins another attempt without any.
 
     ```python
     from hooksdk.models import DeferralRefused
@@ -147,7 +149,8 @@ class DeferralRefused(HookSDKError):
 
 @dataclass(eq=False)
 class ModelUnavailable(HookSDKError):
-    """Raised by a model when the same request may succeed a little later: after a rate limit, an overload, a lost connection.
+    """Raised by a model when the same request may succeed a little later: after a rate limit, an overload, a lost
+    connection.
 
     ```python
     from hooksdk.agent import ModelUnavailable
@@ -169,8 +172,8 @@ class ModelUnavailable(HookSDKError):
 
 
 def get_model(name: str, **options: Any) -> Any:
-    """A model by `PROVIDER:NAME`, made with these options: an `OpenAIModel` for `openai:gpt-5`, an `OpenAIResponsesModel` for
-    `openai-responses:gpt-5`, an `AnthropicModel` for `anthropic:claude-sonnet-5-5`.
+    """A model by `PROVIDER:NAME`, made with these options: an `OpenAIModel` for `openai:gpt-5`, an
+    `OpenAIResponsesModel` for `openai-responses:gpt-5`, an `AnthropicModel` for `anthropic:claude-sonnet-5-5`.
 
     Raises `WrongArgument` for another provider, and `ConfigError` where its SDK is not installed.
     """

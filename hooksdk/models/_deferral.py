@@ -1,5 +1,5 @@
-"""Which endpoints and models take deferred tools, which are declared to them and not shown to the model. The table is made from
-their documentation; an endpoint or model that it does not have gets none."""
+"""Which endpoints and models take deferred tools, which are declared to them and not shown to the model. The table is
+made from their documentation; an endpoint or model that it does not have gets none."""
 
 from __future__ import annotations
 

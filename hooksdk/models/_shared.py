@@ -94,8 +94,8 @@ class SdkModel(ABC):
 
     @property
     def deferral(self) -> Deferral | None:
-        """How requests to this model can declare tools that it is not shown: as given, or by the table of endpoints and models.
-        None if the table does not have this one, `off` once the provider has refused."""
+        """How requests to this model can declare tools that it is not shown: as given, or by the table of endpoints and
+        models. None if the table does not have this one, `off` once the provider has refused."""
         if not isinstance(get_format(self.format), HasDeferral) or has_refused(self._endpoint, self.name):
             return "off"
         if self._deferral != "auto":
@@ -119,14 +119,15 @@ class SdkModel(ABC):
                 await client.close()
 
     async def reply(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> ModelReply:
-        """The model's answer. Raises `ModelUnavailable` for a failure that may be temporary: a rate limit, an overload, an error
-        of the server, a lost or silent connection, an unreadable answer. Any other error is the SDK's own."""
+        """The model's answer. Raises `ModelUnavailable` for a failure that may be temporary: a rate limit, an overload,
+        an error of the server, a lost or silent connection, an unreadable answer. Any other error is the SDK's own."""
         return await self._reply(messages, tools, streamed=self._stream, on_text=self._on_text)
 
     async def stream_reply(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], on_text: OnText
     ) -> ModelReply:
-        """As `reply`, streamed: `on_text` gets each piece of the prose as it comes, instead of the constructor's function."""
+        """As `reply`, streamed: `on_text` gets each piece of the prose as it comes, instead of the constructor's
+        function."""
         return await self._reply(messages, tools, streamed=True, on_text=on_text)
 
     async def _reply(
@@ -183,7 +184,8 @@ class SdkModel(ABC):
             raise
 
     def _check_key(self, error: Exception) -> None:
-        """Raise a `ConfigError` for the error by which the SDKs say that they found no key. It is of their base class itself."""
+        """Raise a `ConfigError` for the error by which the SDKs say that they found no key. It is of their base class
+        itself."""
         variable = f"{self._package.upper()}_API_KEY"
         no_key = type(error).__name__ == "OpenAIError" or (type(error) is TypeError and "authentication" in str(error))
         if no_key and not os.environ.get(variable) and "api_key" not in self._options:

@@ -30,17 +30,18 @@ class AnthropicModel(SdkModel):
     """A model behind Anthropic's Messages API or a compatible one.
 
     `base_url` and `api_key` are the SDK's, which reads `ANTHROPIC_API_KEY` where none is given. `max_tokens` limits a
-    reply, and the API wants it. The system messages that a transcript begins with are sent as `system`. With `stream`, or
-    an `on_text` function for the prose as it comes, answers are streamed, which the SDK asks for when `max_tokens` is
-    large; an attempt that fails may have streamed some of it already. `timeout` is how many seconds the server may be silent.
-    `extra` are more fields of the request, such as `{"thinking": {"type": "adaptive"}}`; None leaves out a field that
-    would be sent. `headers` go with each request, `anthropic-beta` among them.
+    reply, and the API wants it. The system messages that a transcript begins with are sent as `system`. With `stream`,
+    or an `on_text` function for the prose as it comes, answers are streamed, which the SDK asks for when `max_tokens`
+    is large; an attempt that fails may have streamed some of it already. `timeout` is how many seconds the server may
+    be silent. `extra` are more fields of the request, such as `{"thinking": {"type": "adaptive"}}`; None leaves out a
+    field that would be sent. `headers` go with each request, `anthropic-beta` among them.
 
-    `cache` is the provider's prompt cache, without which every prompt costs its full price: `auto` marks what it shall keep
-    for five minutes, `1h` for an hour, `off` marks nothing (`hooksdk.formats.prompt_cache.CacheMarks`).
+    `cache` is the provider's prompt cache, without which every prompt costs its full price: `auto` marks what it shall
+    keep for five minutes, `1h` for an hour, `off` marks nothing (`hooksdk.formats.prompt_cache.CacheMarks`).
 
-    `deferral` is whether requests can declare tools that the model is not shown, for tool search: `auto` as the endpoint and the
-    model are known to take them (`additions` only with its beta in `headers`), or as you say it: `search`, `additions`, `off`.
+    `deferral` is whether requests can declare tools that the model is not shown, for tool search: `auto` as the
+    endpoint and the model are known to take them (`additions` only with its beta in `headers`), or as you say it:
+    `search`, `additions`, `off`.
 
     Thinking blocks and their signatures are kept. A call that `max_tokens` cut off is recorded with its arguments under
     `INVALID_JSON`, so that it is refused, never run on half of them.

@@ -29,10 +29,11 @@ class OpenAIModel(OpenAISdkModel):
 
     `base_url` and `api_key` are the SDK's, which reads `OPENAI_API_KEY` where none is given. `max_tokens` limits a
     reply; with a `base_url` it is sent under that name, to OpenAI itself as `max_completion_tokens`. With `stream`, or
-    an `on_text` function for the prose as it comes, answers are streamed; an attempt that fails may have streamed some of it
-    already. `timeout` is how many seconds the server may be silent. `extra` are more fields of the request, such as
-    `{"temperature": 0}`; None leaves out a field that would be sent. `provider` is the name that events show. To OpenAI
-    itself `run_agent` sends a `prompt_cache_key`, a digest of the session's id, so that its requests meet the same cache.
+    an `on_text` function for the prose as it comes, answers are streamed; an attempt that fails may have streamed some
+    of it already. `timeout` is how many seconds the server may be silent. `extra` are more fields of the request, such
+    as `{"temperature": 0}`; None leaves out a field that would be sent. `provider` is the name that events show. To
+    OpenAI itself `run_agent` sends a `prompt_cache_key`, a digest of the session's id, so that its requests meet the
+    same cache.
 
     Use it as an async context manager to keep connections open between replies; without, each reply has its own.
     """

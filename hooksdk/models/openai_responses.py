@@ -40,20 +40,20 @@ _HOLD_ALL = re.compile(
 class OpenAIResponsesModel(OpenAISdkModel):
     """A model behind OpenAI's Responses API or a compatible one.
 
-    The options are those of `OpenAIModel`; `max_tokens` is sent as `max_output_tokens`, and `deferral` is whether requests can
-    declare tools that the model is not shown, for tool search: `auto` as the endpoint and the model are known to take them, or
-    as you say it (`search`, `additions`, `off`). An answer has several items, each a
-    message of the session: reasoning, text, calls, and what tools did that the provider runs.
+    The options are those of `OpenAIModel`; `max_tokens` is sent as `max_output_tokens`, and `deferral` is whether
+    requests can declare tools that the model is not shown, for tool search: `auto` as the endpoint and the model are
+    known to take them, or as you say it (`search`, `additions`, `off`). An answer has several items, each a message of
+    the session: reasoning, text, calls, and what tools did that the provider runs.
 
     The session holds the history, so nothing is stored at the provider (`store=False`), and reasoning comes encrypted
-    (`include=["reasoning.encrypted_content"]`), so that the next request can have it; a model that refuses this, since it does
-    not reason, is asked without. `extra` changes both: `{"store": True}`, `{"include": None}`. Where nothing is stored, what the
-    provider could only look up is not sent back: reasoning without its content, and generated images; and OpenAI itself gets
-    items without their ids, which it may look for in vain. Instructions are the session's messages of role `system` or
-    `developer`.
+    (`include=["reasoning.encrypted_content"]`), so that the next request can have it; a model that refuses this, since
+    it does not reason, is asked without. `extra` changes both: `{"store": True}`, `{"include": None}`. Where nothing is
+    stored, what the provider could only look up is not sent back: reasoning without its content, and generated images;
+    and OpenAI itself gets items without their ids, which it may look for in vain. Instructions are the session's
+    messages of role `system` or `developer`.
 
-    A reply that was cut off has the reason of it, such as `max_output_tokens`, as `stop_reason`. A call that was cut off is
-    recorded so that it is refused, never run on half of its arguments.
+    A reply that was cut off has the reason of it, such as `max_output_tokens`, as `stop_reason`. A call that was cut
+    off is recorded so that it is refused, never run on half of its arguments.
 
     Use it as an async context manager to keep connections open between replies; without, each reply has its own.
     """
@@ -78,8 +78,8 @@ class OpenAIResponsesModel(OpenAISdkModel):
         )
 
     def _unstored(self, items: Sequence[Message]) -> list[Message]:
-        """The items without what the provider could only find where it had stored it. Their ids stay for other servers, some of
-        which want them: https://github.com/openai/codex/issues/12669."""
+        """The items without what the provider could only find where it had stored it. Their ids stay for other servers,
+        some of which want them: https://github.com/openai/codex/issues/12669."""
         whole = without_loose_ends([item for item in items if not _is_found_by_id(item)], _FORMAT)
         return [_without_id(item) for item in whole] if self._asks_openai else whole
 
@@ -122,8 +122,8 @@ class OpenAIResponsesModel(OpenAISdkModel):
 
 
 def _is_found_by_id(item: Message) -> bool:
-    """True for reasoning without its content, and for images: "Item with id 'rs_1' not found. Items are not persisted when
-    `store` is set to false." (https://github.com/vercel/ai/issues/7543). An image is looked up even with its data
+    """True for reasoning without its content, and for images: "Item with id 'rs_1' not found. Items are not persisted
+    when `store` is set to false." (https://github.com/vercel/ai/issues/7543). An image is looked up even with its data
     (pydantic-ai's `OpenAIResponsesModel` leaves it out, too)."""
     if item.get("type") == "reasoning":
         return not item.get("encrypted_content") and not item.get("content")
@@ -145,7 +145,8 @@ def _reply(answer: Json) -> ModelReply:
 
 
 def _without_halves(items: Sequence[Json]) -> Iterator[Json]:
-    """The items of a reply that was cut off. The text of a custom tool cannot say that it is a half, so its call is left out."""
+    """The items of a reply that was cut off. The text of a custom tool cannot say that it is a half, so its call is
+    left out."""
     for item in items:
         status = item.get("status") or ("incomplete" if item is items[-1] else "completed")
         if status == "completed" or item.get("type") not in ("function_call", "custom_tool_call"):
@@ -165,8 +166,8 @@ class _Stream:
         """Where the prose stands that came last."""
 
     def add(self, event: Json) -> str:
-        """Take in one event; answers the prose in it. Texts of several items, or parts, stand on lines of their own, as in
-        `Outcome.text`."""
+        """Take in one event; answers the prose in it. Texts of several items, or parts, stand on lines of their own, as
+        in `Outcome.text`."""
         match event.get("type"):
             case "response.output_item.done":
                 self.items[event.get("output_index", len(self.items))] = event["item"]
@@ -184,8 +185,8 @@ class _Stream:
         return ""
 
     def answer(self) -> Json:
-        """The whole of it. A stream without its last event was cut off. Its items are those that were told one by one: the
-        encrypted content of reasoning is whole in these alone, and some servers end with an empty `output`."""
+        """The whole of it. A stream without its last event was cut off. Its items are those that were told one by one:
+        the encrypted content of reasoning is whole in these alone, and some servers end with an empty `output`."""
         if self.response is None:
             raise Unreadable("the stream ended in the middle of the answer")
         output = [self.items[index] for index in sorted(self.items)]

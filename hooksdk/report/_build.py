@@ -32,8 +32,8 @@ class NoTrace(HookSDKError, ValueError):
 
 
 def read_trace(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The records in a file of `trace_file`, and how many other lines it has. Raises `NoTrace` if no line is a record, and
-    `OSError`."""
+    """The records in a file of `trace_file`, and how many other lines it has. Raises `NoTrace` if no line is a record,
+    and `OSError`."""
     records: list[dict[str, Any]] = []
     others = 0
     with path.open(encoding="utf-8", errors="replace") as file:
@@ -64,10 +64,10 @@ def build(
     prices: PriceList | None = None,
     policies: Mapping[str, Rules] | None = None,
 ) -> Report:
-    """The content of a page. `trace` are the records of [trace_file](trace_file.md), as `json.loads` reads its lines; with `run_id`
-    only that run is shown. `sources` are sentences about where the records are from. `prices` tell what was paid, by default
-    those of the package `genai-prices`, if it is installed. With `policies`, the rules of plugins by id, the page tells what
-    they decide for each tool of the runs. Raises what `StoredSession.ledger` raises."""
+    """The content of a page. `trace` are the records of [trace_file](trace_file.md), as `json.loads` reads its lines;
+    with `run_id` only that run is shown. `sources` are sentences about where the records are from. `prices` tell what
+    was paid, by default those of the package `genai-prices`, if it is installed. With `policies`, the rules of plugins
+    by id, the page tells what they decide for each tool of the runs. Raises what `StoredSession.ledger` raises."""
     prices = PriceList() if prices is None else prices
     runs = [] if trace is None else read_runs(trace, prices)
     if run_id is not None:

@@ -15,8 +15,8 @@ SLACK = 1.0
 
 
 def join(runs: Sequence[Run], ledger: Ledger, journal: Sequence[Mapping[str, Any]], room: Room) -> None:
-    """Give the steps of a session's runs the arguments and results that its messages have. A call whose result cannot be told
-    from others with the same id gets none."""
+    """Give the steps of a session's runs the arguments and results that its messages have. A call whose result cannot
+    be told from others with the same id gets none."""
     steps: dict[str, list[tuple[float, Step]]] = defaultdict(list)
     for run in runs:
         for step in run.steps:

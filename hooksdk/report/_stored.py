@@ -1,4 +1,5 @@
-"""Reading a stored session for a page: its messages, what the model sees of them, its trims and its searches for tools."""
+"""Reading a stored session for a page: its messages, what the model sees of them, its trims and its searches for
+tools."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ MAX_QUERIES = 50
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSession:
-    """A session as a store has it: `messages, journal = await store.read_session(id)`. Without a journal it is a plain list of
-    messages.
+    """A session as a store has it: `messages, journal = await store.read_session(id)`. Without a journal it is a plain
+    list of messages.
 
     ```python
     from hooksdk.report import StoredSession, page
