@@ -81,7 +81,7 @@ class Limits:
     reminders: int = 0
     """How often a model that writes a call as text is told how to call, instead of ending the run."""
     text_calls: Literal["notice", "run"] = "notice"
-    """`run`: an answer of calls written as JSON is read as calls of offered tools; their ids begin with `from_text_`."""
+    """`run`: an answer of calls written as JSON is read as calls of offered tools, with ids such as `from_text_1`."""
 
     def __post_init__(self) -> None:
         for name, least in {"turns": 1, "parallel": 1, "attempts": 1, "reminders": 0, "continues": 0}.items():
@@ -308,8 +308,8 @@ class AgentLoop:
         return [call for message in messages for call in self.message_format.calls(message)]
 
     async def is_done(self) -> bool:
-        """Whether the run may end with the newest reply, which has no calls. A model that wrote a call as text is told how
-        to call, as often as the limits say."""
+        """Whether the run may end with the newest reply, which has no calls. A model that wrote a call as text is told
+        how to call, as often as the limits say."""
         if not self.run.reminder or self.reminders >= self.limits.reminders:
             return await self.finish()
         self.reminders += 1
