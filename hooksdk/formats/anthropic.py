@@ -20,6 +20,7 @@ _KNOWN = ("text", "image", "document", "search_result")
 """Types of blocks inside a result that a trim may replace."""
 _IMAGE_LIMIT = 5 * 1024 * 1024
 """Characters of base64 that the API takes for one image; a longer one would make every later request fail."""
+_THINKING = ("thinking", "redacted_thinking")
 _OTHERS_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 """What no id of a call may hold: https://github.com/LibreChat-AI/agents/pull/153 has the API's words."""
 
@@ -56,7 +57,7 @@ class Anthropic(ProviderFormat):
     def is_loose_end(self, message: Message) -> bool:
         """True for thinking alone: the final block of a reply cannot be `thinking`, as the API says."""
         blocks = as_list(message.get("content"))
-        return bool(blocks) and all(as_object(block).get("type") in provider.THINKING for block in blocks)
+        return bool(blocks) and all(as_object(block).get("type") in _THINKING for block in blocks)
 
     def sendable_id(self, call_id: str, suffix: str = "") -> str:
         return kit.fitting_id(call_id, suffix, others=_OTHERS_IN_IDS)
@@ -75,9 +76,9 @@ class Anthropic(ProviderFormat):
         https://docs.claude.com/en/docs/build-with-claude/extended-thinking."""
         content = message.get("content")
         if isinstance(content, str):
-            return (
-                (message, "") if content.strip() else ({**message, "content": kit.NO_CONTENT}, "its content is blank")
-            )
+            if content.strip():
+                return message, ""
+            return {**message, "content": kit.NO_CONTENT}, "its content is blank"
         mended = [_mended(block, self.is_reply(message)) for block in as_list(content)]
         blocks = [block for block, _ in mended if block is not None]
         why = next((why for _, why in mended if why), "" if blocks else "its content is empty")
@@ -138,10 +139,8 @@ class Anthropic(ProviderFormat):
                 return None
             return {**block, "input": kit.with_arguments(block.get("input"), texts)} if texts else block
 
-        return {
-            **message,
-            "content": kit.named(as_list(message.get("content")), kit.for_call(index, arguments), changed),
-        }
+        content = kit.named(as_list(message.get("content")), kit.for_call(index, arguments), changed)
+        return {**message, "content": content}
 
     def results(self, message: Message) -> list[FoundResult]:
         blocks = [as_object(message["content"][place]) for place in _places(message)]

@@ -138,11 +138,8 @@ class OpenAIResponses(ProviderFormat):
             return []
         own_id = f"{_RESULTS[item_type]}{call_id}" if isinstance(call_id, str) else ""
         if item_type != "tool_search_output":
-            return [
-                provider.found(
-                    own_id, message.get("output"), provider.why_untrimmable(message.get("output"), _PARTS, key="output")
-                )
-            ]
+            output = message.get("output")
+            return [provider.found(own_id, output, provider.why_untrimmable(output, _PARTS, key="output"))]
         why_not = "it holds the definitions of tools that later calls use"
         result = provider.found(own_id, message.get("tools"), why_not, is_error=False, name=searching.NAME)
         return [replace(result, text=searching.names_text(sorted(searching.names_in(message))))]
