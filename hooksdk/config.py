@@ -42,7 +42,6 @@ from hooksdk._config.watch import FileWatch
 from hooksdk._config.words import printable_entry, trust_advice
 from hooksdk._firing.hook import Grant
 from hooksdk._tasks.background import logger
-from hooksdk.costs import check_prices
 from hooksdk.errors import ConfigError, HookSDKError, did_you_mean, problem_text, unknown_key
 from hooksdk.hooks import HOOKS
 
@@ -80,6 +79,14 @@ def _known_hooks(value: dict[str, float]) -> dict[str, float]:
 def _known_store(value: str) -> str:
     split_store(value)
     return value
+
+
+def _check_prices(table: dict[str, Any]) -> dict[str, Any]:
+    if table:
+        from hooksdk.costs import check_prices
+
+        check_prices(table)
+    return table
 
 
 def _as_list(value: object) -> object:
@@ -160,7 +167,7 @@ class Config(_Strict):
     """How long `hooksdk guard` keeps sessions: `hooksdk.guard.GuardConfig.of(config)` reads it. Only the user's own counts."""
     policy: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Properties that `hooksdk policy prove` and `hooksdk doctor` prove."""
-    prices: Annotated[dict[str, Any], pydantic.AfterValidator(check_prices)] = Field(default_factory=dict[str, Any])
+    prices: Annotated[dict[str, Any], pydantic.AfterValidator(_check_prices)] = Field(default_factory=dict[str, Any])
     """Dollars for a million tokens of a model, by `PROVIDER:NAME`: `hooksdk.costs.PriceList(config.prices)` reads it."""
     plugins: Annotated[dict[str, PluginConfig], pydantic.AfterValidator(_Sections)] = Field(default_factory=dict)
     _merged: Merged | None = PrivateAttr(default=None)

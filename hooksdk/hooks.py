@@ -13,15 +13,17 @@ from hooksdk._firing.event import Answer, Around, AroundRun, Block, CallEvent, C
 from hooksdk._firing.granted import Granted
 from hooksdk._firing.hook import GRANTS, Hook, define
 from hooksdk._origins.origin import Origin, Origins, no_origins
-from hooksdk._schema.fresh import Fresh
+from hooksdk._schema.fresh import Fresh, Made
 from hooksdk.approvals import Question
 from hooksdk.calls import Labels, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
-from hooksdk.costs import PriceList
 from hooksdk.errors import did_you_mean
 from hooksdk.records import CallStatus, EndReason, SessionEndReason
 from hooksdk.tools import Deferral, Expose, Tool
 from hooksdk.transcript import Results, TranscriptEditor
+
+if TYPE_CHECKING:
+    from hooksdk.costs import PriceList
 
 __all__ = [
     "GRANTS", "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved", "AgentEnd",
@@ -168,6 +170,12 @@ def after_tools_resolved(event: AfterToolsResolved) -> None:
 # Each model call
 
 
+def _no_own_prices() -> PriceList:
+    from hooksdk.costs import PriceList
+
+    return PriceList()
+
+
 @dataclass(frozen=True, kw_only=True)
 class BeforeModelCall(Event):
     """The request that is about to be made."""
@@ -179,7 +187,7 @@ class BeforeModelCall(Event):
     """The model's, in tokens, if the host knows it; `tokens` estimates what the messages take of it."""
     results: Results = field(repr=False)
     """The session's tool results, to list and to trim."""
-    prices: PriceList = field(default_factory=PriceList, repr=False)
+    prices: Made[PriceList] = field(default=Made(_no_own_prices), repr=False)
     """What models cost, by the configuration's `[prices]` and by genai-prices."""
 
 
@@ -227,7 +235,7 @@ class AfterModelCall(Event):
     message: Fresh[Mapping[str, Any]] = Fresh()
     usage: Fresh[Mapping[str, Any] | None] = Fresh(None)
     stop_reason: str | None = None
-    prices: PriceList = field(default_factory=PriceList, repr=False)
+    prices: Made[PriceList] = field(default=Made(_no_own_prices), repr=False)
     """What models cost, by the configuration's `[prices]` and by genai-prices."""
 
 

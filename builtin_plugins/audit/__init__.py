@@ -1,4 +1,5 @@
-"""What was decided, who answered what on which evidence, and what ran: a chain of signed records that a third party can verify."""
+"""A chain of signed records, which a third party can verify: what was decided, who answered on which evidence, and what
+ran."""
 
 from __future__ import annotations
 
@@ -33,11 +34,11 @@ __all__ = ["Audit", "chain_path", "key_path"]
 logger = logging.getLogger("hooksdk")
 FILE_NAME = "audit.jsonl"
 WAIT = 60.0
-"""Seconds that a record of the trace may take: a slow disk must not end the chain."""
+"""Seconds that writing a record of the trace may take: a slow disk must not end the chain."""
 
 
 def chain_path(path: str | None) -> Path:
-    """The file that a setting means. A path is a folder when it is one, or ends with a slash."""
+    """The file of the setting `path`, which is a folder if it exists as one, or ends with a slash."""
     if path is None:
         return state_folder() / "audit" / FILE_NAME
     place = Path(path).expanduser()
@@ -45,7 +46,7 @@ def chain_path(path: str | None) -> Path:
 
 
 def key_path(path: str | None) -> Path:
-    """Where the private key is: by default beside the default file, in the user's state folder."""
+    """The file of the private key: by default beside the default file, in the user's state folder."""
     return state_folder() / "audit" / "key.pem" if path is None else Path(path).expanduser()
 
 
@@ -57,21 +58,24 @@ class Audit:
 
         model_config = ConfigDict(extra="forbid")
         to: Literal["file", "store"] = "file"
-        """`store`: the records are in the host's store, which may be one database for many machines, with one key for all."""
+        """`store`: records are kept in the host's store, which may be one database for many machines, with one key for
+        all."""
         path: str | None = None
-        """A file, or a folder for `audit.jsonl`. By default `audit/audit.jsonl` in `$HOOKSDK_HOME`, else in the user's state folder."""
+        """A file, or a folder for `audit.jsonl`. By default `audit/audit.jsonl` in `$HOOKSDK_HOME`, else in the user's
+        state folder."""
         key: str | None = None
-        """The file of the private key, which is made where it is not there. By default `audit/key.pem` in the same folder."""
+        """The file of the private key, which is made if it is missing. By default `audit/key.pem` in the same
+        folder."""
         arguments: bool = False
-        """The arguments of calls and the titles of questions as they are, not their digests alone."""
+        """Whether arguments of calls and titles of questions are written as they are, and not as digests."""
         max_bytes: PositiveInt | None = 50_000_000
-        """From this size on the file is put aside as `audit.00001.jsonl`, and a new one goes on with the chain."""
+        """The size from which on the file is put aside as `audit.00001.jsonl`, and a new one continues the chain."""
         keep: float | None = Field(default=None, ge=1)
-        """Days after which files that were put aside are removed; a file is put aside after one day then. None: never."""
+        """Days after which older files are removed; each file is put aside after a day then. None: never."""
         head_url: Annotated[str, AfterValidator(check_url)] | None = None
-        """Where the head is POSTed to as JSON, so that it is kept elsewhere."""
+        """An address to which the head is POSTed as JSON, so that it is kept elsewhere."""
         head_minutes: float = Field(default=60, gt=0)
-        """Minutes between two heads, where there is a new one."""
+        """Minutes between two heads, if there is a new one."""
 
         @model_validator(mode="after")
         def _is_about_files(self) -> Self:
@@ -81,7 +85,8 @@ class Audit:
 
         @classmethod
         def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
-            """Where the chain is and what it holds is the user's to say; a project's settings count with trust alone."""
+            """The user alone says where the chain is and what it holds: a project's settings count only if it is
+            trusted."""
             if project.trusted:
                 return {**project.values, **own}, []
             return dict(own), [name for name in project.values if name not in own]
@@ -93,11 +98,8 @@ class Audit:
         key, is_new = load_key(key_path(config.key))
         public = public_text(key.public_key())
         if is_new:
-            logger.warning(
-                "audit: a key was made in %s; whoever verifies the chain needs its public half: %s",
-                key_path(config.key),
-                public,
-            )
+            text = "audit: a key was made in %s; whoever verifies the chain needs its public half: %s"
+            logger.warning(text, key_path(config.key), public)
         if config.to == "store":
             chain = StoreChain(key)
         else:
@@ -118,18 +120,19 @@ class Audit:
 
     @staticmethod
     def files(config: Config) -> list[Path]:
-        """The files of the chain that are there by these settings, the oldest first."""
+        """The existing files of the chain by these settings, the oldest first."""
         path = chain_path(config.path)
         return [*numbered_files(path), *([path] if path.is_file() else [])]
 
     @staticmethod
     def public_key(config: Config) -> str:
-        """The public half of the key as text. Raises `ConfigError` where there is none."""
+        """The public half of the key as text. Raises `ConfigError` if there is no key."""
         return public_text(load_key(key_path(config.key), make=False)[0].public_key())
 
     @staticmethod
     async def write_record(config: Config, store: Store, fields: Mapping[str, Any]) -> None:
-        """Append one record without a host: for commands that change what a chain tells of. Raises `OSError` and `StoreError`."""
+        """Append one record without a host, for a command that changes data of which the chain tells. Raises `OSError`
+        and `StoreError`."""
         key, _ = load_key(key_path(config.key))
         if config.to == "store":
             await StoreChain(key).append(StoredValues(store), fields)
@@ -145,26 +148,26 @@ class Audit:
         self._recorder = shared
         self._storage = storage
         self._digests: dict[str, dict[str, str]] = {}
-        """Of calls that have their result and are not told of yet: what stands for arguments and result."""
+        """Digests of arguments and result, by the id of a call whose end is not written yet."""
         self._effects: dict[str, str] = {}
-        """The effect ids of calls that were let through and are not over."""
+        """The effect ids of running calls, by the id of the call."""
 
     @hooks.record_decision
     async def write_decision(self, event: RecordDecision) -> None:
-        """Before the call runs; on the disk where the host asks for it."""
+        """Write that a call is let through, before it runs; on the disk if the host wants that."""
         self._effects[event.call.id] = event.effect_id
         fields = describe_call(event, arguments=self._config.arguments)
         await self._recorder.append(self._storage, fields, durable=event.required)
 
     @hooks.transform_tool_result.last
     def note_result(self, event: TransformToolResult) -> None:
-        """What the trace does not tell of a call."""
+        """Note the digests of a call, which the trace does not have."""
         result = hashlib.sha256(event.result.text.encode("utf-8", "surrogatepass")).hexdigest()
         self._digests[event.call.id] = {"arguments_sha256": digest_of(dict(event.arguments)), "result_sha256": result}
 
     @hooks.trace(timeout=WAIT)
     async def write(self, event: Trace) -> None:
-        """Everything else, in the order in which it happened."""
+        """Write all other records, in the order of events."""
         fields = describe_record(event)
         if fields is None:
             return

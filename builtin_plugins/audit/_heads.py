@@ -1,4 +1,4 @@
-"""Sending the chain's head elsewhere, where whoever holds the key cannot change it."""
+"""Sending the chain's head to a place where the owner of the key cannot change it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from hooksdk.tasks import describe, in_abandonable_thread
 logger = logging.getLogger("hooksdk")
 
 TIMEOUT = 10.0
-"""Seconds that the web service has to take a head."""
+"""Seconds that sending a head may take."""
 
 
 def check_url(url: str) -> str:
-    """The URL, if heads may go there. Raises `ValueError`: on its way over plain HTTP anybody could put another one in its place."""
+    """The URL, if heads may go there. Raises `ValueError`: over plain HTTP anybody could replace a head on its way."""
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and _is_this_machine(parts.hostname)):
         raise ValueError(f"{url!r:.200} must begin with https://; http:// is for this machine alone")
@@ -40,8 +40,8 @@ def _is_this_machine(host: str | None) -> bool:
 
 @final
 class HeadSender:
-    """POSTs the head as JSON at intervals, and at the end, where it has changed. What goes wrong is logged, and tried again with the
-    next one."""
+    """POSTs the head as JSON at intervals and at the end, if it has changed. A failure is logged, and the next head is
+    sent."""
 
     def __init__(self, url: str, minutes: float, chain: FileChain | StoreChain, key: str) -> None:
         self._url = url
@@ -58,7 +58,7 @@ class HeadSender:
             await anyio.sleep(self._pause)
 
     async def send(self) -> None:
-        """Send the head of now, unless it was sent."""
+        """Send the current head, unless it was sent."""
         head = self._chain.head
         if head is None or head == self._sent:
             return
@@ -75,7 +75,7 @@ class HeadSender:
 
         class NoRedirects(HTTPRedirectHandler):
             def redirect_request(self, *args: Any, **named: Any) -> None:
-                """A head goes to the address that was given, and to no other."""
+                """No redirect: a head goes to the given address alone."""
 
         headers = {"content-type": "application/json", "user-agent": "hooksdk"}
         request = Request(self._url, json.dumps(document).encode(), headers, method="POST")  # noqa: S310 - the scheme was checked

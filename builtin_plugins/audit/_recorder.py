@@ -1,4 +1,4 @@
-"""What is written of events, and what happens when it cannot be."""
+"""The records of events, and what happens when they cannot be written."""
 
 from __future__ import annotations
 
@@ -20,26 +20,36 @@ from hooksdk.tasks import in_abandonable_thread
 
 logger = logging.getLogger("hooksdk")
 
-KINDS = frozenset({
-    "session_started", "session_ended", "run_started", "run_ended", "withheld", "decision", "approval_asked", "approval_answered",
-    "call_finished", "settled",
-})  # fmt: skip
-"""Records of the trace that the chain takes; of `hook` those of handlers that failed where a failure decides."""
+KINDS = frozenset(
+    {
+        "session_started",
+        "session_ended",
+        "run_started",
+        "run_ended",
+        "withheld",
+        "decision",
+        "approval_asked",
+        "approval_answered",
+        "call_finished",
+        "settled",
+    }
+)
+"""Kinds of trace records that the chain has, beside those of handlers whose failure decides."""
 DECIDING = frozenset(
     {"agent_start", "narrow_tools", "rewrite_tool_call", "before_tool_call", "resolve_secrets", "tool_call_start"}
 )
-"""Hooks in which a handler that fails is a no."""
+"""Hooks in which a failing handler blocks."""
 ONLY_TRUE = ("shadow", "in_doubt", "unanswered")
 THREADS = 40
-"""Threads that write, or wait for a disk that hangs."""
+"""Threads that may write, or wait for a hanging disk."""
 LEFT_OUT = frozenset({"stats", "dropped", "seconds", *ONLY_TRUE})
-"""Fields of the trace that say nothing of decisions, and those that are told only where they are true."""
+"""Fields of the trace that are not about decisions, and those that are written only if they are true."""
 
 
 @final
 class Recorder:
-    """Writes records of all sessions to one chain. A record that is lost is told in the log, and in the chain once it can be written
-    again."""
+    """Writes records of all sessions to one chain. The loss of a record is logged, and recorded once the chain can be
+    written again."""
 
     def __init__(self, chain: FileChain | StoreChain) -> None:
         self.chain = chain
@@ -48,8 +58,8 @@ class Recorder:
         self._threads = anyio.CapacityLimiter(THREADS)
 
     async def append(self, values: Values, fields: Mapping[str, Any], *, durable: bool = False) -> None:
-        """Write one record; `values` is where a chain in the store is. Raises `OSError` and `StoreError` where it cannot be."""
-        lost, self._lost = self._lost, 0  # others write meanwhile: one of them tells it
+        """Write one record; `values` holds a chain in the store. Raises `OSError` and `StoreError`."""
+        lost, self._lost = self._lost, 0  # of writers at the same time one records the loss
         try:
             if lost:
                 await self._write(values, {"kind": "records_lost", "records": lost})
@@ -77,14 +87,24 @@ def _place(event: Event) -> dict[str, Any]:
 
 
 def describe_call(event: RecordDecision, *, arguments: bool) -> dict[str, Any]:
-    """A call that is let through to its tool."""
+    """The record of a call that is let through to its tool."""
     call, given = event.call, dict(event.arguments)
     fields: dict[str, Any] = {
-        "kind": "call_let_through", **_place(event), "call_id": call.id, "parent_id": call.parent_id, "origin": call.origin, "tool": event.tool.id,
-        "tool_fingerprint": event.tool.fingerprint, "name": call.name, "effect_id": event.effect_id, "arguments_sha256": digest_of(given),
-        "judged_by": list(event.judged_by), "labels": sorted(event.labels), "trigger": event.trigger,
+        "kind": "call_let_through",
+        **_place(event),
+        "call_id": call.id,
+        "parent_id": call.parent_id,
+        "origin": call.origin,
+        "tool": event.tool.id,
+        "tool_fingerprint": event.tool.fingerprint,
+        "name": call.name,
+        "effect_id": event.effect_id,
+        "arguments_sha256": digest_of(given),
+        "judged_by": list(event.judged_by),
+        "labels": sorted(event.labels),
+        "trigger": event.trigger,
         "requester": (event.requester or {}).get("id"),
-    }  # fmt: skip
+    }
     if event.granted or event.approved_by is not None:
         fields["approved_by"] = event.approved_by or ""
         fields["granted"] = [_question(one, title=arguments) for one in event.granted]
@@ -101,7 +121,7 @@ def _question(question: Question, *, title: bool) -> dict[str, Any]:
 
 
 def describe_record(event: Trace) -> dict[str, Any] | None:
-    """A record of the trace as the chain has it, or None where the chain does not take it."""
+    """The chain's form of a trace record, or None if the chain does not have it."""
     record = event.record
     failed = isinstance(record, HookFired) and record.outcome == "failed" and record.hook in DECIDING
     if record.kind not in KINDS and not failed:
@@ -110,9 +130,5 @@ def describe_record(event: Trace) -> dict[str, Any] | None:
     own |= {name: value for name in ONLY_TRUE if (value := getattr(record, name, False))}
     if isinstance(record, (RunEnded, SessionEnded)):
         own = {"reason": record.reason}
-    return {
-        "kind": "handler_failed" if failed else record.kind,
-        **_place(event),
-        "happened": round(event.time, 6),
-        **own,
-    }
+    kind = "handler_failed" if failed else record.kind
+    return {"kind": kind, **_place(event), "happened": round(event.time, 6), **own}

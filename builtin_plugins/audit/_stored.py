@@ -1,4 +1,4 @@
-"""A chain in a store: each record under its number, which only one writer can take."""
+"""A chain in a store: each record has its number as key, which only one writer can take."""
 
 from __future__ import annotations
 
@@ -9,20 +9,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import anyio
 
-from hooksdk.audit import (
-    CHAIN_BEGUN,
-    NO_HASH,
-    SCHEMA,
-    Head,
-    Values,
-    hash_of,
-    is_genuine,
-    parse_line,
-    public_text,
-    record_key,
-    record_keys,
-    seal,
-)  # fmt: skip
+from hooksdk import audit
+from hooksdk.audit import Head, Values
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -30,8 +18,8 @@ if TYPE_CHECKING:
 
 @final
 class StoreChain:
-    """Appends records to a store. Several processes and machines may write one chain with one key: who takes a number first has it,
-    and the others go on after its record."""
+    """Appends records to a store. Several processes and machines may write one chain with one key: the first to take a
+    number has it, and the others continue after that record."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -44,37 +32,43 @@ class StoreChain:
         return self._head
 
     async def append(self, values: Values, fields: Mapping[str, Any]) -> Head:
-        """Write one record; durable when this returns. Raises `StoreError`, `OSError`, `TypeError` and `ValueError`: then it is not
-        written."""
+        """Write one record; it is durable when this returns. Raises `StoreError`, `OSError`, `TypeError` and
+        `ValueError` if it is not written."""
         if self._alone is None:
             self._alone = anyio.Lock()
         async with self._alone:
             if self._head is None:
                 self._head = await self._catch_up(values)
             if self._head is None:
-                key = public_text(self._key.public_key())
-                await self._put(values, {"kind": CHAIN_BEGUN, "schema": SCHEMA, "key": key}, only_first=True)
+                key = audit.public_text(self._key.public_key())
+                await self._put(
+                    values, {"kind": audit.CHAIN_BEGUN, "schema": audit.SCHEMA, "key": key}, only_first=True
+                )
             return await self._put(values, fields)
 
     async def _catch_up(self, values: Values) -> Head | None:
-        first = parse_line(str(await values.get(record_key(1))).encode("ascii", "replace"))
-        if first is not None and not is_genuine(self._key.public_key(), first):
+        first = audit.parse_line(str(await values.get(audit.record_key(1))).encode("ascii", "replace"))
+        if first is not None and not audit.is_genuine(self._key.public_key(), first):
             raise OSError(errno.EINVAL, "the chain was begun with another key: name that one")
         return await _last_in(values)
 
     async def _put(self, values: Values, fields: Mapping[str, Any], *, only_first: bool = False) -> Head:
         while True:
-            before = self._head or Head(0, NO_HASH)
+            before = self._head or Head(0, audit.NO_HASH)
             record = {"n": before.number + 1, "prev": before.hash, "time": round(time.time(), 6), **fields}
-            line = seal(record, self._key).decode("ascii")
+            line = audit.seal(record, self._key).decode("ascii")
             stored = await values.update(
-                record_key(before.number + 1), lambda value, line=line: line if value is None else value
+                audit.record_key(before.number + 1), lambda value, line=line: line if value is None else value
             )
             if stored == line:
-                self._head = Head(before.number + 1, hash_of(line.encode()))
+                self._head = Head(before.number + 1, audit.hash_of(line.encode()))
                 return self._head
-            other = parse_line(str(stored).encode("ascii", "replace"))
-            if other is None or other.number != before.number + 1 or not is_genuine(self._key.public_key(), other):
+            other = audit.parse_line(str(stored).encode("ascii", "replace"))
+            if (
+                other is None
+                or other.number != before.number + 1
+                or not audit.is_genuine(self._key.public_key(), other)
+            ):
                 raise OSError(errno.EINVAL, f"record {before.number + 1} of the chain was not written with this key")
             self._head = other.head
             if only_first:
@@ -82,10 +76,10 @@ class StoreChain:
 
 
 async def _last_in(values: Values) -> Head | None:
-    numbered = await record_keys(values)
+    numbered = await audit.record_keys(values)
     if not numbered:
         return None
-    record = parse_line(str(await values.get(numbered[-1])).encode("ascii", "replace"))
+    record = audit.parse_line(str(await values.get(numbered[-1])).encode("ascii", "replace"))
     if record is None:
         raise OSError(errno.EINVAL, f"{numbered[-1]} in the store is no record of a chain")
     return record.head

@@ -1,4 +1,4 @@
-"""A chain in files: one writer at a time, in whatever process, each record after the one before."""
+"""A chain in files, with one writer at a time among all processes."""
 
 from __future__ import annotations
 
@@ -14,23 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from hooksdk.audit import (
-    CHAIN_BEGUN,
-    FILE_BEGUN,
-    FILES_REMOVED,
-    LINE_TORN,
-    NO_HASH,
-    SCHEMA,
-    ChainRecord,
-    Head,
-    hash_of,
-    is_genuine,
-    numbered_files,
-    parse_line,
-    public_text,
-    read_records,
-    seal,
-)
+from hooksdk import audit
+from hooksdk.audit import ChainRecord, Head
 from hooksdk.stores.files import BINARY, sync, sync_directory
 from hooksdk.stores.locks import lock, unlock
 
@@ -48,18 +33,19 @@ DAY = 86_400.0
 
 @dataclass
 class _Open:
-    """The current file as we left it."""
+    """The current file, as this writer left it."""
 
     fd: int
     inode: tuple[int, int]
     size: int
     began: float
-    """When its first record was written."""
+    """When the first record was written."""
 
 
 @final
 class FileChain:
-    """Appends records to `path`. Several threads and processes may write one chain: each holds a lock on `NAME.lock` meanwhile."""
+    """Appends records to `path`. Several threads and processes may write one chain: each locks `NAME.lock` while it
+    writes."""
 
     def __init__(
         self, path: Path, key: Ed25519PrivateKey, *, max_bytes: int | None = None, keep_days: float | None = None
@@ -71,9 +57,9 @@ class FileChain:
         self._alone = threading.Lock()
         self._open: _Open | None = None
         self._head: Head | None = None
-        """The last record that was written or seen. The chain goes on from there, whatever became of the file."""
+        """The last record that was written or seen, after which the chain continues, even in another file."""
         self._lock: tuple[int, int] | None = None
-        """The process and its lock file: a forked child needs one of its own."""
+        """The process and its open lock file: a forked child must open its own."""
 
     @property
     def head(self) -> Head | None:
@@ -81,15 +67,15 @@ class FileChain:
         return self._head
 
     def start(self) -> None:
-        """Begin the chain, or look where it goes on. Raises `OSError` for a path that cannot be written."""
+        """Begin the chain, or find its end. Raises `OSError` for a path that cannot be written."""
         with self._held():
             self._follow()
             self._forget_old()
         self.sync()
 
     def append(self, fields: Mapping[str, Any], *, durable: bool = False) -> Head:
-        """Write one record; with `durable` it is on the disk when this returns. Raises `OSError`, `TypeError` and `ValueError`: then
-        it is not written."""
+        """Write one record; with `durable` it is on the disk when this returns. Raises `OSError`, `TypeError` and
+        `ValueError` if it is not written."""
         with self._held():
             self._follow()
             if self._is_over():
@@ -97,7 +83,7 @@ class FileChain:
             head = self._write(fields)
             assert self._open is not None
             fd = os.dup(self._open.fd) if durable else None
-        if fd is not None:  # others may write meanwhile
+        if fd is not None:  # without the lock: others may write meanwhile
             try:
                 sync(fd)
             finally:
@@ -105,13 +91,13 @@ class FileChain:
         return head
 
     def sync(self) -> None:
-        """Wait until all that was written is on the disk. Raises `OSError`."""
+        """Wait until all records are on the disk. Raises `OSError`."""
         with self._alone:
             if self._open is not None:
                 sync(self._open.fd)
 
     def close(self) -> None:
-        """Make all durable, and let the files go. Raises nothing; a failure is logged."""
+        """Make all records durable, and close the files. A failure is logged."""
         try:
             self.sync()
         except OSError as error:
@@ -122,7 +108,7 @@ class FileChain:
                 os.close(self._lock[1])
             self._lock = None
 
-    # Who writes
+    # The lock
 
     @contextmanager
     def _held(self) -> Generator[None]:
@@ -147,21 +133,16 @@ class FileChain:
             self._lock = (process, fd)
         return self._lock[1]
 
-    # Where the chain goes on
+    # The end of the chain
 
     def _follow(self) -> None:
-        """Have the file open that stands at the path now, and know its last record."""
+        """Open the file that is at the path now, and read its last record."""
         now = self._open
         try:
             there = self.path.stat()
         except FileNotFoundError:
             there = None
-        if (
-            now is not None
-            and there is not None
-            and now.inode == (there.st_dev, there.st_ino)
-            and now.size == there.st_size
-        ):
+        if now and there and (*now.inode, now.size) == (there.st_dev, there.st_ino, there.st_size):
             return
         self._leave()
         fd = os.open(self.path, os.O_RDWR | os.O_CREAT | BINARY, 0o600)
@@ -172,20 +153,17 @@ class FileChain:
             self._catch_up(self._last_aside())
             self._begin_file()
             return
-        if (first := next(read_records(self.path), None)) is not None:
+        if (first := next(audit.read_records(self.path), None)) is not None:
             self._check_key(first)
             self._open.began = first.written
         self._read_end(self._open)
 
     def _check_key(self, first: ChainRecord) -> None:
-        own = public_text(self._key.public_key())
+        own = audit.public_text(self._key.public_key())
         if first.fields.get("key", own) != own:
             self._leave()
-            raise OSError(
-                errno.EINVAL,
-                "the chain was begun with another key: name that one, or move the files away",
-                str(self.path),
-            )
+            problem = "the chain was begun with another key: name that one, or move the files away"
+            raise OSError(errno.EINVAL, problem, str(self.path))
 
     def _read_end(self, file: _Open) -> None:
         last, tail = _end_of(file.fd, file.size)
@@ -199,17 +177,17 @@ class FileChain:
             return
         if not tail:
             return
-        whole = parse_line(tail)
+        whole = audit.parse_line(tail)
         if whole is not None and self._is_ours(whole) and self._head == Head(whole.number - 1, whole.previous):
-            self._put(b"\n")  # all of it but its end was written
+            self._put(b"\n")  # only the end of the line is missing
             self._head = whole.head
         else:
             self._put(b"\n")
-            self._write({"kind": LINE_TORN, "bytes": len(tail), "sha256": hash_of(tail)})
+            self._write({"kind": audit.LINE_TORN, "bytes": len(tail), "sha256": audit.hash_of(tail)})
 
     def _catch_up(self, last: ChainRecord | None) -> None:
-        """Go on after the record that stands last. Where we know of a later one the chain goes on after that: whoever verifies it sees
-        that records were taken away."""
+        """Continue after the last record, or after a later one that this writer knows of: then verifying shows that
+        records were removed."""
         known = self._head
         if last is not None and not self._is_ours(last):
             logger.warning(
@@ -221,29 +199,29 @@ class FileChain:
             logger.warning("%s does not end with record %d any more, which was written to it", self.path, known.number)
 
     def _is_ours(self, record: ChainRecord) -> bool:
-        return is_genuine(self._key.public_key(), record)
+        return audit.is_genuine(self._key.public_key(), record)
 
     def _last_aside(self) -> ChainRecord | None:
-        aside = numbered_files(self.path)
+        aside = audit.numbered_files(self.path)
         if not aside:
             return None
-        if (first := next(read_records(aside[-1]), None)) is not None:
+        if (first := next(audit.read_records(aside[-1]), None)) is not None:
             self._check_key(first)
         return _last_of(aside[-1])
 
     def _begin_file(self) -> None:
-        key = public_text(self._key.public_key())
-        kind = CHAIN_BEGUN if self._head is None else FILE_BEGUN
-        self._write({"kind": kind, "schema": SCHEMA, "key": key})
+        key = audit.public_text(self._key.public_key())
+        kind = audit.CHAIN_BEGUN if self._head is None else audit.FILE_BEGUN
+        self._write({"kind": kind, "schema": audit.SCHEMA, "key": key})
 
-    # What is written
+    # Writing
 
     def _write(self, fields: Mapping[str, Any]) -> Head:
-        before = self._head or Head(0, NO_HASH)
+        before = self._head or Head(0, audit.NO_HASH)
         record = {"n": before.number + 1, "prev": before.hash, "time": round(time.time(), 6), **fields}
-        line = seal(record, self._key)
+        line = audit.seal(record, self._key)
         self._put(line + b"\n")
-        self._head = Head(before.number + 1, hash_of(line))
+        self._head = Head(before.number + 1, audit.hash_of(line))
         return self._head
 
     def _put(self, data: bytes) -> None:
@@ -255,7 +233,7 @@ class FileChain:
             while rest:
                 rest = rest[os.write(file.fd, rest) :]
         except OSError:
-            with contextlib.suppress(OSError):  # what cannot be taken back is marked by whoever writes next
+            with contextlib.suppress(OSError):  # a part that stays is marked by the next writer
                 os.ftruncate(file.fd, file.size)
             self._leave()
             raise
@@ -266,7 +244,7 @@ class FileChain:
         if file is not None:
             os.close(file.fd)
 
-    # Files that are put aside
+    # Older files
 
     def _is_over(self) -> bool:
         file = self._open
@@ -275,10 +253,10 @@ class FileChain:
         return is_full or (self._keep is not None and time.time() - file.began >= DAY)
 
     def _rotate(self) -> None:
-        """Put the file aside under the next number, and begin a new one, which goes on with the chain."""
+        """Put the file aside under the next number, and continue the chain in a new one."""
         assert self._open is not None
         sync(self._open.fd)
-        aside = numbered_files(self.path)
+        aside = audit.numbered_files(self.path)
         number = int(aside[-1].stem.rpartition(".")[2]) + 1 if aside else 1
         self._leave()
         self.path.replace(self.path.with_name(f"{self.path.stem}.{number:05d}{self.path.suffix}"))
@@ -287,23 +265,21 @@ class FileChain:
         self._forget_old()
 
     def _forget_old(self) -> None:
-        """Remove files whose last record is older than `keep`, once the chain says so. It never removes the newest that is aside."""
+        """Remove files whose last record is older than `keep`, once a record says so."""
         if self._keep is None:
             return
         limit = time.time() - self._keep * DAY
         over: list[tuple[Path, ChainRecord]] = []
-        for path in numbered_files(self.path):
+        for path in audit.numbered_files(self.path):
             last = _last_of(path)
             if last is None or last.written >= limit:
                 break
             over.append((path, last))
         if not over:
             return
-        last = over[-1][1]
-        files = [path.name for path, _ in over]
-        self._write(
-            {"kind": FILES_REMOVED, "files": files, "through": last.number, "hash": last.hash, "days": self._keep}
-        )
+        last, files = over[-1][1], [path.name for path, _ in over]
+        removed = {"files": files, "through": last.number, "hash": last.hash}
+        self._write({"kind": audit.FILES_REMOVED, **removed, "days": self._keep})
         assert self._open is not None
         sync(self._open.fd)
         for path, _ in over:
@@ -314,20 +290,20 @@ class FileChain:
 def _last_of(path: Path) -> ChainRecord | None:
     with path.open("rb") as file:
         last, tail = _end_of(file.fileno(), os.fstat(file.fileno()).st_size)
-    return parse_line(tail) or last
+    return audit.parse_line(tail) or last
 
 
 def _end_of(fd: int, size: int) -> tuple[ChainRecord | None, bytes]:
-    """The last whole record of an open file, and what stands after its last line's end."""
+    """The last whole record of an open file, and the bytes after its last line's end."""
     start, data = size, b""
     tail: bytes | None = None
     while True:
         lines = data.split(b"\n")
         if len(lines) > 1 and tail is None:
             tail = lines[-1]
-        # The first line may begin further up.
+        # The first line may be cut: it may begin before this part.
         for line in reversed(lines[1:-1] if start else lines[:-1]):
-            if (record := parse_line(line)) is not None:
+            if (record := audit.parse_line(line)) is not None:
                 return record, tail or b""
         if start == 0:
             return None, data if tail is None else tail

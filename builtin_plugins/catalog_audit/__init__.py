@@ -1,10 +1,10 @@
 """Notice when a tool is no longer the one that was trusted, and when a new one is not what it seems.
 
-Of every granted tool the definition is kept as fingerprints in the plugin's storage, by source and owner, for all sessions of
-the store. A definition that changed, a name that looks like a known one, text that people do not see and orders to the model
-are reported, or the tool is withheld until somebody approves it. Where something may be withheld the audit is part of
-narrowing the tools, and a definition is recorded before its tool is granted. Otherwise it runs in the background, so that
-nobody waits for it.
+The definition of every granted tool is kept as fingerprints in the plugin's storage, by source and owner, for all
+sessions of the store. A definition that changed, a name that looks like a known one, text that people do not see and
+orders to the model are reported, or the tool is withheld until somebody approves it. If something may be withheld, the
+audit is part of narrowing the tools, and a definition is recorded before its tool is granted. Otherwise the audit runs
+in the background.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ __all__ = ["CatalogAudit", "Finding", "Review", "fingerprint_of"]
 
 @dataclass
 class _SharedReport:
-    """What the sessions of one host know together."""
+    """What all sessions of a host have seen."""
 
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     fingerprints: dict[str, str] = field(default_factory=dict[str, str])
-    """Of the tools that are as recorded, by id."""
+    """The fingerprints of tools that are as recorded, by id."""
     reports: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """Of tools that are still withheld: id and fingerprint."""
+    """Id and fingerprint of each withheld tool that was reported."""
 
 
 class CatalogAudit:
@@ -49,9 +49,10 @@ class CatalogAudit:
 
         model_config = ConfigDict(extra="forbid")
         on_change: Literal["report", "withhold"] = "report"
-        """`report`: logged once, and the new definition counts from then on. `withhold`: until it is approved."""
+        """`report`: the change is logged once, and the new definition counts from then on. `withhold`: the tool is
+        withheld until it is approved."""
         on_new: Action = "accept"
-        """What happens with a tool that was never seen."""
+        """What happens with a tool that is new."""
         on_lookalike: Action = "report"
         """What happens with a new tool whose name resembles that of a known one."""
         hidden_text: Action = "report"
@@ -59,7 +60,7 @@ class CatalogAudit:
         instructions: Action = "report"
         """What happens with a tool whose texts look like orders to the model."""
         approved: dict[str, str] = Field(default_factory=dict)
-        """Definitions that are right: tool id to fingerprint, as the log shows them."""
+        """Approved definitions: tool id to fingerprint, as the log shows them."""
         exclude: Annotated[list[str], AfterValidator(check_patterns)] = Field(default_factory=list[str])
         """Patterns of tools that are not audited."""
 
@@ -77,7 +78,7 @@ class CatalogAudit:
 
     @classmethod
     def diagnose(cls, config: Config, tools: Sequence[Tool] | None) -> Iterator[str]:
-        """What `hooksdk doctor` says: tools that a pattern of `exclude` is near to."""
+        """What `hooksdk doctor` says: tools that a pattern of `exclude` nearly matches."""
         patterns = map(ToolPattern, config.exclude)
         yield from (Notice(f"exclude: {line}") for line in near_misses(patterns, tools or (), exact=True))
 
@@ -92,35 +93,32 @@ class CatalogAudit:
         self._storage = storage
         self._report = shared
         self._excluded = [ToolPattern(pattern) for pattern in config.exclude]
-        self._withholds = "withhold" in {
-            config.on_change, config.on_new, config.on_lookalike, config.hidden_text, config.instructions,
-        }  # fmt: skip
+        actions = {config.on_change, config.on_new, config.on_lookalike, config.hidden_text, config.instructions}
+        self._withholds = "withhold" in actions
 
     @hooks.narrow_tools.last
     async def withhold(self, event: NarrowTools) -> Withhold | None:
-        """Withhold what must be approved first."""
-        names = await self._audit(event.tools) if self._withholds else []
-        return (
-            Withhold(names, "its definition is new, has changed or is suspect, and nobody has approved it yet")
-            if names
-            else None
-        )
+        """Withhold tools that must be approved first."""
+        if not self._withholds or not (names := await self._audit(event.tools)):
+            return None
+        reason = "its definition is new, has changed or is suspect, and nobody has approved it yet"
+        return Withhold(names, reason)
 
     @hooks.after_tools_resolved
     async def observe(self, event: AfterToolsResolved) -> None:
-        """Report what is new and what has changed, where nothing can be withheld."""
+        """Report new and changed tools, if nothing can be withheld."""
         if not self._withholds:
             offered = [tool for tool in event.offered if tool.name not in event.catalog]
             await self._audit([*event.catalog, *offered])
 
     async def review(self, tools: Iterable[Tool]) -> list[Review]:
-        """What is to be said of these tools, those that are excluded aside. Nothing is recorded or logged."""
+        """The findings about these tools, without excluded ones. Nothing is recorded or logged."""
         tools = [tool for tool in tools if not self._is_excluded(tool)]
         names = await self._known_names(tools) if tools else None
         return [review for own in _by_owner(tools).values() for review in await self._review(own, names)]
 
     async def approve(self, tools: Iterable[Tool]) -> None:
-        """Record these tools as they are now, and as approved."""
+        """Record these tools as they are now, as approved."""
         for owner, own in _by_owner(tools).items():
             async with self._report.lock:
                 records: Records = await self._storage.get(owner, {})
@@ -129,13 +127,11 @@ class CatalogAudit:
                 await self._storage.set(owner, records)
 
     async def _audit(self, tools: Iterable[Tool]) -> list[str]:
-        """Compare with what is recorded, record what is accepted, and answer the ids of what is not."""
+        """Compare the tools with their records, record accepted ones, and answer the ids of withheld ones."""
         tools = list(tools)
-        unsettled = [
-            tool
-            for tool in tools
-            if self._report.fingerprints.get(tool.id) != fingerprint_of(tool) and not self._is_excluded(tool)
-        ]
+        known = self._report.fingerprints
+        changed = [tool for tool in tools if known.get(tool.id) != fingerprint_of(tool)]
+        unsettled = [tool for tool in changed if not self._is_excluded(tool)]
         names = await self._known_names(tools) if unsettled else None
         withheld: list[str] = []
         for owner, own in _by_owner(unsettled).items():
@@ -144,11 +140,11 @@ class CatalogAudit:
         return withheld
 
     def _is_excluded(self, tool: Tool) -> bool:
-        # A trusted search says how many tools it stands for, so its bridges change with every catalog.
+        # A trusted search says how many tools it can find, so its definition changes with every catalog.
         return tool.search or any(pattern.matches(tool) for pattern in self._excluded)
 
     async def _review(self, tools: Sequence[Tool], names: tuple[KnownNames, set[str]] | None) -> list[Review]:
-        """What is to be said of tools of one owner."""
+        """The findings about tools of one owner."""
         records: Records = await self._storage.get(owner_of(tools[0]), {})
         known, newcomers = names or (KnownNames(), set[str]())
         return [
@@ -157,7 +153,7 @@ class CatalogAudit:
         ]
 
     async def _known_names(self, catalog: Sequence[Tool]) -> tuple[KnownNames, set[str]]:
-        """The names of all that is recorded or in the catalog, and the ids of what is in the catalog alone."""
+        """The names of all tools that are recorded or in the catalog, and the ids of those in the catalog alone."""
         known, recorded = KnownNames(), set[str]()
         for owner in await self._storage.keys():
             stored: dict[str, object] = await self._storage.get(owner, {})
@@ -168,7 +164,7 @@ class CatalogAudit:
         return known, {tool.id for tool in catalog if tool.id not in recorded and not self._is_excluded(tool)}
 
     async def _settle(self, owner: str, reviews: Sequence[Review]) -> list[str]:
-        """Record what is accepted, report what is worth it, and answer the ids of what is withheld."""
+        """Record accepted tools, report findings, and answer the ids of withheld tools."""
         withheld = [review for review in reviews if review.withheld]
         news = [review for review in reviews if not review.withheld and not _is_recorded(review)]
         seen = {(review.tool.id, review.fingerprint) for review in withheld} & self._report.reports
@@ -192,8 +188,8 @@ def _by_owner(tools: Iterable[Tool]) -> dict[str, list[Tool]]:
 
 
 def _is_recorded(review: Review) -> bool:
-    """True when the record says all that there is to say."""
+    """True when the record is complete."""
     record = review.record
-    return (
-        review.unchanged and record is not None and "label" in record and ("approved" in record or not review.approved)
-    )
+    if not review.unchanged or record is None or "label" not in record:
+        return False
+    return "approved" in record or not review.approved

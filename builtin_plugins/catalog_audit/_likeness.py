@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001 - letters that look alike are what this file is about
-"""Names that people, or a rule for one name, take for another."""
+"""Names that a person, or a pattern, may take for another."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from builtin_plugins.catalog_audit._texts import visible
 
 _UNKNOWN = "\ufffd"
 _TWINS = str.maketrans(
-    # Letters of other alphabets that are drawn as Latin ones. The rest of Unicode's table needs no list: see `resembling`.
+    # Letters of other alphabets that look like Latin ones. Other letters need no list: see `resembling`.
     "авеѕіјкӏмнорсԁтухһԛԝгпцзбαβεικνορτυχγηωμа",
     "abesijklmhopcdtyxhqwrnu36abeikvoptuxynwua",
 )
 _CAPITALS = str.maketrans("ΗΜΝΥϒ", "hmnyy")
-"""Of these the small letter is drawn like another Latin one than the capital."""
+"""Capitals that look like another Latin letter than their small form does."""
 _ALIKE = ((re.compile("rn"), "m"), (re.compile("vv"), "w"), (re.compile("[1i|!]"), "l"), (re.compile("[0]"), "o"))
 _SIGNS = re.compile(r"[\s_.\-\u2010-\u2015\u2212/]+")
 
 
 def look_of(name: str) -> str:
-    """The same text for names that are hard to tell apart: by case, width, accents, alphabets, separators, and by letters
-    that look alike (`l`, `1` and `I`; `rn` and `m`). A letter that is drawn like nobody knows what becomes U+FFFD."""
+    """One text for all names that are hard to tell apart: by case, width, accents, alphabets, separators, and by
+    letters that look alike (`l`, `1` and `I`; `rn` and `m`). A letter that looks like no known one becomes U+FFFD."""
     text = unicodedata.normalize("NFKD", re.sub("[\u017f\u02db\u037a]", _UNKNOWN, visible(name)))
     text = "".join(char for char in text if not unicodedata.combining(char)).translate(_CAPITALS)
     text = text.casefold().translate(_TWINS)
@@ -34,10 +34,10 @@ def look_of(name: str) -> str:
 
 
 def resembling(name: str, known: Mapping[str, Iterable[str]]) -> list[str]:
-    """Of the known names, by `look_of`, those that this one resembles.
+    """The known names, given by `look_of`, that this one resembles.
 
-    A foreign letter between Latin ones may be drawn like any of them, so it stands for each; where half of a name is
-    foreign it is a word of another language and resembles none.
+    A foreign letter between Latin ones may look like any of them, so it matches each. A name of which half is foreign
+    is a word of another language, and resembles none.
     """
     own = look_of(name)
     strange = own.count(_UNKNOWN)

@@ -1,19 +1,20 @@
-"""What the audit writes into the log: one line for what concerns many tools of an owner, and what to paste as approval."""
+"""What the audit writes into the log: one line for all tools of an owner with the same finding, and entries that
+approve them."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Sequence
-from typing import Any
 
-from builtin_plugins.catalog_audit._review import Kind, Review
+from builtin_plugins.catalog_audit._review import Finding, Kind, Review
 
 logger = logging.getLogger("hooksdk")
 
 MAX_NAMED = 20
-"""Tools that one line of the log names."""
+"""Tools that one line names at most."""
 
+_APPROVED = "[plugins.catalog_audit.config.approved]"
 _WORDS: dict[Kind, str] = {
     "new": "were never seen before",
     "lookalike": "have names that look like others'",
@@ -23,57 +24,50 @@ _WORDS: dict[Kind, str] = {
 
 
 def report(owner: str, reviews: Sequence[Review]) -> None:
-    """Write down what these reviews of one owner's tools say."""
-    for review in reviews:
-        for finding in review.findings:
-            if finding.kind == "changed":
-                _report_change(review, finding.details)
+    """Log what these reviews of one owner's tools say."""
+    findings = [(review, one) for review in reviews for one in review.findings]
+    for review, finding in findings:
+        if finding.kind == "changed":
+            _report_change(review, finding.details)
     for kind, words in _WORDS.items():
-        meant = [
-            (review, finding)
-            for review in reviews
-            for finding in review.findings
-            if finding.kind == kind and finding.action != "accept"
-        ]
+        meant = [(review, one) for review, one in findings if one.kind == kind and one.action != "accept"]
         if not meant:
             continue
-        withheld = any(finding.action == "withhold" for _, finding in meant)
-        entries: list[str] = []
-        for review, finding in meant[:MAX_NAMED]:
-            details = f" ({'; '.join(map(quoted, finding.details[:3]))})" if finding.details else ""
-            entries.append(f"{quoted(review.tool.id)} = {quoted(review.fingerprint)}{details}")
-        more = f" and {len(meant) - MAX_NAMED} more" if len(meant) > MAX_NAMED else ""
-        consequence = ", withheld until they are in [plugins.catalog_audit.config.approved]" if withheld else ""
-        logger.warning(
-            "%d tools of %s %s%s: %s%s", len(meant), quoted(owner), words, consequence, ", ".join(entries), more,
-            extra={
-                "plugin": "catalog_audit", "finding": kind, "tools": [review.tool.id for review, _ in meant],
-                "withheld": withheld,
-            },
-        )  # fmt: skip
+        withheld = any(one.action == "withhold" for _, one in meant)
+        entries = [f"{_approval(review)}{_details(one)}" for review, one in meant[:MAX_NAMED]]
+        line = f"{len(meant)} tools of {quoted(owner)} {words}"
+        line += f", withheld until they are in {_APPROVED}" if withheld else ""
+        line += f": {', '.join(entries)}"
+        line += f" and {len(meant) - MAX_NAMED} more" if len(meant) > MAX_NAMED else ""
+        facts = {"finding": kind, "tools": [review.tool.id for review, _ in meant], "withheld": withheld}
+        logger.warning("%s", line, extra={"plugin": "catalog_audit", **facts})
 
 
 def _report_change(review: Review, changed: Sequence[str]) -> None:
     tool, record = review.tool, review.record or {}
-    facts: dict[str, Any] = {
-        "plugin": "catalog_audit", "finding": "changed", "tool": tool.id, "changed": list(changed),
-        "old": record["fingerprint"], "new": review.fingerprint, "withheld": review.withheld,
-    }  # fmt: skip
+    old, new = record["fingerprint"], review.fingerprint
     if review.approved:
         consequence = "which is approved"
     elif review.withheld:
-        approve = f"{quoted(tool.id)} = {quoted(review.fingerprint)}"
-        consequence = f"so it is withheld; if that is right, add to [plugins.catalog_audit.config.approved]: {approve}"
+        consequence = f"so it is withheld; if that is right, add to {_APPROVED}: {_approval(review)}"
     else:
         consequence = "and is used as it is now"
-    logger.log(
-        logging.INFO if review.approved else logging.WARNING,
-        "tool %s has another %s than when it was recorded at %s (%s -> %s), %s",
-        quoted(tool.id), " and ".join(changed), record.get("recorded"), record["fingerprint"], review.fingerprint, consequence,
-        extra=facts,
-    )  # fmt: skip
+    line = f"tool {quoted(tool.id)} has another {' and '.join(changed)} than when it was recorded at {record.get('recorded')}"
+    facts = {"finding": "changed", "tool": tool.id, "changed": list(changed), "old": old, "new": new}
+    extra = {"plugin": "catalog_audit", **facts, "withheld": review.withheld}
+    level = logging.INFO if review.approved else logging.WARNING
+    logger.log(level, "%s (%s -> %s), %s", line, old, new, consequence, extra=extra)
+
+
+def _approval(review: Review) -> str:
+    """The entry of the configuration that approves the tool as it is now."""
+    return f"{quoted(review.tool.id)} = {quoted(review.fingerprint)}"
+
+
+def _details(finding: Finding) -> str:
+    return f" ({'; '.join(map(quoted, finding.details[:3]))})" if finding.details else ""
 
 
 def quoted(text: str) -> str:
-    """As it stands in TOML, in one line whatever a server has put into its names."""
+    """The text as TOML writes it: in one line, whatever a server has put into its names."""
     return json.dumps(text if len(text) <= 300 else text[:299] + "…")

@@ -1,4 +1,4 @@
-"""What is to be said of one tool, by what is recorded of it and of the others."""
+"""The findings about one tool, by its record and by the other tools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Kind = Literal["changed", "new", "lookalike", "hidden_text", "instructions"]
 
 
 class Settings(Protocol):
-    """What the review goes by."""
+    """The settings of a review."""
 
     on_change: Literal["report", "withhold"]
     on_new: Action
@@ -28,22 +28,22 @@ class Settings(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that is to be said of a tool."""
+    """One finding about a tool."""
 
     kind: Kind
     action: Action
-    """What the settings say of it; `accept` is worth no report."""
+    """What the settings say; a finding that is accepted is not reported."""
     details: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Review:
-    """One tool, and all that is to be said of it."""
+    """A tool and all findings about it."""
 
     tool: Tool = field(repr=False)
     fingerprint: str
     record: Record | None = None
-    """What was recorded of it."""
+    """Its record, if there is one."""
     approved: bool = False
     """This very definition is approved: by the configuration, or by an earlier approval."""
     findings: Sequence[Finding] = ()
@@ -55,23 +55,23 @@ class Review:
 
     @property
     def unchanged(self) -> bool:
-        """True when this definition is recorded, and nothing is to be added to the record."""
+        """True when this very definition is recorded."""
         return self.record is not None and self.record["fingerprint"] == self.fingerprint
 
 
 class KnownNames:
-    """The names of the tools that are known, by what they look like."""
+    """The names of known tools, by what they look like."""
 
     def __init__(self) -> None:
         self._ids: dict[str, set[str]] = {}
 
     def add(self, tool_id: str) -> None:
-        """From now on the name is known."""
+        """Add the name of a tool."""
         self._ids.setdefault(look_of(_name_of(tool_id)), set()).add(tool_id)
 
     def like(self, tool: Tool, newcomers: set[str]) -> list[str]:
-        """Ids of other tools whose names this one resembles. Of newcomers that have the very same name nobody can say who
-        took it from whom."""
+        """Ids of other tools whose names this one resembles. Two newcomers may have the same name: nobody can tell
+        which of them imitates the other."""
         others = sorted(one for one in resembling(tool.own_name, self._ids) if one != tool.id)
         return [one for one in others if not (one in newcomers and _name_of(one) == tool.own_name)]
 
@@ -79,9 +79,9 @@ class KnownNames:
 def review_tool(
     tool: Tool, fingerprint: str, record: Record | None, settings: Settings, known: KnownNames, newcomers: set[str]
 ) -> Review:
-    """Everything that is to be said of a tool."""
+    """All findings about a tool."""
     if record is not None and is_old(record) and record["fingerprint"] == old_fingerprint_of(tool):
-        # Of an earlier version: what it did not look at counts from now on.
+        # A record of an earlier version: output schema and label count from now on.
         record = {**record, "fingerprint": fingerprint}
     same = record is not None and record["fingerprint"] == fingerprint
     approved = same and "approved" in (record or {})
@@ -100,7 +100,7 @@ def review_tool(
     if not approved:
         kinds: Mapping[Kind, Action] = {"hidden_text": settings.hidden_text, "instructions": settings.instructions}
         for kind, action in kinds.items():
-            # What is recorded was reported then, but it is withheld until somebody approves it.
+            # A recorded tool was reported when it was recorded, but it is withheld until somebody approves it.
             if action == "withhold" or (action == "report" and not same):
                 details = hidden_text(tool) if kind == "hidden_text" else instructions(tool)
                 if details:

@@ -1,4 +1,5 @@
-"""What is written in a tool's definition for the model and not for people: text that nobody sees, and orders to the model."""
+"""Texts in a tool's definition that are meant for the model alone: text that people do not see, and orders to the
+model."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any, cast
 from hooksdk import Tool
 
 MAX_FINDINGS = 5
-"""Of one tool; the first say enough."""
+"""Findings about one tool at most."""
 
 _TAGS = "tag characters"
 _SELECTORS = "variation selectors in a row"
@@ -19,15 +20,15 @@ _DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 _DRAWN_AS_NOTHING = re.compile(
     "(?<!GAP|INE|ACE) FILLER|GRAPHEME JOINER|VOWEL INHERENT|FREE VARIATION SELECTOR|PATTERN BLANK|NULL NOTEHEAD"
 )
-"""In the names of letters and signs."""
-# Looked for in texts without blanks at their end; `+` after a quantifier keeps hostile ones from taking long.
+"""Parts of the Unicode names of characters that are drawn as nothing."""
+# For texts without blanks at their end; the possessive quantifiers bound the time that a hostile text takes.
 _FAR_AWAY = re.compile(r"(?<![^\S\n])[^\S\n]{200,}+(?=\S)|(?<!\n)\n(?:[^\S\n]*+\n){30,}+")
 _OVERWRITTEN = re.compile(r"\r(?!\n)")
-"""A terminal writes what follows over the line."""
+"""A carriage return by which a terminal overwrites the line."""
 _FLAG_OF_TAGS = re.compile("\U0001f3f4[\U000e0030-\U000e007a]{2,6}\U000e007f")
-"""The flags of England, Scotland and Wales are the one proper use of tag characters."""
+"""The flags of England, Scotland and Wales, which are the only proper use of tag characters."""
 _JOINER = re.compile("(?<=[^\x00-\xff\u200b-\u200f])[\u200c\u200d\ufe0f]{1,2}(?=[^\x00-\xff\u200b-\u200f])")
-"""Joiners between letters of scripts that need them, and in emoji."""
+"""Joiners between letters of scripts that need them, and within emoji."""
 
 _OTHERS = r"(?:all |any |the |your |my |of |these |those |previous |prior |above |earlier |other |system |original )*"
 _FILES = (
@@ -59,23 +60,26 @@ _ORDERS = {
         r"\b(?:send|forward|include|append|upload|post|attach|transmit)\b[^.\n]{0,50}"
         r"\b(?:system prompt|whole conversation|entire conversation|conversation history|chat history|previous messages|all messages)\b"
     ),
-    "a new role for the model": re.compile(r"\byou are (?:now|no longer)\b|\bfrom now on,? (?:you|always|never)\b|\bnew instructions:"),
+    "a new role for the model": re.compile(
+        r"\byou are (?:now|no longer)\b|\bfrom now on,? (?:you|always|never)\b|\bnew instructions:"
+    ),
     "a comment that is not shown": re.compile(r"<!--"),
-}  # fmt: skip
+}
 
 
 def hidden_text(tool: Tool) -> list[str]:
-    """What nobody sees in the tool's definition, one line each: where, what, and the characters by number."""
+    """Text in the tool's definition that people do not see, a line each: the place, the kind, and the characters by
+    number."""
     return _look(tool, _hidden_in)
 
 
 def instructions(tool: Tool) -> list[str]:
-    """What in the texts that the model reads looks like an order to it, one line each: where, what, and the words."""
+    """Words that look like an order to the model, a line each: the place, the kind, and the words."""
     return _look(tool, _orders_in)
 
 
 def visible(text: str) -> str:
-    """The text without what nobody sees."""
+    """The text without the characters that people do not see."""
     if not _is_plain(text):
         text = text.translate({ord(char): None for char in set(text) if hidden_kind(char)})
     return _FAR_AWAY.sub("", text)
@@ -83,7 +87,7 @@ def visible(text: str) -> str:
 
 @lru_cache(4096)
 def hidden_kind(char: str) -> str | None:
-    """Which kind of character that nobody sees this is, by what Unicode says of it. None for all others."""
+    """The kind of an invisible character, by its Unicode properties. None for a visible one."""
     category, direction, code = unicodedata.category(char), unicodedata.bidirectional(char), ord(char)
     if category == "Cc":
         return None if char in "\t\n\r" else "control characters"
@@ -94,15 +98,15 @@ def hidden_kind(char: str) -> str | None:
         return _SELECTORS
     if direction in _DIRECTIONS or (category == "Cf" and name.endswith(("-LEFT MARK", "-RIGHT MARK", "LETTER MARK"))):
         return "text direction marks"
-    # Signs that stand around numbers are of the category of format characters, too, but are drawn.
+    # Signs around numbers are of the category of format characters, too, but are drawn.
     hidden = category == "Cf" and direction in {"BN", "ON"}
-    # Kept free by Unicode for characters that are not to be drawn.
+    # Code points that Unicode reserves for characters which are not drawn.
     hidden |= category == "Cn" and (code == 0x2065 or 0xFFF0 <= code <= 0xFFF8 or 0xE0000 <= code <= 0xE0FFF)
     return "invisible characters" if hidden or _DRAWN_AS_NOTHING.search(name) else None
 
 
 def _is_plain(text: str) -> bool:
-    """True for nearly all texts: nothing in them but blanks can hide something."""
+    """True for nearly all texts: only blanks can hide something in them."""
     return text.isascii() and text.isprintable()
 
 
@@ -117,11 +121,13 @@ def _look(tool: Tool, look: Any) -> list[str]:
 
 
 def texts_of(tool: Tool) -> Iterator[tuple[str, str]]:
-    """Every text in the definition with its place."""
-    yield "name", tool.own_name
-    yield "owner", tool.owner
-    yield "description", tool.description
-    yield "label", tool.label
+    """Every text in the definition, with its place."""
+    yield from {
+        "name": tool.own_name,
+        "owner": tool.owner,
+        "description": tool.description,
+        "label": tool.label,
+    }.items()
     yield from _texts_in("parameters", tool.parameters)
     yield from _texts_in("output schema", tool.output_schema)
 

@@ -1,4 +1,5 @@
-"""Old tool results of a long conversation become short, as soon as that pays for the prompt cache which it costs."""
+"""Old tool results of a long conversation are shortened as soon as that saves more than it costs of the prompt
+cache."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from dataclasses import replace
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from hooksdk import PluginState, ResultInfo, hooks
-from hooksdk.costs import PRICES, Clearing, TrimCost, cache_prices, usage_of
+from hooksdk.costs import PRICES, Clearing, TrimCost, cache_prices
+from hooksdk.formats.usage import usage_of
 from hooksdk.hooks import AfterModelCall, AgentEnd, BeforeModelCall, Trim
 from hooksdk.transcript import Results
 
@@ -19,9 +21,9 @@ __all__ = ["ClearToolResults"]
 
 DEFAULTS = Clearing()
 ENOUGH = 4_096
-"""Tokens before a trim from which on the usage shows whether the cache held them."""
+"""The least tokens before a trim by which the usage shows whether the cache held them."""
 MISSES = 2
-"""After so many drains in a row whose beginnings were not read, the cache is taken to hold whole prompts alone."""
+"""The number of trims in a row after which the cache is taken to hold whole prompts only, if it held no beginning."""
 logger = logging.getLogger("hooksdk")
 
 
@@ -33,50 +35,53 @@ class ClearToolResults:
 
         model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
         trigger: PositiveFloat | None = DEFAULTS.trigger
-        """Nothing is cleared from a smaller conversation: in tokens, or up to 1 as a share of the context window. Unset: 16,000
-        tokens, or half of the context window where that is less."""
+        """Nothing is cleared from a smaller conversation: in tokens, or up to 1 as a share of the context window.
+        Unset: 16,000 tokens, or half of the context window if that is less."""
         keep: NonNegativeInt = DEFAULTS.keep
-        """The newest results that stay. Those of disposable tools neither count nor stay."""
+        """How many of the newest results stay. Those of disposable tools neither count nor stay."""
         clear_at_least: NonNegativeInt | None = DEFAULTS.clear_at_least
-        """Tokens that clearing must save. Unset: what the provider's cache makes worth its while."""
+        """Tokens that clearing must save. Unset: as many as pay for the provider's cache."""
         exclude_tools: list[str] = Field(default_factory=list)
         """Tools whose results stay, by name."""
         clear_arguments: bool = False
-        """Whether long arguments of the calls are cleared, too, as soon as the result of the call may be."""
+        """Whether long arguments of calls are cleared, too, once the result of the call may be."""
         protect: NonNegativeInt = DEFAULTS.protect
         """Tokens at the end of the conversation in which results stay."""
         cache_read: NonNegativeFloat | None = None
-        """The price of a token that the provider's cache holds, where one without a cache is 1. Unset, as the next two: the
-        provider's own."""
+        """The price of a token that the provider's cache holds, in units of a token without a cache. Unset, like the
+        next two: the provider's own."""
         cache_write: NonNegativeFloat | None = None
-        """The price of a token that is written to the cache."""
+        """The price of a token that the cache stores."""
         cache_life: NonNegativeFloat | None = None
         """Seconds without a request after which the cache is gone. 0: there is none to lose."""
 
     def __init__(self, config: Config, state: PluginState) -> None:
         self._rule = Clearing(
-            trigger=config.trigger, keep=config.keep, clear_at_least=config.clear_at_least,
-            exclude_tools=frozenset(config.exclude_tools), protect=config.protect,
-        )  # fmt: skip
+            trigger=config.trigger,
+            keep=config.keep,
+            clear_at_least=config.clear_at_least,
+            exclude_tools=frozenset(config.exclude_tools),
+            protect=config.protect,
+        )
         given = {"read": config.cache_read, "write": config.cache_write, "life": config.cache_life}
         self._given = {name: value for name, value in given.items() if value is not None}
         self._prices = replace(PRICES, **self._given)
         self._arguments = config.clear_arguments
         self._expected = deque[int]()
-        """For each request that no reply is known of yet: tokens that the cache should hold behind a trim, 0 without one."""
+        """For each request without a reply yet: tokens that the cache should hold before a trim, 0 without a trim."""
         self._held = 0
-        """The same for the next request, of what was trimmed at the run's end."""
+        """The same for the next request, for trims at the end of the run."""
         self._misses = 0
         self._state = state
         self._context_window: int | None = None
         self._cached: int | None = None
-        """How many messages the last request held; None: nobody knows, so all that there are."""
+        """How many messages the last request had; None: not known, so all."""
         self._last_request: float | None = state.get("last_request")
         self._told = False
 
     @hooks.before_model_call
     def clear_before_request(self, event: BeforeModelCall) -> Trim | None:
-        """Applied before this request is sent."""
+        """Trim before the request is sent."""
         self._context_window = event.context_window
         beginnings = not self._state.get("whole_prompts", False)
         self._prices = replace(cache_prices(event.info.provider), beginnings=beginnings, **self._given)
@@ -91,7 +96,7 @@ class ClearToolResults:
         return Trim(choice[0], _reason(choice[1]), small=True) if choice else None
 
     def _held_before(self, choice: tuple[list[str], TrimCost] | None, results: Results) -> int:
-        """Tokens before the first trim, which a cache of beginnings holds on; 0 where nothing is trimmed."""
+        """Tokens before the first trim, which a cache of beginnings keeps; 0 without a trim."""
         if choice is None:
             return 0
         first = min(info.position for info in self._list(results) if info.handle in choice[0])
@@ -99,8 +104,8 @@ class ClearToolResults:
 
     @hooks.after_model_call
     def learn(self, event: AfterModelCall) -> None:
-        """See in the provider's count whether its cache held what stands before a trim. Where only the last message has a mark it
-        does not: then a drain is reckoned with the whole prompt."""
+        """Read from the provider's usage whether its cache held the tokens before a trim. If only the last message has
+        a mark, it did not: a trim then costs the whole prompt."""
         expected = self._expected.popleft() if self._expected else 0
         usage = usage_of(event.usage)
         if usage is None or expected < ENOUGH or not usage.written:
@@ -110,22 +115,22 @@ class ClearToolResults:
             self._state["whole_prompts"] = True
 
     def _tell_too_long(self, tokens: int, event: BeforeModelCall) -> None:
-        """Say it once where the request is too long with everything cleared that may be."""
+        """Log once that the request is too long although all is cleared that may be."""
         if event.context_window is None or tokens <= event.context_window or self._told:
             return
         self._told = True
-        logger.warning(
+        text = (
             "session '%s': its messages take about %s tokens, more than the context window of %s, and clear_tool_results finds "
             "nothing more to shorten: the newest results, those of `exclude_tools` and what is no result stay. A compaction "
-            "helps, or a larger context window",
-            event.info.session_id, f"{tokens:,}", f"{event.context_window:,}",
-        )  # fmt: skip
+            "helps, or a larger context window"
+        )
+        logger.warning(text, event.info.session_id, f"{tokens:,}", f"{event.context_window:,}")
 
     @hooks.agent_end
     async def clear_after_run(self, event: AgentEnd) -> None:
-        """Drained with everything that was queued in the run."""
+        """Trim at the end of the run, together with queued trims."""
         self._state["last_request"] = self._last_request
-        self._expected.clear()  # a request that failed had no reply
+        self._expected.clear()  # a failed request has no reply
         choice = self._choose(event.transcript)
         self._held = self._held_before(choice, event.transcript)
         for handle in choice[0] if choice else ():
@@ -135,12 +140,16 @@ class ClearToolResults:
         return results.list(arguments=self._arguments)
 
     def _choose(self, results: Results) -> tuple[list[str], TrimCost] | None:
-        # Wall-clock time, because the session may have been closed in between.
+        # By wall-clock time: the session may have been closed in between.
         age = 0 if self._last_request is None else max(time.time() - self._last_request, 0)
         return self._rule.choose(
-            self._list(results), results.message_tokens(), context_window=self._context_window, cached=self._cached, age=age,
+            self._list(results),
+            results.message_tokens(),
+            context_window=self._context_window,
+            cached=self._cached,
+            age=age,
             prices=self._prices,
-        )  # fmt: skip
+        )
 
 
 def _reason(cost: TrimCost) -> str:

@@ -1,7 +1,7 @@
-"""A call that worked is not made again: an equal one is answered with the first one's result.
+"""A call that succeeded is not made again: an equal one is answered with the first one's result.
 
-Small models repeat what has worked, and then there are three meetings or three restarts. Only calls that may change something
-are looked at: not those of tools that say they only read, nor those that code of a tool makes, which knows what it does.
+Small models repeat what has worked, and then there are three meetings or three restarts. Calls of tools that only read
+are left out, and so are calls that a tool's own code makes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Key = tuple[str, str]
 """A tool's id, and its arguments as canonical JSON."""
 
 MOST_KEPT = 500
-"""Calls that are remembered, the newest."""
+"""How many calls are remembered, the newest."""
 DONE = "You did this already: '{name}' was called with these arguments before and succeeded, so it was not done again. {go_on}"
 UNDER_WAY = (
     "'{name}' is being called with these arguments already, so it was not done a second time. Its result comes with the other "
@@ -35,11 +35,11 @@ RESULT = "Its result was:"
 
 @dataclass
 class _Memory:
-    """The calls of one session, or of one run of it."""
+    """The calls of a session, or of one of its runs."""
 
     done: dict[Key, ToolResult] = field(default_factory=dict[Key, ToolResult])
     under_way: dict[str, Key] = field(default_factory=dict[str, Key])
-    """Judged and not ended, by the call's id."""
+    """Calls that were judged and have not ended, by id."""
 
     def keep(self, key: Key, result: ToolResult) -> None:
         self.done[key] = result
@@ -57,15 +57,15 @@ class NoRepeats:
         leave_out: Annotated[list[str], AfterValidator(check_patterns)] = Field(
             default_factory=list[str], alias="except"
         )
-        """Patterns of tools that may be called again, such as one that runs tests."""
+        """Patterns of tools that may repeat a call, such as one that runs tests."""
         scope: Literal["run", "session"] = "run"
-        """`run`: what the same run has done counts; `session`: what earlier runs did since the session was opened, too."""
+        """`run`: calls of the same run count; `session`: those of all runs since the session was opened."""
         forget_on_change: bool = False
-        """Whether another call that may have changed something, and succeeded, makes every call a new one."""
+        """Whether all earlier calls are forgotten after another call that may have changed something has succeeded."""
 
     @classmethod
     def diagnose(cls, config: Config, tools: Sequence[Tool] | None) -> Iterator[str]:
-        """What `hooksdk doctor` says: tools that a pattern of `except` is near to."""
+        """What `hooksdk doctor` says: tools that a pattern of `except` nearly matches."""
         patterns = map(ToolPattern, config.leave_out)
         yield from (Notice(f"except: {line}") for line in near_misses(patterns, tools or (), exact=True))
 
@@ -78,31 +78,32 @@ class NoRepeats:
 
     @hooks.agent_start
     async def begin(self, event: AgentStart) -> None:
-        """A new run, in which everything may be done again, unless it goes on with a paused one."""
+        """Begin a run, in which every call may be made again, unless it continues a paused run."""
         if self._config.scope == "run" and event.run_id != self._run_id and not self._paused:
             self._memory.done.clear()
         self._run_id = event.run_id
 
-    # Last, so that a policy's own answer, such as that of a trial run, comes before this one.
+    # Last: a policy's own answer, such as that of a trial run, comes first.
     @hooks.before_tool_call.last
     async def answer_repeated(self, event: BeforeToolCall) -> Answer | None:
-        """The first result, where an equal call has one. Nothing is awaited here: of equal calls at once one is the first."""
+        """Answer the result of an earlier equal call. Nothing is awaited here, so that one of several equal calls is
+        the first."""
         if event.call.origin == "tool" or self._may_repeat(event.tool):
             return None
         key = event.tool.id, schema.canonical(event.arguments)
         if (result := self._memory.done.get(key)) is not None:
             return Answer(_with_note(DONE.format(name=event.tool.name, go_on=GO_ON), result))
-        if event.again and self._memory.under_way.get(event.call.id) == key:  # it is what it would repeat
+        if event.again and self._memory.under_way.get(event.call.id) == key:  # this very call is judged again
             return None
         if key in self._memory.under_way.values():
             return Answer(ToolResult(UNDER_WAY.format(name=event.tool.name, go_on=GO_ON), labels=()))
         self._memory.under_way[event.call.id] = key
         return None
 
-    # First, so that it is the tool's own result; what a redactor takes out of it, it takes out of the answer as well.
+    # First, to remember the tool's own result: a redactor changes the answer as it changes the result.
     @hooks.transform_tool_result.first
     async def remember(self, event: TransformToolResult) -> None:
-        """Every call that gets a result comes here, also one that was refused after it was judged."""
+        """Remember the result of a call. A call that was refused after it was judged comes here, too."""
         key = self._memory.under_way.pop(event.call.id, None)
         if key is None or event.result.is_error:
             return
@@ -112,7 +113,7 @@ class NoRepeats:
 
     @hooks.agent_end
     async def end(self, event: AgentEnd) -> None:
-        """What was judged and never carried out is open again, but for what waits for an approval."""
+        """Forget calls that were judged and never made, but for those that wait for an approval."""
         self._paused = event.reason == "paused"
         if not self._paused:
             self._memory.under_way.clear()
@@ -126,7 +127,7 @@ class NoRepeats:
 
 
 def _with_note(note: str, result: ToolResult) -> ToolResult:
-    """The first result behind a note, with its other content and its structured form."""
+    """The first result after a note, with its other content and its structured form."""
     text = f"{note} {RESULT}\n{result.text}" if result.text else note
     others: list[dict[str, Any]] = [block for block in result.blocks if block.get("type") != "text"]
     blocks = [{"type": "text", "text": text}, *others] if others else ()

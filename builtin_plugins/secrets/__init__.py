@@ -1,7 +1,7 @@
 """Values of secrets for the tools that may have them, and results without text that looks like a secret.
 
-The model writes `{{secret:NAME}}`. Which tools may have NAME, and where its value comes from, says the configuration. A
-value is read each time a call asks for it and kept nowhere. What the tools answer is searched by the rules of Kingfisher.
+The model writes `{{secret:NAME}}`. The configuration says which tools may have NAME, and where its value comes from. A
+value is read each time a call asks for it, and kept nowhere. Results of tools are searched by the rules of Kingfisher.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ class SecretValues:
 
         model_config = ConfigDict(extra="forbid")
         secrets: dict[str, Source] = Field(default_factory=dict)
-        """By name: where the value comes from, and the tools that may have it."""
+        """By name: the source of the value, and the tools that may have it."""
         redact: bool = True
-        """Take secret-shaped text out of results. Needs `pip install 'hooksdk[secrets]'`."""
+        """Whether secret-shaped text is taken out of results. Needs `pip install 'hooksdk[secrets]'`."""
         allow: AllowList = Field(default_factory=list)
         """What is not redacted: regular expressions for the whole text, or `sha256:` and the hash of one."""
 
         @classmethod
         def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
-            """Of a project's file nothing counts without trust: it could hand the user's variables to any tool, run code
-            (`from = "function"`), and switch off what is redacted. With trust it may add secrets of new names."""
+            """Without trust a project's settings do not count: they could hand the user's variables to any tool, run
+            code (`from = "function"`), and switch redaction off. With trust they may add secrets of new names."""
             if not project.trusted:
                 return dict(own), list(project.values)
-            theirs: dict[str, Any] = {
-                name: pin(source, project) for name, source in project.values.get("secrets", {}).items()
-            }
+            given = project.values.get("secrets", {})
+            theirs: dict[str, Any] = {name: pin(source, project) for name, source in given.items()}
             return {**project.values, **own, "secrets": {**theirs, **own.get("secrets", {})}}, []
 
         @model_validator(mode="after")
         def _check_package(self) -> SecretValues.Config:
             if self.redact:
-                why = "with redact = true results are searched by the package kingfisher-secret-scanner"
-                need("kingfisher_sdk", why)
+                need(
+                    "kingfisher_sdk", "with redact = true results are searched by the package kingfisher-secret-scanner"
+                )
             return self
 
     @classmethod
     def diagnose(cls, config: Config, tools: Sequence[Tool] | None) -> Iterator[str]:
-        """What `hooksdk doctor` says: tools that a secret's patterns are near to, and that do not get it."""
+        """What `hooksdk doctor` says: tools that a secret's patterns nearly match, and that do not get it."""
         for name, source in config.secrets.items():
             near = near_misses(map(ToolPattern, source.tools), tools or (), exact=True)
             yield from (Notice(f"secrets.{name}.tools: {line}") for line in near)
@@ -69,7 +69,7 @@ class SecretValues:
     @classmethod
     @asynccontextmanager
     async def shared(cls, config: Config) -> AsyncGenerator[Redactor | None, None]:
-        """One redactor for all sessions: its rules take some tenths of a second to load."""
+        """One redactor for all sessions: loading its rules takes some tenths of a second."""
         yield await anyio.to_thread.run_sync(Redactor, config.allow) if config.redact else None
 
     def __init__(self, config: Config, shared: Redactor | None) -> None:
@@ -78,7 +78,7 @@ class SecretValues:
 
     @hooks.resolve_secrets(timeout=30)
     async def resolve(self, event: ResolveSecrets) -> Secrets | None:
-        """Answer the values that this tool may have. Of the others the model reads the same as of names that nobody knows."""
+        """Answer the values that this tool may have. Other names read for the model like unknown ones."""
         values: dict[str, str] = {}
         for name in event.names:
             source = self._secrets.get(name)
@@ -95,7 +95,7 @@ class SecretValues:
 
     @hooks.transform_tool_result(required=True)
     async def redact(self, event: TransformToolResult) -> Replace | None:
-        """Replace what looks like a secret; the rest of the result stays as it is."""
+        """Replace text that looks like a secret; the rest of the result stays as it is."""
         if self._redactor is None:
             return None
         rules: Counter[str] = Counter()
@@ -104,7 +104,6 @@ class SecretValues:
             return None
         event.count("secrets_redacted", rules.total())
         tool = event.tool.id if event.tool else event.call.name
-        logger.info(
-            "secrets: redacted in a result of %s: %s", tool, ", ".join(f"{n} {rule}" for rule, n in rules.items())
-        )
+        found = ", ".join(f"{count} {rule}" for rule, count in rules.items())
+        logger.info("secrets: redacted in a result of %s: %s", tool, found)
         return Replace(result)

@@ -1,5 +1,5 @@
-"""Taking secret-shaped text out of results, by the rules of Kingfisher: prefixes, checksums and surroundings of the keys
-of some hundred services, private keys, and passwords in addresses; plain or in base64."""
+"""Taking secret-shaped text out of results, by the rules of Kingfisher: they know the keys of some hundred services by
+prefix, checksum and surroundings, private keys, and passwords in addresses, plain or in base64."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from kingfisher_sdk import Finding, Scanner
 
 IN_THREAD = 50_000
-"""Characters from which a result is searched in a worker thread: about a millisecond's work. A thread costs a tenth."""
+"""Characters from which on a result is searched in a worker thread: about a millisecond's work, ten times what a thread
+costs."""
 _SECRET_PART = re.compile(r"(secret|token|passphrase)(-[a-z-]*key)?(\.\d+)?$")
-"""Rules for a part of a pair that is itself secret. Others of Kingfisher's hidden rules are about names and addresses."""
+"""Kingfisher's hidden rules for the secret part of a pair; its other hidden rules are about names and addresses."""
 
 
 def _check_allow(entries: list[str]) -> list[str]:
@@ -43,7 +44,7 @@ AllowList = Annotated[list[str], AfterValidator(_check_allow)]
 
 @dataclass
 class _Document:
-    """All strings of a result as one text, each behind its key, with the places of the strings in it."""
+    """All strings of a result as one text, each after its key, with their places."""
 
     lines: list[bytes] = field(default_factory=list[bytes])
     starts: list[int] = field(default_factory=list[int])
@@ -51,7 +52,7 @@ class _Document:
     size: int = 0
 
     def add(self, key: str, text: str) -> None:
-        """A string, and the key under which it stands: many rules look at both."""
+        """Add a string after its key: many rules look at both."""
         before, raw = _encode(f"{key}: " if key else ""), _encode(text)
         self.lines += before, raw, b"\n"
         self.starts.append(self.size + len(before))
@@ -69,8 +70,8 @@ class Redactor:
         self._patterns = [re.compile(entry) for entry in allow if not entry.startswith("sha256:")]
 
     async def redact(self, result: ToolResult, rules: Counter[str]) -> ToolResult:
-        """The result without secret-shaped text in text, blocks, structured form and meta, keys included; `rules` is told which
-        rules found how much."""
+        """The result without secret-shaped text in its text, blocks, structured form and meta, keys included. `rules`
+        counts what each rule found."""
         if len(result.text) < IN_THREAD:
             return self._redact(result, rules)
         return await anyio.to_thread.run_sync(self._redact, result, rules)
@@ -87,7 +88,7 @@ class Redactor:
         return ToolResult(text, is_error=result.is_error, blocks=blocks, structured=structured, meta=meta)
 
     def _cuts(self, document: _Document) -> dict[int, list[tuple[int, int, str]]]:
-        """Which bytes of which strings are to go, and by which rule."""
+        """The bytes to take out, by the number of the string, each with its rule."""
         raw = b"".join(document.lines)
         cuts: dict[int, list[tuple[int, int, str]]] = {}
         for finding in self._scanner.scan(raw):
@@ -108,7 +109,7 @@ class Redactor:
 
     @staticmethod
     def _place(raw: bytes, finding: Finding) -> tuple[int, int]:
-        """Where the secret stands: within what the rule matched, or all of that when it is encoded there."""
+        """The place of the secret within the match of the rule; the whole match if the secret is encoded in it."""
         start, end = finding.location["start_offset"], finding.location["end_offset"]
         secret = _encode(finding.secret)
         if not finding.is_base64_encoded and (at := raw.find(secret, start, end)) >= 0:
@@ -125,7 +126,7 @@ class Redactor:
 
 @functools.cache
 def _scanner() -> Scanner:
-    """One for all hosts of the process: it is safe in several threads, and takes long to make."""
+    """One scanner for all hosts of the process: it is thread-safe, and takes long to make."""
     from kingfisher_sdk import Scanner
 
     return Scanner()
@@ -139,7 +140,7 @@ def _without(raw: bytes, cuts: Iterable[tuple[int, int, str]], rules: Counter[st
     pieces: list[bytes] = []
     at = 0
     for start, end, rule in sorted(cuts):
-        if start >= at:  # else it is in the last one
+        if start >= at:  # else the last cut has it
             pieces += raw[at:start], f"[redacted: {rule}]".encode()
             rules[rule] += 1
         at = max(at, end)
@@ -147,7 +148,7 @@ def _without(raw: bytes, cuts: Iterable[tuple[int, int, str]], rules: Counter[st
 
 
 def _walk(value: Any, change: Callable[[str, str], str], key: str = "") -> Any:
-    """A copy of a JSON value with its strings and keys changed, always in the same order."""
+    """A copy of a JSON value with its strings and keys changed, in a fixed order."""
     if isinstance(value, str):
         return change(key, value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Where the value of a secret comes from. It is read when a call asks for it, and kept nowhere."""
+"""Sources of secrets' values. A value is read when a call asks for it, and kept nowhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
@@ -30,15 +30,17 @@ INSTALL = "pip install 'hooksdk[secrets]'"
 
 
 class NoValue(Exception):
-    """A secret has no value now; the text says why, to the operator, and quotes nothing."""
+    """A secret has no value now. The text says why, for the operator, and quotes nothing."""
 
 
 class _Source(BaseModel):
     model_config = ConfigDict(extra="forbid")
     tools: list[str]
-    """Patterns of the tools that may have the value. `*` for all must be written."""
+    """Patterns of the tools that may have the value; `*` is all."""
     requesters: dict[str, str] | None = None
-    """For each who asks, by id, what stands in the place of `variable`, `key` or `user`. Nobody else has a value then."""
+    """For each requester, by id, the entry to use instead of `variable`, `key` or `user`. Others have no value then."""
+    _entry_option: ClassVar[str] = ""
+    """The option that names the entry to look up; by default that is the secret's name."""
     _patterns: list[ToolPattern] = PrivateAttr(default_factory=list[ToolPattern])
 
     @field_validator("tools", mode="before")
@@ -56,29 +58,24 @@ class _Source(BaseModel):
         return any(pattern.matches(tool) for pattern in self._patterns)
 
     async def read(self, name: str, requester: Mapping[str, Any] | None = None) -> str:
-        """The value of the secret with this name, for who asks. Raises `NoValue`."""
+        """The value of the secret with this name for a requester. Raises `NoValue`."""
         entry = self._entry_of(name, requester)
         value = await self._look_up(entry)
         if not isinstance(value, str):
-            raise NoValue(
-                f"{self._place(entry)} is {'missing' if value is None else f'no text: {type(value).__name__}'}"
-            )
+            problem = "missing" if value is None else f"no text: {type(value).__name__}"
+            raise NoValue(f"{self._place(entry)} is {problem}")
         if not value.strip():
             raise NoValue(f"{self._place(entry)} is empty")
         return value
 
     def _entry_of(self, name: str, requester: Mapping[str, Any] | None) -> str:
-        """What is looked up."""
+        """The entry of the source to look up."""
         if self.requesters is None:
-            return self._own_entry or name
+            return getattr(self, self._entry_option, None) or name
         who = (requester or {}).get("id")
         if not isinstance(who, str) or who not in self.requesters:
             raise NoValue(f"{name} has none for {'who does not say who asks' if who is None else repr(who)}")
         return self.requesters[who]
-
-    @property
-    @abstractmethod
-    def _own_entry(self) -> str | None: ...
 
     @abstractmethod
     async def _look_up(self, entry: str) -> object: ...
@@ -90,13 +87,10 @@ class _Source(BaseModel):
 class Environment(_Source):
     """A variable of the host's environment."""
 
+    _entry_option: ClassVar[str] = "variable"
     origin: Literal["env"] = Field(alias="from")
     variable: str | None = None
     """By default the secret's name."""
-
-    @property
-    def _own_entry(self) -> str | None:
-        return self.variable
 
     async def _look_up(self, entry: str) -> object:
         return os.environ.get(entry)
@@ -108,33 +102,30 @@ class Environment(_Source):
 class File(_Source):
     """An entry of a file: JSON and TOML by their endings, any other is read as `NAME=value` lines."""
 
+    _entry_option: ClassVar[str] = "key"
     origin: Literal["file"] = Field(alias="from")
     path: str
-    """From the folder in which the host was started, unless it is absolute; `~` is the home folder."""
+    """Relative to the folder in which the host was started; `~` is the home folder."""
     key: str | None = None
-    """By default the secret's name. In JSON and TOML dots lead into tables: `github.token`."""
+    """By default the secret's name. In JSON and TOML a dot leads into a table: `github.token`."""
     digest: str | None = None
-    """`sha256:` and the digest that its content must have. The file that a project's settings name has the trusted one."""
+    """`sha256:` and the digest that the content must have. For a project's file it is the trusted digest."""
     _file: Path = PrivateAttr(default_factory=Path)
     _is_reported: bool = PrivateAttr(default=False)
 
     @model_validator(mode="after")
     def _resolve(self) -> File:
-        self._file = Path.cwd() / Path(self.path).expanduser()  # now: the process may go elsewhere later
+        self._file = Path.cwd() / Path(self.path).expanduser()  # now: the process may change its folder later
         if self._file.suffix not in {".json", ".toml"}:
             need("dotenv", f"'{self.path}' is read with the package python-dotenv")
         return self
-
-    @property
-    def _own_entry(self) -> str | None:
-        return self.key
 
     async def _look_up(self, entry: str) -> object:
         try:
             return await anyio.to_thread.run_sync(self._read, entry)
         except OSError as error:
             raise NoValue(f"{self._file} cannot be read: {error.strerror}") from None
-        except (ValueError, RecursionError) as error:  # its text may quote the file
+        except (ValueError, RecursionError) as error:  # whose text may quote the file
             raise NoValue(f"{self._file} is not valid {self._format}: {type(error).__name__}") from None
 
     def _place(self, entry: str) -> str:
@@ -161,14 +152,14 @@ class File(_Source):
         mode = os.fstat(descriptor).st_mode
         if sys.platform != "win32" and mode & (stat.S_IROTH | stat.S_IWOTH) and not self._is_reported:
             self._is_reported = True
-            logger.warning(
-                "secrets: every user of this machine can read %s; type: chmod 600 %s", self._file, self._file
-            )
+            text = "secrets: every user of this machine can read %s; type: chmod 600 %s"
+            logger.warning(text, self._file, self._file)
 
 
 class Keyring(_Source):
     """An entry of the system's keyring, such as `keyring set hooksdk GITHUB_TOKEN` makes."""
 
+    _entry_option: ClassVar[str] = "user"
     origin: Literal["keyring"] = Field(alias="from")
     service: str = "hooksdk"
     user: str | None = None
@@ -178,10 +169,6 @@ class Keyring(_Source):
     def _check_package(self) -> Keyring:
         need("keyring", "the system's keyring is read with the package keyring")
         return self
-
-    @property
-    def _own_entry(self) -> str | None:
-        return self.user
 
     async def _look_up(self, entry: str) -> object:
         import keyring
@@ -196,7 +183,7 @@ class Keyring(_Source):
 
 
 class Function(_Source):
-    """A function of yours, plain or async: it is called with the secret's name and answers its value, or None."""
+    """The user's function, plain or async: it is called with the secret's name, and answers its value or None."""
 
     origin: Literal["function"] = Field(alias="from")
     function: str
@@ -215,17 +202,13 @@ class Function(_Source):
         self._call = call
         return self
 
-    @property
-    def _own_entry(self) -> str | None:
-        return None
-
     async def _look_up(self, entry: str) -> object:
         try:
             if inspect.iscoroutinefunction(self._call):
                 return await self._call(entry)
             answer = await anyio.to_thread.run_sync(self._call, entry)
             return await answer if inspect.isawaitable(answer) else answer
-        except Exception as error:  # its text may quote the value
+        except Exception as error:  # whose text may quote the value
             raise NoValue(f"{self._place(entry)} raised {type(error).__name__}") from error
 
     def _place(self, entry: str) -> str:
@@ -236,7 +219,7 @@ Source = Annotated[Environment | File | Keyring | Function, Field(discriminator=
 
 
 def pin(source: Any, project: ProjectSettings) -> Any:
-    """A project's source: its file is of the project's folder, with the content at which that is trusted."""
+    """A project's source, with its file in the project's folder, and the digest at which that is trusted."""
     match source:
         case {"from": "file", "path": str(path)}:
             place = project.path(path)
@@ -254,7 +237,7 @@ def need(module: str, why: str) -> None:
 
 
 def _entry(content: object, key: str) -> object:
-    """The entry with this very name, or the one that its dots lead to."""
+    """The entry with this name, or the one that its dots lead to."""
     if key in _table(content):
         return _table(content)[key]
     for part in key.split("."):

@@ -1,7 +1,7 @@
 """Spans and metrics for OpenTelemetry, by its conventions for generative AI.
 
-What is told comes from the trace, in the background and with the times at which it happened. Two spans are made where it
-happens, so that they are current for the code inside: that of a run, and that of a tool while it runs.
+Spans and metrics come from the trace, in the background, with the times at which things happened. Two spans are made
+while they happen, so that they are current for the code inside: that of a run, and that of a tool while it runs.
 """
 
 from __future__ import annotations
@@ -14,16 +14,6 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 
 from hooksdk import hooks
 from hooksdk.config import ProjectSettings
-from hooksdk.hooks import (
-    AfterModelCall,
-    AgentEnd,
-    Around,
-    AroundRun,
-    AroundToolCall,
-    BeforeModelCall,
-    Trace,
-    TransformToolResult,
-)  # fmt: skip
 from hooksdk.trimming import guess_format
 
 try:
@@ -49,7 +39,7 @@ class Telemetry:
 
         @classmethod
         def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
-            """A cloned repository may leave content out, and sends none of its user's anywhere without their trust."""
+            """A project's settings may leave content out; without the user's trust they cannot send it anywhere."""
             values = dict(project.values)
             if not project.trusted and (values.get("content") is not False or "content" in own):
                 values.pop("content", None)
@@ -66,45 +56,45 @@ class Telemetry:
         self._spans = SessionSpans(shared, config.max_characters if config.content else 0)
 
     @hooks.around_run.first
-    def around_run(self, event: AroundRun) -> Around:
-        """Its span is current for whatever the host does in the run."""
-        return Around(self._spans.run(event.info))
+    def around_run(self, event: hooks.AroundRun) -> hooks.Around:
+        """Make the run's span current for all that the host does in it."""
+        return hooks.Around(self._spans.run(event.info))
 
     @hooks.around_tool_call.first
-    def around_tool(self, event: AroundToolCall) -> Around:
-        """Its span is current for the tool."""
-        return Around(self._spans.tool(event))
+    def around_tool(self, event: hooks.AroundToolCall) -> hooks.Around:
+        """Make the call's span current for the tool."""
+        return hooks.Around(self._spans.tool(event))
 
     @hooks.trace
-    async def take(self, event: Trace) -> None:
-        """Everything else, and the ends of all spans."""
+    async def take(self, event: hooks.Trace) -> None:
+        """Take all other spans, and the ends of all, from the trace."""
         self._spans.take(event)
 
-    # What is said, where that is asked for
+    # Texts, if the configuration asks for them
 
     @hooks.before_model_call.last
-    def note_request(self, event: BeforeModelCall) -> None:
-        """The messages as the other plugins left them."""
+    def note_request(self, event: hooks.BeforeModelCall) -> None:
+        """Note the messages as the other plugins left them."""
         if self._content:
             self._spans.note_request(event.run_id, event.messages)
 
     @hooks.after_model_call
-    async def note_reply(self, event: AfterModelCall) -> None:
-        """The reply as recorded."""
+    async def note_reply(self, event: hooks.AfterModelCall) -> None:
+        """Note the reply as it was recorded."""
         if self._content:
             message, told = event.message, event.usage is not None or event.stop_reason is not None
-            # What a reply cost is said with its last message; in most formats it has one.
+            # The usage comes with the last message of a reply; in most formats a reply is one message.
             last = told or guess_format([dict(message)]) != "openai-responses"
             self._spans.note_reply(event.run_id, message, event.stop_reason, last=last)
 
     @hooks.transform_tool_result.last
-    def note_result(self, event: TransformToolResult) -> None:
-        """The result as the other plugins left it."""
+    def note_result(self, event: hooks.TransformToolResult) -> None:
+        """Note the result as the other plugins left it."""
         if self._content:
             self._spans.note_result(event)
 
     @hooks.agent_end.last
-    def note_error(self, event: AgentEnd) -> None:
-        """The error's type, not its text."""
+    def note_error(self, event: hooks.AgentEnd) -> None:
+        """Note the error's type, not its text."""
         if event.reason == "error":
             self._spans.note_error(event.run_id, (event.error or "").partition(":")[0])

@@ -11,7 +11,7 @@ from hooksdk.trimming import guess_format
 
 
 def clipped(text: str, most: int) -> str:
-    """The text, or its beginning and how much there is of it."""
+    """The text, or its beginning and its length."""
     return text if len(text) <= most else f"{text[:most]}... [{len(text):,} characters]"
 
 
@@ -30,9 +30,8 @@ def messages_attribute(messages: Sequence[Mapping[str, Any]], most: int, finish:
         if text := form.text(message):
             parts.append({"type": "text", "content": clipped(text, most)})
         for call in form.calls(message):
-            parts.append(
-                {"type": "tool_call", "id": call.id, "name": call.name, "arguments": _arguments(call.arguments, most)}
-            )
+            about = {"type": "tool_call", "id": call.id, "name": call.name}
+            parts.append({**about, "arguments": _arguments(call.arguments, most)})
         results = form.results(message)
         for result in results:
             parts.append({"type": "tool_call_response", "id": result.call_id, "result": clipped(result.text, most)})
@@ -42,7 +41,7 @@ def messages_attribute(messages: Sequence[Mapping[str, Any]], most: int, finish:
 
 
 def _arguments(arguments: object, most: int) -> object:
-    """As an object where they are one and not too long."""
+    """The arguments as an object, if they are one that is not too long."""
     text = as_json(arguments, most)
     try:
         return json.loads(text)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, final
 
 from opentelemetry import context, trace
+from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, StatusCode
 
 from builtin_plugins.telemetry._content import as_json, messages_attribute
@@ -17,14 +18,14 @@ from hooksdk.hooks import HOOKS, AroundToolCall, RunInfo, Trace, TransformToolRe
 
 _RUN = context.create_key("hooksdk run")
 _FAILED = {"error": "tool_error", "blocked": "blocked", "invalid": "invalid_arguments", "unknown": "unknown_tool"}
-"""What `error.type` says of a call's status; the other statuses are no errors."""
+"""The `error.type` of a call's status; the other statuses are no errors."""
 _CHANGES = {"narrow", "transform", "first_answer"}
 _OWN_EVENTS = (records.RunStarted, records.SessionStarted, records.HookFired)
-"""Records that are told in another way, or not at all."""
+"""Records that are no events of a span."""
 
 Attributes = dict[str, Any]
 Note = tuple[str, Attributes, int]
-"""An event of a span: its name, its attributes, and when."""
+"""An event of a span: its name, its attributes, and its time."""
 
 
 @dataclass(eq=False)
@@ -37,26 +38,27 @@ class _Call:
 
 @dataclass(eq=False)
 class _Run:
-    """An open run: its span, and what is not told yet. Lists are in order, since providers' ids of calls may repeat."""
+    """An open run: its span, and what was not exported yet. Lists are in order, since a provider may repeat an id of a
+    call."""
 
     span: Span
     about: Attributes
     began: int = 0
     asked: int | None = None
-    """When messages were prepared for the model that has not answered yet."""
+    """When messages were prepared for a model that has not answered yet."""
     error: str = ""
     usage: dict[str, int] = field(default_factory=dict[str, int])
     calls: dict[str, list[_Call]] = field(default_factory=dict[str, list[_Call]])
     tools: dict[str, list[Span]] = field(default_factory=dict[str, list[Span]])
-    """The spans of tools that run or ran."""
+    """Open spans of tools, by the id of the call."""
     notes: dict[str, list[Note]] = field(default_factory=dict[str, list[Note]])
     results: dict[str, list[Attributes]] = field(default_factory=dict[str, list[Attributes]])
     requests: list[str] = field(default_factory=list[str])
     reply: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
-    """The messages so far of a reply that has several."""
+    """The messages so far of a reply with several."""
     replies: list[str] = field(default_factory=list[str])
     chats: list[tuple[Span, int]] = field(default_factory=list[tuple[Span, int]])
-    """Spans of model calls that wait for what the reply said, and when they ended."""
+    """Spans of model calls that wait for the text of the reply, and when they ended."""
 
 
 def _about(info: RunInfo) -> Attributes:
@@ -66,24 +68,23 @@ def _about(info: RunInfo) -> Attributes:
 
 @final
 class SessionSpans:
-    """Makes the spans of a session's runs, from where they happen and from the trace."""
+    """Makes the spans of a session's runs: the current ones where they happen, all others from the trace."""
 
     def __init__(self, instruments: Instruments, most: int) -> None:
-        """`most` characters of each text are told; 0: none is."""
+        """`most` characters of each text are exported; 0: no text is."""
         self._on = instruments
         self._most = most
         self._runs: dict[str, _Run] = {}
 
-    # Where it happens
+    # Spans that are current
 
     @contextmanager
     def run(self, info: RunInfo) -> Generator[None]:
         """The span of a run, a child of the caller's."""
         about = _about(info)
-        first = {
-            **about, "gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": info.agent_id,
-            "gen_ai.conversation.id": info.session_id, "hooksdk.run.id": info.run_id, "hooksdk.trigger": info.trigger,
-        }  # fmt: skip
+        own = {"gen_ai.agent.name": info.agent_id, "gen_ai.conversation.id": info.session_id}
+        own |= {"hooksdk.run.id": info.run_id, "hooksdk.trigger": info.trigger, **about}
+        first = {"gen_ai.operation.name": "invoke_agent", **own}
         span = self._on.tracer.start_span(f"invoke_agent {info.agent_id}", attributes=first)
         self._runs[info.run_id] = _Run(span, about)
         with _current(span, info.run_id):
@@ -91,29 +92,33 @@ class SessionSpans:
 
     @contextmanager
     def tool(self, event: AroundToolCall) -> Generator[None]:
-        """The span of a call whose tool runs, from when the call began; a child of what is current in the run's task."""
+        """The span of a call whose tool runs, from when the call began; a child of what is current in the run's
+        task."""
         run = self._runs.get(event.run_id)
         if run is None:
             yield
             return
         inside = context.get_value(_RUN) == event.run_id
         parent = context.get_current() if inside else trace.set_span_in_context(run.span)
-        span = self._on.tracer.start_span(
-            f"execute_tool {event.call.name}", parent, start_time=_nanoseconds(event.began),
-            attributes={**_tool_attributes(event.call.id, event.call.name), "gen_ai.tool.description": event.tool.description},
-        )  # fmt: skip
+        span = self._start_tool(event.call.id, event.call.name, parent, _nanoseconds(event.began))
+        span.set_attribute("gen_ai.tool.description", event.tool.description)
         run.tools.setdefault(event.call.id, []).append(span)
         span.add_event("hooksdk.tool_started")
         with _current(span, event.run_id):
             yield
         span.add_event("hooksdk.tool_ended")
 
+    def _start_tool(self, call_id: str, name: str, parent: Context, began: int) -> Span:
+        about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, "gen_ai.tool.call.id": call_id}
+        about["gen_ai.tool.type"] = "function"
+        return self._on.tracer.start_span(f"execute_tool {name}", parent, start_time=began, attributes=about)
+
     def note_error(self, run_id: str, kind: str) -> None:
         """How the run failed."""
         if run := self._runs.get(run_id):
             run.error = kind
 
-    # What is said
+    # Texts
 
     def note_request(self, run_id: str, messages: Sequence[Mapping[str, Any]]) -> None:
         """The messages that are sent next."""
@@ -129,21 +134,22 @@ class SessionSpans:
                 run.reply = []
 
     def note_result(self, event: TransformToolResult) -> None:
-        """What a call was given, and what came of it."""
+        """The arguments and the result of a call."""
         if run := self._runs.get(event.run_id):
-            said = {"gen_ai.tool.call.arguments": as_json(event.arguments, self._most),
-                    "gen_ai.tool.call.result": as_json(event.result.text, self._most)}  # fmt: skip
+            said = {
+                "gen_ai.tool.call.arguments": as_json(event.arguments, self._most),
+                "gen_ai.tool.call.result": as_json(event.result.text, self._most),
+            }
             run.results.setdefault(event.call.id, []).append(said)
 
     # The trace
 
     def take(self, event: Trace) -> None:
-        """One record, in the order in which they happened."""
+        """Take the next record of the trace."""
         record, run = event.record, self._runs.get(event.run_id)
         if isinstance(record, records.Decision):
-            self._on.count_decision(
-                {f"hooksdk.{name}": getattr(record, name) for name in ("hook", "plugin", "decision", "shadow")}
-            )
+            names = ("hook", "plugin", "decision", "shadow")
+            self._on.count_decision({f"hooksdk.{name}": getattr(record, name) for name in names})
         if run is None:
             return
         now = _nanoseconds(event.time)
@@ -185,7 +191,7 @@ class SessionSpans:
             run.notes.setdefault(call_id, []).append(note)
 
     def _chat(self, run: _Run, now: int, record: records.ModelReplied) -> None:
-        if run.asked is None:  # a reply that was not asked for here, such as a recorded one
+        if run.asked is None:  # no request was prepared, such as for a recorded reply
             return
         usage, began = usage_attributes(record.usage), run.asked
         for name, count in usage.items():
@@ -214,24 +220,20 @@ class SessionSpans:
 
     def _start_chat(self, run: _Run, began: int) -> tuple[Span, Attributes]:
         about = {"gen_ai.operation.name": "chat", **run.about}
-        span = self._on.tracer.start_span(
-            f"chat {run.about.get('gen_ai.request.model', '')}".rstrip(), trace.set_span_in_context(run.span),
-            kind=SpanKind.CLIENT, attributes=about, start_time=began,
-        )  # fmt: skip
+        name, parent = f"chat {run.about.get('gen_ai.request.model', '')}".rstrip(), trace.set_span_in_context(run.span)
+        span = self._on.tracer.start_span(name, parent, SpanKind.CLIENT, about, start_time=began)
         if run.requests:
             span.set_attribute("gen_ai.input.messages", run.requests.pop(0))
         return span, about
 
     def _finish_call(self, run: _Run, now: int, record: records.CallFinished) -> None:
         began = _first(run.calls, record.call_id)
-        ran = record.status in {"ok", "error"}  # the others have run no tool
+        ran = record.status in {"ok", "error"}  # with any other status no tool has run
         span = _first(run.tools, record.call_id) if ran else None
         if span is None:
             around = run.tools.get(record.parent_id or "") or [run.span]
-            span = self._on.tracer.start_span(
-                f"execute_tool {record.name}", trace.set_span_in_context(around[0]), start_time=began.began if began else now,
-                attributes=_tool_attributes(record.call_id, record.name),
-            )  # fmt: skip
+            parent = trace.set_span_in_context(around[0])
+            span = self._start_tool(record.call_id, record.name, parent, began.began if began else now)
         is_mcp = (record.tool or "").startswith("mcp:")
         span.set_attributes({"hooksdk.tool.status": record.status, "hooksdk.tool.origin": record.origin})
         if record.tool:
@@ -256,10 +258,8 @@ class SessionSpans:
             span.end(ended)
         for call_id, calls in run.calls.items():  # those that wait for an approval
             for call in calls:
-                span = _first(run.tools, call_id) or self._on.tracer.start_span(
-                    f"execute_tool {call.record.name}", trace.set_span_in_context(run.span), start_time=call.began,
-                    attributes=_tool_attributes(call_id, call.record.name),
-                )  # fmt: skip
+                name, parent = call.record.name, trace.set_span_in_context(run.span)
+                span = _first(run.tools, call_id) or self._start_tool(call_id, name, parent, call.began)
                 span.set_attribute("hooksdk.tool.status", "pending")
                 for note in run.notes.pop(call_id, ()):
                     span.add_event(*note)
@@ -277,7 +277,7 @@ class SessionSpans:
 
 
 def _first(waiting: dict[str, list[Any]], key: str) -> Any:
-    """The oldest that waits under this key, which waits no longer; or None."""
+    """Take the oldest value under this key; None if there is none."""
     those = waiting.get(key)
     if not those:
         return None
@@ -285,11 +285,6 @@ def _first(waiting: dict[str, list[Any]], key: str) -> Any:
     if not those:
         del waiting[key]
     return found
-
-
-def _tool_attributes(call_id: str, name: str) -> Attributes:
-    return {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, "gen_ai.tool.call.id": call_id,
-            "gen_ai.tool.type": "function"}  # fmt: skip
 
 
 def _fail(span: Span, error: str) -> None:
@@ -310,11 +305,11 @@ def _nanoseconds(seconds: float) -> int:
 
 @contextmanager
 def _current(span: Span, run_id: str) -> Generator[None]:
-    """The span is the current one, in this task and in those that it starts."""
+    """Make the span current in this task and in those that it starts."""
     ours = context.set_value(_RUN, run_id, trace.set_span_in_context(span))
     token = context.attach(ours)
     try:
         yield
     finally:
-        if context.get_current() is ours:  # else another task leaves than has entered, where it was never current
+        if context.get_current() is ours:  # false in another task than the one that has entered
             context.detach(token)

@@ -1,7 +1,7 @@
 """Three tools with which a model keeps its own context small: list the tool results, trim one, read one again.
 
-The tools are core tools, so that tool search never defers them: whoever has to search for the means to free the context
-window must fill it first, and the note in a trimmed result's place names `recall-tool-result`, which must then be at hand.
+They are core tools, which tool search never defers: a model should not fill its context window with a search for the
+means to free it, and the note in a trimmed result's place names `recall-tool-result`.
 """
 
 from __future__ import annotations
@@ -44,22 +44,23 @@ class ToolResults:
 
         model_config = ConfigDict(extra="forbid")
         max_listed: PositiveInt = 40
-        """Results that one listing names; of more, those with the most to gain."""
+        """How many results a listing names at most: those with the most to gain."""
         max_recalled: PositiveInt = 20_000
-        """Characters that one recall answers unless the model asks for another `limit`, which may not be larger."""
+        """Characters that one recall answers at most; the model may ask for a smaller `limit`."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
 
     @hooks.narrow_tools
     def narrow(self, event: NarrowTools) -> Withhold | None:
-        """There is nothing to list where a run keeps no results."""
+        """Withhold the tools from a run that keeps no results."""
         own = [tool.id for tool in event.tools if tool.source == "plugin" and tool.owner == "tool_results"]
         return Withhold(own, "this run keeps no transcript") if own and not event.info.transcript else None
 
     @hooks.before_tool_call
     def keep_notes_out(self, event: BeforeToolCall) -> Block | None:
-        """Models repeat what they see: a note where a text was would be written into a file."""
+        """Block a call with a note of a trimmed argument in its arguments: models would write it into a file as if it
+        was the text."""
         for name, value in event.arguments.items():
             if handle := _noted(value):
                 return Block(
@@ -82,12 +83,14 @@ class ToolResults:
             info for info in results if info.characters >= min_characters and (info.trimmable or not only_trimmable)
         ]
         page = _most_to_gain(matches, self._config.max_listed)
-        return ToolResult(_listing(results, matches, page), labels=())  # of the model's own words and numbers
+        return ToolResult(_listing(results, matches, page), labels=())  # it has no words of others
 
     @tool(
-        name="trim-tool-result", core=True, disposable=True,
+        name="trim-tool-result",
+        core=True,
+        disposable=True,
         annotations=Annotations(read_only=False, destructive=False, idempotent=True),
-    )  # fmt: skip
+    )
     async def trim_result(
         self,
         context: ToolContext,
@@ -121,11 +124,9 @@ class ToolResults:
         text = "\n".join(each for block in blocks if (each := _text_of(block)) is not None)
         files = [block for block in blocks if _text_of(block) is None]
         if not text:
-            return (
-                ToolResult(blocks=files, labels=whole.labels, handle=whole.handle)
-                if files
-                else ToolResult("[This result holds no text.]", labels=())
-            )
+            if not files:
+                return ToolResult("[This result holds no text.]", labels=())
+            return ToolResult(blocks=files, labels=whole.labels, handle=whole.handle)
         if offset >= len(text):
             raise ToolError(f"The result has {len(text):,} characters, so there is nothing from {offset:,} on.")
         end = min(len(text), offset + min(limit or self._config.max_recalled, self._config.max_recalled))
@@ -138,7 +139,7 @@ class ToolResults:
 
 
 def _text_of(block: Mapping[str, Any]) -> str | None:
-    """The text of a block, also of an embedded document; None for an image or another file."""
+    """The text of a block or of a document embedded in it; None for an image or another file."""
     resource: Mapping[str, Any] = block.get("resource") or {}
     text = block.get("text") if block.get("type") == "text" else resource.get("text")
     return text if isinstance(text, str) else None
@@ -148,21 +149,20 @@ def _most_to_gain(results: Sequence[ResultInfo], limit: int) -> list[ResultInfo]
     """The trimmable results that are largest, then the newest others; in their own order."""
     if len(results) <= limit:
         return list(results)
-    order = sorted(
-        range(len(results)),
-        key=lambda at: (not results[at].trimmable, -results[at].characters if results[at].trimmable else -at),
-    )
+
+    def rank(at: int) -> tuple[bool, int]:
+        is_trimmable = results[at].trimmable
+        return not is_trimmable, -results[at].characters if is_trimmable else -at
+
+    order = sorted(range(len(results)), key=rank)
     return [results[at] for at in sorted(order[:limit])]
 
 
 def _listing(results: Sequence[ResultInfo], matches: Sequence[ResultInfo], page: Sequence[ResultInfo]) -> str:
-    """One JSON object with one line for each result of the page."""
+    """A JSON object with a line for each result of the page."""
     trimmable = [info for info in results if info.trimmable]
-    summary: dict[str, Any] = {
-        "total": len(results),
-        "trimmable": len(trimmable),
-        "trimmable_tokens": sum(info.tokens for info in trimmable),
-    }
+    summary: dict[str, Any] = {"total": len(results), "trimmable": len(trimmable)}
+    summary["trimmable_tokens"] = sum(info.tokens for info in trimmable)
     if len(matches) < len(results):
         summary["filtered_out"] = len(results) - len(matches)
     if len(page) < len(matches):
@@ -174,7 +174,7 @@ def _listing(results: Sequence[ResultInfo], matches: Sequence[ResultInfo], page:
 
 
 def _noted(value: object) -> str:
-    """The handle in the first note that stands anywhere in an argument; empty without one."""
+    """The handle in the first note anywhere in an argument; empty without one."""
     if isinstance(value, str):
         note = ARGUMENT_NOTE.match(value.lstrip())
         return note[1] if note else ""
@@ -183,18 +183,16 @@ def _noted(value: object) -> str:
 
 
 def _row(info: ResultInfo) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "handle": info.handle, "call_id": info.call_id[:80], "tool": info.tool[:80], "characters": info.characters,
-        "tokens": info.tokens, "turns_ago": info.turns_ago, "arguments": info.arguments,
-        "already_trimmed": info.trimmed, "queued": info.queued, "trimmable": info.trimmable,
-    }  # fmt: skip
+    row: dict[str, Any] = {"handle": info.handle, "call_id": info.call_id[:80], "tool": info.tool[:80]}
+    row |= {name: getattr(info, name) for name in ("characters", "tokens", "turns_ago", "arguments")}
+    row |= {"already_trimmed": info.trimmed, "queued": info.queued, "trimmable": info.trimmable}
     if info.missed_trim:
         row["last_trim"] = MISSED[info.missed_trim]
     return row if info.trimmable else {**row, "why_not": info.why_not}
 
 
 def _pay_back(results: Results) -> str:
-    """One line about everything that is queued: it is drained together."""
+    """One line about all queued trims, which are applied together."""
     queued = [info for info in results.list(arguments=True) if info.queued]
     requests = estimate(queued, results.message_tokens()).pays_back_after
     trims = "this trim" if len(queued) == 1 else f"the {len(queued)} trims that wait"

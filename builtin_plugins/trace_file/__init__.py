@@ -1,4 +1,4 @@
-"""Every hook, decision and timing as one line of JSON in a file that `tail -f` and any other tool can read."""
+"""Every hook, decision and timing as a line of JSON, in a file for `tail -f` and any other tool."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hooksdk.hooks import Trace
 __all__ = ["TraceFile"]
 
 SCHEMA = 1
-"""The version of the records' shape."""
+"""The version of the records' form."""
 
 
 class TraceFile:
@@ -32,17 +32,17 @@ class TraceFile:
         """A file, or a folder for `trace.jsonl`. By default `trace.jsonl` in `$HOOKSDK_HOME`, else in the user's state
         folder."""
         max_bytes: PositiveInt | None = None
-        """From this size on the file is put aside as `NAME.1` and a new one begun; None: it grows."""
+        """The size from which on the file is put aside as `NAME.1`, and a new one is begun; None: it grows."""
         keep: int = Field(default=3, ge=1, le=1000)
-        """How many files are kept aside."""
+        """How many older files are kept."""
 
         @classmethod
         def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:
-            """A project's path is of its folder. Without trust its settings count only where they are about a file inside,
-            and not about one that the user chose."""
+            """A project's path is relative to its folder. Without trust its settings count only for a file in that
+            folder, if the user has chosen no other."""
             values = {**project.values, **own}
             path = None if "path" in own else values.get("path")
-            if not isinstance(path, str):  # the user's file, the default one, or a mistake that is told later
+            if not isinstance(path, str):  # the user's file, the default one, or a mistake that is refused later
                 inside = path is not None
             else:
                 place = (project.folder / Path(path).expanduser()).resolve()
@@ -65,7 +65,7 @@ class TraceFile:
 
     @staticmethod
     def files(config: Config) -> list[Path]:
-        """The files that are there by these settings, the oldest first, for whoever reads the trace."""
+        """The existing files of the trace by these settings, the oldest first."""
         path = locate(config.path)
         aside = [path.with_name(f"{path.name}.{number}") for number in range(config.keep, 0, -1)]
         return [each for each in (*aside, path) if each.is_file()]
@@ -75,9 +75,7 @@ class TraceFile:
 
     @hooks.trace
     def write(self, event: Trace) -> None:
-        """Append one record. In a worker thread, one after the other, so that a slow disk does not stop the event loop."""
-        head = {
-            "schema": SCHEMA, "time": round(event.time, 6), "kind": event.kind, "session_id": event.session_id,
-            "run_id": event.run_id, "attempt": event.attempt, "agent_id": event.agent_id,
-        }  # fmt: skip
+        """Append one record, in a worker thread: a slow disk must not stop the event loop."""
+        place = {"session_id": event.session_id, "run_id": event.run_id, "attempt": event.attempt}
+        head = {"schema": SCHEMA, "time": round(event.time, 6), "kind": event.kind, **place, "agent_id": event.agent_id}
         self._file.append(encode({**head, **event.record.as_dict()}))

@@ -21,12 +21,12 @@ logger = logging.getLogger("hooksdk")
 
 FILE_NAME = "trace.jsonl"
 LOOKS, BETWEEN_LOOKS = 10, 0.01
-"""How often, and with how many seconds between, a last line without an end is looked at before it counts as torn."""
+"""How often a last line without an end is read before it counts as torn, and the seconds in between."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def locate(path: str | None) -> Path:
-    """The file that a setting means. A path is a folder when it is one, or ends with a slash."""
+    """The file of the setting `path`, which is a folder if it exists as one, or ends with a slash."""
     if path is None:
         return state_folder() / FILE_NAME
     place = Path(path).expanduser()
@@ -34,8 +34,8 @@ def locate(path: str | None) -> Path:
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
-    """One line of ASCII, so that no character of the content looks like the end of a line. What is not JSON becomes
-    text."""
+    """A record as a line of ASCII, in which no character of the content looks like the end of a line. Values that are
+    no JSON become text."""
     try:
         text = json.dumps(record, separators=(",", ":"), default=str, allow_nan=False)
     except (ValueError, TypeError, RecursionError):
@@ -50,8 +50,8 @@ def _is_plain(value: object) -> bool:
 
 @final
 class LineFile:
-    """An append-only file of lines. Each line is one write, so lines of several processes do not mix. A failure is logged
-    once; when writing works again, the log says how many lines were lost."""
+    """An append-only file of lines. Each line is one write, so that lines of several processes do not mix. The first
+    failure is logged; when writing works again, the log says how many lines were lost."""
 
     def __init__(self, path: Path, max_bytes: int | None, keep: int) -> None:
         self.path = path
@@ -64,17 +64,17 @@ class LineFile:
         self._lost = 0
 
     def open(self) -> None:
-        """Raises `OSError` for a path that cannot be written. A full disk is no error here: it may have room later."""
+        """Open the file. Raises `OSError` for a path that cannot be written, but not for a full disk."""
         try:
             self._open()
         except OSError as error:
             if error.errno not in _FULL:
                 raise
             self._lose(error)
-            self._lost = 0  # nothing has been lost yet
+            self._lost = 0  # no record is lost yet
 
     def append(self, line: bytes) -> None:
-        """Write one line whole, or lose it and say so."""
+        """Write a whole line, or lose it and log that."""
         with self._lock:
             try:
                 self._follow()
@@ -88,17 +88,15 @@ class LineFile:
                 self._lose(error)
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         with self._lock:
             self._close()
 
     def _lose(self, error: OSError) -> None:
         self._lost += 1
         if self._lost == 1:
-            logger.warning(
-                "%s cannot be written, so trace records are lost until it can: %s", self.path, error.strerror or error,
-                extra={"plugin": "trace_file", "hook": "trace"},
-            )  # fmt: skip
+            text, extra = "%s cannot be written, so trace records are lost until it can: %s", {"plugin": "trace_file"}
+            logger.warning(text, self.path, error.strerror or error, extra={**extra, "hook": "trace"})
 
     def _open(self) -> int:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -114,7 +112,8 @@ class LineFile:
             os.close(fd)
 
     def _follow(self) -> None:
-        """Stay with the path: the file may have been put aside, by us, another process or the system's log rotation."""
+        """Open the file that is at the path now: this or another process, or log rotation, may have moved the old
+        one."""
         if self._fd is not None and not _is_at(self._fd, self.path):
             self._close()
         fd = self._open() if self._fd is None else self._fd
@@ -124,10 +123,11 @@ class LineFile:
             self._open()
 
     def _put_aside(self, fd: int) -> None:
-        """Only whoever holds the lock of the file that stands at the path may move it, so nobody moves a fresh one."""
+        """Rename the file. Only the holder of its lock may do so, which keeps other processes from renaming a new
+        one."""
         try:
             import fcntl
-        except ImportError:  # no such locks here, and an open file cannot be moved: it keeps growing
+        except ImportError:  # without such locks an open file cannot be moved, either: it grows
             return
         fcntl.flock(fd, fcntl.LOCK_EX)
         if _is_at(fd, self.path):
@@ -158,9 +158,9 @@ def _is_at(fd: int, path: Path) -> bool:
 
 
 def _is_torn(fd: int) -> bool:
-    """True when the last line has no end, since a writer died or the disk was full.
+    """True if the last line has no end, since a writer died or the disk was full.
 
-    A line of another process that crosses a page is seen in parts while it is being written, so it is looked at again.
+    It is read several times: a line that another process writes across a page is seen in parts for a moment.
     """
     size_before = -1
     for _ in range(LOOKS):

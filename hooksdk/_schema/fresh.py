@@ -1,7 +1,8 @@
-"""Fields that hand out a fresh copy at each access."""
+"""Fields of dataclasses that hand out a fresh copy at each access, or a value that is made when it is first read."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
@@ -38,6 +39,30 @@ class Fresh(Generic[T]):
     def __set__(self, instance: object, value: T) -> None:
         # `field(default=Fresh(None))` gives the field itself where no value is passed.
         instance.__dict__[self._name] = _Stored(self._default[0] if value is self else value)
+
+
+class Made(Generic[T]):
+    """A dataclass field whose value may be given as a function without parameters, which makes it when it is first read. For
+    values that most readers never ask for. `Made(make)` has what `make` answers as its default."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object | None, owner: type) -> T:
+        if instance is None:  # the dataclass asks for the default
+            raise AttributeError(self._name)
+        value: Any = instance.__dict__[self._name]
+        if callable(value):
+            value = instance.__dict__[self._name] = value()
+        return value
+
+    def __set__(self, instance: object, value: T | Callable[[], T]) -> None:
+        # `field(default=Made(...))` gives the field itself where no value is passed.
+        instance.__dict__[self._name] = self._make if value is self else value
 
 
 def put_fresh(instance: object, **values: Any) -> None:

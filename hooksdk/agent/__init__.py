@@ -1,13 +1,14 @@
-"""A reference agent loop over a small `Model` protocol: what `run.py` asks of a host, in one place.
+"""A reference agent loop over a small `Model` protocol: all that `run.py` asks of a host, in one place.
 
-Take it as it is, or as the pattern for a loop of your own. Policies, approvals, traces and trims are done by
-the session's plugins; nothing here knows of them.
+Take it as it is, or as the pattern for a loop of your own. The session's plugins do policies, approvals, traces and
+trims.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -50,14 +51,14 @@ __all__ = [
 ]
 
 OutcomeReason = Literal["completed", "paused", "blocked", "turn_limit", "token_limit", "time_limit"]
-"""Why the agent stopped: it had no more calls to make, calls wait for an approval, a plugin blocked its next request or its answer, or a limit
-was reached."""
+"""Why the agent stopped: it had no more calls to make, calls wait for an approval, a plugin blocked its next request or
+its answer, or a limit was reached."""
 WAITS = "calls wait for an approval"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one run may take. A turn that has begun is finished, but for `seconds`, which cuts it off.
+    """The limits of one run. A turn that has begun is finished; `seconds` alone cuts it off.
 
     ```python
     from hooksdk.agent import Limits
@@ -74,21 +75,20 @@ class Limits:
     parallel: int = 8
     """How many calls of one reply run at a time."""
     attempts: int = 1
-    """How often the run may be begun in all when the model is unavailable."""
+    """How often the run may begin in all when the model is unavailable."""
     continues: int = 3
-    """How often plugins may send the model on with a reason (`before_answer`), instead of letting the run finish."""
+    """How often plugins may send the model on with a reason (`before_answer`) instead of letting the run finish."""
     reminders: int = 0
-    """How often a model that writes a call as text into its answer is told how to call, instead of ending the run."""
+    """How often a model that writes a call as text is told how to call, instead of ending the run."""
     text_calls: Literal["notice", "run"] = "notice"
-    """`run`: an answer that is nothing but calls written as JSON is read as calls of tools that are offered. Their ids begin
-    with `from_text_`."""
+    """`run`: an answer of calls written as JSON is read as calls of offered tools, with ids such as `from_text_1`."""
 
     def __post_init__(self) -> None:
-        for name in ("turns", "parallel", "attempts", "reminders", "continues"):
-            least = 0 if name in ("reminders", "continues") else 1
-            check(f"Limits({name}=...)", getattr(self, name), int, "a whole number")
-            if getattr(self, name) < least:
-                raise WrongArgument(f"Limits({name}={getattr(self, name)!r})", f"it must be at least {least}")
+        for name, least in {"turns": 1, "parallel": 1, "attempts": 1, "reminders": 0, "continues": 0}.items():
+            number = getattr(self, name)
+            check(f"Limits({name}=...)", number, int, "a whole number")
+            if number < least:
+                raise WrongArgument(f"Limits({name}={number!r})", f"it must be at least {least}")
         for name in ("tokens", "seconds"):
             check(f"Limits({name}=...)", getattr(self, name), (int, float, type(None)), "a number or None")
         if self.text_calls not in ("notice", "run"):
@@ -118,19 +118,20 @@ class Outcome:
     """
 
     text: str
-    """The prose of the last reply, as plugins have left it; empty when there was none, and when a plugin blocked it."""
+    """The prose of the last reply, as plugins left it; empty when there was none, and when a plugin blocked it."""
     reason: OutcomeReason
     turns: int
     """Replies that the model gave."""
     attempts: int
     stats: Mapping[str, Any] = field(repr=False)
-    """The run's counters, those of the drain at its end among them."""
+    """The run's counters, with those of the trims at its end."""
     blocked: str = ""
-    """Who blocked the next request or the answer, and why, when the reason is `blocked`."""
+    """The plugin that blocked the next request or the answer, and why, when the reason is `blocked`."""
     overruled: Sequence[str] = ()
-    """The reasons for which plugins would have had the model go on, when `Limits(continues=...)` was used up."""
+    """Reasons for which plugins wanted the model to go on after `Limits(continues=...)` was used up."""
     pending: Sequence[ToolCall] = ()
-    """The calls that wait, when it is paused. `run_agent(session, model, None)` asks about them again, and goes on."""
+    """The calls that wait for an approval when the run is paused. `run_agent(session, model, None)` asks again, and
+    goes on."""
 
 
 async def run_agent(
@@ -153,61 +154,73 @@ async def run_agent(
     """Run the agent until it answers without calling a tool, or a limit is reached.
 
     `model` is a model, or the name of one as `get_model` takes it, such as `"openai:gpt-5"`, whose key is found in the
-    environment. `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause
-    left open. `system` is recorded when the session has no messages yet. `tools` are those of `Run.resolve_tools`: functions,
-    `Tool`s, a provider's JSON; or a function that answers them, which is asked again for each attempt. `approver` answers in
-    this run, in the place of the host's; `family` is as for `session.run`; while calls wait for its answer, the run is paused when the others of the reply have
-    their results. `on_text` gets the model's prose as it comes, from a `StreamingModel`; another model's when the reply is
-    there. An attempt that fails may have given some of it already. Raises what the model raises (the run ends as `error`),
-    `RunBlocked` before it began, `PolicyFailed` and the errors of
-    the store; a cancellation ends the run as `cancelled`. However it ends, no call stays without a result but those that
-    wait for an approval.
+    environment. `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a
+    pause left open. `system` is recorded if the session has no messages yet. `tools` are as for `Run.resolve_tools`:
+    functions, `Tool`s, a provider's JSON; or a function that answers them, which is asked again for each attempt.
+    `approver` answers in this run instead of the host's. While calls wait for its answer, the run is paused when the
+    other calls of the reply have their results. `family` is as for `session.run`. `on_text` gets the model's prose: in
+    pieces from a `StreamingModel`, whole from any other model. An attempt that fails may have given it some prose
+    already.
+
+    Raises what the model raises (the run ends as `error`), `RunBlocked` before the run began, `PolicyFailed` and the
+    store's errors; a cancellation ends the run as `cancelled`. However it ends, every call has a result, but for calls
+    that wait for an approval.
     """
     check("run_agent(session, ...)", session, Session, "a session", "Open one: `async with host.session() as session`")
     check("run_agent(limits=...)", limits, Limits, "Limits(...)", "Write such as Limits(turns=5)")
     check_text("run_agent(system=...)", system)
     check_function("run_agent(on_text=...)", on_text, "that takes a piece of text")
-    if isinstance(model, str):
-        async with get_model(model) as opened:
-            return await run_agent(
-                session, opened, prompt, tools=tools, limits=limits, system=system, agent_id=agent_id,
-                workspace_dir=workspace_dir, requester=requester, trigger=trigger, metadata=metadata, family=family, approver=approver,
-                on_text=on_text,
-            )  # fmt: skip
-    check_model(model)
-    message_format = get_format(model.format)
-    if not isinstance(prompt, (str, type(None))):
-        (prompt,) = messages_in([prompt], message_format, "run_agent(..., prompt)").messages
-    run = session.run(
-        prompt, agent_id=agent_id, workspace_dir=workspace_dir, requester=requester, trigger=trigger,
-        metadata=metadata, family=family, provider=getattr(model, "provider", None), model=model.name,
-        context_window=model.context_window, format=message_format, approver=approver,
-        deferral=getattr(model, "deferral", None), continues=limits.continues,
-    )  # fmt: skip
-    given = tools if callable(tools) else tuple(as_tools(tools, "run_agent(tools=...)"))
-    loop = AgentLoop(run, model, message_format, given, limits, on_text)
-    blocked = ""
-    try:
-        async with run:
-            loop.began = True
-            with anyio.move_on_after(limits.seconds) as clock:
-                await loop.begin(prompt, None if session.messages else system)
-                await loop.go_on()
-            if clock.cancelled_caught:
-                loop.reason = "time_limit"
-    except RunBlocked as error:
-        if not loop.began:
-            raise
-        loop.reason, blocked = "blocked", str(error)
-    return Outcome(
-        text=loop.text, reason=loop.reason, turns=loop.turns, attempts=run.info.attempt, stats=run.stats, blocked=blocked,
-        overruled=loop.overruled, pending=tuple(run.pending),
-    )  # fmt: skip
+    async with get_model(model) if isinstance(model, str) else nullcontext(model) as opened:
+        check_model(opened)
+        message_format = get_format(opened.format)
+        if not isinstance(prompt, (str, type(None))):
+            (prompt,) = messages_in([prompt], message_format, "run_agent(..., prompt)").messages
+        run = session.run(
+            prompt,
+            agent_id=agent_id,
+            workspace_dir=workspace_dir,
+            requester=requester,
+            trigger=trigger,
+            metadata=metadata,
+            family=family,
+            provider=getattr(opened, "provider", None),
+            model=opened.name,
+            context_window=opened.context_window,
+            format=message_format,
+            approver=approver,
+            deferral=getattr(opened, "deferral", None),
+            continues=limits.continues,
+        )
+        given = tools if callable(tools) else tuple(as_tools(tools, "run_agent(tools=...)"))
+        loop = AgentLoop(run, opened, message_format, given, limits, on_text)
+        blocked = ""
+        try:
+            async with run:
+                loop.began = True
+                with anyio.move_on_after(limits.seconds) as clock:
+                    await loop.begin(prompt, None if session.messages else system)
+                    await loop.go_on()
+                if clock.cancelled_caught:
+                    loop.reason = "time_limit"
+        except RunBlocked as error:
+            if not loop.began:
+                raise
+            loop.reason, blocked = "blocked", str(error)
+        return Outcome(
+            text=loop.text,
+            reason=loop.reason,
+            turns=loop.turns,
+            attempts=run.info.attempt,
+            stats=run.stats,
+            blocked=blocked,
+            overruled=loop.overruled,
+            pending=tuple(run.pending),
+        )
 
 
 @dataclass
 class AgentLoop:
-    """The steps of `run_agent` in a run that is open, for whoever makes them one by one: an engine that can go on after each.
+    """The steps of `run_agent` in an open run, for an engine that makes them one by one and can go on after each.
 
     ```python
     import anyio
@@ -239,15 +252,15 @@ class AgentLoop:
     tokens: int = 0
     reminders: int = 0
     refused: bool = False
-    """The model has refused declared tools, which no attempt has since."""
+    """The model has refused deferred tools: no later attempt declares any."""
     shown: Sequence[Message] = ()
-    """What the model was sent last."""
+    """The messages that the model was sent last."""
     reason: OutcomeReason = "completed"
     overruled: Sequence[str] = ()
     began: bool = False
 
     async def begin(self, prompt: str | Message | None, system: str | None) -> None:
-        """Settle the catalog and record the prompt; without one make the calls that a pause left open."""
+        """Settle the catalog and record the prompt; without a prompt make the calls that a pause left open."""
         await self.resolve_tools()
         if system:
             await self.run.record({"role": "system", "content": system})
@@ -263,7 +276,7 @@ class AgentLoop:
     async def go_on(self) -> None:
         """Take turns until the run is done, is paused, or is at a limit."""
         if self.run.waits_for_finish and await self.finish():
-            return  # a process that died had the answer
+            return  # the answer was recorded by a process that died
         while self.reason != "paused" and not self.is_at_limit():
             calls = await self.take_turn()
             if calls:
@@ -295,8 +308,8 @@ class AgentLoop:
         return [call for message in messages for call in self.message_format.calls(message)]
 
     async def is_done(self) -> bool:
-        """Whether the run may end with the newest reply, which has no calls. One that wrote a call as text is told how to call,
-        unless it was told enough."""
+        """Whether the run may end with the newest reply, which has no calls. A model that wrote a call as text is told
+        how to call, as often as the limits say."""
         if not self.run.reminder or self.reminders >= self.limits.reminders:
             return await self.finish()
         self.reminders += 1
@@ -304,14 +317,14 @@ class AgentLoop:
         return False
 
     async def finish(self) -> bool:
-        """Whether the run is done, with the newest reply."""
-        self.text = ""  # it is nobody's answer until plugins have let it through
+        """Whether plugins let the run end with the newest reply."""
+        self.text = ""  # no answer before plugins have let it through
         finish = await self.run.finish()
         self.text, self.overruled = finish.text, finish.overruled
         return not finish.refused
 
     def _with_text_calls(self, messages: list[Message]) -> list[Message]:
-        """The reply, or the one that it was meant as, where it is calls written as text and these are to be run."""
+        """The reply, with calls in the place of calls that it has written as text, if the limits say so."""
         if self.limits.text_calls != "run" or any(map(self.message_format.calls, messages)):
             return messages
         return with_written_calls(messages, self.shown, Catalog(self.run.offered), self.message_format)
@@ -361,7 +374,7 @@ class AgentLoop:
         return "\n".join(filter(None, map(self.message_format.text, messages)))
 
     async def run_calls(self, calls: Sequence[ToolCall]) -> None:
-        """Each worker takes the next call, so calls begin in their order; the run records the results in it, too."""
+        """Make calls at the same time: they begin in their order, in which the run records the results, too."""
         waiting = iter(calls)
         failed: list[Exception] = []
         pending: list[ToolCall] = []

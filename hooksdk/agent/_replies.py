@@ -1,4 +1,4 @@
-"""Who replies, and what is in a reply: a model is checked, its tokens counted, its calls read that it wrote as text."""
+"""Checking a model, counting the tokens of its reply, and reading calls that it wrote as text."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from uuid import uuid4
 from hooksdk.agent._text_calls import calls_written_in
 from hooksdk.calls import ToolCall
 from hooksdk.catalog import Catalog
-from hooksdk.costs import usage_of
 from hooksdk.errors import refuse
 from hooksdk.formats import Message, MessageFormat
+from hooksdk.formats.usage import usage_of
 
 
 def check_model(model: object) -> None:
-    """Raises `WrongArgument` for what is no model."""
+    """Raise `WrongArgument` for an object that is no model."""
     wanted = "a model, or its name such as 'openai:gpt-5'"
     if isinstance(model, type):
         refuse("run_agent(..., model)", model, wanted, f"Give an instance: {model.__name__}(...)")
@@ -30,8 +30,8 @@ def check_model(model: object) -> None:
 def with_written_calls(
     messages: list[Message], shown: Sequence[Message], offered: Catalog, message_format: MessageFormat
 ) -> list[Message]:
-    """The reply, or the one that it was meant as, where it is nothing but calls of offered tools written as text; `shown` is what
-    the model had read, whose text is no call of its own."""
+    """The reply; where it consists of calls of offered tools written as text, a reply with these calls. A call that
+    stands in a result of the `shown` messages may be quoted, and is not read."""
 
     def name_of(written: str) -> str | None:
         tool = offered.meant(written)
@@ -45,7 +45,7 @@ def with_written_calls(
 
 
 def tokens_of(usage: Mapping[str, Any] | None) -> int | None:
-    """All tokens of one model call, under whichever names the provider counts them; None when it counts nothing."""
+    """All tokens of one model call, under the names of any provider; None if it counts nothing."""
     used = usage_of(usage)
     total = (usage or {}).get("total_tokens")
     return total if isinstance(total, int) else used.prompt + used.output if used else None

@@ -1,4 +1,4 @@
-"""The calls of an answer that is calls written as text and nothing else."""
+"""Reading an answer that consists of calls written as text."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, cast
 from hooksdk import schema
 
 MAX_TEXT = 100_000
-"""Characters of an answer that is looked at."""
+"""Characters of the longest answer that is read."""
 MAX_LEAD_IN = 120
-"""Characters of the one line that may stand before the calls of an answer which is read as calls."""
+"""Characters of the one line that may stand before the calls."""
 _FENCED = re.compile(r"```(?:json|tool_call)?[ \t]*\n(.*?)```\s*", re.DOTALL)
 _TAGGED = re.compile(r"<tool_call>(.*?)</tool_call>\s*", re.DOTALL)
 _BEGINNING = re.compile(r"```|<tool_call>|[{\[]")
@@ -22,15 +22,15 @@ _OTHER_KEYS = {"id", "type"}
 
 
 class _NoCall(ValueError):
-    """The text is something else than calls."""
+    """The text is no call."""
 
 
 def calls_written_in(
     text: str, name_of: Callable[[str], str | None], results: Iterable[str]
 ) -> tuple[str, list[tuple[str, dict[str, Any]]]]:
-    """The line before the calls, and the calls of an answer that is one or several calls and nothing else: bare JSON, in
-    fences, or in `<tool_call>` tags. No calls where one is of a name that `name_of` does not know, or stands in one of the
-    tool `results` that the model was shown: then it may be quoted."""
+    """The line before the calls and the calls of an answer that consists of them: as bare JSON, in fences, or in
+    `<tool_call>` tags. No calls if `name_of` does not know one of the names, or if a call stands in one of the
+    `results` that the model was shown: it may be quoted."""
     beginning = _BEGINNING.search(text) if len(text) <= MAX_TEXT else None
     if beginning is None:
         return "", []
@@ -54,7 +54,7 @@ def calls_written_in(
 
 
 def _blocks(body: str) -> list[str]:
-    """What stands in the fences or the tags, where they are all of it; else the whole."""
+    """The texts in the fences or the tags, if the whole text consists of them; else the text."""
     for mark, pattern in (("```", _FENCED), ("<tool_call>", _TAGGED)):
         if body.startswith(mark):
             blocks: list[str] = []
@@ -70,7 +70,7 @@ def _blocks(body: str) -> list[str]:
 
 
 def _values(text: str) -> Iterator[dict[str, Any]]:
-    """The objects of a text that is nothing but JSON values: objects, or lists of them."""
+    """The objects of a text that consists of JSON values: objects, or lists of objects."""
     decoder, place = json.JSONDecoder(), 0
     text = text.strip()
     if not text:
@@ -99,7 +99,7 @@ def _call_in(value: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _squeezed(text: str) -> str:
-    """Without blanks and escapes, so that JSON within JSON reads the same."""
+    """The text without blanks and escapes, in which JSON within JSON reads the same."""
     plain = re.sub(r"\\+u([0-9a-fA-F]{4})", lambda match: chr(int(match[1], 16)), text)
     joined = plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # two halves of one character
     return re.sub(r"\\+[nrtbf]|[\s\\]+", "", joined)

@@ -1,4 +1,4 @@
-"""A chain of signed records, as the plugin `audit` writes it: its form, its keys, and verifying it.
+"""A chain of signed records, as the plugin `audit` writes it: its form, its keys, and how to verify it.
 
 ```python
 from pathlib import Path
@@ -30,14 +30,41 @@ from hooksdk.audit._chain import (
     read_records,
     seal,
     written_lines,
-)  # fmt: skip
+)
 from hooksdk.audit._keys import NoCryptography, is_genuine, load_key, public_text, read_public_key
 from hooksdk.audit._stored import StoredValues, Values, read_store, record_key, record_keys
 from hooksdk.audit._verify import Damage, DamageKind, Report, Source, file_source, verify
 
 __all__ = [
-    "CHAIN_BEGUN", "FILES_REMOVED", "FILE_BEGUN", "LINE_TORN", "NO_HASH", "SCHEMA", "ChainRecord", "Damage", "DamageKind", "Head",
-    "NoCryptography", "Report", "Signer", "Source", "StoredValues", "Values", "file_source", "hash_of", "is_genuine", "load_key",
-    "numbered_files", "parse_line", "public_text", "read_public_key", "read_records", "read_store", "record_key", "record_keys", "seal",
-    "verify", "written_lines",
-]  # fmt: skip
+    "CHAIN_BEGUN",
+    "FILES_REMOVED",
+    "FILE_BEGUN",
+    "LINE_TORN",
+    "NO_HASH",
+    "SCHEMA",
+    "ChainRecord",
+    "Damage",
+    "DamageKind",
+    "Head",
+    "NoCryptography",
+    "Report",
+    "Signer",
+    "Source",
+    "StoredValues",
+    "Values",
+    "file_source",
+    "hash_of",
+    "is_genuine",
+    "load_key",
+    "numbered_files",
+    "parse_line",
+    "public_text",
+    "read_public_key",
+    "read_records",
+    "read_store",
+    "record_key",
+    "record_keys",
+    "seal",
+    "verify",
+    "written_lines",
+]

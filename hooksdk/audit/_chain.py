@@ -1,8 +1,8 @@
 """The form of a chain: records as lines of JSON, each with the SHA-256 of the line before, and signed.
 
-A line is one object in ASCII whose last key is `signature`: Ed25519, in base64, over everything before it and a closing brace.
-The hash of a record is that of its whole line without the line's end, so its signature is under the hash, too. Nothing here
-needs a configuration, and reading needs no package.
+A line is one object in ASCII whose last key is `signature`: Ed25519, in base64, over all that stands before it and a
+closing brace. The hash of a record is of its whole line without the line's end, so it covers the signature, too.
+Reading needs no package.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from hooksdk.errors import ConfigError
 from hooksdk.values import clip, is_object
 
 SCHEMA = 1
-"""The version of the records' shape: it stands in the records that begin a chain or a file."""
+"""The version of the records' form, in the records that begin a chain or a file."""
 NO_HASH = "0" * 64
-"""What stands for the hash before the first record."""
+"""The hash before the first record."""
 CHAIN_BEGUN = "chain_begun"
 """The kind of the first record of a chain."""
 FILE_BEGUN = "file_begun"
 """The kind of the first record of each further file."""
 FILES_REMOVED = "files_removed"
-"""The kind of the record that says which files `keep` removes, before it does."""
+"""The kind of the record that names the files which `keep` removes, written before that."""
 LINE_TORN = "line_torn"
-"""The kind of the record after a line that a writer left unfinished."""
+"""The kind of the record after an unfinished line."""
 _MARK = b',"signature":"'
 _SIGNATURE = 88
 """Characters of 64 bytes in base64."""
@@ -39,7 +39,7 @@ _END = len(_MARK) + _SIGNATURE + 2
 
 
 class Signer(Protocol):
-    """What signs: a private key of `cryptography`."""
+    """A private key of `cryptography`."""
 
     def sign(self, data: bytes, /) -> bytes:
         """64 bytes of Ed25519."""
@@ -48,7 +48,7 @@ class Signer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """How far a chain goes: the number and the hash of a record, up to which everything is fixed. Its text is `NUMBER:HASH`."""
+    """The number and the hash of a record, which fix the chain up to it. As text `NUMBER:HASH`."""
 
     number: int
     hash: str
@@ -58,7 +58,7 @@ class Head:
 
     @classmethod
     def of(cls, text: str) -> Head:
-        """The head that a text says. Raises `ConfigError`."""
+        """The head from its text. Raises `ConfigError`."""
         match = re.fullmatch(r"\s*([1-9]\d{0,17}):([0-9a-fA-F]{64})\s*", text)
         if match is None:
             problem = f"{clip(repr(text), 120)} is no head: expected NUMBER:HASH with 64 hex digits, as `hooksdk audit head` prints"
@@ -68,7 +68,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class ChainRecord:
-    """One record as it was read. Whether it is genuine is not known before it is verified."""
+    """One record as it was read, not verified yet."""
 
     number: int
     """Its place in the chain, from 1."""
@@ -76,9 +76,9 @@ class ChainRecord:
     """The hash of the record before."""
     kind: str
     fields: Mapping[str, Any]
-    """All of it but the signature."""
+    """All fields but the signature."""
     signed: bytes
-    """What the signature is about."""
+    """The bytes that the signature covers."""
     signature: bytes
     hash: str
     line: bytes
@@ -90,12 +90,12 @@ class ChainRecord:
 
     @property
     def written(self) -> float:
-        """When it was written, in seconds since the epoch; 0 where it does not say that."""
+        """When it was written, in seconds since the epoch; 0 if it does not say that."""
         return _seconds(self.fields.get("time"))
 
     @property
     def happened(self) -> float:
-        """When what it tells of happened, which is a little before."""
+        """When the recorded event happened, a little before."""
         return _seconds(self.fields.get("happened")) or self.written
 
 
@@ -109,20 +109,21 @@ def hash_of(line: bytes) -> str:
 
 
 def seal(fields: Mapping[str, Any], signer: Signer) -> bytes:
-    """A record as a signed line, without the line's end. Raises `ValueError` and `TypeError` for what is not JSON."""
+    """A record as a signed line, without the line's end. Raises `ValueError` and `TypeError` for fields that are no
+    JSON."""
     signed = json.dumps(fields, separators=(",", ":"), allow_nan=False).encode("ascii")
     return signed[:-1] + _MARK + base64.b64encode(signer.sign(signed)) + b'"}'
 
 
 def parse_line(line: bytes) -> ChainRecord | None:
-    """The record that a line without its end holds, or None where it holds none."""
+    """The record in a line without its end, or None."""
     signed, end = line[:-_END] + b"}", line[-_END:]
     try:
         signature = base64.b64decode(end[len(_MARK) : -2], validate=True)
         fields: object = json.loads(signed)
     except (binascii.Error, ValueError, RecursionError):
         return None
-    # Other texts in base64 may mean the same bytes; only the one that is written counts.
+    # Other texts in base64 may mean the same bytes; only the form that is written counts.
     if end != _MARK + base64.b64encode(signature) + b'"}' or not is_object(fields):
         return None
     number, previous, kind = fields.get("n"), fields.get("prev"), fields.get("kind")
@@ -139,14 +140,14 @@ def written_lines(path: Path) -> Iterator[tuple[bytes, bool]]:
 
 
 def read_records(path: Path) -> Iterator[ChainRecord]:
-    """The records of a file as they are, unverified; lines that are none are left out. Raises `OSError`."""
+    """The records of a file, not verified; other lines are left out. Raises `OSError`."""
     for line, _ in written_lines(path):
         if (record := parse_line(line)) is not None:
             yield record
 
 
 def numbered_files(path: Path) -> list[Path]:
-    """The files that were put aside of the one at `path`, the oldest first: `audit.00001.jsonl` beside `audit.jsonl`."""
+    """The older files of the chain at `path`, the oldest first: `audit.00001.jsonl` beside `audit.jsonl`."""
     form = re.compile(rf"{re.escape(path.stem)}\.(\d{{5,}}){re.escape(path.suffix)}")
     try:
         names = [(int(match[1]), one) for one in path.parent.iterdir() if (match := form.fullmatch(one.name))]

@@ -1,4 +1,4 @@
-"""The key of a chain: made on first use, in a file that its user alone reads, and its public half as text."""
+"""The key of a chain: made on first use, in a file that only its user can read, and its public half as text."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ class NoCryptography(HookSDKError):
 
 
 def load_key(path: Path, *, make: bool = True) -> tuple[Ed25519PrivateKey, bool]:
-    """The private key, and whether it was made just now; its public half is then beside it, as `NAME.pub`. Raises `ConfigError` for
-    one that cannot be read or that others can read, and where there is none and `make` is False; `NoCryptography`."""
+    """The private key, and whether it was made just now; its public half is then beside it, as `NAME.pub`. Raises
+    `ConfigError` for a key that cannot be read or that others can read, and for a missing one if `make` is False;
+    `NoCryptography`."""
     try:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -64,7 +65,7 @@ def load_key(path: Path, *, make: bool = True) -> tuple[Ed25519PrivateKey, bool]
 
 
 def _put(path: Path, content: bytes) -> bool:
-    """Write the file whole, unless another process was faster: False then."""
+    """Write the whole file. False if another process was faster."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with contextlib.suppress(FileNotFoundError):
@@ -93,8 +94,8 @@ def public_text(key: Ed25519PublicKey) -> str:
 
 
 def read_public_key(text: str) -> Ed25519PublicKey:
-    """The public key that a text says, or the file of this name. Raises `ConfigError`, which quotes no private key, and
-    `NoCryptography`."""
+    """The public key from its text, or from the file of this name. Raises `ConfigError`, which quotes no private key,
+    and `NoCryptography`."""
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     except ModuleNotFoundError as missing:
@@ -103,7 +104,7 @@ def read_public_key(text: str) -> Ed25519PublicKey:
     if not word.startswith(_PREFIX):
         try:
             word = Path(word).expanduser().read_text("utf-8").strip()
-        except (OSError, ValueError, RuntimeError):  # the last: `~name` of nobody
+        except (OSError, ValueError, RuntimeError):  # the last for `~name` of an unknown user
             problem = f"{clip(repr(text), 120)} is neither a key (`{_PREFIX}...`, as `hooksdk audit key` prints it) nor a file with one"
             raise ConfigError("key", (problem,)) from None
     if "PRIVATE KEY-----" in word:
@@ -112,13 +113,12 @@ def read_public_key(text: str) -> Ed25519PublicKey:
     try:
         return Ed25519PublicKey.from_public_bytes(base64.b64decode(word.removeprefix(_PREFIX), validate=True))
     except (ValueError, binascii.Error):
-        raise ConfigError(
-            "key", (f"{clip(repr(word), 120)} is no public key: expected {_PREFIX} and 44 characters",)
-        ) from None
+        problem = f"{clip(repr(word), 120)} is no public key: expected {_PREFIX} and 44 characters"
+        raise ConfigError("key", (problem,)) from None
 
 
 def is_genuine(key: Ed25519PublicKey, record: ChainRecord) -> bool:
-    """True when the record was signed with the private half of this key, and is as it was then."""
+    """True if the private half of this key has signed the record as it is."""
     from cryptography.exceptions import InvalidSignature
 
     try:

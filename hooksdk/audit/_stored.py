@@ -9,7 +9,7 @@ from hooksdk.audit._verify import Source
 from hooksdk.transcript import Store
 
 SPACE = "audit"
-"""Where the plugin's values are in the store."""
+"""The space of the plugin's values in a store."""
 _PREFIX = "record/"
 
 
@@ -24,14 +24,14 @@ async def record_keys(values: Values) -> list[str]:
 
 
 class Values(Protocol):
-    """What the chain needs of a store: `hooksdk.Storage` is one."""
+    """The part of a store that a chain needs: `hooksdk.Storage` has it."""
 
     async def get(self, key: str) -> Any:
-        """What is kept under a key, or None."""
+        """The value under a key, or None."""
         ...
 
     async def update(self, key: str, change: Callable[[Any], Any]) -> Any:
-        """Put what `change` makes of the value in its place, in one step; answers it."""
+        """Replace the value by what `change` makes of it, in one step, and answer that."""
         ...
 
     async def keys(self) -> Sequence[str]:
@@ -41,17 +41,17 @@ class Values(Protocol):
 
 @final
 class StoredValues:
-    """The plugin's values in a store, for whoever writes without a host."""
+    """The plugin's values in a store, for a writer without a host."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def get(self, key: str) -> Any:
-        """What is kept under a key, or None."""
+        """The value under a key, or None."""
         return await self._store.get_value(SPACE, key)
 
     async def update(self, key: str, change: Callable[[Any], Any]) -> Any:
-        """Put what `change` makes of the value in its place, in one step; answers it."""
+        """Replace the value by what `change` makes of it, in one step, and answer that."""
         while True:
             stored = await self._store.get_value(SPACE, key)
             new = change(stored)

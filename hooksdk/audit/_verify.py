@@ -1,8 +1,9 @@
-"""Verifying a chain: is it whole, in order, and signed by one key; and where not, which record is the first that is wrong.
+"""Verifying a chain: whether it is whole, in order, and signed by one key; and if not, which record is the first wrong
+one.
 
-A signature is about the record's hash of the one before, which is about that one's, and so on: the last signature of an unbroken
-row vouches for all of it. So one signature is checked for some thousand records, and more only to find the first wrong one: in an
-unbroken row every record before a genuine one is genuine, so it is found by halving.
+A record's signature covers the hash of the record before, which covers that record's signature, and so on: the last
+signature of an unbroken row vouches for the whole row. So one signature is checked for some thousand records. More are
+checked only to find the first wrong one, by halving: in an unbroken row every record before a genuine one is genuine.
 """
 
 from __future__ import annotations
@@ -13,29 +14,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, final
 
-from hooksdk.audit._chain import (
-    CHAIN_BEGUN,
-    FILE_BEGUN,
-    FILES_REMOVED,
-    LINE_TORN,
-    NO_HASH,
-    ChainRecord,
-    Head,
-    hash_of,
-    parse_line,
-    written_lines,
-)
+from hooksdk.audit import _chain as chain
+from hooksdk.audit._chain import ChainRecord, Head
 from hooksdk.audit._keys import is_genuine
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 ROW = 10_000
-"""Records of which one signature is checked; so many are in memory at a time."""
+"""Records for which one signature is checked; so many are in memory at a time."""
 
 DamageKind = Literal["changed", "left_out", "added", "cut", "anew", "empty"]
-"""What is wrong: a record is not as it was signed, or not signed with this key; one is missing; one stands where it was not written;
-the chain ends before a head; it is another one than the head's; there is no record."""
+"""What is wrong, in this order: a record is not as it was signed, or not signed with this key; one is missing; one is
+at a place where it was not written; the chain ends before a head; it is another chain than the head's; there is no
+record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,33 +36,33 @@ class Damage:
 
     kind: DamageKind
     text: str
-    """What is wrong, in a sentence."""
+    """The damage in a sentence."""
     record: int | None = None
-    """The number of the first record that was changed, left out or added, where it is known."""
+    """The number of the first record that was changed, left out or added, if it is known."""
     source: str = ""
     line: int | None = None
-    """Where it shows: the file, and the line from 1."""
+    """The line at which the damage shows, from 1, in `source`."""
 
 
 @dataclass(kw_only=True)
 class Report:
-    """What came of verifying a chain."""
+    """The outcome of verifying a chain."""
 
     records: int = 0
-    """How many were read, up to the damage."""
+    """How many records were read, up to the damage."""
     first: int | None = None
     """The number of the first one."""
     head: Head | None = None
-    """The last record that is vouched for."""
+    """The last verified record."""
     damage: Damage | None = None
-    """None where the chain is whole."""
+    """None if the chain is whole."""
     notes: list[str] = field(default_factory=list[str])
-    """What is no damage, and worth knowing."""
+    """What a person should know, and is no damage."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file, or a space of a store, with a part of the chain."""
+    """A part of the chain: a file, or a space of a store."""
 
     name: str
     lines: Callable[[], Iterable[tuple[bytes, bool]]]
@@ -79,12 +71,12 @@ class Source:
 
 def file_source(path: Path) -> Source:
     """A file of the chain."""
-    return Source(str(path), lambda: written_lines(path))
+    return Source(str(path), lambda: chain.written_lines(path))
 
 
 def verify(sources: Sequence[Source], key: Ed25519PublicKey, heads: Iterable[Head] = ()) -> Report:
-    """Verify the chain that these sources hold together, in whatever order they are given, against a public key and against heads
-    that were kept elsewhere. Raises `OSError`."""
+    """Verify the chain in these sources, given in any order, by a public key and by heads that were kept elsewhere.
+    Raises `OSError`."""
     check = _Check(key, list(heads))
     try:
         check.read(_in_order(sources))
@@ -95,10 +87,10 @@ def verify(sources: Sequence[Source], key: Ed25519PublicKey, heads: Iterable[Hea
 
 
 def _in_order(sources: Sequence[Source]) -> list[Source]:
-    """By the number of their first record. One without a record goes last, where it is told."""
+    """The sources by the number of their first record; those without a record last."""
     firsts: list[tuple[float, int, Source]] = []
     for place, source in enumerate(sources):
-        records = (record for line, _ in source.lines() if (record := parse_line(line)) is not None)
+        records = (record for line, _ in source.lines() if (record := chain.parse_line(line)) is not None)
         first = next(records, None)
         firsts.append((float("inf") if first is None else first.number, place, source))
     return [source for _, _, source in sorted(firsts, key=lambda one: one[:2])]
@@ -111,7 +103,7 @@ class _Found(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A record, or a line that is none, and where it stands."""
+    """A line of a source, with its record if it is one."""
 
     source: str
     line: int
@@ -119,7 +111,7 @@ class _Placed:
     raw: bytes
     ended: bool
     is_first: bool
-    """It begins its file."""
+    """True for the first record of a file."""
 
 
 @final
@@ -130,17 +122,17 @@ class _Check:
         self._heads = heads
         self._asked = {head.number for head in heads}
         self._seen: dict[int, str] = {}
-        """The hashes of the records that heads are about."""
+        """The hashes of the records of heads."""
         self._last: ChainRecord | None = None
         self._row: list[_Placed] = []
-        """Records whose hashes fit, and whose signatures are still to be checked."""
+        """Records with fitting hashes, whose signatures are not checked yet."""
         self._torn: _Placed | None = None
         self._removed: dict[int, str] = {}
-        """What was removed on purpose: up to which record, and its hash."""
-        self._before = Head(0, NO_HASH)
+        """The last records of removed files, by number, with their hashes."""
+        self._before = Head(0, chain.NO_HASH)
 
     def read(self, sources: Sequence[Source]) -> None:
-        """Go through everything. Raises `_Found`."""
+        """Read all sources. Raises `_Found`."""
         for placed in _placed(sources):
             self._take(placed)
         self._check_row()
@@ -148,9 +140,8 @@ class _Check:
             if self._torn.ended or self._torn.source != sources[-1].name:
                 self._say("changed", self._torn, "is no record", number=self._next)
             where = f"{self._torn.source}, line {self._torn.line}"
-            self.report.notes.append(
-                f"{where}: {len(self._torn.raw)} bytes without an end, which a writer did not finish, or which are left of a cut"
-            )
+            words = "bytes without an end, which a writer did not finish, or which are left of a cut"
+            self.report.notes.append(f"{where}: {len(self._torn.raw)} {words}")
         if self._last is None:
             raise _Found(Damage(kind="empty", text="there is no record"))
         self._check_beginning()
@@ -168,29 +159,24 @@ class _Check:
             return
         if self._torn is not None:
             self._check_torn(self._torn, placed, record)
-        elif record.kind == LINE_TORN:
+        elif record.kind == chain.LINE_TORN:
             self._check_signature(placed)
-            self._say(
-                "left_out", placed, "tells of an unfinished line, which should stand before it", number=record.number
-            )
+            text = "tells of an unfinished line, which should stand before it"
+            self._say("left_out", placed, text, number=record.number)
         if self._last is None:
             self._begin(placed, record)
         elif record.number != self._next or record.previous != self._last.hash:
             self._tell_break(placed, record)
-        elif (record.kind in {CHAIN_BEGUN, FILE_BEGUN}) is not placed.is_first:
+        elif (record.kind in {chain.CHAIN_BEGUN, chain.FILE_BEGUN}) is not placed.is_first:
             self._check_signature(placed)
-            text = (
-                "begins a file, and stands within one"
-                if not placed.is_first
-                else "does not begin a file, and stands first in one"
-            )
-            self._say("added", placed, text, number=record.number)
+            within, first = "begins a file, and stands within one", "does not begin a file, and stands first in one"
+            self._say("added", placed, first if placed.is_first else within, number=record.number)
         self._last = record
         self._row.append(placed)
         self.report.records += 1
         if record.number in self._asked:
             self._seen[record.number] = record.hash
-        if record.kind == FILES_REMOVED:
+        if record.kind == chain.FILES_REMOVED:
             through, last_hash = record.fields.get("through"), record.fields.get("hash")
             if isinstance(through, int) and isinstance(last_hash, str):
                 self._removed[through] = last_hash
@@ -198,29 +184,29 @@ class _Check:
             self._check_row()
 
     def _begin(self, placed: _Placed, record: ChainRecord) -> None:
-        expected = CHAIN_BEGUN if record.number == 1 else FILE_BEGUN
-        wrong_hash = record.number == 1 and record.previous != NO_HASH
+        expected = chain.CHAIN_BEGUN if record.number == 1 else chain.FILE_BEGUN
+        wrong_hash = record.number == 1 and record.previous != chain.NO_HASH
         if record.kind != expected or wrong_hash:
             self._check_signature(placed)
-            self._say(
-                "left_out",
-                placed,
-                "does not begin a file: what stood before it is missing",
-                number=max(record.number - 1, 1),
-            )
+            text = "does not begin a file: what stood before it is missing"
+            self._say("left_out", placed, text, number=max(record.number - 1, 1))
         self.report.first = record.number
         self._before = Head(record.number - 1, record.previous)
 
     def _check_torn(self, torn: _Placed, placed: _Placed, record: ChainRecord) -> None:
-        """A line that is no record counts as torn where the record after it says so."""
+        """Accept a line that is no record if the record after it says that it is unfinished."""
         fields = record.fields
-        if record.kind != LINE_TORN or fields.get("sha256") != hash_of(torn.raw) or torn.source != placed.source:
+        if (
+            record.kind != chain.LINE_TORN
+            or fields.get("sha256") != chain.hash_of(torn.raw)
+            or torn.source != placed.source
+        ):
             self._say("changed", torn, "is no record", number=self._next)
         self.report.notes.append(f"{torn.source}, line {torn.line}: {len(torn.raw)} bytes that a writer did not finish")
         self._torn = None
 
     def _tell_break(self, placed: _Placed, record: ChainRecord) -> None:
-        """A record that does not follow the one before: what is before it is checked first, so that the first wrong one is told."""
+        """Tell of a record that does not follow the one before, after the records before it are checked."""
         self._check_row()
         self._check_signature(placed)
         number, expected = record.number, self._next
@@ -254,12 +240,13 @@ class _Check:
         self._say("changed", row[first], "is not as it was signed, or not signed with this key", number=wrong.number)
 
     def _check_beginning(self) -> None:
-        """A chain whose first files are not here: its own records must say that they were removed, or a head know its beginning."""
+        """Check a chain whose first files are missing: a record must say that they were removed, or a head be of their
+        last."""
         before = self._before
         if before.number == 0:
             return
         missing = f"records 1 to {before.number} are not here"
-        # A writer that died while it removed the files has left the newer ones of them; they are linked to the record.
+        # A writer that died while it removed files has left the newer ones of them.
         was_removed = any(
             before.number < through or (before.number == through and before.hash == last_hash)
             for through, last_hash in self._removed.items()
@@ -273,7 +260,7 @@ class _Check:
             raise _Found(Damage(kind="left_out", text=text, record=1))
 
     def compare_heads(self) -> None:
-        """Compare with what was kept elsewhere. Raises `_Found`."""
+        """Compare the chain with the heads. Raises `_Found`."""
         last = self._last
         assert last is not None
         for head in sorted(self._heads, key=lambda one: one.number):
@@ -300,6 +287,6 @@ def _placed(sources: Iterable[Source]) -> Iterator[_Placed]:
     for source in sources:
         is_first = True
         for number, (raw, ended) in enumerate(source.lines(), 1):
-            record = parse_line(raw)
+            record = chain.parse_line(raw)
             yield _Placed(source.name, number, record, raw, ended, is_first)
             is_first = is_first and record is None

@@ -1,7 +1,8 @@
-"""Whether trims pay: a trim makes every later request smaller, and the provider's prompt cache begin anew where it stands.
+"""Whether trims pay: a trim makes every later request smaller, but the provider's prompt cache must take anew what
+follows it.
 
-`estimate` weighs the two, `Clearing` decides with it what to clear, `replay` tells what a whole history would have cost, and
-`PriceList` says what tokens cost in money.
+`estimate` weighs the two, `Clearing` decides with it what to clear, `replay` tells what a whole history would have
+cost, and `PriceList` what tokens cost in money.
 
 ```python
 from hooksdk.costs import Prices, replay
@@ -40,9 +41,8 @@ from hooksdk.costs._replay import (
     never,
     replay,
 )
-from hooksdk.costs._requests import Request, model_name, requests_in
 from hooksdk.costs._stored import CacheReading, cache_readings, replay_as_stored
-from hooksdk.costs._usage import Usage, usage_of
+from hooksdk.formats.usage import Request, Usage, model_name, requests_in, usage_of
 
 __all__ = [
     "NO_CACHE_PRICES",

@@ -1,5 +1,5 @@
-"""What the providers' prompt caches do with the requests of a conversation, as far as their pages say it. Pure: the time is
-told."""
+"""The providers' prompt caches, by the rules in their documentation: what they hold of the requests of a conversation.
+They read no clock: each request brings its time."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from collections.abc import Hashable, Sequence
 from typing import Protocol, final
 
 from hooksdk.costs._estimate import NO_CACHE_PRICES, PREFIX_PRICES, PRICES, Prices
-from hooksdk.costs._usage import Usage
 from hooksdk.formats.prompt_cache import LOOK_BACK, CacheBlock
+from hooksdk.formats.usage import Usage
 
 
 class PromptCache(Protocol):
-    """A provider's cache, as one conversation meets it."""
+    """A provider's cache for one conversation."""
 
     prices: Prices
 
     def send(self, request: Sequence[CacheBlock], now: float = 0) -> Usage:
-        """What it makes of this request at this second: tokens that it holds, those that it takes, the others."""
+        """The tokens of this request, sent at this second, that the cache holds, that it stores, and the others."""
         ...
 
 
 @final
 class MarkedCache:
-    """Anthropic's: it keeps beginnings whose ends were marked, and finds them from a mark up to 20 blocks further on.
+    """Anthropic's cache: it keeps marked beginnings, and finds them from a mark up to 20 blocks further on.
     https://platform.claude.com/docs/en/build-with-claude/prompt-caching
 
-    `least` is the smallest beginning that it takes: 1,024 tokens for most models.
+    `least` is the smallest beginning that it stores: 1,024 tokens for most models.
 
     ```python
     from hooksdk.costs import MarkedCache
@@ -43,7 +43,7 @@ class MarkedCache:
         self.prices = prices
         self._least = least
         self._ends: dict[Hashable, float] = {}
-        """When what ends there was last used."""
+        """The time at which each beginning was last used, by the key of its end."""
 
     def send(self, request: Sequence[CacheBlock], now: float = 0) -> Usage:
         sizes = _sizes(request)
@@ -61,10 +61,11 @@ class MarkedCache:
 
 @final
 class PrefixCache:
-    """OpenAI's, and what Gemini calls implicit: whatever a request begins with as an earlier one did, in steps of 128 tokens
-    from 1,024 on. https://platform.openai.com/docs/guides/prompt-caching, https://ai.google.dev/gemini-api/docs/caching
+    """OpenAI's cache, and Gemini's implicit one: they hold the beginning that a request shares with an earlier one, in
+    steps of 128 tokens from 1,024 on. https://platform.openai.com/docs/guides/prompt-caching,
+    https://ai.google.dev/gemini-api/docs/caching
 
-    With `least=0, step=1` it serves every beginning, which no provider does: what a cache could save at most.
+    With `least=0, step=1` it serves every beginning, which no provider does: the most that a cache could save.
 
     ```python
     from hooksdk.costs import PrefixCache
@@ -84,12 +85,11 @@ class PrefixCache:
 
     def send(self, request: Sequence[CacheBlock], now: float = 0) -> Usage:
         sizes = _sizes(request)
-        held = (
-            at
-            for at, block in enumerate(request)
-            if now - self._ends.get(block.key, -self.prices.life) < self.prices.life
-        )
-        read = max((sizes[at] for at in held), default=0) // self._step * self._step
+        life = self.prices.life
+        held = [
+            size for size, block in zip(sizes, request, strict=True) if now - self._ends.get(block.key, -life) < life
+        ]
+        read = max(held, default=0) // self._step * self._step
         read = read if read >= self._least else 0
         self._ends.update((block.key, now) for block in request)
         return Usage(read=read, written=sum(block.tokens for block in request) - read)
@@ -97,7 +97,7 @@ class PrefixCache:
 
 @final
 class NoCache:
-    """A provider without one."""
+    """No cache at all."""
 
     def __init__(self) -> None:
         self.prices = NO_CACHE_PRICES
@@ -108,8 +108,8 @@ class NoCache:
 
 
 def cache_of(model: str, prices: Prices | None = None) -> PromptCache | None:
-    """The cache that the provider of this model has, by `PROVIDER:NAME` or the name alone, with nothing in it; None where no rule
-    of it is known. `prices` beat those that come with the cache.
+    """An empty cache by the rules of this model's provider, by `PROVIDER:NAME` or the name alone; None if none are
+    known. `prices` replace those of the cache.
 
     ```python
     from hooksdk.costs import MarkedCache, cache_of
@@ -127,7 +127,7 @@ def cache_of(model: str, prices: Prices | None = None) -> PromptCache | None:
 
 
 _WITH_PREFIXES = ("gpt-", "chatgpt-", "o1", "o3", "o4", "gemini-")
-"""How names of OpenAI's and Google's models begin: servers of others that speak OpenAI's API have other models."""
+"""Beginnings of the names of OpenAI's and Google's models: other servers with OpenAI's API have other models."""
 
 
 def _sizes(request: Sequence[CacheBlock]) -> list[int]:

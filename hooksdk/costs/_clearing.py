@@ -1,4 +1,4 @@
-"""Which old results to clear now, if any: the rule of the plugin `clear_tool_results`. Pure."""
+"""Which old results to clear now, if any: the rule of the plugin `clear_tool_results`."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from hooksdk.calls import ResultInfo
 from hooksdk.costs._estimate import NOTE_TOKENS, PRICES, Prices, TrimCost, tail_costs
 
 TRIGGER = 16_000
-"""Tokens of a conversation from which on results are cleared by default, where the context window is not smaller still."""
+"""Tokens of a conversation from which on results are cleared by default, where the context window is not smaller
+still."""
 UNKNOWN_WINDOW = 200_000
-"""The context window of a model that the host says nothing of, in tokens."""
+"""The context window that is assumed if the host gives none, in tokens."""
 GROWTH = 100
-"""Tokens of results that each request of a conversation brings, about (the transcripts of `benchmarks/trim_cost.py`)."""
+"""About how many tokens of results each request brings (the transcripts of `benchmarks/trim_cost.py`)."""
 BEHIND = 450
-"""Tokens that stand behind what is cleared, about: the newest result and what was said since."""
+"""About how many tokens follow the cleared results: the newest result and the words since."""
 URGENT = 0.8
-"""The share of the context window from which on clearing no longer waits until it pays: a request that is too long fails."""
+"""The share of the context window from which on results are cleared even if it does not pay: a request that is too long
+fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clearing:
-    """When old results are cleared, and which.
+    """The rule by which old results are cleared.
 
     ```python
     from hooksdk.costs import Clearing
@@ -34,28 +36,23 @@ class Clearing:
     """
 
     trigger: float | None = None
-    """Nothing is cleared from a smaller conversation: in tokens, or up to 1 as a share of the context window. None: 16,000
-    tokens, or half of the context window where that is less."""
+    """Nothing is cleared from a smaller conversation: in tokens, or up to 1 as a share of the context window. None:
+    16,000 tokens, or half of the context window if that is less."""
     keep: int = 1
-    """The newest results that stay. Disposable ones go first: they neither count nor stay."""
+    """How many of the newest results stay. Disposable ones neither count nor stay."""
     clear_at_least: int | None = None
-    """Tokens that clearing must save. None: what the cache makes worth its while, 1,017 tokens with Anthropic's prices, 900 with
-    OpenAI's, 0 without a cache, many thousand where the cache holds no beginnings; at most a tenth of the context window."""
+    """Tokens that clearing must save. None: as many as pay for the cache, which are 1,017 with Anthropic's prices, 900
+    with OpenAI's, 0 without a cache, many thousand if the cache keeps no beginnings; at most a tenth of the context
+    window."""
     exclude_tools: Collection[str] = ()
     """Tools whose results stay, by name."""
     protect: int = 0
     """Tokens at the end of the conversation in which results stay."""
 
     def __post_init__(self) -> None:
-        trigger = 0 if self.trigger is None else self.trigger
-        numbers = {
-            "trigger": trigger,
-            "keep": self.keep,
-            "clear_at_least": self.clear_at_least or 0,
-            "protect": self.protect,
-        }
-        for name, value in numbers.items():
-            if not value >= 0:
+        for name in ("trigger", "keep", "clear_at_least", "protect"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
                 raise ValueError(f"Clearing: {name} must be a number from 0 on, not {value!r}")
         if isinstance(self.exclude_tools, str):
             raise TypeError(f"Clearing: exclude_tools must be names, not one text: [{self.exclude_tools!r}]")
@@ -70,13 +67,13 @@ class Clearing:
         age: float = 0,
         prices: Prices = PRICES,
     ) -> tuple[list[str], TrimCost] | None:
-        """The handles of the results to clear now, with what that costs; None while it does not pay. `results` may have
-        arguments among them (`results.list(arguments=True)`), which stay as long as the result of their call.
+        """The handles of the results to clear now, with the cost; None while it does not pay. `results` may include
+        arguments of calls (`results.list(arguments=True)`), which stay as long as the result of their call.
 
-        It pays when the requests to come cost less with it, if there will be as many as there were since the first result.
-        A cache that is older than its life is lost anyway. Where trims are queued, their drain costs the cache from the
-        first of them on, so that what stands behind it is free. From 80 % of the context window on nothing is waited for,
-        whatever `trigger` and `clear_at_least` say, and results are cleared that are hardly longer than the note in their place.
+        It pays if later requests cost less with it, supposed there will be as many as there were since the first
+        result. An expired cache is lost anyway. Queued trims cost the cache what follows the first of them, so that
+        further trims behind it are free. From 80 % of the context window on results are cleared at once, whatever
+        `trigger` and `clear_at_least` say, and so are results that are hardly longer than the note in their place.
         """
         tokens = sum(message_tokens)
         urgent = context_window is not None and tokens >= URGENT * context_window
@@ -89,7 +86,7 @@ class Clearing:
         least = 1 if urgent else max(self._least(tokens, context_window, prices), 1)
         best: tuple[float, int, TrimCost] | None = None
         for position, cost in tail_costs([*candidates, *queued], message_tokens, cached=cached, age=age, prices=prices):
-            if position > lost_from:  # everything from there on was free already
+            if position > lost_from:  # from there on the queued trims cost the cache anyway
                 break
             saved = cost.saved - lost.saved
             more = cost.gain(requests) - lost.gain(requests)
@@ -106,8 +103,8 @@ class Clearing:
             return self.clear_at_least
         if not prices.read:
             return 0
-        # The economic order quantity (Harris, 1913): a drain costs so much once, what is not cleared costs `read` in each
-        # request, and there are more results in each.
+        # The economic order quantity (Harris, 1913): clearing has a fixed cost, and results that are not cleared cost
+        # `read` in each request, which brings more of them.
         behind = BEHIND if prices.beginnings else tokens
         quantity = math.sqrt(2 * GROWTH * behind * max(prices.write - prices.read, 0) / prices.read)
         return min(quantity, (context_window or UNKNOWN_WINDOW) / 10)
@@ -130,6 +127,9 @@ class Clearing:
         return [
             info
             for info in results
-            if (info.trimmable or (small and info.small)) and info.tokens > NOTE_TOKENS and info.position < end
-            and info.handle.partition(".")[0] not in newest and info.tool not in self.exclude_tools
-        ]  # fmt: skip
+            if (info.trimmable or (small and info.small))
+            and info.tokens > NOTE_TOKENS
+            and info.position < end
+            and info.handle.partition(".")[0] not in newest
+            and info.tool not in self.exclude_tools
+        ]

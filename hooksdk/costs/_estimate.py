@@ -1,4 +1,4 @@
-"""What one drain of trims costs and saves. Pure arithmetic over sizes in tokens."""
+"""What trims that are applied together cost and save, by arithmetic over sizes in tokens."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from hooksdk.calls import ResultInfo
 
 NOTE_TOKENS = 30
-"""What stands in a trimmed result's place without a summary: the host's note of about 120 characters."""
+"""The size of the host's note in a trimmed result's place: about 120 characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """What a provider takes for one token of a prompt, in prices of a token without any cache, and how long its cache lives.
+    """A provider's prices for a token of a prompt, in units of a token without a cache, and how long its cache lives.
 
-    The defaults are Anthropic's for the cache of five minutes: https://platform.claude.com/docs/en/build-with-claude/prompt-caching.
-    Where writing is free, as with OpenAI's automatic cache, `write` is 1.
+    The defaults are Anthropic's for the cache of five minutes:
+    https://platform.claude.com/docs/en/build-with-claude/prompt-caching. If writing is free, as with OpenAI's automatic
+    cache, `write` is 1.
 
     ```python
     from hooksdk.costs import Prices
@@ -27,15 +28,15 @@ class Prices:
     """
 
     read: float = 0.1
-    """A token that the cache holds."""
+    """The price of a token that the cache holds."""
     write: float = 1.25
-    """A token that it does not hold yet, and holds from then on."""
+    """The price of a token that the cache stores."""
     life: float = 300
     """Seconds without a request after which the cache is gone."""
     beginnings: bool = True
-    """True where the cache still holds what stands before a trim: OpenAI's and Gemini's do, and Anthropic's with marks of
-    hooksdk's (`hooksdk.formats.prompt_cache`). False for Anthropic's with a mark on the last message alone: a trim far back
-    costs the whole prompt there."""
+    """True if the cache keeps what stands before a trim: OpenAI's and Gemini's do, and Anthropic's with marks of
+    hooksdk's (`hooksdk.formats.prompt_cache`). False for Anthropic's with a mark on the last message alone, where a
+    trim far back costs the whole prompt."""
 
     def __post_init__(self) -> None:
         for name, value in (("read", self.read), ("write", self.write), ("life", self.life)):
@@ -46,22 +47,22 @@ class Prices:
 PRICES = Prices()
 """The default prices."""
 PREFIX_PRICES = Prices(read=0.1, write=1)
-"""Of OpenAI's newer models and Gemini's; gpt-4.1 takes .25, gpt-4o .5.
+"""The prices of OpenAI's newer models and Gemini's; gpt-4.1 takes .25, gpt-4o .5.
 https://platform.openai.com/docs/guides/prompt-caching, https://ai.google.dev/gemini-api/docs/caching"""
 NO_CACHE_PRICES = Prices(read=1, write=1, life=0)
-"""Where there is no cache, so that no trim costs anything."""
+"""The prices without a cache: no trim costs anything."""
 _BY_PROVIDER = {"openai": PREFIX_PRICES, "google": PREFIX_PRICES, "gemini": PREFIX_PRICES}
 
 
 def cache_prices(provider: str | None) -> Prices:
-    """What the provider of this name (`session.run(provider=...)`) takes for its cache. Of one that is not known the dearest:
+    """The prices of this provider's cache (`session.run(provider=...)`): for an unknown one the highest, which are
     Anthropic's."""
     return _BY_PROVIDER.get((provider or "").lower(), PRICES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrimCost:
-    """What one drain of trims costs and saves.
+    """What trims that are applied together cost and save.
 
     ```python
     from hooksdk.costs import TrimCost
@@ -73,30 +74,32 @@ class TrimCost:
     """
 
     saved: int
-    """Tokens that each request is smaller from then on."""
+    """Tokens by which each later request is smaller."""
     behind: int
-    """Tokens that the cache holds now and must be written to it again: those behind the first trim, or all that stay, where
-    the cache holds no beginnings."""
+    """Tokens that the cache holds now and must store again: those behind the first trim, or all that stay if the cache
+    keeps no beginnings."""
     cold: bool = False
-    """True when the cache has outlived its life, so that the next request writes everything to it anyway."""
+    """True when the cache has expired: the next request writes everything to it anyway."""
     prices: Prices = PRICES
 
     @property
     def price(self) -> float:
-        """What the drain costs once, in prices of a token without a cache; below 0 when it saves at once."""
+        """What the trims cost once, in units of a token without a cache; below 0 if they save at once."""
         if self.cold:
             return -self.prices.write * self.saved
         return (self.prices.write - self.prices.read) * self.behind
 
     def gain(self, requests: int) -> float:
-        """How much less the next `requests` cost together, in prices of a token without a cache; below 0 when they cost more."""
-        if self.cold:  # the first of them writes what it sends, trimmed or not
+        """How much less the next `requests` cost together, in units of a token without a cache; below 0 if they cost
+        more."""
+        if self.cold:  # the first request writes all that it sends to the cache
             return self.saved * (self.prices.write + self.prices.read * (requests - 1)) if requests > 0 else 0.0
         return self.prices.read * self.saved * requests - self.price
 
     @property
     def pays_back_after(self) -> int | None:
-        """The number of further requests with which it has paid for itself; 0 when it is free, None when it never does."""
+        """The number of further requests after which the trims have paid for themselves; 0 if they are free, None if
+        they never do."""
         if self.saved <= 0:
             return None
         if self.price <= 0:
@@ -113,11 +116,11 @@ def estimate(
     age: float = 0,
     prices: Prices = PRICES,
 ) -> TrimCost:
-    """What it costs and saves to trim these results together, each down to the host's note.
+    """What it costs and saves to trim these results together, each down to the host's note. Trimmed results do not
+    count.
 
-    `message_tokens` are the sizes of the messages as the model sees them (`results.message_tokens()`), `cached` how many of
-    them the last request held (all by default), `age` the seconds since that request. Results that are trimmed already
-    count nothing.
+    `message_tokens` are the sizes of the messages as the model sees them (`results.message_tokens()`), `cached` is how
+    many of them the last request had (all by default), `age` the seconds since that request.
     """
     return tail_costs(results, message_tokens, cached=cached, age=age, prices=prices)[0][1]
 
@@ -125,7 +128,7 @@ def estimate(
 def estimate_change(
     before: Sequence[int], after: Sequence[int], *, age: float = 0, prices: Prices = PRICES
 ) -> TrimCost:
-    """What a drain cost and saved: from the sizes of the messages before it and after it."""
+    """What trims cost and saved, by the sizes of the messages before and after them."""
     first = next((at for at, (one, other) in enumerate(zip(before, after, strict=True)) if one != other), len(after))
     saved = sum(before[first:]) - sum(after[first:])
     behind = sum(after[first:] if prices.beginnings else after)
@@ -140,8 +143,8 @@ def tail_costs(
     age: float = 0,
     prices: Prices = PRICES,
 ) -> list[tuple[int, TrimCost]]:
-    """For every position where a result begins the drain: what the trims from there on cost together. The earliest comes
-    first; without results there is one that saves nothing."""
+    """For the position of each result: what the trims from there on cost together, the earliest first. Without results
+    there is one row, which saves nothing."""
     in_cache = len(message_tokens) if cached is None else cached
     held = sum(message_tokens[:in_cache])
     saved: dict[int, int] = {}
@@ -156,7 +159,7 @@ def tail_costs(
         behind += sum(message_tokens[position : min(end, in_cache)])
         end = position
         total += saved[position]
-        behind -= saved[position]  # in the cache or not: what is not sent need not be written
-        again = behind if prices.beginnings else held - total
-        answers.append((position, TrimCost(saved=total, behind=max(again, 0), cold=cold, prices=prices)))
+        behind -= saved[position]  # tokens that are not sent need not be written
+        rewritten = behind if prices.beginnings else held - total
+        answers.append((position, TrimCost(saved=total, behind=max(rewritten, 0), cold=cold, prices=prices)))
     return answers[::-1] or [(len(message_tokens), TrimCost(saved=0, behind=0, cold=cold, prices=prices))]

@@ -1,4 +1,4 @@
-"""What tokens cost in money: by prices of one's own, and behind these by those of the package `genai-prices`."""
+"""What tokens cost in money: by the user's own prices, then by those of the package `genai-prices`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from hooksdk.costs._estimate import PRICES, Prices
-from hooksdk.costs._requests import Request
-from hooksdk.costs._usage import Usage
 from hooksdk.errors import did_you_mean, unknown_key
+from hooksdk.formats.usage import Request, Usage
 from hooksdk.values import is_object
 
 if TYPE_CHECKING:
@@ -24,13 +23,13 @@ if TYPE_CHECKING:
 
 MILLION = 1_000_000
 OWN = "[prices]"
-"""What is said of prices of one's own: they stand in this table of the configuration."""
+"""The source of own prices: this table of the configuration."""
 _DAY = re.compile(r"20\d\d-[01]\d-[0-3]\d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What a million tokens of a model cost, in US dollars.
+    """The price of a million tokens of a model, in US dollars.
 
     ```python
     from hooksdk.costs import Price, Usage
@@ -41,28 +40,27 @@ class Price:
     """
 
     input: float
-    """Of the prompt, where no cache has a part in it."""
+    """For a prompt without a cache."""
     output: float
-    """Of the replies, thinking among them."""
+    """For replies with their thinking."""
     cache_read: float | None = None
-    """Of the prompt, from the provider's cache; None where it has none, so that all costs what `input` says."""
+    """For the prompt's tokens from the provider's cache; None if it has none: all cost `input` then."""
     cache_write: float | None = None
-    """Of the prompt, what the cache takes; None where that costs nothing more."""
+    """For the prompt's tokens that the cache stores; None if they cost no more than `input`."""
     cache_write_1h: float | None = None
-    """The same, where the cache keeps it for an hour; None: as `cache_write`."""
+    """For tokens that the cache stores for an hour; None: as `cache_write`."""
 
     def of(self, usage: Usage) -> float:
-        """What these tokens cost, in dollars."""
+        """The cost of these tokens, in dollars."""
         write, hour = self._writes()
         read = self.input if self.cache_read is None else self.cache_read
-        parts = (
-            (usage.fresh, self.input), (usage.read, read), (usage.written - usage.written_1h, write),
-            (usage.written_1h, hour), (usage.output, self.output),
-        )  # fmt: skip
-        return sum(tokens * price for tokens, price in parts) / MILLION
+        prompt = usage.fresh * self.input + usage.read * read
+        written = (usage.written - usage.written_1h) * write + usage.written_1h * hour
+        return (prompt + written + usage.output * self.output) / MILLION
 
     def prices(self, *, hour: bool = False) -> Prices:
-        """The same in prices of a token without a cache, as trims are weighed. `hour`: of a cache that keeps things so long."""
+        """The same in units of a token without a cache, by which trims are weighed. `hour`: for a cache that lives an
+        hour."""
         if not self.input:
             return PRICES
         read = self.input if self.cache_read is None else self.cache_read
@@ -75,8 +73,8 @@ class Price:
 
 
 def check_prices(table: dict[str, Any]) -> dict[str, Any]:
-    """The table `[prices]` of a configuration, as it is: dollars for a million tokens, by `PROVIDER:NAME`. Raises `ValueError`
-    that says what is wrong with which entry.
+    """Check the table `[prices]` of a configuration, dollars for a million tokens by `PROVIDER:NAME`, and answer it.
+    Raises `ValueError`, which names the wrong entry.
 
     ```python
     from hooksdk.costs import check_prices
@@ -108,23 +106,23 @@ def _own_price(model: str, entry: object) -> Price:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCost:
-    """What the requests to one model used, and cost."""
+    """The tokens and the cost of the requests to one model."""
 
     model: str
     """As `Request.model`."""
     requests: int
     usage: Usage
     dollars: float | None
-    """None where nobody knows a price of the model."""
+    """None if there is no price of the model."""
     without_cache: float | None
-    """What the same tokens would have cost had no cache held any and none been written to it."""
+    """What the same tokens would have cost without a cache."""
     source: str
-    """Whose prices these are and of which day, or why there is none."""
+    """The source of the prices and their day, or why there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What requests cost together.
+    """The cost of several requests.
 
     ```python
     from hooksdk.costs import PriceList, Request, Usage
@@ -136,31 +134,31 @@ class Spent:
     """
 
     models: Sequence[ModelCost]
-    """By model, in the order in which they were asked first."""
+    """By model, in the order of their first requests."""
 
     @property
     def requests(self) -> int:
-        """How many were counted."""
+        """The number of requests."""
         return sum(one.requests for one in self.models)
 
     @property
     def usage(self) -> Usage:
-        """The tokens of all."""
+        """The tokens of all requests."""
         return sum((one.usage for one in self.models), Usage())
 
     @property
     def dollars(self) -> float | None:
-        """What was paid for all; None where there is no price of one of the models, or nothing was counted."""
+        """The cost of all; None if one of the models has no price, or nothing was counted."""
         return _sum([one.dollars for one in self.models])
 
     @property
     def without_cache(self) -> float | None:
-        """What it would have been without a cache; None as for `dollars`."""
+        """The cost without a cache; None as for `dollars`."""
         return _sum([one.without_cache for one in self.models])
 
     @property
     def source(self) -> str:
-        """Whose prices these are, and of which day."""
+        """The sources of the prices, and their days."""
         return "; ".join(dict.fromkeys(one.source for one in self.models))
 
 
@@ -171,11 +169,11 @@ def _sum(amounts: Sequence[float | None]) -> float | None:
 
 @final
 class PriceList:
-    """What models cost: `own` first, the table `[prices]` of the configuration (`PriceList(config.prices)`), and for all other
-    models what the package `genai-prices` has, where it is installed: `pip install 'hooksdk[prices]'`. A model that neither
-    knows has no price; it is never taken for 0. Raises `ValueError` for a wrong entry.
+    """The prices of models: by `own`, the table `[prices]` of the configuration (`PriceList(config.prices)`), then by
+    the package `genai-prices`, if it is installed: `pip install 'hooksdk[prices]'`. A model that neither knows has no
+    price, which is never taken for 0. Raises `ValueError` for a wrong entry.
 
-    Models are named as `PROVIDER:NAME`. Of a name alone the package guesses the provider.
+    Models are named as `PROVIDER:NAME`. Without a provider the package guesses it.
 
     ```python
     from hooksdk.costs import PriceList, Usage
@@ -190,8 +188,8 @@ class PriceList:
         self._own = {model: _own_price(model, entry) for model, entry in (own or {}).items()}
 
     def price(self, model: str, time: float | None = None) -> Price | None:
-        """What a million tokens cost, of short prompts where long ones cost more; None where nobody knows. `time`: as then, in
-        seconds since 1970."""
+        """The price of a million tokens, for short prompts if long ones cost more; None if it is not known. `time`: the
+        price at that time, in seconds since 1970."""
         if own := self._own_of(model):
             return own
         found = _packaged(model, Usage(), time)
@@ -203,26 +201,28 @@ class PriceList:
             return None if price is None else float(getattr(price, "base", price))
 
         return Price(
-            input=dollars(prices.input_mtok) or 0.0, output=dollars(prices.output_mtok) or 0.0,
-            cache_read=dollars(prices.cache_read_mtok), cache_write=dollars(prices.cache_write_mtok),
+            input=dollars(prices.input_mtok) or 0.0,
+            output=dollars(prices.output_mtok) or 0.0,
+            cache_read=dollars(prices.cache_read_mtok),
+            cache_write=dollars(prices.cache_write_mtok),
             cache_write_1h=dollars(prices.cache_write_1h_mtok),
-        )  # fmt: skip
+        )
 
     def cost(self, model: str, usage: Usage, time: float | None = None) -> float | None:
-        """What one request with these tokens costs in dollars, or cost at that time; None where nobody knows. Where long
-        prompts cost more that is counted, so several requests are asked about one by one: `spent` does."""
+        """The cost of one request with these tokens in dollars, now or at that time; None if it is not known. Long
+        prompts may cost more, so ask about one request at a time, as `spent` does."""
         if own := self._own_of(model):
             return own.of(usage)
         found = _packaged(model, usage, time)
         return None if found is None else float(found.total_price)
 
     def context_window(self, model: str) -> int | None:
-        """The model's, in tokens, where the package knows it."""
+        """The model's context window in tokens, if the package knows it."""
         found = _packaged(model, Usage(), None)
         return None if found is None else found.model.context_window
 
     def source(self, model: str) -> str:
-        """Whose price it is and of which day, or why there is none, for whoever shows it."""
+        """The source of the model's price and its day, or why there is none, in words."""
         if self._own_of(model):
             return OWN
         if not model:
@@ -235,27 +235,27 @@ class PriceList:
         return f"no price of {model}: neither in {OWN} nor in {_data_words()}.{hint}"
 
     def spent(self, requests: Iterable[Request]) -> Spent:
-        """What these requests cost, such as those of `session.requests`, each at the prices of its day."""
+        """The cost of these requests, such as `session.requests`, each at the prices of its day."""
         by_model: dict[str, list[Request]] = {}
         for request in requests:
             by_model.setdefault(request.model, []).append(request)
         return Spent(models=[self._of_model(model, asked) for model, asked in by_model.items()])
 
     def _own_of(self, model: str) -> Price | None:
-        """Also of a name alone, where one provider has it."""
+        """The own price of a model; a name without a provider counts if one provider has it."""
         named = [price for key, price in self._own.items() if key.partition(":")[2] == model]
         return self._own.get(model) or (named[0] if len(named) == 1 else None)
 
     def _of_model(self, model: str, asked: Sequence[Request]) -> ModelCost:
-        def cost(usage: Usage, request: Request) -> float | None:
-            return self.cost(model, usage, request.time)
-
         bare = [Usage(fresh=one.usage.prompt, output=one.usage.output) for one in asked]
         return ModelCost(
-            model=model, requests=len(asked), usage=sum((one.usage for one in asked), Usage()),
-            dollars=_sum([cost(one.usage, one) for one in asked]), source=self.source(model),
-            without_cache=_sum([cost(usage, one) for usage, one in zip(bare, asked, strict=True)]),
-        )  # fmt: skip
+            model=model,
+            requests=len(asked),
+            usage=sum((one.usage for one in asked), Usage()),
+            dollars=_sum([self.cost(model, one.usage, one.time) for one in asked]),
+            without_cache=_sum([self.cost(model, use, one.time) for use, one in zip(bare, asked, strict=True)]),
+            source=self.source(model),
+        )
 
 
 def in_dollars(amount: float) -> str:
@@ -271,16 +271,19 @@ def in_dollars(amount: float) -> str:
 
 
 def _packaged(model: str, usage: Usage, time: float | None) -> PriceCalculation | None:
-    """What genai-prices says of these tokens; None where it does not know the model, or is not installed."""
+    """The price that genai-prices has for these tokens; None if it does not know the model, or is not installed."""
     provider, colon, name = model.partition(":")
     if not model or find_spec("genai_prices") is None:
         return None
     import genai_prices
 
     tokens = genai_prices.Usage(
-        input_tokens=usage.prompt, cache_read_tokens=usage.read, cache_write_tokens=usage.written,
-        cache_write_1h_tokens=usage.written_1h, output_tokens=usage.output,
-    )  # fmt: skip
+        input_tokens=usage.prompt,
+        cache_read_tokens=usage.read,
+        cache_write_tokens=usage.written,
+        cache_write_1h_tokens=usage.written_1h,
+        output_tokens=usage.output,
+    )
     moment = None if time is None else datetime.fromtimestamp(time, UTC)
     try:
         found = genai_prices.calc_price(
@@ -293,20 +296,17 @@ def _packaged(model: str, usage: Usage, time: float | None) -> PriceCalculation 
 
 @cache
 def _data_words() -> str:
-    """`genai-prices 0.2.3 of 2026-11-04`. Its data does not say of which day it is: it is the newest day that the data speaks
-    of, and that had come when it was installed. Data that was updated since says its own day."""
+    """Such as `genai-prices 0.2.3 of 2026-11-04`. Updated data has a date of its own. The data that comes with the
+    package has none: it is taken to be of the newest day in its texts that was past when it was installed."""
     from genai_prices import data_snapshot
 
     snapshot = data_snapshot.get_snapshot()
     name = f"genai-prices {importlib.metadata.version('genai-prices')}"
     if snapshot.from_auto_update:
         return f"{name}, updated on {snapshot.timestamp:%Y-%m-%d}"
-    texts = [
-        text
-        for one in snapshot.providers
-        for model in one.models
-        for text in (one.price_comments, model.price_comments, model.id)
-    ]
+    texts = [one.price_comments for one in snapshot.providers]
+    for model in (model for one in snapshot.providers for model in one.models):
+        texts += [model.price_comments, model.id]
     installed = f"{datetime.fromtimestamp(Path(data_snapshot.__file__).stat().st_mtime, UTC):%Y-%m-%d}"
     days = [day for text in texts if text for day in _DAY.findall(text) if day <= installed]
     return f"{name} of {max(days)}" if days else name

@@ -1,4 +1,4 @@
-"""What a stored history would have cost under a policy of trims: every request of it, one after the other."""
+"""What the requests of a history would have cost under a policy of trims."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from hooksdk.calls import ResultInfo
 from hooksdk.costs._caches import PrefixCache, PromptCache
 from hooksdk.costs._clearing import Clearing
 from hooksdk.costs._estimate import PRICES, Prices
-from hooksdk.costs._usage import Usage
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.formats.prompt_cache import LONG_TOKENS, CacheBlock, choose_marks
+from hooksdk.formats.usage import Usage
 from hooksdk.transcript import Ledger, message_tokens, plan_trim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A place in a history at which a policy may trim."""
+    """A moment of a history at which a policy may trim."""
 
     results: Sequence[ResultInfo]
     message_tokens: Sequence[int]
     cached: int
-    """How many messages the last request held."""
+    """The number of messages in the last request."""
     agent_end: bool
     """True at the end of a run, False before a request."""
     age: float
@@ -31,7 +31,7 @@ class Moment:
 
 
 Policy = Callable[[Moment], Sequence[str]]
-"""Answers the handles to trim now."""
+"""A function that answers the handles to trim now."""
 
 
 def never(moment: Moment) -> Sequence[str]:
@@ -41,12 +41,12 @@ def never(moment: Moment) -> Sequence[str]:
 
 
 def at_each_agent_end(moment: Moment) -> Sequence[str]:
-    """Trim everything that can be trimmed at the end of each run."""
+    """Trim all results that can be trimmed at the end of each run."""
     return [info.handle for info in moment.results if info.trimmable] if moment.agent_end else ()
 
 
 def at_each_request(moment: Moment) -> Sequence[str]:
-    """Trim everything that can be trimmed before each request."""
+    """Trim all results that can be trimmed before each request."""
     return () if moment.agent_end else [info.handle for info in moment.results if info.trimmable]
 
 
@@ -56,9 +56,13 @@ def clearing(rule: Clearing | None = None, prices: Prices = PRICES, context_wind
 
     def policy(moment: Moment) -> Sequence[str]:
         choice = chosen.choose(
-            moment.results, moment.message_tokens, context_window=context_window, cached=moment.cached,
-            age=moment.age, prices=prices,
-        )  # fmt: skip
+            moment.results,
+            moment.message_tokens,
+            context_window=context_window,
+            cached=moment.cached,
+            age=moment.age,
+            prices=prices,
+        )
         return choice[0] if choice else ()
 
     return policy
@@ -66,33 +70,33 @@ def clearing(rule: Clearing | None = None, prices: Prices = PRICES, context_wind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """What the requests of a history cost together, as far as their prompts go."""
+    """What the prompts of a history cost together."""
 
     requests: int
     tokens: int
-    """Of all prompts together."""
+    """Tokens of all prompts."""
     read: int
     """Tokens that the cache held."""
     written: int
-    """Tokens that it took."""
+    """Tokens that the cache stored."""
     fresh: int
-    """Tokens that it neither held nor took."""
+    """Tokens that the cache neither held nor stored."""
     trims: int
     drains: int
     prices: Prices
 
     @property
     def price(self) -> float:
-        """In prices of a token without a cache."""
+        """The cost, in units of a token without a cache."""
         return self.prices.read * self.read + self.prices.write * self.written + self.fresh
 
 
 Marks = Callable[[Sequence[CacheBlock], Collection[Hashable]], Sequence[int]]
-"""Answers which blocks of a request are marked; the keys are those that were marked before."""
+"""A function that answers which blocks of a request are marked, by the keys of earlier marks."""
 
 
 def mark_last(blocks: Sequence[CacheBlock], marked: Collection[Hashable]) -> Sequence[int]:
-    """The usual mark: on the last message alone."""
+    """Mark the last message alone, as is usual."""
     del marked
     return [len(blocks) - 1]
 
@@ -109,11 +113,11 @@ def replay(
     lossless: bool = False,
     arguments: bool = False,
 ) -> Bill:
-    """Play a history under a policy: one request before every reply of the model. `cache` is the provider's; by
-    default one with these prices that serves every beginning. `marks` are the request's, where the cache asks for some: by
-    default those that our own client places. `pause` is how many seconds pass between the end of a run and the next one;
-    within a run the cache stays warm. `lossless` leaves out what trims cost: with `at_each_request` that is the least which
-    trims could bring the bill down to. With `arguments` the policy sees the long arguments of calls as well."""
+    """Play a history under a policy: one request before every reply of the model. `cache` is the provider's cache, by
+    default one with these prices that serves every beginning. `marks` places the marks of a request, by default as
+    hooksdk's own client does. `pause` is the seconds between the end of a run and the next one; within a run no time
+    passes. `lossless` leaves out the cost of trims: with `at_each_request` that is the lowest bill that trims could
+    reach. With `arguments` the policy sees the long arguments of calls, too."""
     ledger = Ledger(message_format)
     sender = Sender(cache or PrefixCache(prices, least=0, step=1), marks)
     requests, trims, drains, cached = 0, 0, 0, 0
@@ -124,9 +128,12 @@ def replay(
         if policy is never:
             return
         moment = Moment(
-            results=ledger.infos(arguments=arguments), message_tokens=message_tokens(ledger),
-            cached=cached, agent_end=agent_end, age=now - last_request,
-        )  # fmt: skip
+            results=ledger.infos(arguments=arguments),
+            message_tokens=message_tokens(ledger),
+            cached=cached,
+            agent_end=agent_end,
+            age=now - last_request,
+        )
         if handles := policy(moment):
             for handle in handles:
                 _, entry = plan_trim(ledger, handle, None, small=True)
@@ -150,7 +157,7 @@ def replay(
 
 @final
 class Sender:
-    """Marks requests as they are sent, and adds up what the cache makes of them."""
+    """Sends requests to a cache, with their marks, and adds up their tokens."""
 
     def __init__(self, cache: PromptCache, marks: Marks = choose_marks) -> None:
         self._cache, self._marks = cache, marks
@@ -158,7 +165,7 @@ class Sender:
         self.used = Usage()
 
     def send(self, blocks: list[CacheBlock], now: float) -> Usage:
-        """One request."""
+        """Send a request at this second, and answer its tokens."""
         for at in self._marks(blocks, self._marked) if blocks else ():
             blocks[at].life = "5m"
             self._marked.add(blocks[at].key)
@@ -167,18 +174,24 @@ class Sender:
         return used
 
     def bill(self, requests: int, trims: int, drains: int) -> Bill:
-        """Of all so far."""
+        """The bill of all requests so far."""
         used = self.used
         return Bill(
-            requests=requests, tokens=used.prompt, read=used.read, written=used.written, fresh=used.fresh, trims=trims,
-            drains=drains, prices=self._cache.prices,
-        )  # fmt: skip
+            requests=requests,
+            tokens=used.prompt,
+            read=used.read,
+            written=used.written,
+            fresh=used.fresh,
+            trims=trims,
+            drains=drains,
+            prices=self._cache.prices,
+        )
 
 
 def request_of(
     ledger: Ledger, messages: Sequence[Message], message_format: MessageFormat, *, lossless: bool = False
 ) -> list[CacheBlock]:
-    """The blocks of the view; a message's last block has all of its tokens."""
+    """The blocks of the messages as the model sees them; the last block of a message has all of its tokens."""
     infos: dict[int, list[ResultInfo]] = {}
     for record in ledger.records:
         info = ledger.info(record)
@@ -192,23 +205,29 @@ def request_of(
         key = hash((key, position, 0 if lossless else tokens))
         for at in range(count):
             info = results[at] if at < len(results) else None
-            blocks.append(CacheBlock(
-                key=(key, at), tokens=tokens if at == count - 1 else 0, section=section, message=position, result=info is not None,
-                long=info is not None and not info.trimmed and info.tokens >= LONG_TOKENS,
-                trimmed=info is not None and info.trimmed,
-            ))  # fmt: skip
+            blocks.append(
+                CacheBlock(
+                    key=(key, at),
+                    tokens=tokens if at == count - 1 else 0,
+                    section=section,
+                    message=position,
+                    result=info is not None,
+                    long=info is not None and not info.trimmed and info.tokens >= LONG_TOKENS,
+                    trimmed=info is not None and info.trimmed,
+                )
+            )
     return blocks
 
 
 def _begins_reply(messages: Sequence[Message], position: int, message_format: MessageFormat) -> bool:
-    """True for the first message of a reply, which may have several."""
+    """True for the first message of a reply."""
     if not message_format.is_reply(messages[position]):
         return False
     return not (message_format.joined and position and message_format.is_reply(messages[position - 1]))
 
 
 def _ends_run(messages: Sequence[Message], position: int, message_format: MessageFormat) -> bool:
-    """True for the end of a reply without calls that the person speaks after, or nobody."""
+    """True for the last message of a reply without calls."""
     if not message_format.is_reply(messages[position]):
         return False
     if position + 1 < len(messages) and message_format.is_reply(messages[position + 1]):

@@ -1,4 +1,4 @@
-"""What the requests of a stored session were, one after the other, and what the provider's cache should have made of them."""
+"""The requests of a stored session, one after the other, and what the provider's cache should have held of them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from hooksdk.costs._caches import PrefixCache, PromptCache, cache_of
 from hooksdk.costs._estimate import PRICES, Prices
 from hooksdk.costs._replay import Bill, Sender, request_of
-from hooksdk.costs._requests import Request, requests_in
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.formats.prompt_cache import CacheBlock
+from hooksdk.formats.usage import Request, requests_in
 from hooksdk.transcript import Ledger
 
 LEAST_DIFFERENCE = 1_024
-"""Fewer tokens than that no provider's cache holds."""
+"""The least tokens that a provider's cache holds."""
 
 
 def replay_as_stored(
@@ -26,7 +26,7 @@ def replay_as_stored(
     prices: Prices = PRICES,
     cache: PromptCache | None = None,
 ) -> Bill:
-    """As `replay`, with the trims and compactions that the session's journal has, where it has them.
+    """As `replay`, with the trims and compactions of the session's journal, at their places.
 
     ```python
     from hooksdk.costs import replay_as_stored
@@ -48,7 +48,7 @@ def replay_as_stored(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheReading:
-    """What a provider's cache should have held of the prompts of one model, and what the provider says that it read.
+    """What a provider's cache should have held of the prompts of a model, and what the provider has read from it.
 
     ```python
     from hooksdk.costs import CacheReading
@@ -61,13 +61,13 @@ class CacheReading:
 
     model: str
     expected: int
-    """Tokens, estimated from the messages and the sizes of the prompts, by the rules of `cache_of(model)`."""
+    """Tokens by the rules of `cache_of(model)`, estimated from the messages and the sizes of the prompts."""
     read: int
     """Tokens, as the provider counted them."""
 
     @property
     def difference(self) -> str:
-        """A sentence where the two differ by more than a tenth; else empty."""
+        """A sentence if the two differ by more than a tenth; else empty."""
         if abs(self.expected - self.read) <= max(0.1 * self.expected, LEAST_DIFFERENCE):
             return ""
         if self.read > self.expected:
@@ -78,8 +78,8 @@ class CacheReading:
 def cache_readings(
     messages: Sequence[Message], journal: Sequence[Mapping[str, Any]], message_format: MessageFormat
 ) -> list[CacheReading]:
-    """For each model of a stored session: what its cache should have held, and what it did. Empty where no usage is stored,
-    and for models of whose cache no rule is known. Answers of several models lose nothing by each other: each has a cache.
+    """What the cache of each model of a stored session should have held, and what it held. Empty if no usage is stored;
+    models without a known rule for their cache are left out. Each model has a cache of its own.
 
     ```python
     from hooksdk.costs import cache_readings
@@ -103,7 +103,8 @@ def cache_readings(
             unseen[model] = max(prompt - sum(block.tokens for block in blocks), 0)
         if (sender := senders[model]) is None:
             continue
-        # No session has its tools, nor the tokenizer of the model: the first prompt says what they are, each prompt how large all is.
+        # A session has neither its tools nor the model's tokenizer: the size of the first prompt tells that of the
+        # tools, the size of each prompt corrects the estimate.
         tools = CacheBlock(key=f"tools of {model}", tokens=unseen[model], section="tools")
         used = sender.send([tools, *blocks], request.time or 0)
         expected[model] = expected.get(model, 0) + (used.read * prompt / used.prompt if used.prompt else 0)
@@ -114,7 +115,7 @@ def cache_readings(
 def _requests(
     messages: Sequence[Message], journal: Sequence[Mapping[str, Any]], message_format: MessageFormat
 ) -> Iterator[tuple[int, list[CacheBlock], Request | None]]:
-    """The position of each message that the model wrote, what it was sent before, and what is known of that request."""
+    """The position of each reply of the model, the request before it, and its usage if that is stored."""
     counted = _by_position(messages, requests_in(journal), message_format)
     ledger, entries = Ledger(message_format), [dict(entry) for entry in reversed(journal)]
     for position, message in enumerate(messages):
@@ -128,7 +129,7 @@ def _requests(
 def _by_position(
     messages: Sequence[Message], requests: Sequence[Request], message_format: MessageFormat
 ) -> dict[int, Request]:
-    """The requests by the position of the first message that each brought: results of its calls may stand behind that."""
+    """The requests by the position of the first message of their reply."""
     found: dict[int, Request] = {}
     for request in requests:
         at = min(request.messages, len(messages)) - 1

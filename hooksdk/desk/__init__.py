@@ -1,6 +1,6 @@
-"""The approval desk: records of questions that wait for a person, and the ways to whoever answers them.
+"""The approval desk: records of questions that wait for a person, and the ways to people who answer.
 
-A terminal, a client of the gateway, a web service, or `hooksdk approvals` from another process.
+The answer comes from a terminal, a client of the gateway, a web service, or `hooksdk approvals` in another process.
 """
 
 from __future__ import annotations

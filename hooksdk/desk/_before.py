@@ -1,4 +1,4 @@
-"""What hooksdk 0.2.0 kept in a file of its own: each store takes over what waits for its sessions, once."""
+"""Taking over the questions that hooksdk 0.2.0 kept in a file: each store takes those of its own sessions, once."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ Change = Callable[[Callable[[Listed, float], Awaitable[Any]]], Awaitable[Any]]
 class _Row(NamedTuple):
     number: int
     state: str
-    """`granted`, say; with the id of a store behind it once that has taken it over."""
+    """Such as `granted`; followed by the id of a store that takes the row over."""
     session: str
     ticket: str | None
     record: str
 
 
 async def take_over(file: Path, store: Store, change: Change) -> None:
-    """Put what waits in the file for sessions of this store on its list. A row is marked as this store's first, so that no other
-    process and no other store takes it as well; whoever is killed in between goes on here the next time."""
+    """Put the file's questions of this store's sessions on the store's list. A row is first marked with the store's id,
+    so that no other process and no other store takes it, and a process that is killed in between goes on the next
+    time."""
     rows, key, last = await in_thread(_read_rows, file)
     if not rows:
         return
@@ -63,8 +64,8 @@ async def take_over(file: Path, store: Store, change: Change) -> None:
 
 
 def _read_rows(file: Path) -> tuple[list[_Row], str, int]:
-    """What waits there or was answered, the secret of its tickets, and the last number that was given; nothing where the file
-    cannot be read, which is told."""
+    """The open and answered questions, the secret of their tickets, and the last number that was given; nothing if the
+    file cannot be read, which is logged."""
     import sqlite3
 
     if not file.is_file():
@@ -83,7 +84,7 @@ def _read_rows(file: Path) -> tuple[list[_Row], str, int]:
 
 
 def _mark(file: Path, rows: Sequence[_Row], mark: str) -> list[_Row]:
-    """Take these rows in one step, those of them that nobody has taken or answered meanwhile; answers which."""
+    """Mark these rows in one step, and answer those that nobody has taken or answered meanwhile."""
     import sqlite3
 
     update = "update approvals set state = ? where number = ? and state = ?"

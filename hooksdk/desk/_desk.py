@@ -1,4 +1,4 @@
-"""An approver that keeps a record of each question, so that the answer may come from anywhere, and later."""
+"""An approver that records each question, so that the answer may come from anywhere, and later."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WAIT = 30.0
 POLL = 0.25
 """Seconds between two looks at a record that waits: another process may have answered."""
 SHARE = 0.9
-"""Of the time that a plugin lets a person be asked for: after it the run would take silence for a no."""
+"""The share of a question's time limit that the desk waits for: at the limit the run takes silence for a no."""
 
 IN_MEMORY = (
     "nobody can answer them from another process, `hooksdk approvals` among them, and they end with this one. "
@@ -29,17 +29,17 @@ IN_MEMORY = (
 )
 
 Channel = Callable[[ApprovalRecord], Awaitable[Approval | None]]
-"""A way to a person: `async def (record) -> Approval`, or None where the answer comes in another way, or not at all."""
+"""A way to a person: `async def (record) -> Approval`, or None if the answer comes in another way, or not at all."""
 
 
 @final
 class ApprovalDesk:
-    """Makes a record of each question before anybody is asked, asks over its channels, and waits `wait` seconds for an
-    answer. Then the call goes on waiting without holding anybody up: the approver answers `Later()`, and the same call, made
-    again, takes the answer that was given meanwhile. Records expire `keep` seconds after they were made.
+    """Records each question, asks over its channels, and waits `wait` seconds for an answer. Without one it answers
+    `Later()`: the call waits without holding up its run, and the same call takes the answer when it is made again.
+    Records expire `keep` seconds after they were made.
 
-    Every channel is asked at once and its answer written into the record: the first counts, whether it comes from a channel,
-    from `hooksdk approvals` in a terminal or from another program. A channel that fails is told in the log, and the call waits.
+    All channels are asked at the same time. The first answer counts, whether it comes from a channel, from `hooksdk
+    approvals` in a terminal or from another program. If a channel fails, the log says so, and the call waits.
 
     ```python
     from hooksdk import Host
@@ -71,15 +71,20 @@ class ApprovalDesk:
         return await self.ask(request)
 
     async def ask(
-        self, request: ApprovalRequest, *, channels: Sequence[Channel] = (), wait: float | None = None,
+        self,
+        request: ApprovalRequest,
+        *,
+        channels: Sequence[Channel] = (),
+        wait: float | None = None,
         is_over: IsOver | None = None,
-    ) -> Approval | Later:  # fmt: skip
-        """Ask about one call, over these channels as well, and for as many seconds: with 0 until every channel was asked.
-        A question or an answer that a session has left which `is_over`, by its id, is taken over; the function may be async."""
+    ) -> Approval | Later:
+        """Ask about one call, over these channels as well, and wait `wait` seconds: with 0 until every channel was
+        asked. `is_over` says of a session's id, also as an async function, whether the session is over: its questions
+        and answers count for this one, too."""
         records = self.records_in(request.store)
-        patient = (self.wait if wait is None else wait) > 0
+        wait = self.wait if wait is None else wait
         longest = SHARE * min(request.timeout, MAX_TIMEOUT)
-        until = anyio.current_time() + (min(self.wait if wait is None else wait, longest) if patient else longest)
+        until = anyio.current_time() + (min(wait, longest) if wait > 0 else longest)
         waited_for: int | None = None
         while True:
             try:
@@ -90,13 +95,13 @@ class ApprovalDesk:
                 return answer
             if anyio.current_time() >= until:
                 return Later()
-            if not await self._wait(records, record, (*channels, *self.channels), until, patient=patient):
+            if not await self._wait(records, record, (*channels, *self.channels), until, patient=wait > 0):
                 return Later()
             waited_for = record.number
 
     def records_in(self, store: Store | None) -> ApprovalRecords:
-        """Where the questions of a host are kept: in the desk's own `records`, else in this store, the host's; without either
-        in memory. Raises `StoreError` for a store that cannot keep them."""
+        """The records of a host's questions: the desk's own, else those in this store, the host's; without either in
+        memory. Raises `StoreError` for a store that cannot keep them."""
         if self.records is not None:
             return self.records
         store = self._memory if store is None else store
@@ -115,7 +120,7 @@ class ApprovalDesk:
         *,
         patient: bool,
     ) -> bool:
-        """Ask over these channels; True once the record waits no more, by whatever way that came."""
+        """Ask over these channels; True once the record has an answer or has expired."""
         over = anyio.Event()
 
         async def watch() -> None:
@@ -145,7 +150,7 @@ class ApprovalDesk:
         return not await records.is_pending(record.number)
 
     async def _ask_over(self, channel: Channel, records: ApprovalRecords, record: ApprovalRecord) -> bool:
-        """True when the channel's answer is written, or the record has one already."""
+        """True if the record has an answer, of this channel or an earlier one."""
         approval: Approval | None = None
         async with Attempt(MAX_TIMEOUT) as attempt:
             answer = await channel(record)

@@ -1,4 +1,4 @@
-"""What is kept of one question to a person: who asks, about which call with which arguments, and what was answered."""
+"""The record of a question to a person: who asks, about which call with which arguments, and the answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hooksdk.tools import Source, Tool
 RecordState = Literal["pending", "granted", "denied", "used", "expired"]
 STATES = get_args(RecordState)
 MAX_ARGUMENTS = 1_000_000
-"""Characters of arguments that a person may be asked about: of longer ones nobody reads what is granted."""
+"""Characters of arguments that a person may be asked about: nobody would read longer ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,42 +41,44 @@ class ApprovalRecord(Checked):
     number: int
     """Its short name for people: 1, 2, 3 and so on; none is given twice."""
     state: RecordState
-    """`pending`: nobody has answered. `granted`, `denied`: answered, and no call has taken the answer yet. `used`: one call
-    has. `expired`: it was not answered, or its answer not taken, in time."""
+    """`pending`: nobody has answered. `granted`, `denied`: answered, but no call has taken the answer yet. `used`: a
+    call has taken it. `expired`: the answer, or the call that takes it, did not come in time."""
     tool: str
     """The tool's id."""
     name: str
     """The tool's name."""
     fingerprint: str
-    """Of the tool's definition, annotations included."""
+    """The fingerprint of the tool's definition with its annotations."""
     arguments: Mapping[str, Any]
-    """What will run, with values of secrets as placeholders."""
+    """The arguments of the call, with placeholders for values of secrets."""
     digest: str
-    """Stands for exactly these arguments."""
+    """A digest of these arguments."""
     questions: tuple[Question, ...]
-    """Every plugin's question, the gravest first."""
+    """The questions of all plugins, the gravest first."""
     session: str
     """The session whose call may take the answer."""
     requester: str | None
-    """The id of the requester whose call may take it; of one without a text as id all that is known, as JSON."""
+    """The id of the requester whose call may take it; if that is no text, all that is known of the requester, as
+    JSON."""
     asker: str
-    """Stands for all that is known of who asks, and where."""
+    """A digest of all that is known of the requester, the workspace and the agent."""
     workspace: str | None
     agent: str
     made: float
     """Seconds since the epoch."""
     expires: float
-    """Seconds since the epoch: after it nobody can answer, and no call can take the answer."""
+    """Seconds since the epoch; later nobody can answer, and no call can take the answer."""
     effect: str = ""
-    """The id of the call's effect, as its tool is told it; empty for what 0.2.0 has stored."""
+    """The effect id that the call's tool gets, too; empty for a record of 0.2.0."""
     answer: Approval | None = None
     answered: float | None = None
     """Seconds since the epoch."""
 
     @cached_property
     def key(self) -> str:
-        """Stands for the question: the same call of the same session and requester, about which the same is asked."""
-        # An empty rule is left out: so did hooksdk 0.2.0, which knew of none. Evidence is not what is asked.
+        """A digest of the question: equal for the same call of the same session and requester with the same
+        questions."""
+        # Without empty rules, as in hooksdk 0.2.0, which had none. Evidence is not part of a question.
         questions = [
             {name: one for name, one in asdict(question).items() if name != "evidence" and (name != "rule" or one)}
             for question in self.questions
@@ -93,21 +95,30 @@ class ApprovalRecord(Checked):
         return asdict(self) | {"questions": [asdict(question) for question in self.questions]}
 
     def as_request(self) -> ApprovalRequest:
-        """The same as an approver is asked it, with the arguments as they may be shown."""
+        """The request that an approver gets, with the arguments as they may be shown."""
         source, owner, name = self.tool.split(":", 2)
         gravest = self.questions[0]
         arguments = dict(self.arguments)
         return ApprovalRequest(
-            title=gravest.title, description=gravest.description, severity=gravest.severity, timeout=gravest.timeout,
-            plugin=gravest.plugin, questions=self.questions, session_id=self.session, agent_id=self.agent,
-            workspace_dir=self.workspace, requester=None if self.requester is None else {"id": self.requester},
+            title=gravest.title,
+            description=gravest.description,
+            severity=gravest.severity,
+            timeout=gravest.timeout,
+            plugin=gravest.plugin,
+            questions=self.questions,
+            session_id=self.session,
+            agent_id=self.agent,
+            workspace_dir=self.workspace,
+            requester=None if self.requester is None else {"id": self.requester},
             call=ToolCall(f"approval-{self.number}", self.name, arguments),
-            tool=Tool(name=name, source=cast("Source", source), owner=owner), arguments=arguments, effect_id=self.effect,
-        )  # fmt: skip
+            tool=Tool(name=name, source=cast("Source", source), owner=owner),
+            arguments=arguments,
+            effect_id=self.effect,
+        )
 
 
 def record_of(request: ApprovalRequest, *, made: float, expires: float) -> ApprovalRecord:
-    """A record of this request that has no number yet. Raises `ValueError` for arguments that a person cannot be asked
+    """A record of this request, without a number. Raises `ValueError` for arguments that a person cannot be asked
     about."""
     if not request.digest:
         raise ValueError("its arguments are not JSON, so nobody could say which call was approved")
@@ -119,17 +130,27 @@ def record_of(request: ApprovalRequest, *, made: float, expires: float) -> Appro
     if (request.triggers, request.agents) != (("user",), (request.agent_id,)):
         asker += [list(request.triggers), list(request.agents)]
     return ApprovalRecord(
-        number=0, state="pending", tool=request.tool.id, name=request.tool.name, arguments=arguments, digest=digest_of(arguments),
+        number=0,
+        state="pending",
+        tool=request.tool.id,
+        name=request.tool.name,
+        arguments=arguments,
+        digest=digest_of(arguments),
         fingerprint=definition_of(request.tool),
         questions=tuple(Question(**request.mask(asdict(question))) for question in request.questions),
-        session=request.session_id, requester=None if requester is None else request.mask(requester),
+        session=request.session_id,
+        requester=None if requester is None else request.mask(requester),
         asker=digest_of(request.mask(asker)),
-        workspace=request.workspace_dir, agent=request.agent_id, made=made, expires=expires, effect=request.effect_id,
-    )  # fmt: skip
+        workspace=request.workspace_dir,
+        agent=request.agent_id,
+        made=made,
+        expires=expires,
+        effect=request.effect_id,
+    )
 
 
 def read_stored(value: object) -> ApprovalRecord:
-    """What was stored of a record. Raises `ValueError` for one that is damaged."""
+    """A record from its stored form. Raises `ValueError` for a damaged one."""
     try:
         fields = dict(cast("Mapping[str, Any]", value))
         fields["questions"] = tuple(Question(**question) for question in fields["questions"])

@@ -1,9 +1,9 @@
-"""The records of questions to people, in the store's key-value space: whoever has the store reads and answers them.
+"""The records of questions to people, in the store's key-value space: every process with the store reads and answers
+them.
 
-The list of open questions is one value, and it is the authority: whoever is asked (a terminal, a client, a web service) only
-writes an answer into it, once, and a call takes that answer out of it, once. Each step changes the list in one atomic change of
-that value, and begins anew where somebody else was quicker. What is asked does not change any more; it is a value of its own,
-which is there before the list names it.
+The list of open questions is one value, and it decides: an answer is written into it once, and a call takes it out
+once. Each step is one atomic change of that value, and is repeated if another process was quicker. What a question asks
+never changes: it is a value of its own, which is stored before the list names it.
 """
 
 from __future__ import annotations
@@ -22,19 +22,9 @@ import anyio
 
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.config import state_folder
+from hooksdk.desk import _list as listing
 from hooksdk.desk._before import take_over
-from hooksdk.desk._list import (
-    DAMAGED,
-    LIST,
-    QUESTIONS,
-    SIGNING,
-    SPACE,
-    Listed,
-    OpenQuestion,
-    enter,
-    parse,
-    store_question,
-)
+from hooksdk.desk._list import Listed, OpenQuestion
 from hooksdk.desk._record import ApprovalRecord, record_of
 from hooksdk.errors import HostError, StoreError
 from hooksdk.stores import MemoryStore, Store
@@ -46,25 +36,25 @@ T = TypeVar("T")
 FILE_NAME = "approvals.db"
 DAY = 24 * 3600.0
 KEPT = 7 * DAY
-"""Seconds after its expiry for which a record can be looked at."""
+"""Seconds for which a record can be read after its expiry."""
 MAX_WAITING = 100
-"""Questions of one session that may wait: a model that asks for more is refused, and the person keeps a list to read."""
+"""Questions of one session that may wait: a person must be able to read the list."""
 DRIFT = 60.0
-"""Seconds by which a clock may be set back. By more nobody knows what has expired: all that waits expires then."""
+"""Seconds by which a clock may be set back. If it is set back by more, all waiting questions expire."""
 BUSY = 10.0
-"""Seconds for which a step begins anew because others are quicker."""
+"""Seconds for which a step is repeated because others are quicker."""
 PAUSE = 0.02
-"""Seconds before it does, at most."""
+"""Seconds at most before a step is repeated."""
 CENTURY = 100 * 365 * DAY
-"""What is kept longer has no date."""
+"""The longest time that a record is kept: a later expiry has no date."""
 OPEN = ("pending", "granted", "denied")
 IsOver = Callable[[str], bool | Awaitable[bool]]
-"""Says of a session's id whether nobody has that session any more."""
+"""Says of a session's id whether that session is over; may be async."""
 
 
 @dataclass(eq=False)
 class NotWaiting(HostError):
-    """The question of this number takes no answer: there is none, or it was answered or has expired."""
+    """There is no question of this number, or it was answered or has expired."""
 
     number: int
     problem: str
@@ -75,12 +65,12 @@ class NotWaiting(HostError):
 
 @final
 class ApprovalRecords:
-    """The questions that wait for a person in a store, and their answers. Every process that has the store sees them.
+    """The questions that wait for a person in a store, and their answers. Every process with the store sees them.
 
-    An answer counts for one call: of the same session and requester, to the same tool with the same arguments, about which
-    the same is asked, before it expires. `clock` gives seconds since the epoch. `before` is the file in which hooksdk 0.2.0 kept
-    them, by default `$HOOKSDK_HOME/approvals.db` or `~/.local/state/hooksdk/approvals.db`: what waits there for sessions of this
-    store goes on waiting here. Raises `StoreError` for a store without `change_value`.
+    An answer counts for one call: of the same session and requester, to the same tool with the same arguments and the
+    same questions, before it expires. `clock` gives seconds since the epoch. `before` is the file in which hooksdk
+    0.2.0 kept questions, by default `$HOOKSDK_HOME/approvals.db` or `~/.local/state/hooksdk/approvals.db`: the open
+    ones of this store's sessions are taken over. Raises `StoreError` for a store without `change_value`.
 
     ```python
     import anyio
@@ -109,23 +99,23 @@ class ApprovalRecords:
         self._before = None if isinstance(store, MemoryStore) else Path(before or state_folder() / FILE_NAME)
 
     async def list(self, *, waiting: bool = False) -> Sequence[ApprovalRecord]:
-        """All that are kept, by number: those that were used or have expired for a week; or those that are `waiting` for an
-        answer. One that is damaged is left out, and the log says so. Raises `StoreError`."""
+        """All records, by number, used and expired ones for a week; or only those that are `waiting` for an answer. A
+        damaged one is left out and logged. Raises `StoreError`."""
         questions = (await self._look())["open"]
         known = [await self._read(int(number), one) for number, one in questions.items() if not waiting or _waits(one)]
-        keys = [] if waiting else await self.store.list_keys(QUESTIONS)
+        keys = [] if waiting else await self.store.list_keys(listing.QUESTIONS)
         known += [await self._read_closed(key) for key in keys if _number(key) and str(_number(key)) not in questions]
         return sorted(filter(None, known), key=lambda one: one.number)
 
     async def get(self, number: int) -> ApprovalRecord | None:
-        """The one of this number; None where there is none, or it is damaged. Raises `StoreError`."""
+        """The record of this number; None if there is none, or it is damaged. Raises `StoreError`."""
         if (question := (await self._look())["open"].get(str(number))) is not None:
             return await self._read(number, question)
-        keys = [key for key in await self.store.list_keys(QUESTIONS) if _number(key) == number]
+        keys = [key for key in await self.store.list_keys(listing.QUESTIONS) if _number(key) == number]
         return await self._read_closed(keys[0]) if keys else None
 
     async def answer(self, number: int, answer: Approval) -> ApprovalRecord:
-        """Write an answer into a record that has none, whoever asked for it. Raises `NotWaiting` and `StoreError`."""
+        """Write an answer into a record that has none. Raises `NotWaiting` and `StoreError`."""
 
         async def work(listed: Listed, now: float) -> ApprovalRecord:
             question = listed["open"].get(str(number))
@@ -141,13 +131,17 @@ class ApprovalRecords:
         return await self._step(work)
 
     async def ask(
-        self, request: ApprovalRequest, *, keep: float = DAY, waited_for: int | None = None,
+        self,
+        request: ApprovalRequest,
+        *,
+        keep: float = DAY,
+        waited_for: int | None = None,
         is_over: IsOver | None = None,
-    ) -> tuple[ApprovalRecord, Approval | None]:  # fmt: skip
-        """The record of this question, and the answer to it if there is one: it counts as used from now on. Where none waits
-        and none is answered, the record is made, to expire in `keep` seconds. Whoever has `waited_for` a record takes its no
-        also where another call has taken that. Where this session has no such record it takes over one of a session that
-        `is_over`, by its id: of the same requester about the same call. Raises `ValueError` for what nobody can be asked about, and `StoreError`."""
+    ) -> tuple[ApprovalRecord, Approval | None]:
+        """The record of this question, and its answer if there is one: the answer is used then. Without an open record
+        one is made that expires in `keep` seconds. A caller that has `waited_for` a record gets its no, even if another
+        call has taken it. The question of another session counts for this one if that session `is_over`, and asks for
+        the same requester and call. Raises `ValueError` for a question that nobody can be asked, and `StoreError`."""
         asked = record_of(request, made=0.0, expires=0.0)
         place = ""
 
@@ -166,24 +160,24 @@ class ApprovalRecords:
                 raise ValueError(f"{MAX_WAITING} calls of this session wait for an approval already")
             if not place:
                 asked = replace(asked, made=now, expires=now + min(keep, CENTURY))
-                place = await store_question(self.store, asked)
-            return enter(listed, asked, place), None
+                place = await listing.store_question(self.store, asked)
+            return listing.enter(listed, asked, place), None
 
         return await self._step(work)
 
     async def find(self, request: ApprovalRequest) -> ApprovalRecord | None:
-        """The record in which this question waits, if it does. Raises `ValueError` and `StoreError`."""
+        """The record of this question, if it waits for an answer. Raises `ValueError` and `StoreError`."""
         asked = record_of(request, made=0.0, expires=0.0)
         record = await self._own(await self._look(), asked)
         return record if record is not None and record.state == "pending" else None
 
     async def is_pending(self, number: int) -> bool:
-        """True while nobody has answered it. One small value is read. Raises `StoreError`."""
-        question = _listed(await self.store.get_value(SPACE, LIST))["open"].get(str(number))
+        """True while the record waits for an answer. Reads one small value. Raises `StoreError`."""
+        question = _listed(await self.store.get_value(listing.SPACE, listing.LIST))["open"].get(str(number))
         return question is not None and _waits(question) and question["expires"] > self._clock()
 
     async def set_ticket(self, number: int, ticket: str) -> None:
-        """Let the answer that comes with this ticket, and with none before, count. Raises `StoreError`."""
+        """Make this the ticket with which an answer counts, instead of an earlier one. Raises `StoreError`."""
 
         async def work(listed: Listed, _now: float) -> None:
             if (question := listed["open"].get(str(number))) is not None:
@@ -192,7 +186,7 @@ class ApprovalRecords:
         await self._step(work)
 
     async def take_ticket(self, number: int, ticket: str) -> ApprovalRecord | None:
-        """The record that waits for an answer with this ticket, which counts once; None where none does. Raises
+        """The record that waits for an answer with this ticket, which counts once; None if there is none. Raises
         `StoreError`."""
 
         async def work(listed: Listed, _now: float) -> ApprovalRecord | None:
@@ -205,14 +199,14 @@ class ApprovalRecords:
         return await self._step(work)
 
     async def key(self) -> bytes:
-        """The secret with which tickets to these records are signed. Raises `StoreError`."""
+        """The secret that signs tickets for these records. Raises `StoreError`."""
         await self._catch_up()
-        while (key := await self.store.get_value(SPACE, SIGNING)) is None:
-            await self.store.change_value(SPACE, SIGNING, None, secrets.token_hex(32))
+        while (key := await self.store.get_value(listing.SPACE, listing.SIGNING)) is None:
+            await self.store.change_value(listing.SPACE, listing.SIGNING, None, secrets.token_hex(32))
         return bytes.fromhex(key)
 
     async def _own(self, listed: Listed, asked: ApprovalRecord, is_over: IsOver | None = None) -> ApprovalRecord | None:
-        """The oldest open record of this question; also one that another session has left, which is this one's then."""
+        """The oldest open record of this question. One of a session that is over becomes this session's."""
         questions = [(int(number), one) for number, one in listed["open"].items() if one["state"] in OPEN]
         for number, question in questions:
             if question["key"] == asked.key and (record := await self._read(number, question)) is not None:
@@ -229,25 +223,25 @@ class ApprovalRecords:
         return None
 
     async def _read(self, number: int, question: OpenQuestion) -> ApprovalRecord | None:
-        """The record of a question; None for a damaged one, which is told and counts for nothing."""
-        text = await self.store.get_value(QUESTIONS, question["place"])
-        if text is None:  # it was put away just now
+        """The record of a question; None for a damaged one, which is logged."""
+        text = await self.store.get_value(listing.QUESTIONS, question["place"])
+        if text is None:  # another process has closed it meanwhile
             return await self._read_closed(_closed(number, question))
-        record = parse(number, text, question)
+        record = listing.parse(number, text, question)
         if record is not None and (record.key, record.expires) != (question["key"], question["expires"]):
-            logger.warning(DAMAGED, number, "it is not the question that it was made for")
+            logger.warning(listing.DAMAGED, number, "it is not the question that it was made for")
             return None
         return record
 
     async def _read_closed(self, key: str) -> ApprovalRecord | None:
-        return parse(_number(key), await self.store.get_value(QUESTIONS, key), {})
+        return listing.parse(_number(key), await self.store.get_value(listing.QUESTIONS, key), {})
 
     # The list
 
     async def _look(self) -> Listed:
-        """The list as it is now; what has expired is marked so. Nothing is stored."""
+        """The list as it is now, with expired questions marked. Nothing is stored."""
         await self._catch_up()
-        listed = clone(_listed(await self.store.get_value(SPACE, LIST)))
+        listed = clone(_listed(await self.store.get_value(listing.SPACE, listing.LIST)))
         _expire(listed, self._clock())
         return listed
 
@@ -261,39 +255,38 @@ class ApprovalRecords:
             self._before = None
 
     async def _change(self, work: Callable[[Listed, float], Awaitable[T]]) -> T:
-        """Change the list alone: from the beginning again where somebody else has changed it meanwhile. Here one does so after
-        the other: a hundred at once, such as the calls that a worker has left in doubt, would keep each other from it."""
+        """Change the list, and begin again if another process has changed it meanwhile. In this process one change
+        follows the other: a hundred at once, such as calls that a worker has left in doubt, would delay each other."""
         async with self._turn:
-            return await self._change_alone(work)
-
-    async def _change_alone(self, work: Callable[[Listed, float], Awaitable[T]]) -> T:
-        until = time.monotonic() + BUSY
-        while True:
-            stored = await self.store.get_value(SPACE, LIST)
-            listed = clone(_listed(stored))
-            now = _expire(listed, self._clock())
-            result = await work(listed, now)
-            away = [number for number, one in _listed(stored)["open"].items() if one["state"] not in OPEN]
-            places = [await self._put_away(int(number), listed["open"].pop(number)) for number in away]
-            if listed == stored:
-                return result
-            if await self.store.change_value(SPACE, LIST, stored, listed):
-                break
-            if time.monotonic() > until:
-                raise StoreError(f"storage '{SPACE}'", f"others have changed the approvals without end for {BUSY:g} s")
-            await anyio.sleep(random.uniform(0, PAUSE))  # noqa: S311 - so that two do not go on in step
-        if stored is None or listed["latest"] != stored["latest"]:
-            places += [key for key in await self.store.list_keys(QUESTIONS) if _expiry(key) <= now - KEPT]
-        for place in places:
-            await self.store.delete_value(QUESTIONS, place)
-        return result
+            until = time.monotonic() + BUSY
+            while True:
+                stored = await self.store.get_value(listing.SPACE, listing.LIST)
+                listed = clone(_listed(stored))
+                now = _expire(listed, self._clock())
+                result = await work(listed, now)
+                away = [number for number, one in _listed(stored)["open"].items() if one["state"] not in OPEN]
+                places = [await self._put_away(int(number), listed["open"].pop(number)) for number in away]
+                if listed == stored:
+                    return result
+                if await self.store.change_value(listing.SPACE, listing.LIST, stored, listed):
+                    break
+                if time.monotonic() > until:
+                    raise StoreError(
+                        f"storage '{listing.SPACE}'", f"others have changed the approvals without end for {BUSY:g} s"
+                    )
+                await anyio.sleep(random.uniform(0, PAUSE))  # noqa: S311 - so that two processes do not collide again
+            if stored is None or listed["latest"] != stored["latest"]:
+                places += [key for key in await self.store.list_keys(listing.QUESTIONS) if _expiry(key) <= now - KEPT]
+            for place in places:
+                await self.store.delete_value(listing.QUESTIONS, place)
+            return result
 
     async def _put_away(self, number: int, question: OpenQuestion) -> str:
-        """Store a closed record whole, beside the list. Whoever does this, the result is the same; answers what is of no use
-        then."""
-        text = await self.store.get_value(QUESTIONS, question["place"])
-        if text is not None and (record := parse(number, text, question)) is not None:
-            await self.store.set_value(QUESTIONS, _closed(number, question), canonical(record.as_dict()))
+        """Store a closed record whole, beside the list, and answer the key that is of no use then. Several processes
+        may do this: the result is the same."""
+        text = await self.store.get_value(listing.QUESTIONS, question["place"])
+        if text is not None and (record := listing.parse(number, text, question)) is not None:
+            await self.store.set_value(listing.QUESTIONS, _closed(number, question), canonical(record.as_dict()))
         return question["place"]
 
 
@@ -308,12 +301,12 @@ def _waits(question: OpenQuestion) -> bool:
 
 
 def _closed(number: int, question: OpenQuestion) -> str:
-    """The key of a record that is closed; those of questions begin with a letter."""
+    """The key of a closed record; keys of open questions begin with a letter."""
     return f"{number}.{question['expires']:.0f}"
 
 
 def _number(key: str) -> int:
-    """The number of a closed record; 0 where the key is another's."""
+    """The number of a closed record; 0 for any other key."""
     number = key.partition(".")[0]
     return int(number) if number.isdecimal() else 0
 
@@ -323,20 +316,21 @@ def _expiry(key: str) -> float:
 
 
 def _listed(stored: Any) -> Listed:
-    """The list; a new one where none is stored yet. Raises `StoreError` for what is none."""
+    """The stored list, or a new one. Raises `StoreError` for a damaged one."""
     if stored is None:
         return {"id": secrets.token_hex(8), "next": 1, "latest": 0.0, "open": {}, "before": []}
     with contextlib.suppress(AttributeError, TypeError):
-        if Listed.__required_keys__ <= stored.keys() and all(
-            OpenQuestion.__required_keys__ <= one.keys() for one in stored["open"].values()
-        ):
+        is_whole = Listed.__required_keys__ <= stored.keys()
+        if is_whole and all(OpenQuestion.__required_keys__ <= one.keys() for one in stored["open"].values()):
             return stored
     problem = f"the list of approvals is damaged, so nothing was approved: {str(stored)[:80]!r}"
-    raise StoreError(f"storage '{SPACE}'", f"{problem}. Delete it ('{LIST}'): what waits is asked anew then")
+    raise StoreError(
+        f"storage '{listing.SPACE}'", f"{problem}. Delete it ('{listing.LIST}'): what waits is asked anew then"
+    )
 
 
 def _expire(listed: Listed, now: float) -> float:
-    """Mark what is too old, and answer what time it is: never earlier than it was."""
+    """Mark expired questions, and answer the time, which never goes back by a little."""
     latest = listed["latest"]
     if set_back := now < latest - DRIFT:
         logger.warning("the clock was set back by %.0f s, so every approval that waits has expired", latest - now)

@@ -29,13 +29,14 @@ MAX_AT_ONCE = 8
 class ApprovalWebhook:
     """A channel of `ApprovalDesk`: POSTs each record to `url` as JSON, once.
 
-    The answer may stand in the response, `{"granted": true, "by": "ann", "reason": "", "scope": "once", "agree": ""}`; any
-    other 2xx response means that it comes later, from whoever runs `hooksdk approvals` or calls `ApprovalRecords.answer`. Everything else,
-    and nothing within `timeout` seconds, is told in the log, and the call waits on.
+    The answer may be in the response, `{"granted": true, "by": "ann", "reason": "", "scope": "once", "agree": ""}`.
+    After any other 2xx response it comes later, by `hooksdk approvals` or `ApprovalRecords.answer`. Any other response,
+    or none within `timeout` seconds, is logged, and the call waits.
 
-    The header `hooksdk-effect-id` has the id of the call's effect, which its tool is told, too. With a `secret` the request is signed as Standard Webhooks are: `webhook-id`, `webhook-timestamp`, and `webhook-signature`,
-    which is `v1,` and the base64 of the HMAC-SHA256 of `ID.TIMESTAMP.BODY`. Raises `ConfigError` for a URL that is not https,
-    unless it is on this machine: who can change the answer on its way could grant.
+    The header `hooksdk-effect-id` has the effect id of the call, which its tool gets, too. With a `secret` the request
+    is signed as Standard Webhooks are: `webhook-id`, `webhook-timestamp`, and `webhook-signature`, which is `v1,` and
+    the base64 of the HMAC-SHA256 of `ID.TIMESTAMP.BODY`. Raises `ConfigError` for a URL that is neither https nor on
+    this machine: on its way the answer could be changed.
 
     ```python
     import os
@@ -68,7 +69,7 @@ class ApprovalWebhook:
         self._threads: anyio.CapacityLimiter | None = None
 
     async def __call__(self, record: ApprovalRecord) -> Approval | None:
-        """Ask about one call; None when the answer comes later. Raises `OSError` and `ValueError` for what went wrong."""
+        """Ask about one call; None if the answer comes later. Raises `OSError` and `ValueError`."""
         if record.number in self._sent:
             return None
         if self._threads is None:
@@ -83,12 +84,8 @@ class ApprovalWebhook:
         from urllib.request import Request, build_opener
 
         body = json.dumps(_as_asked(record)).encode()
-        headers = {
-            "content-type": "application/json",
-            "user-agent": "hooksdk",
-            **self._headers,
-            **self._signed(record, body),
-        }
+        headers = {"content-type": "application/json", "user-agent": "hooksdk", **self._headers}
+        headers |= self._signed(record, body)
         request = Request(self._url, data=body, headers=headers, method="POST")  # noqa: S310 - the scheme was checked
         try:
             with build_opener(_no_redirects()).open(request, timeout=self._timeout) as response:
@@ -114,7 +111,7 @@ def _as_asked(record: ApprovalRecord) -> dict[str, Any]:
 
 
 def _read_answer(answer: bytes) -> Approval | None:
-    """What a response says; None when the answer comes later. Raises `ValueError` for what is no answer."""
+    """The answer in a response; None if it comes later. Raises `ValueError` for a response that is no answer."""
     if not answer.strip():
         return None
     if len(answer) > MAX_ANSWER:
@@ -126,7 +123,7 @@ def _read_answer(answer: bytes) -> Approval | None:
     granted, scope = fields.get("granted"), fields.get("scope", "once")
     by, reason = fields.get("by", "the web service"), fields.get("reason", "")
     agree = fields.get("agree", "")
-    if granted is None or fields.get("unanswered"):  # a service that nobody answered has no answer
+    if granted is None or fields.get("unanswered"):  # nobody has answered the service
         return None
     is_text = isinstance(by, str) and isinstance(reason, str)
     if not isinstance(granted, bool) or scope not in SCOPES or not is_text or agree not in ("", "values"):
@@ -139,7 +136,7 @@ def _no_redirects() -> Any:
 
     class NoRedirects(HTTPRedirectHandler):
         def redirect_request(self, *args: Any, **named: Any) -> None:
-            """What is asked goes to the operator's own address and to no other: a redirect is an error."""
+            """No redirect: the question goes to the operator's own address alone."""
 
     return NoRedirects()
 

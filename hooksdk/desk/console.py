@@ -1,4 +1,5 @@
-"""The question on a terminal. What models, servers and plugins wrote is shown so that it can be taken for nothing else."""
+"""The question on a terminal. Words of models, servers and plugins are shown so that they cannot look like hooksdk's
+own."""
 
 from __future__ import annotations
 
@@ -34,22 +35,25 @@ __all__ = [
 ]
 
 MAX_CHARS = 400
-"""Characters of one text, or of one argument's value, unless the approver is given another limit."""
+"""Characters of a text, or of an argument's value, that are shown by default."""
 MAX_ARGUMENTS = 40
-"""Arguments that are shown; models have sent thousands."""
+"""Arguments that are shown: models have sent thousands."""
 MAX_EVIDENCE = 10
-"""Values whose places are shown of one question."""
+"""Places of values that are shown of one question."""
 MAX_QUESTIONS = 10
 """Questions that are shown, the gravest first."""
 _NARROWEST = 40
-"""Characters of a line at least, however narrow the terminal."""
+"""Characters of a line on the narrowest terminal."""
 _LABEL = 13
-"""Characters of the column that says what stands on a line."""
+"""Characters of the column of labels."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _ANSWERS = {
-    "yes": Approval(True), "session": Approval(True, scope="session"), "always": Approval(True, scope="always"),
-    "never": Approval(False, scope="always"), "values": Approval(True, agree="values"),
-}  # fmt: skip
+    "yes": Approval(True),
+    "session": Approval(True, scope="session"),
+    "always": Approval(True, scope="always"),
+    "never": Approval(False, scope="always"),
+    "values": Approval(True, agree="values"),
+}
 _LETTERS = {"y": "yes", "s": "session", "a": "always"}
 _COLOURS = {"info": "cyan", "warning": "yellow", "critical": "bold red"}
 PROMPT = "Allow it? [y]es once, [s]ession, always; [N]o, never (from now on); [v]iew: "
@@ -58,7 +62,7 @@ VALUES = "`values` allows it once, and the values above for the rest of the sess
 _WHOLE_WORD = "Type the whole word for that: "
 _REFUSAL = "the person at the terminal said no"
 _NOES = {"", "n", "no", "never"}
-"""Answers that are a no; a line that is empty is the default."""
+"""Answers that mean no; an empty line does, too."""
 _NOBODY = {
     "end_of_input": "nobody answered: the input has ended",
     "connection_lost": "nobody answered: the terminal went away",
@@ -68,16 +72,19 @@ _NOBODY = {
 
 @final
 class ConsoleApprover:
-    """Asks on a terminal and reads the answer from stdin, one question at a time. Needs rich: `pip install 'hooksdk[cli]'`.
+    """Asks on a terminal and reads the answer from stdin, one question at a time. Needs rich: `pip install
+    'hooksdk[cli]'`.
 
-    It shows the severity, every plugin's question, the tool's id and owner, and each argument on a line of its own, cut at
-    `max_chars` characters: the answer `v` shows all of it. Everything that a model, a server or a plugin wrote stands behind
-    a bar, with control, bidi and invisible characters escaped, so none of it looks like a line of ours. `y` is a yes for
-    this call, `s` for the session, `always` for always; `values` is one for this call and, for the session, for the values that are shown as evidence. `never` is a
-    no for always; `n`, `no` and an empty line are one for this call. What is critical wants whole words, `yes` and `session`. At
-    a terminal nothing counts that was typed before the question shows, or pasted in several lines. `by` is who the trace says
-    has answered; the user of the process unless given. Any other word, the end of stdin and a lost terminal refuse the call,
-    too, and are nobody's answer: `by` is empty then, and `Approval.unanswered` says which it was.
+    It shows the severity, every plugin's question, the tool's id and owner, and each argument on a line of its own, cut
+    at `max_chars` characters; the answer `v` shows all of it. Words of a model, a server or a plugin stand behind a
+    bar, with control, bidi and invisible characters escaped, so that they cannot look like hooksdk's own.
+
+    `y` allows this call, `s` the session, `always` all later calls, too; `values` allows this call and, for the
+    session, the values that are shown as evidence. `never` refuses all later calls, too; `n`, `no` and an empty line
+    refuse this call. A critical question takes the whole words `yes` and `session` only. At a terminal, text that was
+    typed before the question or pasted in several lines does not count. `by` names in the trace who has answered: by
+    default the user of the process. Any other word, the end of stdin and a lost terminal refuse the call, too, as
+    nobody's answer: `by` is empty then, and `Approval.unanswered` says which it was.
 
     ```python
     from hooksdk import Host
@@ -97,7 +104,7 @@ class ConsoleApprover:
         self._max_chars = max_chars
         self._one_at_a_time = anyio.Lock()
         self.at_end = False
-        """True once stdin has ended: a no from then on is nobody's."""
+        """True once stdin has ended: later refusals are nobody's answer."""
 
     async def __call__(self, request: ApprovalRequest) -> Approval:
         """Ask about one call."""
@@ -117,7 +124,7 @@ class ConsoleApprover:
         return replace(_ANSWERS[answer], by=self._by) if is_offered else _nobody("not_an_answer")
 
     async def _answer(self, request: ApprovalRequest) -> str | Approval:
-        """The word that is the answer; a refusal of nobody's where none came."""
+        """The word that is the answer; nobody's refusal if none came."""
         is_grave = request.severity == "critical"
         if request.evidence:
             self._print(VALUES)
@@ -127,7 +134,7 @@ class ConsoleApprover:
                 answer = await self._read(PROMPT_CRITICAL if is_grave else PROMPT)
             except OSError:
                 answer, self.at_end = "", True
-            if self.at_end:  # a terminal that was closed is none any more
+            if self.at_end:  # stdin is no terminal any more once that was closed
                 return _nobody("connection_lost" if was_terminal and not sys.stdin.isatty() else "end_of_input")
             if answer is None:
                 self._print(PASTED)
@@ -166,13 +173,12 @@ class ConsoleApprover:
                 self._field(label, f"… and {len(arguments) - limit:,} more arguments", max_chars)
                 break
             key = name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
-            self._field(
-                label, f"{clip_visibly(key, max_chars)} = {clip_visibly(_as_json(value), max_chars)}", sys.maxsize
-            )
+            text = f"{clip_visibly(key, max_chars)} = {clip_visibly(_as_json(value), max_chars)}"
+            self._field(label, text, sys.maxsize)
 
     def _field(self, label: str, text: str, max_chars: int) -> None:
-        """One text behind a bar, in lines that the terminal need not break: at their break a line would begin that looks
-        like ours."""
+        """Show a text behind a bar, in lines that the terminal need not break: the rest of a broken line would have no
+        bar."""
         room = max(self._console.width, _NARROWEST) - _LABEL - 4
         for number, line in enumerate(_lines_of(visible(clip_visibly(text, max_chars)), room)):
             self._print(f"| {label if number == 0 else '':<{_LABEL}}{line}")
@@ -181,7 +187,7 @@ class ConsoleApprover:
         self._console.print(text, style=style, end=end, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
     async def _read(self, prompt: str) -> str | None:
-        """The line that is typed in answer; None for one of several that came at once."""
+        """The line that is typed; None if several came at once."""
         forget_typed()
         self._print(prompt, end="")
         try:
@@ -192,9 +198,9 @@ class ConsoleApprover:
         answer = without_marks(line).strip()
         self.at_end = not answer and not line.endswith("\n")
         if not sys.stdin.isatty():
-            self._print(visible(answer[:100]))  # nobody typed it, so no terminal has shown it
+            self._print(visible(answer[:100]))  # a terminal would have shown what was typed
         elif self.at_end:
-            self._print("")  # Ctrl-D, which types no end of the line
+            self._print("")  # Ctrl-D, which ends no line
         return None if is_pasted(line) else answer.lower()
 
 
@@ -212,25 +218,30 @@ def _user() -> str:
 def _as_json(value: Any) -> str:
     try:
         return canonical(value)
-    except Uncloneable:  # a rewriting plugin may have put in what is no JSON
+    except Uncloneable:  # a plugin may have put in a value that is no JSON
         return repr(value)
 
 
 def clip_visibly(text: str, max_chars: int) -> str:
-    """At most `max_chars` characters, and how many more there are."""
+    """At most `max_chars` characters, and the number of the others."""
     return text if len(text) <= max_chars else f"{text[:max_chars]}… ({len(text) - max_chars:,} more characters)"
 
 
 def visible(text: str) -> str:
-    """The text in one line, with what steers a terminal, turns words around or cannot be seen as its escape."""
+    """The text in one line, with escapes for characters that steer a terminal, turn words around or cannot be seen."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def question_text(
-    head: str, questions: Sequence[Question], tool: str, arguments: Mapping[str, Any], *, mask: Callable[[str], str] = str
-) -> str:  # fmt: skip
-    """What is asked of a call, in lines for a client's form, below `head`: others' words cannot look like lines of ours. Of more than
-    can be read the first ones; `mask` is for texts that may hold a secret."""
+    head: str,
+    questions: Sequence[Question],
+    tool: str,
+    arguments: Mapping[str, Any],
+    *,
+    mask: Callable[[str], str] = str,
+) -> str:
+    """The questions about a call, in lines for a client's form, below `head`. Others' words cannot look like lines of
+    hooksdk. The first ones are shown where there are too many to read; `mask` hides secrets in texts."""
 
     def line(label: str, text: str) -> str:
         return f"{label}: {visible(clip_visibly(mask(text), MAX_CHARS))}"
@@ -250,7 +261,8 @@ def question_text(
 
 
 def _lines_of(text: str, room: int) -> list[str]:
-    """The text in pieces that take `room` cells at most. What is not ASCII counts as two cells, the widest that it can be."""
+    """The text in pieces of at most `room` cells. A character that is not ASCII counts as two cells, the widest it can
+    be."""
     lines, line, cells = list[str](), "", 0
     for char in text:
         width = 1 if char.isascii() else 2
@@ -264,8 +276,8 @@ def _lines_of(text: str, room: int) -> list[str]:
 async def _read_line() -> str:
     if os.name == "nt":
         return await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
-    # Not in a thread: after Ctrl-C the process would only end once another line is typed. And byte by byte: a buffer
-    # could take the next answer too, for which `wait_readable` would then wait for ever.
+    # Not in a thread: after Ctrl-C the process would only end once another line is typed. Byte by byte, since a buffer
+    # could take the next answer, too, and `wait_readable` would then wait for ever.
     line = b""
     while not line.endswith(b"\n"):
         try:

@@ -1,4 +1,5 @@
-"""Reading a person's answer at a terminal: what was typed before the question shows, and what is pasted in several lines, is none."""
+"""Reading a person's answer at a terminal. Text that was typed before the question, or pasted in several lines, is no
+answer."""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ from collections.abc import Callable, Generator
 __all__ = ["PASTED", "TRIES", "forget_typed", "is_pasted", "marking_pastes", "read_typed", "without_marks"]
 
 PASTED = "More than one line came at once, so none is taken for an answer. Type it, please."
-"""What is said of a paste, before the question is put again."""
+"""The answer to a paste, before the question is put again."""
 TRIES = 5
-"""How often a question is put before silence counts."""
+"""How often a question is put before it counts as unanswered."""
 _BEGIN, _END = "\x1b[200~", "\x1b[201~"
 
 
 def forget_typed() -> None:
-    """Drop what was typed before a question shows: it is no answer to it. Of a pipe or a file nothing is dropped."""
+    """Drop what was typed at a terminal so far. From a pipe or a file nothing is dropped."""
     if not _is_terminal():
         return
     if sys.platform == "win32":
@@ -34,7 +35,7 @@ def forget_typed() -> None:
 
 
 def is_pasted(line: str) -> bool:
-    """True for a line that came at a terminal together with others, or in a paste of several that the terminal marks."""
+    """True for a line that came at a terminal together with others, or in a marked paste of several lines."""
     if not line or not _is_terminal():
         return False
     if sys.platform == "win32":
@@ -45,13 +46,13 @@ def is_pasted(line: str) -> bool:
 
 
 def without_marks(line: str) -> str:
-    """The line without the marks of a paste: one word may be pasted."""
+    """The line without the marks around a pasted word."""
     return line.replace(_BEGIN, "").replace(_END, "")
 
 
 @contextlib.contextmanager
 def marking_pastes() -> Generator[None]:
-    """The terminal marks pastes while a question is put; one that does not know how to does nothing."""
+    """Let the terminal mark pastes while a question is put, if it can."""
     can_mark = _is_terminal() and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     try:
         if can_mark:
@@ -63,8 +64,8 @@ def marking_pastes() -> Generator[None]:
 
 
 def read_typed(put_question: Callable[[], object]) -> str:
-    """Put a question, and read the line that is typed in answer; empty at the end of stdin, and where lines are pasted again
-    and again."""
+    """Put a question, and read the line that is typed; empty at the end of stdin, and after too many pastes of several
+    lines."""
     with marking_pastes():
         for _ in range(TRIES):
             forget_typed()

@@ -1,4 +1,4 @@
-"""What a client carries from a question to its answer: signed, for one record, one holder and one answer."""
+"""Tickets: signed texts that a client sends back with its answer, each for one record, one holder and one answer."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ __all__ = ["TicketRefused", "Tickets"]
 
 
 class TicketRefused(ValueError):
-    """This ticket lets nobody answer. The text says why."""
+    """A ticket does not count. The text says why."""
 
 
 @final
 class Tickets:
-    """The tickets to the questions of one file, signed with its key. `holder` stands for whom one was given to."""
+    """The tickets for the questions of a store, signed with its key. `holder` is the client that a ticket was given
+    to."""
 
     def __init__(self, records: ApprovalRecords) -> None:
         self._records = records
 
     async def issue(self, record: ApprovalRecord, holder: str) -> str:
-        """A ticket to this record: those that were issued before lose their worth. Raises `StoreError`."""
+        """A ticket for this record; earlier ones count no longer. Raises `StoreError`."""
         nonce = secrets.token_hex(16)
         await self._records.set_ticket(record.number, nonce)
         claims = canonical([record.number, record.digest, holder, record.expires, nonce]).encode()
         return f"{_encoded(claims)}.{_encoded(self._signature(await self._records.key(), claims))}"
 
     async def redeem(self, ticket: str, holder: str, *, is_left: IsOver = lambda _holder: False) -> ApprovalRecord:
-        """The record that waits for the answer which came with this ticket; it is worth nothing from now on. One of another
-        holder counts where that one has left it to this one. Raises `TicketRefused` and `StoreError`."""
+        """The record that waits for the answer with this ticket, which counts once. A ticket of another holder counts
+        if `is_left` says that the holder has left. Raises `TicketRefused` and `StoreError`."""
         try:
             claims, signature = map(_decoded, ticket.split("."))
         except ValueError:
@@ -62,7 +63,7 @@ def _encoded(data: bytes) -> str:
 
 
 def _decoded(text: str) -> bytes:
-    """Only what `_encoded` writes: two texts for one ticket would be two tickets."""
+    """The data of a text as `_encoded` writes it: other spellings would be further tickets."""
     data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if _encoded(data) != text:
         raise ValueError("another spelling")

@@ -1,5 +1,5 @@
-"""The items of the Responses API that declare tools, and those of a search that the client executes: stored by the names of the
-tools, written for each request with their definitions."""
+"""Items of the Responses API that declare tools, and items of a search that the client executes: stored by the tools'
+names, and sent with their definitions."""
 
 from __future__ import annotations
 
@@ -7,25 +7,28 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hooksdk.formats._base import Message, ProviderJson
-from hooksdk.formats.kit import clean_text, parameters_for, to_json
+from hooksdk.formats import Message, ProviderJson
+from hooksdk.formats.kit import clean_text, definition_of, parameters_for, to_json
 from hooksdk.tools import Deferral, Tool
 from hooksdk.values import as_list, as_object
 
-SEARCH_NAME = "tool_search"
-"""The name that a call of the search goes by here: it has none of its own."""
+NAME = "tool_search"
+"""The tool name of a call of the search, which has none of its own."""
 DECLARING = ("tool_search_output", "additional_tools")
 """Items that declare tools."""
 _NO_NAMESPACE = re.compile(r"[^A-Za-z0-9_-]")
-"""What no name of a namespace may hold. With more than the owner in it none is that of one of the provider's own tools, as a server
-of the name `file_search` would be: https://github.com/microsoft/vscode/issues/313033."""
+"""Characters that no namespace may have. A namespace is more than its owner's name, which may be that of one of the
+provider's own tools, such as `file_search`: https://github.com/microsoft/vscode/issues/313033."""
 
 
 def written_for(messages: Sequence[Message], deferred: Mapping[str, Tool], deferral: Deferral | None) -> list[Message]:
-    """The items of a request that declares these tools (`HasDeferral.with_deferred`). A call has the namespace that an item of the
-    request declares for its tool, also where it was made without one, such as through the bridge; where none does any more it
-    has none. A host that does not say what its requests take may have namespaces and searches of its own: then that is so for
-    calls of ours alone, and what has definitions already stays, with its search."""
+    """The items of a request that declares these tools (`HasDeferral.with_deferred`).
+
+    A call gets the namespace that an item of the request declares for its tool, even if it was made without one, such
+    as through the bridge, and has none otherwise. A host that does not say what its requests take may have namespaces
+    and searches of its own: then this is done for hooksdk's tools only, and items with definitions stay, with their
+    searches.
+    """
     declaring = [item for item in messages if item.get("type") in DECLARING]
     foreign = [item for item in declaring if deferral is None and _has_definitions(item)]
     searches = {item["call_id"] for item in foreign if item.get("call_id")}
@@ -60,9 +63,8 @@ def written_for(messages: Sequence[Message], deferred: Mapping[str, Tool], defer
 
 
 def function_of(tool: Tool) -> dict[str, Any]:
-    """The definition, not `strict`: that is the API's own default, and it refuses schemas with optional parameters."""
-    about = {"name": clean_text(tool.name), "description": clean_text(tool.description)}
-    return {"type": "function", **about, "parameters": parameters_for(tool), "strict": False}
+    """A tool's definition. It is not `strict`, the API's default, which refuses schemas with optional parameters."""
+    return {"type": "function", **definition_of(tool), "strict": False}
 
 
 def is_client(item: Message) -> bool:
@@ -75,7 +77,7 @@ def _is_search(item: Message) -> bool:
 
 
 def search_tool(tool: Tool) -> ProviderJson:
-    """A search by the client needs a description, though the SDK's types do not say so."""
+    """The definition of a search by the client, which needs a description, though the SDK's types do not say so."""
     about = {"description": clean_text(tool.description), "parameters": parameters_for(tool)}
     return {"type": "tool_search", "execution": "client", **about}
 
@@ -89,7 +91,7 @@ def _declared_in(item: Message) -> list[dict[str, Any]]:
 
 
 def _functions_in(item: Message) -> list[dict[str, Any]]:
-    """The functions that an item declares, those in namespaces among them."""
+    """The functions that an item declares, also in namespaces."""
     inner = ((tool, _declared_in(tool)) for tool in _declared_in(item))
     return [each for tool, tools in inner for each in (tools if tool.get("type") == "namespace" else [tool])]
 
@@ -103,34 +105,32 @@ def names_text(names: Sequence[str]) -> str:
 
 
 def _has_definitions(item: Message) -> bool:
-    """True for an item that stands there as it was sent, or as a host wrote it."""
+    """True for an item with definitions, as a host has sent or written it."""
     return any("parameters" in tool for tool in _functions_in(item))
 
 
 def _without_search(item: Message) -> Message:
-    """The item for a request without the provider's own search: as that of any other tool."""
+    """The item in a request without the provider's own search: like a call or a result of any other tool."""
     if not _is_search(item):
         return item
-    call_id = {"call_id": item.get("call_id") or SEARCH_NAME}
+    call_id = {"call_id": item.get("call_id") or NAME}
     if item["type"] == "tool_search_output":
         return {"type": "function_call_output", **call_id, "output": names_text(names_in(item))}
     arguments = to_json(item.get("arguments") or {})
-    return {"type": "function_call", **call_id, "name": SEARCH_NAME, "arguments": arguments}
+    return {"type": "function_call", **call_id, "name": NAME, "arguments": arguments}
 
 
 def _with_definitions(item: Message, deferred: Mapping[str, Tool]) -> Message:
-    """The item with the definitions of those of its tools that there are, by whose they are."""
+    """The item with the definitions of those of its tools that still exist, grouped by owner."""
     if item.get("type") not in DECLARING or (item["type"] != "additional_tools" and not is_client(item)):
         return item
-    late = {} if item["type"] == "additional_tools" else {"defer_loading": True}  # what is added is there from then on
-    owners: dict[str, list[Tool]] = {}
+    late = {} if item["type"] == "additional_tools" else {"defer_loading": True}  # added tools are shown at once
+    owners: dict[str, list[ProviderJson]] = {}
     for tool in (deferred[name] for name in names_in(item) if name in deferred):
-        owners.setdefault(_NO_NAMESPACE.sub("_", tool.owner)[:58] or "host", []).append(tool)
+        owner = _NO_NAMESPACE.sub("_", tool.owner)[:58] or "host"
+        owners.setdefault(owner, []).append({**function_of(tool), **late})
     written = [
-        {
-            "type": "namespace", "name": f"{owner}_tools", "description": f"Tools of {owner}",
-            "tools": [{**function_of(tool), **late} for tool in tools],
-        }
-        for owner, tools in owners.items()
-    ]  # fmt: skip
+        {"type": "namespace", "name": f"{owner}_tools", "description": f"Tools of {owner}", "tools": functions}
+        for owner, functions in owners.items()
+    ]
     return {**item, "tools": written}

@@ -7,42 +7,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.formats._base import FoundResult, Message, ProviderJson
-from hooksdk.formats.content import cache_marks, content_text, kind_in_words, prose
-from hooksdk.formats.kit import (
-    BEGINNING,
-    NO_CONTENT,
-    NO_MESSAGE,
-    as_text,
-    clean_text,
-    fitting_id,
-    for_call,
-    input_of,
-    make_call,
-    media_of,
-    named,
-    parameters_for,
-    parts_of,
-    with_arguments,
-)
+from hooksdk.formats import FoundResult, Message, ProviderJson, kit
+from hooksdk.formats import _provider as provider
+from hooksdk.formats._provider import ProviderFormat
+from hooksdk.formats.content import content_text, kind_in_words, prose
 from hooksdk.tools import Deferral, Tool
 from hooksdk.values import as_list, as_object, is_list, is_object
 
 __all__ = ["Anthropic"]
 
-_ROLES = ("user", "assistant", "system")
 _KNOWN = ("text", "image", "document", "search_result")
 """Types of blocks inside a result that a trim may replace."""
-_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _IMAGE_LIMIT = 5 * 1024 * 1024
-"""Characters of base64 that the API takes for one image; one that is longer would make every later request fail."""
-_PDF = "application/pdf"
+"""Characters of base64 that the API takes for one image; a longer one would make every later request fail."""
+_THINKING = ("thinking", "redacted_thinking")
 _OTHERS_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 """What no id of a call may hold: https://github.com/LibreChat-AI/agents/pull/153 has the API's words."""
-_THINKING = ("thinking", "redacted_thinking")
 
 
-class Anthropic:
+class Anthropic(ProviderFormat):
     """The results of one turn stand together in one user message, before any other block of it.
 
     Blocks of text must not be blank, an error must have text and nothing else, and images come as PNG, JPEG, GIF or
@@ -55,29 +38,21 @@ class Anthropic:
     joined: bool = True
     wants_unique_ids: bool = True
     """`tool_use` ids must be unique: https://github.com/anthropics/claude-code/issues/28515."""
+    _roles = ("user", "assistant", "system")
 
     def check(self, message: object) -> str | None:
         if not is_object(message):
-            return f"a message must be an object with a 'role', not {kind_in_words(message)}"
+            return provider.no_object(message)
         role = message.get("role")
         if role in ("tool", "function", "developer") or "tool_calls" in message:
             return (
                 f"this is a message of the format 'openai-chat' (role {role!r}); here calls are tool_use blocks, "
                 "and results are tool_result blocks of a user message"
             )
-        if role not in _ROLES:
-            what = f"'{role}'" if isinstance(role, str) else "missing" if role is None else kind_in_words(role)
-            return f"a message needs a 'role' of {', '.join(_ROLES)}; it is {what}"
         content = message.get("content")
-        if isinstance(content, str):
-            return None
-        if not is_list(content):
-            return f"'content' must be text or a list of blocks, not {kind_in_words(content)}"
-        problems = (_check_block(role, number, block) for number, block in enumerate(as_list(content)))
-        return next((problem for problem in problems if problem), None)
-
-    def is_reply(self, message: Message) -> bool:
-        return message.get("role") == "assistant"
+        wrong = self._wrong_role(role) or provider.wrong_parts(content, ("text",), {}, noun="blocks")
+        problems = (_check_block(role, f"content[{at}]", as_object(one)) for at, one in enumerate(as_list(content)))
+        return wrong or next((problem for problem in problems if problem), None)
 
     def is_loose_end(self, message: Message) -> bool:
         """True for thinking alone: the final block of a reply cannot be `thinking`, as the API says."""
@@ -85,7 +60,7 @@ class Anthropic:
         return bool(blocks) and all(as_object(block).get("type") in _THINKING for block in blocks)
 
     def sendable_id(self, call_id: str, suffix: str = "") -> str:
-        return fitting_id(call_id, suffix, others=_OTHERS_IN_IDS)
+        return kit.fitting_id(call_id, suffix, others=_OTHERS_IN_IDS)
 
     def with_call_ids(self, message: Message, ids: Sequence[str]) -> Message:
         kind, key = ("tool_use", "id") if self.is_reply(message) else ("tool_result", "tool_use_id")
@@ -93,40 +68,44 @@ class Anthropic:
         def with_id(block: Any, call_id: str) -> Any | None:
             return {**block, key: call_id} if as_object(block).get("type") == kind else None
 
-        return {**message, "content": named(as_list(message.get("content")), ids, with_id)}
+        return {**message, "content": kit.named(as_list(message.get("content")), ids, with_id)}
 
     def mend(self, message: Message) -> tuple[Message, str]:
-        """Content must not be empty, and no text in it blank: https://github.com/anthropics/claude-code/issues/59812 and 23369.
-        Thinking needs the signature that the API gave it: https://docs.claude.com/en/docs/build-with-claude/extended-thinking."""
+        """Content must not be empty, and no text in it blank: https://github.com/anthropics/claude-code/issues/59812
+        and 23369. Thinking needs the signature that the API gave it:
+        https://docs.claude.com/en/docs/build-with-claude/extended-thinking."""
         content = message.get("content")
         if isinstance(content, str):
-            return (message, "") if content.strip() else ({**message, "content": NO_CONTENT}, "its content is blank")
+            if content.strip():
+                return message, ""
+            return {**message, "content": kit.NO_CONTENT}, "its content is blank"
         mended = [_mended(block, self.is_reply(message)) for block in as_list(content)]
         blocks = [block for block, _ in mended if block is not None]
         why = next((why for _, why in mended if why), "" if blocks else "its content is empty")
         if not why:
             return message, ""
-        return {**message, "content": blocks or [{"type": "text", "text": NO_CONTENT}]}, why
+        return {**message, "content": blocks or [{"type": "text", "text": kit.NO_CONTENT}]}, why
 
     def opening(self, first: Message) -> Message | None:
         """A user speaks first: https://github.com/livekit/agents/pull/669."""
-        return self.user(BEGINNING) if self.is_reply(first) else None
+        return self.user(kit.BEGINNING) if self.is_reply(first) else None
 
     def calls(self, message: Message) -> list[ToolCall]:
         blocks = [as_object(each) for each in as_list(message.get("content"))] if self.is_reply(message) else []
         used = [block for block in blocks if block.get("type") == "tool_use"]
-        return [make_call(block.get("id"), block.get("name"), block.get("input")) for block in used]
+        return [kit.make_call(block.get("id"), block.get("name"), block.get("input")) for block in used]
 
     def deferred_tools(self, tools: Sequence[Tool], deferred: Sequence[Tool]) -> list[ProviderJson]:
-        """The deferred ones have `defer_loading`: https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool."""
+        """Deferred tools have `defer_loading`:
+        https://platform.claude.com/docs/en/agents-and-tools/tool-use/tool-search-tool."""
         return [*self.tools(tools), *({**tool, "defer_loading": True} for tool in self.tools(deferred))]
 
     def with_deferred(
         self, messages: Sequence[Message], deferred: Mapping[str, Tool], deferral: Deferral | None
     ) -> list[Message]:
-        """A reference to a tool that the request does not declare is refused, and so is an addition that does not stand right
-        before a reply or at the end (https://github.com/earendil-works/pi/pull/9548): those that are in another place are put
-        together there."""
+        """The API refuses a reference to a tool that the request does not declare, and an addition that is neither
+        right before a reply nor at the end (https://github.com/earendil-works/pi/pull/9548): additions are moved there,
+        together."""
         addable = ("", *deferred) if deferral == "additions" else ("",)
         whole: list[Message] = []
         waiting: list[Any] = []
@@ -158,44 +137,34 @@ class Anthropic:
         def changed(block: Any, texts: Mapping[str, str]) -> Any | None:
             if as_object(block).get("type") != "tool_use":
                 return None
-            return {**block, "input": with_arguments(block.get("input"), texts)} if texts else block
+            return {**block, "input": kit.with_arguments(block.get("input"), texts)} if texts else block
 
-        return {**message, "content": named(as_list(message.get("content")), for_call(index, arguments), changed)}
+        content = kit.named(as_list(message.get("content")), kit.for_call(index, arguments), changed)
+        return {**message, "content": content}
 
     def results(self, message: Message) -> list[FoundResult]:
-        results: list[FoundResult] = []
-        for index, place in enumerate(_places(message)):
-            block = as_object(message["content"][place])
-            call_id = block.get("tool_use_id")
-            content = block.get("content")
-            results.append(
-                FoundResult(
-                    call_id=call_id if isinstance(call_id, str) else "",
-                    index=index,
-                    text=content_text(content),
-                    content=content,
-                    is_error=block.get("is_error") is True,
-                    why_not=_why_not(content),
-                )
+        blocks = [as_object(message["content"][place]) for place in _places(message)]
+        return [
+            provider.found(
+                block.get("tool_use_id"),
+                block.get("content"),
+                _why_not(block.get("content")),
+                index=index,
+                is_error=block.get("is_error") is True,
             )
-        return results
+            for index, block in enumerate(blocks)
+        ]
 
     def replace(self, message: Message, index: int, text: str) -> Message:
         """A copy of the message in which result number `index` reads `text`. Blank text leaves a list empty, since a
         blank block is refused; an error keeps a few words, since one without text is refused.
         """
-        places = _places(message)
-        if not 0 <= index < len(places):
-            raise IndexError(f"this message has {len(places)} results, none with number {index}")
+        place = provider.place_of(_places(message), index)
         blocks = list(message["content"])
-        block = as_object(blocks[places[index]])
-        content = block.get("content")
+        block = as_object(blocks[place])
         text = _sendable(text, is_error=block.get("is_error") is True)
-        if is_list(content):
-            new: Any = [{"type": "text", "text": text, **cache_marks(content)}] if text else []
-        else:
-            new = text
-        blocks[places[index]] = {**block, "content": new}
+        content = block.get("content")
+        blocks[place] = {**block, "content": self._shortened(content, text) if text or not is_list(content) else []}
         return {**message, "content": blocks}
 
     def result_messages(self, answered: Sequence[tuple[ToolCall, ToolResult]]) -> list[Message]:
@@ -215,37 +184,25 @@ class Anthropic:
         before = as_list(content)
         if isinstance(content, str) and content.strip():
             before = [{"type": "text", "text": content}]
-        extended[newest] = {**extended[newest], "content": [*before, {"type": "text", "text": clean_text(text)}]}
+        extended[newest] = {**extended[newest], "content": [*before, {"type": "text", "text": kit.clean_text(text)}]}
         return extended
-
-    def user(self, text: str) -> Message:
-        return {"role": "user", "content": clean_text(text)}
 
     def reply(self, text: str, calls: Sequence[ToolCall] = ()) -> Message:
         """A message of the model. Arguments that are no JSON object stand under `INVALID_JSON`, as the API's
         documentation advises.
         """
-        blocks: list[dict[str, Any]] = [{"type": "text", "text": clean_text(text)}] if text.strip() else []
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": kit.clean_text(text)}] if text.strip() else []
         used = [
-            {"type": "tool_use", "id": call.id, "name": call.name, "input": input_of(call.arguments)} for call in calls
+            {"type": "tool_use", "id": call.id, "name": call.name, "input": kit.input_of(call.arguments)}
+            for call in calls
         ]
         return {"role": "assistant", "content": [*blocks, *used]}
-
-    def reply_messages(self, text: str, calls: Sequence[ToolCall] = ()) -> list[Message]:
-        return [self.reply(text, calls)]
 
     def text(self, message: Message) -> str:
         return prose(message.get("content"))
 
     def tools(self, tools: Sequence[Tool]) -> list[ProviderJson]:
-        return [
-            {
-                "name": clean_text(tool.name),
-                "description": clean_text(tool.description),
-                "input_schema": parameters_for(tool),
-            }
-            for tool in tools
-        ]
+        return [kit.definition_of(tool, "input_schema") for tool in tools]
 
 
 def _added(block: object) -> str:
@@ -265,7 +222,7 @@ def _referenced(block: object) -> str:
 
 
 def _with_references(message: Message, deferred: Mapping[str, Tool]) -> Message:
-    """The message with references to these tools alone; without any the names stand there as text."""
+    """The message with references to these tools only; a result without any has the names as text."""
     places = [
         place for place in _places(message) if any(map(_referenced, as_list(message["content"][place].get("content"))))
     ]
@@ -290,21 +247,15 @@ def _places(message: Message) -> list[int]:
     return [place for place, block in enumerate(blocks) if as_object(block).get("type") == "tool_result"]
 
 
-def _check_block(role: str, number: int, value: object) -> str | None:
-    block, place = as_object(value), f"content[{number}]"
-    block_type = block.get("type")
-    if not isinstance(block_type, str):
-        return f"{place} must be an object with a 'type', like {{'type': 'text', 'text': ...}}"
-    if block_type == "text" and not isinstance(block.get("text"), str):
-        return f"{place}.text must be text, not {kind_in_words(block.get('text'))}"
-    if block_type == "tool_result":
+def _check_block(role: object, place: str, block: dict[str, Any]) -> str | None:
+    if block["type"] == "tool_result":
         if role != "user":
             return f"{place}: a tool_result belongs into a message of role 'user', not '{role}'"
         if not isinstance(block.get("tool_use_id"), str):
             return f"{place}: a tool_result needs a 'tool_use_id': the id of the call that it answers"
         if not isinstance(block.get("content"), (str, list, type(None))):
             return f"{place}.content must be text or a list of blocks, not {kind_in_words(block['content'])}"
-    if block_type == "tool_use":
+    if block["type"] == "tool_use":
         if role != "assistant":
             return f"{place}: a tool_use belongs into a message of role 'assistant', not '{role}'"
         if not isinstance(block.get("id"), str) or not isinstance(block.get("name"), str):
@@ -332,7 +283,7 @@ def _why_not(content: object) -> str | None:
 
 
 def _mended(value: object, is_reply: bool) -> tuple[Any, str]:
-    """A block as the API takes it, None where it takes none of it, and what is wrong with it."""
+    """A block as the API takes it, None for one that it refuses, and what is wrong with it."""
     block = as_object(value)
     block_type, content = block.get("type"), block.get("content")
     if block_type == "text" and not str(block.get("text")).strip():
@@ -342,20 +293,15 @@ def _mended(value: object, is_reply: bool) -> tuple[Any, str]:
     if block_type != "tool_result":
         return value, ""
     parts = [part for part in as_list(content) if _mended(part, False)[0] is not None]
+    is_whole = len(parts) == len(as_list(content))
     if block.get("is_error") is not True:
-        return (
-            (value, "")
-            if len(parts) == len(as_list(content))
-            else ({**block, "content": parts}, "a result has a blank text")
-        )
-    if is_list(content) and not (parts and len(parts) == len(content) and all(map(_is_text, parts))):
-        text = _sendable(content_text(parts), is_error=True)
-        return {
-            **block,
-            "content": [{"type": "text", "text": text}],
-        }, "a result that is an error must have text, and nothing else"
+        return (value, "") if is_whole else ({**block, "content": parts}, "a result has a blank text")
+    must = "a result that is an error must have text"
+    if is_list(content) and not (parts and is_whole and all(map(_is_text, parts))):
+        text = {"type": "text", "text": _sendable(content_text(parts), is_error=True)}
+        return {**block, "content": [text]}, f"{must}, and nothing else"
     if not content or not str(content).strip():
-        return {**block, "content": NO_MESSAGE}, "a result that is an error must have text"
+        return {**block, "content": kit.NO_MESSAGE}, must
     return value, ""
 
 
@@ -365,31 +311,29 @@ def _is_text(part: object) -> bool:
 
 def _sendable(text: str, *, is_error: bool) -> str:
     if text.strip():
-        return clean_text(text)
-    return NO_MESSAGE if is_error else ""
+        return kit.clean_text(text)
+    return kit.NO_MESSAGE if is_error else ""
 
 
 def _result_block(call: ToolCall, result: ToolResult) -> dict[str, Any]:
-    content: Any = _content(result)
-    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call.id, "content": content}
-    return block | {"is_error": True} if result.is_error else block
+    block = {"type": "tool_result", "tool_use_id": call.id, "content": _content(result)}
+    return {**block, "is_error": True} if result.is_error else block
 
 
 def _content(result: ToolResult) -> str | list[dict[str, Any]]:
     if result.references and not result.is_error:
-        return [{"type": "tool_reference", "tool_name": clean_text(name)} for name in result.references]
-    parts = parts_of(result)
+        return [{"type": "tool_reference", "tool_name": kit.clean_text(name)} for name in result.references]
+    parts = kit.parts_of(result)
     if result.is_error or all(isinstance(part, str) for part in parts):
-        plain = result.plain and result.text
-        text = result.text if plain else "\n".join(words for part in parts if (words := as_text(part)))
+        text = result.text if result.plain and result.text else kit.joined_text(parts)
         return _sendable(text, is_error=result.is_error)
-    blocks = [_media(part) or {"type": "text", "text": as_text(part)} for part in parts]
+    blocks = [_media(part) or {"type": "text", "text": kit.as_text(part)} for part in parts]
     return [block for block in blocks if block["type"] != "text" or block["text"].strip()]
 
 
 def _media(part: str | dict[str, Any]) -> dict[str, Any] | None:
-    media = media_of(part, (*_IMAGES, _PDF))
-    if media is None or (media[0] in _IMAGES and len(media[1]) > _IMAGE_LIMIT):
+    media = kit.media_of(part, (*provider.IMAGES, provider.PDF))
+    if media is None or (media[0] in provider.IMAGES and len(media[1]) > _IMAGE_LIMIT):
         return None
     source = {"type": "base64", "media_type": media[0], "data": media[1]}
-    return {"type": "document" if media[0] == _PDF else "image", "source": source}
+    return {"type": "document" if media[0] == provider.PDF else "image", "source": source}

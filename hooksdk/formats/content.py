@@ -1,4 +1,4 @@
-"""The content of messages and tool results: what it says in words, what it costs as it is sent, the blocks that bring it back."""
+"""The content of messages and tool results: as words, as blocks, and its size as it is sent."""
 
 from __future__ import annotations
 
@@ -8,40 +8,50 @@ from typing import Any, NamedTuple
 
 from hooksdk import schema
 from hooksdk.calls import Labels, ToolResult
-from hooksdk.formats._base import FoundResult
+from hooksdk.formats import FoundResult
 from hooksdk.values import JsonObject, as_list, as_object, is_list, is_object
 
 __all__ = [
-    "IMAGE_TOKENS", "NOTE", "PAGE_TOKENS", "Size", "blocks_of", "cache_marks", "content_text", "describe_part", "kind_in_words", "prose",
-    "result_of", "size_of",
-]  # fmt: skip
+    "IMAGE_TOKENS",
+    "NOTE",
+    "PAGE_TOKENS",
+    "Size",
+    "blocks_of",
+    "cache_marks",
+    "content_text",
+    "describe_part",
+    "kind_in_words",
+    "prose",
+    "result_of",
+    "size_of",
+]
 
 _TEXTS = ("text", "input_text", "output_text")
 """Types of parts that are text."""
 _MARKS = ("cache_control", "prompt_cache_breakpoint")
-"""Keys by which parts of content say that a cached prefix ends with them."""
+"""Keys of a part at which a cached prefix ends."""
 NOTE = re.compile(r"\[(?=(Result|Argument) \S+ of \S+ was trimmed)")
-"""How the host's note in the place of a trimmed result, or of a trimmed argument, begins."""
+"""The beginning of the host's note in the place of a trimmed result or argument."""
 IMAGE_TOKENS = 1_600
-"""What an image counts as: about what Anthropic's documentation gives for one of 1.15 megapixels, to which larger ones are
-scaled down. The true cost depends on its size in pixels, which is not read here."""
+"""The estimate for an image: about the value in Anthropic's documentation for 1.15 megapixels, to which larger images
+are scaled down. The true cost depends on the pixels, which are not read here."""
 PAGE_TOKENS = 3_000
-"""What a document that is no text counts as: one page at the upper end of the 1,500 to 3,000 tokens that Anthropic's
-documentation gives for one of a PDF file, whose pages are not counted here."""
+"""The estimate for a document that is no text: one page at the upper end of the 1,500 to 3,000 tokens in Anthropic's
+documentation for a page of PDF. Pages are not counted here."""
 
 
 class Size(NamedTuple):
-    """How large content is."""
+    """The size of content."""
 
     characters: int
-    """As it is sent: of an image those of its data."""
+    """Characters as they are sent: of an image those of its data."""
     tokens: int
-    """What it costs, estimated."""
+    """Tokens, estimated."""
 
 
 def size_of(content: object) -> Size:
-    """What a result's content costs: text by its length, images and files by a flat estimate, what they hold as text by that,
-    and any other part by its JSON."""
+    """The size of a result's content: of text and of the text in documents by its length, of images and other files by
+    a flat estimate, of any other part by its JSON."""
     if content is None:
         return Size(0, 0)
     if isinstance(content, str):
@@ -69,7 +79,7 @@ def _json_length(value: object) -> int:
 
 
 def _inner_text(block: JsonObject) -> str | None:
-    """The text inside a document or a search result; None where it holds something else."""
+    """The text in a document or a search result; None for other content."""
     source = block.get("source") if block.get("type") == "document" else block
     inner = as_object(source)
     data = inner.get("data") if inner.get("type") == "text" else inner.get("content")
@@ -80,14 +90,14 @@ def _inner_text(block: JsonObject) -> str | None:
 
 
 def result_of(body: FoundResult, *, labels: Labels | None = None, handle: str = "") -> ToolResult:
-    """A stored result as a tool's: its text, and its images and files as blocks."""
+    """A stored result as a tool would give it: its text, with images and files as blocks."""
     blocks = [] if isinstance(body.content, str) else blocks_of(body.content)
     return ToolResult(body.text, blocks=blocks, labels=labels, handle=handle)
 
 
 def blocks_of(content: object) -> list[JsonObject]:
-    """A result's content as blocks in MCP's shape, images, files and the text of documents whole; a part that MCP has no shape
-    for comes as its JSON."""
+    """A result's content as blocks of MCP, with whole images, files and texts of documents. A part for which MCP has no
+    block becomes its JSON."""
     parts: list[Any] = as_list(content) if is_list(content) else [] if content is None else [content]
     return [_block_of(part) for part in parts]
 
@@ -102,25 +112,20 @@ def _block_of(part: object) -> JsonObject:
         return {"type": "image", "mimeType": media, "data": data}
     title = str(block.get("title") or block.get("type"))
     if (inner := _inner_text(block)) is not None:
-        return {
-            "type": "resource",
-            "resource": {
-                "uri": str(block.get("source") if isinstance(block.get("source"), str) else title),
-                "text": inner,
-            },
-        }
+        source = block.get("source")
+        return {"type": "resource", "resource": {"uri": source if isinstance(source, str) else title, "text": inner}}
     if data:
         return {"type": "resource", "resource": {"uri": title, "mimeType": media, "blob": data}}
     return {"type": "text", "text": schema.canonical(part)}
 
 
 def _data_of(block: JsonObject) -> tuple[str, str]:
-    """Media type and base64 data of a part; empty where it holds none."""
+    """Media type and base64 data of a part; empty texts if it has none."""
     source = as_object(block.get("source"))
     if source.get("type") == "base64":
         return str(source.get("media_type", "")), str(source.get("data", ""))
     image, file = as_object(block.get("image_url")), as_object(block.get("file"))
-    # OpenAI's Responses have the URL and the data in the part itself.
+    # OpenAI's Responses have the address or the data in the part itself.
     url = image.get("url") or file.get("file_data") or block.get("image_url") or block.get("file_data")
     if isinstance(url, str) and url.startswith("data:"):
         head, _, data = url.removeprefix("data:").partition(",")
@@ -142,7 +147,7 @@ def kind_in_words(value: object) -> str:
 
 
 def describe_part(part: object) -> str:
-    """A part of content that is not text, named: `[image image/png, 12,345 characters]`."""
+    """A name for a part that is not text: `[image image/png, 12,345 characters]`."""
     block = as_object(part)
     if not block:
         return f"[{kind_in_words(part)} where a part was expected]"
@@ -168,7 +173,7 @@ def _first_text(*blocks: JsonObject, keys: Iterable[str]) -> str:
 
 
 def content_text(content: object) -> str:
-    """What a model reads of a result's content: text as it is, the parts of a list by line, other parts named."""
+    """The text that a model reads of a result's content: each part on a line, parts that are not text by name."""
     if isinstance(content, str):
         return content
     if is_list(content):
@@ -177,7 +182,7 @@ def content_text(content: object) -> str:
 
 
 def prose(content: object) -> str:
-    """The text of a message's content, without everything else."""
+    """The text of a message's content, without other parts."""
     if isinstance(content, str):
         return content
     return "\n".join(text for part in as_list(content) if _is_text(part) and (text := _text_of(part)))
@@ -193,5 +198,5 @@ def _text_of(part: object) -> str:
 
 
 def cache_marks(content: object) -> JsonObject:
-    """The cache mark inside a list of content, for the one part that takes the list's place."""
+    """The cache mark in a list of content, for the one part that replaces the list."""
     return {key: part[key] for part in map(as_object, as_list(content)) for key in _MARKS if key in part}

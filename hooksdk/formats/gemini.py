@@ -7,60 +7,43 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.formats._base import FoundResult, Message, ProviderJson
-from hooksdk.formats.content import content_text, kind_in_words
-from hooksdk.formats.kit import (
-    BEGINNING,
-    NO_CONTENT,
-    NO_MESSAGE,
-    as_text,
-    clean_text,
-    fitting_id,
-    for_call,
-    input_of,
-    make_call,
-    media_of,
-    named,
-    parameters_for,
-    parts_of,
-    to_json,
-    with_arguments,
-    with_context,
-)
+from hooksdk.formats import FoundResult, Message, ProviderJson, kit
+from hooksdk.formats import _provider as provider
+from hooksdk.formats._provider import ProviderFormat
+from hooksdk.formats.content import kind_in_words
 from hooksdk.tools import Tool
 from hooksdk.values import as_list, as_object, is_list, is_object
 
 __all__ = ["Gemini"]
 
-_ROLES = ("user", "model", "function")
 _NO_ID = "gemini:"
 """Starts the id of a call that has none: the tool's name follows, and which of these calls of the reply it is."""
-_MEDIA = ("image/png", "image/jpeg", "image/webp", "application/pdf")
+_MEDIA = ("image/png", "image/jpeg", "image/webp", provider.PDF)
 _MEDIA_PARTS = ("inlineData", "inline_data", "fileData", "file_data")
+_CALL = ("functionCall", "function_call")
+_RESPONSE = ("functionResponse", "function_response")
 
 
-class Gemini:
+class Gemini(ProviderFormat):
     """The results of one turn stand in one content of the user, each a `functionResponse` of `{"output": text}` or
     `{"error": text}`; images and PDF files are its `parts`, which models before Gemini 3 refuse.
 
-    A call without an id goes by `gemini:NAME:NUMBER` (from 0, among the calls of that name in its content), and a result
-    without one answers the first call of its name that has no result yet. Thought signatures stay as they are, since only
-    results are ever replaced. Keys may be written as in the API (`functionCall`) or as in Google's Python SDK
-    (`function_call`); what is written here is as in the API.
+    A call without an id goes by `gemini:NAME:NUMBER` (from 0, among the calls of that name in its content), and a
+    result without one answers the first call of its name that has no result yet. Thought signatures stay as they are,
+    since only results are ever replaced. Keys may be written as in the API (`functionCall`) or as in Google's Python
+    SDK (`function_call`); what is written here is as in the API.
     """
 
     name: str = "gemini"
     grouped: bool = True
-    joined: bool = False
-    wants_unique_ids: bool = False
+    _roles = ("user", "model", "function")
 
     def check(self, message: object) -> str | None:
         if not is_object(message):
-            return f"a message must be an object with a 'role' and 'parts', not {kind_in_words(message)}"
+            return provider.no_object(message, "a 'role' and 'parts'")
         role = message.get("role", "user")
-        if role not in _ROLES:
-            what = f"'{role}'" if isinstance(role, str) else kind_in_words(role)
-            return f"a message needs a 'role' of {', '.join(_ROLES)}; it is {what}"
+        if wrong := self._wrong_role(role):
+            return wrong
         if "content" in message and "parts" not in message:
             return "this is a message of another format ('content'); here a message has 'parts'"
         if not is_list(message.get("parts")):
@@ -72,111 +55,96 @@ class Gemini:
         return message.get("role") == "model"
 
     def sendable_id(self, call_id: str, suffix: str = "") -> str | None:
-        return None if call_id.startswith(_NO_ID) else fitting_id(call_id, suffix)
+        return None if call_id.startswith(_NO_ID) else kit.fitting_id(call_id, suffix)
 
     def with_call_ids(self, message: Message, ids: Sequence[str]) -> Message:
-        keys = (
-            ("functionCall", "function_call") if self.is_reply(message) else ("functionResponse", "function_response")
-        )
+        keys = _CALL if self.is_reply(message) else _RESPONSE
 
         def with_id(part: Any, call_id: str) -> Any | None:
-            key = next((key for key in keys if _either(part, key)), None)
-            if key is None:
-                return None
-            return {**part, key: {**part[key], "id": call_id}} if part[key].get("id") else part
+            key = _key_in(part, *keys)
+            if key is None or not part[key].get("id"):
+                return part if key else None
+            return {**part, key: {**part[key], "id": call_id}}
 
-        return {**message, "parts": named(as_list(message.get("parts")), ids, with_id)}
+        return {**message, "parts": kit.named(as_list(message.get("parts")), ids, with_id)}
 
     def mend(self, message: Message) -> tuple[Message, str]:
-        """No content without parts, and no part of empty text: https://github.com/google-gemini/gemini-cli/issues/26956 has
-        what becomes of lists with such holes. Empty text beside a signature is Gemini's own, and stays."""
+        """No content without parts, and no part of empty text: https://github.com/google-gemini/gemini-cli/issues/26956
+        has what becomes of lists with such holes. Empty text beside a signature is Gemini's own, and stays."""
         parts: list[Any] = [part for part in as_list(message.get("parts")) if part != {"text": ""}]
         if parts and len(parts) == len(as_list(message.get("parts"))):
             return message, ""
         why = "it has a part of empty text" if message.get("parts") else "it has no parts"
-        return {**message, "parts": parts or [{"text": NO_CONTENT}]}, why
+        return {**message, "parts": parts or [{"text": kit.NO_CONTENT}]}, why
 
     def opening(self, first: Message) -> Message | None:
         """No call comes first: https://github.com/google-gemini/gemini-cli/issues/26486."""
-        return self.user(BEGINNING) if self.calls(first) else None
+        return self.user(kit.BEGINNING) if self.calls(first) else None
 
     def calls(self, message: Message) -> list[ToolCall]:
         calls: list[ToolCall] = []
         same_name = Counter[str]()
         for part in as_list(message.get("parts")) if self.is_reply(message) else []:
-            if not (call := _either(part, "functionCall", "function_call")):
+            if not (call := _either(part, *_CALL)):
                 continue
             name, call_id = call.get("name"), call.get("id")
             if not (isinstance(call_id, str) and call_id):
                 call_id = f"{_NO_ID}{name}:{same_name[str(name)]}"
                 same_name[str(name)] += 1
-            calls.append(make_call(call_id, name, call.get("args")))
+            calls.append(kit.make_call(call_id, name, call.get("args")))
         return calls
 
     def with_arguments(self, message: Message, index: int, arguments: Mapping[str, str]) -> Message:
         def changed(part: Any, texts: Mapping[str, str]) -> Any | None:
-            key = next((key for key in ("functionCall", "function_call") if _either(part, key)), None)
+            key = _key_in(part, *_CALL)
             if key is None or not texts:
-                return None if key is None else part
-            return {**part, key: {**part[key], "args": with_arguments(part[key].get("args"), texts)}}
+                return part if key else None
+            return {**part, key: {**part[key], "args": kit.with_arguments(part[key].get("args"), texts)}}
 
-        return {**message, "parts": named(as_list(message.get("parts")), for_call(index, arguments), changed)}
+        return {**message, "parts": kit.named(as_list(message.get("parts")), kit.for_call(index, arguments), changed)}
 
     def results(self, message: Message) -> list[FoundResult]:
-        results: list[FoundResult] = []
-        for index, place in enumerate(_places(message)):
-            answer = _response(message["parts"][place])
-            call_id, name = answer.get("id"), answer.get("name")
-            content = _content(answer)
-            results.append(
-                FoundResult(
-                    call_id=call_id if isinstance(call_id, str) else "",
-                    index=index,
-                    text=content_text(content),
-                    content=content,
-                    is_error=_is_error(answer.get("response")),
-                    why_not=_why_not(answer),
-                    name=name if isinstance(name, str) else "",
-                )
+        answers = [_either(message["parts"][place], *_RESPONSE) for place in _places(message)]
+        return [
+            provider.found(
+                answer.get("id"),
+                _content(answer),
+                _why_not(answer),
+                index=index,
+                is_error=_is_error(answer.get("response")),
+                name=answer.get("name"),
             )
-        return results
+            for index, answer in enumerate(answers)
+        ]
 
     def replace(self, message: Message, index: int, text: str) -> Message:
         """A copy of the message in which result number `index` reads `text`; an error stays one."""
-        places = _places(message)
-        if not 0 <= index < len(places):
-            raise IndexError(f"this message has {len(places)} results, none with number {index}")
+        place = provider.place_of(_places(message), index)
         parts = list(message["parts"])
-        part = as_object(parts[places[index]])
-        key = "functionResponse" if is_object(part.get("functionResponse")) else "function_response"
+        part = as_object(parts[place])
+        key = _key_in(part, *_RESPONSE) or ""
         answer = {name: value for name, value in part[key].items() if name != "parts"}
         response = as_object(answer.get("response"))
         word = "error" if _is_error(response) else "result" if _is_only(response, "result") else "output"
         if word == "error" and not text.strip():
-            text = NO_MESSAGE
-        parts[places[index]] = {**part, key: {**answer, "response": {word: clean_text(text)}}}
+            text = kit.NO_MESSAGE
+        parts[place] = {**part, key: {**answer, "response": {word: kit.clean_text(text)}}}
         return {**message, "parts": parts}
 
     def result_messages(self, answered: Sequence[tuple[ToolCall, ToolResult]]) -> list[Message]:
         parts = [{"functionResponse": _answer(call, result)} for call, result in answered]
         return [{"role": "user", "parts": parts}] if parts else []
 
-    def add_context(self, messages: Sequence[Message], text: str) -> list[Message]:
-        return with_context(self, messages, text, _with_context)
-
     def user(self, text: str) -> Message:
-        return {"role": "user", "parts": [{"text": clean_text(text)}]}
+        return {"role": "user", "parts": [{"text": kit.clean_text(text)}]}
 
     def reply(self, text: str, calls: Sequence[ToolCall] = ()) -> Message:
         """A message of the model. Arguments that are no JSON object stand under `INVALID_JSON`."""
-        parts: list[dict[str, Any]] = [{"text": clean_text(text)}] if text.strip() or not calls else []
+        parts: list[dict[str, Any]] = [{"text": kit.clean_text(text)}] if text.strip() or not calls else []
         for call in calls:
             head = {} if call.id.startswith(_NO_ID) else {"id": call.id}
-            parts.append({"functionCall": {**head, "name": call.name, "args": input_of(call.arguments)}})
+            parts.append({"functionCall": {**head, "name": call.name, "args": kit.input_of(call.arguments)}})
         return {"role": "model", "parts": parts}
-
-    def reply_messages(self, text: str, calls: Sequence[ToolCall] = ()) -> list[Message]:
-        return [self.reply(text, calls)]
 
     def text(self, message: Message) -> str:
         parts = [as_object(part) for part in as_list(message.get("parts"))]
@@ -185,33 +153,33 @@ class Gemini:
 
     def tools(self, tools: Sequence[Tool]) -> list[ProviderJson]:
         """One object with the declarations of all tools, as the request's `tools` wants them."""
-        declarations = [
-            {
-                "name": clean_text(tool.name),
-                "description": clean_text(tool.description),
-                "parametersJsonSchema": parameters_for(tool),
-            }
-            for tool in tools
-        ]
+        declarations = [kit.definition_of(tool, "parametersJsonSchema") for tool in tools]
         return [{"functionDeclarations": declarations}] if declarations else []
+
+    def _with_text(self, message: Message, text: str) -> Message | None:
+        # Beside results no other part may stand: models before Gemini 3 count the parts.
+        if message.get("role", "user") != "user" or _places(message):
+            return None
+        return {**message, "parts": [*as_list(message.get("parts")), {"text": text}]}
+
+
+def _key_in(part: object, *keys: str) -> str | None:
+    """The first of these keys that holds an object with something in it."""
+    block = as_object(part)
+    return next((key for key in keys if as_object(block.get(key))), None)
 
 
 def _either(part: object, *keys: str) -> dict[str, Any]:
-    """What stands under the first of these keys that holds an object; the API and its SDKs write keys in two ways."""
-    block = as_object(part)
-    key = next((key for key in keys if is_object(block.get(key))), None)
-    return as_object(block[key]) if key else {}
-
-
-def _response(part: object) -> dict[str, Any]:
-    return _either(part, "functionResponse", "function_response")
+    """The object under the first of these keys that has one: the API and its SDKs spell keys in two ways."""
+    key = _key_in(part, *keys)
+    return as_object(part)[key] if key else {}
 
 
 def _places(message: Message) -> list[int]:
     """The positions of the results among the parts of a message."""
     if message.get("role", "user") == "model":
         return []
-    return [place for place, part in enumerate(as_list(message.get("parts"))) if _response(part)]
+    return [place for place, part in enumerate(as_list(message.get("parts"))) if _key_in(part, *_RESPONSE)]
 
 
 def _check_part(role: str, number: int, value: object) -> str | None:
@@ -221,7 +189,7 @@ def _check_part(role: str, number: int, value: object) -> str | None:
     text = part.get("text")
     if not isinstance(text, (str, type(None))):
         return f"{place}.text must be text, not {kind_in_words(text)}"
-    for word, other in (("functionCall", "function_call"), ("functionResponse", "function_response")):
+    for word, other in (_CALL, _RESPONSE):
         value = part.get(word, part.get(other))
         if value is None:
             continue
@@ -230,9 +198,10 @@ def _check_part(role: str, number: int, value: object) -> str | None:
             return f"{place}: a {word} belongs into a message of role '{'model' if is_call else 'user'}', not '{role}'"
         if not isinstance(as_object(value).get("name"), str):
             return f"{place}.{word} must be an object with a 'name' of text"
-        inner = as_object(value).get("args" if is_call else "response")
+        key = "args" if is_call else "response"
+        inner = as_object(value).get(key)
         if not (is_object(inner) or (is_call and inner is None)):
-            return f"{place}.{word}.{'args' if is_call else 'response'} must be an object, not {kind_in_words(inner)}"
+            return f"{place}.{word}.{key} must be an object, not {kind_in_words(inner)}"
     return None
 
 
@@ -245,11 +214,11 @@ def _is_only(response: dict[str, Any], word: str) -> bool:
 
 
 def _content(answer: dict[str, Any]) -> Any:
-    """What a trim replaces: the response as text, followed by its media as blocks in the shape that Anthropic gives them,
-    which sizes and `recall` understand."""
+    """What a trim replaces: the response as text, followed by its media as blocks in Anthropic's shape, which sizes and
+    `recall` understand."""
     response = answer.get("response")
     word = next((word for word in ("output", "result", "error") if _is_only(as_object(response), word)), None)
-    text = as_object(response)[word] if word else "" if response is None else to_json(response)
+    text = as_object(response)[word] if word else "" if response is None else kit.to_json(response)
     media = [_block(part) for part in as_list(answer.get("parts"))]
     return [text, *media] if media else text
 
@@ -271,21 +240,13 @@ def _why_not(answer: dict[str, Any]) -> str | None:
 
 def _answer(call: ToolCall, result: ToolResult) -> dict[str, Any]:
     answer: dict[str, Any] = {} if call.id.startswith(_NO_ID) else {"id": call.id}
-    answer["name"] = clean_text(call.name)
-    parts = parts_of(result)
+    answer["name"] = kit.clean_text(call.name)
+    parts = kit.parts_of(result)
     if result.is_error:
-        text = "\n".join(words for part in parts if (words := as_text(part)))
-        return {**answer, "response": {"error": text if text.strip() else NO_MESSAGE}}
-    media = [found for part in parts if (found := media_of(part, _MEDIA))]
-    words = [as_text(part) for part in parts if media_of(part, _MEDIA) is None]
-    answer["response"] = {"output": "\n".join(word for word in words if word)}
+        text = kit.joined_text(parts)
+        return {**answer, "response": {"error": text if text.strip() else kit.NO_MESSAGE}}
+    media = [one for part in parts if (one := kit.media_of(part, _MEDIA))]
+    answer["response"] = {"output": kit.joined_text([part for part in parts if kit.media_of(part, _MEDIA) is None])}
     if media:
         answer["parts"] = [{"inlineData": {"mimeType": media_type, "data": data}} for media_type, data in media]
     return answer
-
-
-def _with_context(message: Message, text: str) -> Message | None:
-    # Beside results no other part may stand: models before Gemini 3 count the parts.
-    if message.get("role", "user") != "user" or _places(message):
-        return None
-    return {**message, "parts": [*as_list(message.get("parts")), {"text": text}]}

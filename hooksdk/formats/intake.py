@@ -1,5 +1,5 @@
-"""What hosts have at hand where hooksdk takes messages, calls and tools: JSON, objects of the SDKs, whole answers of them,
-functions. For adapters that take the same.
+"""Reading messages, calls and tools in all forms that hosts have: JSON, objects of the SDKs, whole answers, functions.
+For adapters that take the same.
 """
 
 from __future__ import annotations
@@ -12,23 +12,22 @@ from typing import Any, cast
 from hooksdk import schema
 from hooksdk.calls import ToolCall
 from hooksdk.errors import WrongArgument, check_list, check_mapping, refuse
-from hooksdk.formats._base import GivenTools, Message, MessageFormat
-from hooksdk.formats.openai_responses import as_input
+from hooksdk.formats import FORMATS, GivenTools, Message, MessageFormat, get_format
 from hooksdk.tools import Tool, definitions_in, is_marked
 from hooksdk.values import as_object, is_list, is_mapping, is_object, is_sdk_object, is_sequence, plain
 
 __all__ = ["Given", "as_tools", "call_in", "messages_in", "usage_in"]
 
 _PARSED = {"parsed", "parsed_arguments", "parsed_output"}
-"""What the SDKs' `parse()` adds to answers; requests refuse it."""
+"""Keys that the SDKs' `parse()` adds to answers, and that requests refuse."""
 _PARTS = {"content", "tool_calls", "function"}
-"""Where that may stand in a message."""
+"""Keys of a message under which these may be."""
 _GEMINI_CALL = {"id", "name", "args", "partialArgs", "willContinue"}
 
 
 @dataclass(frozen=True)
 class Given:
-    """The messages in what was given, and what a whole answer says besides."""
+    """The messages that were given, with the usage and the stop reason of a whole answer."""
 
     messages: list[Message]
     usage: Mapping[str, Any] | None = None
@@ -36,8 +35,8 @@ class Given:
 
 
 def messages_in(given: object, message_format: MessageFormat, where: str) -> Given:
-    """One message, several of them, or a whole answer of an SDK. Dicts stay as they are. Raises `WrongArgument` for anything
-    that is none."""
+    """The messages in one message, in a list of messages, or in a whole answer of an SDK. Dicts stay as they are.
+    Raises `WrongArgument` for anything else."""
     if is_mapping(given) or is_sdk_object(given):
         return _read(given, message_format, where)
     if not is_sequence(given):
@@ -48,7 +47,7 @@ def messages_in(given: object, message_format: MessageFormat, where: str) -> Giv
 
 
 def usage_in(given: object, where: str) -> dict[str, Any] | None:
-    """What an answer says of its tokens, as a copy."""
+    """A copy of the usage of an answer."""
     body: object = plain(given)
     check_mapping(where, body, "the answer's own usage")
     return schema.clone(dict(cast("Mapping[str, Any]", body))) if body is not None else None
@@ -76,7 +75,7 @@ def _read(given: object, message_format: MessageFormat, where: str) -> Given:
 
 
 def _answer(body: Message, message_format: MessageFormat, where: str) -> Given | None:
-    """What a whole answer of an API holds, or None for a message."""
+    """The messages of a whole answer of an API; None for a message."""
     found: tuple[str, Given] | None = None
     usage = body.get("usage") or body.get("usageMetadata")
     if is_list(body.get("choices")) and "role" not in body:
@@ -96,8 +95,6 @@ def _answer(body: Message, message_format: MessageFormat, where: str) -> Given |
     if found is None:
         return None
     name, answer = found
-    from hooksdk.formats import FORMATS
-
     if message_format.name in FORMATS and message_format.name != name:
         problem = f"this is an answer of the format '{name}', and the run has '{message_format.name}'"
         raise WrongArgument(where, problem, f"Open the run with session.run(format='{name}')")
@@ -118,9 +115,11 @@ def _message(message: object, where: str) -> list[Message]:
 
 
 def _sendable(message: Message, message_format: MessageFormat) -> Message:
-    """An SDK's message as a request takes it."""
+    """An SDK's message in the form in which a request takes it."""
     sent: Message = _without_parsed(message)
     if message_format.name == "openai-responses":
+        from hooksdk.formats.openai_responses import as_input
+
         return as_input(sent)
     if sent.get("role") != "assistant":
         return sent
@@ -144,14 +143,14 @@ def _without_parsed(value: Any) -> Any:
 
 
 def _is_blank(block: object) -> bool:
-    """Anthropic refuses text that is blank, also where it wrote it itself."""
+    """True for blank text, which Anthropic refuses even if it wrote that itself."""
     body = as_object(block)
     return body.get("type") == "text" and not str(body.get("text", "")).strip()
 
 
 def call_in(given: object, pending: Iterable[ToolCall], where: str) -> ToolCall:
-    """A call as hooksdk, an API or an SDK writes it. One that has no id, as Gemini's, is the first of the `pending` that is
-    equal. Raises `WrongArgument` for anything else."""
+    """The call that hooksdk, an API or an SDK has given. One without an id, such as Gemini's, is the first equal one of
+    the `pending`. Raises `WrongArgument` for anything else."""
     if isinstance(given, ToolCall):
         return given
     body = as_object(plain(given))
@@ -171,9 +170,7 @@ def _holds_calls(given: object, body: Message) -> bool:
 
 
 def _calls_in(body: Message) -> list[ToolCall]:
-    """The calls that this is, read as part of a reply of the format that writes calls so."""
-    from hooksdk.formats import get_format
-
+    """The calls in this object, read as part of a reply of the format that has such objects."""
     kind = body.get("type")
     if "role" in body:
         return []
@@ -193,8 +190,8 @@ def _calls_in(body: Message) -> list[ToolCall]:
 
 
 def as_tools(given: GivenTools | Callable[[], GivenTools], where: str, *, owner: str = "") -> list[Tool]:
-    """The host's tools. Raises `WrongArgument` for what is none, and `ToolSchemaError` for a function that cannot become
-    one."""
+    """The host's tools. Raises `WrongArgument` for an object that is no tool, and `ToolSchemaError` for a function that
+    cannot become one."""
     if callable(given):
         given = _ask(given, where)
     if is_sdk_object(given):  # pydantic's objects can be iterated over
@@ -207,7 +204,7 @@ def as_tools(given: GivenTools | Callable[[], GivenTools], where: str, *, owner:
 
 
 def _ask(given: Callable[[], GivenTools], where: str) -> GivenTools:
-    """What a function answers that is asked for the tools. A function that is a tool itself was meant to be in a list."""
+    """The tools that a function answers. A function that is a tool itself is refused: it should be in a list."""
     name = getattr(given, "__name__", "it")
     if isinstance(given, type) or is_marked(given) or _needs_arguments(given):
         refuse(

@@ -1,6 +1,6 @@
-"""What a message format is made of: text that can be sent, calls and results in pairs, schemas that providers accept.
+"""Tools for writing a message format: text that can be sent, calls and results in pairs, schemas that providers accept.
 
-The formats of hooksdk are written with it; for a format of your own it is there as well.
+The formats of hooksdk are written with them, and a format of your own can be.
 """
 
 from __future__ import annotations
@@ -14,34 +14,59 @@ from typing import Any, Protocol, TypeVar
 
 from hooksdk import schema
 from hooksdk.calls import ToolCall, ToolResult
-from hooksdk.formats._base import FoundResult, Message, MessageFormat
+from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats.content import describe_part
 from hooksdk.tools import Tool
 from hooksdk.values import UNREADABLE, JsonObject, as_object, is_list, is_object
 
 __all__ = [
-    "BEGINNING", "NO_CONTENT", "NO_MESSAGE", "SAYS_ERROR", "AnyCall", "answered_ids", "arguments_of", "as_text", "clean_text",
-    "encodable", "fitting_id", "for_call", "input_of", "make_call", "media_of", "named", "parameters_for", "parts_of", "replies_in",
-    "text_with_error", "to_json", "with_arguments", "with_call_ids", "with_context", "with_readable_arguments",
-]  # fmt: skip
+    "BEGINNING",
+    "NO_CONTENT",
+    "NO_MESSAGE",
+    "SAYS_ERROR",
+    "AnyCall",
+    "answered_ids",
+    "arguments_of",
+    "as_text",
+    "clean_text",
+    "definition_of",
+    "encodable",
+    "fitting_id",
+    "for_call",
+    "input_of",
+    "joined_text",
+    "make_call",
+    "media_of",
+    "named",
+    "parameters_for",
+    "parts_of",
+    "replies_in",
+    "text_with_error",
+    "to_json",
+    "with_arguments",
+    "with_call_ids",
+    "with_context",
+    "with_readable_arguments",
+]
 
 T = TypeVar("T")
 NO_MESSAGE = "The tool failed without a message."
-"""Stands where an error result has no text; an empty error is refused by Anthropic and tells a model nothing."""
+"""The text of an error result without one: Anthropic refuses an empty error, and it tells a model nothing."""
 NO_CONTENT = "(no content)"
-"""Stands where a message has nothing in it, which providers refuse: a list that is sent has as many messages as one that is stored."""
+"""The content of an empty message, which providers refuse. It is not left out: as many messages are sent as are
+stored."""
 BEGINNING = "(The conversation begins with the model's words.)"
-"""Stands where a conversation begins with a reply and the provider wants a user first."""
+"""The user's message before a reply that begins a conversation, for a provider that wants a user first."""
 
 _ARGUMENTS = {"input", "arguments", "args"}
-"""Where the formats have the arguments of a call."""
+"""Keys of the arguments of a call in the formats."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 SAYS_ERROR = re.compile(r"\s*error(:|$)", re.IGNORECASE)
-"""How the text of an error begins where the API has no flag for it."""
+"""The beginning of an error's text in an API without a flag for errors."""
 
 
 def clean_text(text: str) -> str:
-    """The text without halves of surrogate pairs, which cannot be encoded: each becomes U+FFFD."""
+    """The text with U+FFFD for halves of surrogate pairs, which cannot be encoded."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -55,15 +80,16 @@ def to_json(value: object) -> str:
 
 
 def make_call(call_id: object, name: object, arguments: object) -> ToolCall:
-    """A call from whatever a message says."""
+    """A call from the values in a message, whatever these are."""
     if is_object(arguments) and list(arguments) == [UNREADABLE]:
         arguments = f"{UNREADABLE}: {arguments[UNREADABLE]}"
     return ToolCall(call_id if isinstance(call_id, str) else "", name if isinstance(name, str) else "", arguments)
 
 
 def with_readable_arguments(part: Any, levels: int = 6) -> Any:
-    """A reply of the model without arguments that cannot be copied: the reason stands in their place, as an object, since
-    providers want their own messages back in the same shape. Anywhere deeper than formats have calls, it stays."""
+    """A reply of the model with the reason in the place of arguments that cannot be copied. It is an object, since a
+    provider wants its messages back in the same form. Parts that lie deeper than the calls of any format are not
+    changed."""
     if is_list(part) and levels:
         return [with_readable_arguments(each, levels - 1) for each in part]
     if not is_object(part) or not levels:
@@ -76,13 +102,13 @@ def with_readable_arguments(part: Any, levels: int = 6) -> Any:
 
 def _readable_object(arguments: object) -> Any:
     try:
-        return schema.clone([[[[[[arguments]]]]]])[0][0][0][0][0][0]  # in its message it stands that much deeper
+        return schema.clone([[[[[[arguments]]]]]])[0][0][0][0][0][0]  # as deep as arguments are in a message
     except schema.Uncloneable as error:
         return {UNREADABLE: str(error)}
 
 
 def parts_of(result: ToolResult) -> list[str | JsonObject]:
-    """A result as text and MCP blocks, in their order. `structured` comes as JSON text when there is no text."""
+    """A result as text and MCP blocks, in order. `structured` becomes JSON text if there is no text."""
     parts: list[str | JsonObject] = []
     texts: list[str] = []
     for block in result.blocks:
@@ -99,7 +125,7 @@ def parts_of(result: ToolResult) -> list[str | JsonObject]:
 
 
 def as_text(part: str | JsonObject) -> str:
-    """A part of a result as text: other content is named, and the text of an embedded resource follows its name."""
+    """A part of a result as text: other content by name, the text of an embedded resource after its name."""
     if isinstance(part, str):
         return clean_text(part)
     text = as_object(part.get("resource")).get("text")
@@ -125,19 +151,24 @@ def arguments_of(written: object) -> dict[str, Any] | None:
 
 
 def for_call(index: int, arguments: Mapping[str, str]) -> list[Mapping[str, str]]:
-    """What `named` puts into the calls of a message, so that number `index` gets these arguments."""
+    """The values for `named` by which call number `index` of a message gets these arguments."""
     others: list[Mapping[str, str]] = [{}] * index
     return [*others, arguments]
 
 
 def with_arguments(written: object, arguments: Mapping[str, str]) -> Any:
-    """The arguments of a call with these texts in them, written as they were."""
+    """The arguments of a call with these texts in them, as JSON text or as an object like before."""
     changed = {**(arguments_of(written) or {}), **{name: clean_text(text) for name, text in arguments.items()}}
     return to_json(changed) if isinstance(written, str) else changed
 
 
+def joined_text(parts: Iterable[str | JsonObject]) -> str:
+    """The parts of a result as one text, a line for each that has words."""
+    return "\n".join(words for part in parts if (words := as_text(part)))
+
+
 def media_of(part: str | JsonObject, media_types: Collection[str]) -> tuple[str, str] | None:
-    """Media type and base64 data of an MCP image or embedded file, if it is of one of these types and can be read."""
+    """Media type and base64 data of an MCP image or embedded file, if it has one of these types and is readable."""
     block = as_object(part)
     resource = as_object(block.get("resource"))
     source, key = (block, "data") if block.get("type") == "image" else (resource, "blob")
@@ -148,19 +179,20 @@ def media_of(part: str | JsonObject, media_types: Collection[str]) -> tuple[str,
 
 
 def text_with_error(result: ToolResult) -> str:
-    """A result as text alone; an error says that it is one."""
+    """A result as text alone; an error begins with "Error:"."""
     text = clean_text(result.text)
     if not result.plain or (not text and result.structured is not None):
         parts = parts_of(result)
         if not all(isinstance(part, str) for part in parts) or not text:
-            text = "\n".join(words for part in parts if (words := as_text(part)))
+            text = joined_text(parts)
     if not result.is_error or SAYS_ERROR.match(text):
         return text
     return f"Error: {text if text.strip() else NO_MESSAGE}"
 
 
 def with_call_ids(results: Sequence[FoundResult], open_calls: Iterable[ToolCall]) -> list[FoundResult]:
-    """The results, each with the id of the call that it answers: one without an id answers the first of its name."""
+    """The results with the ids of the calls that they answer: a result without an id answers the first call of its
+    name."""
     if all(result.call_id for result in results):
         return list(results)
     ids = answered_ids([(result.call_id, result.name) for result in results], open_calls)
@@ -168,13 +200,14 @@ def with_call_ids(results: Sequence[FoundResult], open_calls: Iterable[ToolCall]
 
 
 def fitting_id(call_id: str, suffix: str, *, most: int | None = None, others: re.Pattern[str] | None = None) -> str:
-    """The id with `suffix`, cut to `most` characters, with an underscore for what `others` finds."""
+    """The id with `suffix`, cut to `most` characters, with an underscore for each match of `others`."""
     stem = clean_text(others.sub("_", call_id) if others else call_id) or "call"
     return f"{stem if most is None else stem[: most - len(suffix)]}{suffix}"
 
 
 def named(parts: Iterable[Any], ids: Iterable[T], with_id: Callable[[Any, T], Any | None]) -> list[Any]:
-    """The parts, with the next of the ids (or of what else belongs into calls) in each for which `with_id` answers a copy."""
+    """The parts with changed calls or results in them. `with_id` gets a part and the next of the values (such as ids),
+    and answers a changed copy, or None for a part that takes none."""
     names = list(ids)
     whole: list[Any] = []
     for part in parts:
@@ -186,7 +219,7 @@ def named(parts: Iterable[Any], ids: Iterable[T], with_id: Callable[[Any, T], An
 
 
 class AnyCall(Protocol):
-    """What tells a call."""
+    """What identifies a call."""
 
     @property
     def id(self) -> str:
@@ -200,7 +233,7 @@ class AnyCall(Protocol):
 
 
 def answered_ids(results: Iterable[tuple[str, str]], open_calls: Iterable[AnyCall]) -> list[str]:
-    """For results with these ids and names: the id of the call that each answers; empty where there is none."""
+    """For results with these ids and names: the id of the call that each answers; if there is none, its own."""
     open_calls = list(open_calls)
     ids: list[str] = []
     for call_id, name in results:
@@ -212,7 +245,7 @@ def answered_ids(results: Iterable[tuple[str, str]], open_calls: Iterable[AnyCal
 
 
 def replies_in(messages: Iterable[Message], form: MessageFormat) -> list[list[Message]]:
-    """The replies among the messages, each with all its messages."""
+    """The replies among the messages, each with all of its messages."""
     replies: list[list[Message]] = []
     goes_on = False
     for message in messages:
@@ -228,8 +261,8 @@ def replies_in(messages: Iterable[Message], form: MessageFormat) -> list[list[Me
 def with_context(
     form: MessageFormat, messages: Sequence[Message], text: str, longer: Callable[[Message, str], Message | None]
 ) -> list[Message]:
-    """The messages with `text` at their end, or before the newest reply while one of its calls waits: in the user message
-    there if `longer` can add it, else as a message of its own."""
+    """The messages with `text` at the end, or before the newest reply while one of its calls has no result: in the
+    user's message there if `longer` can add it, else as a message of its own."""
     if not text.strip():
         return list(messages)
     end = _last_complete(form, messages)
@@ -252,7 +285,7 @@ def _last_complete(form: MessageFormat, messages: Sequence[Message]) -> int:
 
 
 def encodable(value: Any) -> Any:
-    """A JSON value whose text can be encoded; the value itself where it can be already."""
+    """A JSON value whose texts can be encoded; the same object if they all can be."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -268,6 +301,12 @@ def _encodable(value: Any) -> Any:
     return {clean_text(key): _encodable(each) for key, each in value.items()} if is_object(value) else value
 
 
+def definition_of(tool: Tool, parameters: str = "parameters") -> JsonObject:
+    """A tool's definition, with its schema under the key that the provider has for it."""
+    about = {"name": clean_text(tool.name), "description": clean_text(tool.description)}
+    return {**about, parameters: parameters_for(tool)}
+
+
 def parameters_for(tool: Tool) -> JsonObject:
-    """A tool's schema in a shape that the providers accept."""
+    """A tool's schema in a form that the providers accept."""
     return encodable(schema.provider_schema(tool.parameters or {}))

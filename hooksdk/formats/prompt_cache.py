@@ -1,7 +1,7 @@
-"""The marks of Anthropic's prompt cache: where a request says that what stands before is to be kept.
+"""The marks of Anthropic's prompt cache, by which a request asks the provider to keep all that stands before a mark.
 
-The cache holds a prompt's beginning only where a request has marked its end, and a later request finds it only from a mark of
-its own, at most 20 blocks further on: https://platform.claude.com/docs/en/build-with-claude/prompt-caching.
+The cache holds the beginning of a prompt only if a request has marked its end, and a later request finds it only from a
+mark of its own, at most 20 blocks further on: https://platform.claude.com/docs/en/build-with-claude/prompt-caching.
 """
 
 from __future__ import annotations
@@ -21,48 +21,49 @@ from hooksdk.values import as_list, as_object, is_list, is_object
 __all__ = ["LONG_TOKENS", "LOOK_BACK", "MOST_MARKS", "CacheBlock", "CacheMarks", "choose_marks", "request_blocks"]
 
 MOST_MARKS = 4
-"""How many marks one request may have."""
+"""The most marks of a request."""
 LOOK_BACK = 20
-"""How many blocks the cache goes through from a mark backwards, the marked one among them."""
+"""How many blocks the cache searches from a mark backwards, with the marked one."""
 LONG_TOKENS = 130
-"""From this size on a result may still be trimmed: that has to save 100 tokens, and leaves a note of some 30."""
+"""The least size of a result that may be trimmed: a trim saves at least 100 tokens, and leaves a note of about 30."""
 REMEMBERED = 10_000
-"""Ends of marked beginnings that are remembered: a server's client lives for months, and each takes some 100 bytes."""
+"""How many marked ends are remembered, at about 100 bytes each: the client of a server lives for months."""
 
 Section = Literal["tools", "system", "messages"]
 
 
 @dataclass(slots=True, kw_only=True)
 class CacheBlock:
-    """One block of a request, in the order in which the cache reads them."""
+    """One block of a request."""
 
     key: Hashable
-    """Stands for the request up to the end of this block: equal where all of it is."""
+    """A key of the request up to the end of this block: equal keys for equal beginnings."""
     tokens: int = 0
-    """Its size, estimated."""
+    """Tokens, estimated."""
     section: Section = "messages"
     message: int = -1
-    """Which message it stands in; -1 outside of them."""
+    """The position of its message; -1 outside of messages."""
     result: bool = False
     """True for the result of a call."""
     long: bool = False
     """True for a result that may still be trimmed."""
     trimmed: bool = False
-    """True for a result that was."""
+    """True for a trimmed result."""
     markable: bool = True
-    """False for thinking and for blank text, which may not have a mark."""
+    """False for thinking and blank text, which may not have a mark."""
     life: str | None = None
-    """Of its mark: `5m` or `1h`; None where it has none."""
+    """How long its mark keeps: `5m` or `1h`; None without a mark."""
 
 
 @final
 class CacheMarks:
-    """Puts the marks of Anthropic's prompt cache into requests: at most four each, those that it brings among them.
+    """Puts the marks of Anthropic's prompt cache into requests: at most four each, with those that the request has
+    already.
 
-    Without a mark every prompt costs its full price. `choose_marks` says where ours stand. `life` is how long the provider
-    keeps what is marked: `5m`, or `1h`, which costs twice a token without a cache instead of 1.25 times.
+    Without a mark every prompt costs its full price. `choose_marks` chooses the places. `life` is how long the provider
+    keeps what is marked: `5m`, or `1h`, which costs twice as much as a token without a cache instead of 1.25 times.
 
-    Keep one for all requests of a conversation; one for many conversations is fine, too.
+    Use one object for all requests of a conversation; it may serve many conversations.
 
     ```python
     from hooksdk.formats.prompt_cache import CacheMarks
@@ -81,8 +82,8 @@ class CacheMarks:
         self._marked: OrderedDict[Hashable, None] = OrderedDict()
 
     def place(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The request (`tools`, `system`, `messages`) with marks; what it was given stays as it is. A request that asks the
-        provider to place them, by a `cache_control` of its own, gets none."""
+        """A copy of the request (`tools`, `system`, `messages`) with marks. A request with a `cache_control` of its
+        own, by which the provider places them, gets none."""
         if request.get("cache_control"):
             return dict(request)
         body, values, blocks = _read(request)
@@ -101,8 +102,8 @@ class CacheMarks:
 
 
 def request_blocks(format_name: str, request: Mapping[str, Any]) -> list[CacheBlock]:
-    """What a cache reads of a provider's request, in its order, with sizes: what `hooksdk.costs` reckons with. Of formats other
-    than `anthropic` each message is one block."""
+    """The blocks that a cache reads of a provider's request, in its order, with their sizes, for `hooksdk.costs`. In
+    other formats than `anthropic` each message is one block."""
     if format_name == "anthropic":
         _, values, blocks = _read(request)
     else:
@@ -118,13 +119,12 @@ def request_blocks(format_name: str, request: Mapping[str, Any]) -> list[CacheBl
 
 
 def choose_marks(blocks: Sequence[CacheBlock], marked: Container[Hashable], room: int = MOST_MARKS) -> list[int]:
-    """Where to add marks, the most useful place first. `marked` are the keys that earlier requests have marked.
+    """The blocks to mark, the most useful one first. `marked` are the keys that earlier requests have marked.
 
-    The end of the last message; the end of what was marked before, where the cache would not find it otherwise; the place
-    before the first long result behind those that are trimmed, where the next trims begin: what stands before it stays in the
-    cache; the end of what
-    later requests hold as well, since text behind results (`AddContext`) is this request's alone; the system text, with which
-    the tools are kept; the tools.
+    These are, in this order: the end of the last message; the end of the last marked beginning, if the cache would not
+    find it otherwise; the place before the first long result behind the trimmed ones, where the next trims begin; the
+    end of what later requests have, too, since text behind results (`AddContext`) is in this request only; the system
+    text, with which the tools are kept; the tools.
     """
     own = [at for at, block in enumerate(blocks) if block.life]
     trimmed = max((at for at, block in enumerate(blocks) if block.trimmed), default=-1)
@@ -144,19 +144,19 @@ def choose_marks(blocks: Sequence[CacheBlock], marked: Container[Hashable], room
 
 
 def _markable(blocks: Sequence[CacheBlock], start: int) -> int | None:
-    """The nearest block from there backwards that may have a mark."""
+    """The nearest block from `start` backwards that may have a mark."""
     return next((at for at in range(start, -1, -1) if blocks[at].markable), None)
 
 
 def _life_at(at: int, blocks: Sequence[CacheBlock], life: str) -> str:
-    """A mark of an hour may not stand behind one of five minutes: ours is like the next mark that there is."""
+    """The life of a mark: a mark of an hour may not follow one of five minutes, so it is that of the next mark."""
     behind = next((block.life for block in blocks[at:] if block.life), None)
     before = next((block.life for block in blocks[at::-1] if block.life), None)
     return behind or ("5m" if before == "5m" else life)
 
 
 def _read(request: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]], list[CacheBlock]]:
-    """The request with copies of all that may be marked; these copies; and what is to be known of each."""
+    """The request with copies of all values that may be marked, these copies, and the block of each."""
     values: list[dict[str, Any]] = []
     blocks: list[CacheBlock] = []
 
@@ -165,7 +165,7 @@ def _read(request: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, An
         if not is_list(listed):
             return content
         copies = [dict(value) if is_object(value) else value for value in listed]
-        # The cache does not know of tools that are declared and not shown, and they may have no mark.
+        # Deferred tools are not in the cache, and may have no mark.
         for value in (value for value in copies if is_object(value) and not value.get("defer_loading")):
             values.append(value)
             blocks.append(_block(value, blocks, section, message, role))
@@ -180,7 +180,7 @@ def _read(request: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, An
 
 
 def _key(before: Sequence[CacheBlock], text: str) -> str:
-    """Of a block of this text behind these."""
+    """The key of a block with this text after the blocks `before`."""
     return hashlib.blake2b(f"{before[-1].key if before else ''} {text}".encode(), digest_size=16).hexdigest()
 
 
@@ -193,11 +193,15 @@ def _block(
     trimmed = result and NOTE.search(content_text(content)[:200]) is not None
     blank = kind == "text" and not str(value.get("text", "")).strip()
     return CacheBlock(
-        key=_key(before, f"{section} {role} {text}"), section=section, message=message, result=result, trimmed=trimmed,
+        key=_key(before, f"{section} {role} {text}"),
+        section=section,
+        message=message,
+        result=result,
+        trimmed=trimmed,
         long=result and not trimmed and size_of(content).tokens >= LONG_TOKENS,
         markable=not blank and kind not in ("thinking", "redacted_thinking"),
         life=("1h" if mark.get("ttl") == "1h" else "5m") if mark else None,
-    )  # fmt: skip
+    )
 
 
 def _unmarked_text_as_it_was(body: dict[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:

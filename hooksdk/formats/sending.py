@@ -1,6 +1,6 @@
-"""A list as its provider takes it: what it would refuse besides calls without results is mended, and told.
+"""Messages as their provider takes them: ids, empty content and the like, which it would refuse, are mended.
 
-The rules of each format, and where each is from, stand at the format (`HasRules`).
+Each format has its rules, with their sources (`HasRules`).
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import final
 
-from hooksdk.formats._base import HasRules, Message, MessageFormat
+from hooksdk.formats import HasRules, Message, MessageFormat
 
 __all__ = ["CallIds", "call_ids", "opening_at", "refusals", "sendable"]
 
 
 @final
 class CallIds:
-    """Ids for calls with which their provider takes them: an id that it would refuse, or that an earlier call has, becomes
-    another one. Which one depends on the calls before it alone, so that the next request begins with the same bytes.
+    """Ids of calls as their provider takes them: an id that it would refuse, or that an earlier call has, is replaced.
+    The new id depends on earlier calls only, so that the next request begins with the same bytes.
 
     ```python
     from hooksdk.formats import get_format
@@ -53,13 +53,13 @@ class CallIds:
         return sent
 
     def of_result(self, call_id: str) -> str:
-        """The id of the next result: that of the call which it answers, the first of its id in the newest reply."""
+        """The id of the next result, which answers the first open call of this id in the newest reply."""
         self._answering = True
         waiting = self._open.get(call_id)
         return waiting.popleft() if waiting else call_id
 
     def of_message(self, message: Message, message_format: MessageFormat) -> tuple[list[str], list[str]]:
-        """The ids in the next message, of its calls or of its results: as they are, and as they are sent."""
+        """The ids of the calls or the results in the next message: as stored, and as sent."""
         if message_format.is_reply(message):
             ids = [call.id for call in message_format.calls(message)]
             return ids, [self.of_call(each) for each in ids]
@@ -68,8 +68,8 @@ class CallIds:
 
 
 def sendable(messages: Iterable[Message], message_format: MessageFormat) -> list[Message]:
-    """The messages as the provider takes them; those that it takes as they are, are the very same. A message may be put before
-    them (`opening_at`)."""
+    """The messages as the provider takes them; a message that needs no change is the same object. A message may be put
+    before them (`opening_at`)."""
     whole = list(messages)
     if not isinstance(message_format, HasRules):
         return whole
@@ -82,7 +82,8 @@ def sendable(messages: Iterable[Message], message_format: MessageFormat) -> list
 
 
 def opening_at(messages: Iterable[Message], message_format: MessageFormat) -> tuple[int, Message | None]:
-    """Where the conversation begins, behind what the operator says, and the message that the provider wants there first."""
+    """The position of the first message that is not the operator's, and the message that the provider wants before
+    it."""
     at = 0
     for message in messages:
         if message.get("role") not in ("system", "developer"):
@@ -92,7 +93,7 @@ def opening_at(messages: Iterable[Message], message_format: MessageFormat) -> tu
 
 
 def call_ids(messages: Iterable[Message], message_format: MessageFormat) -> list[tuple[str, str]]:
-    """The ids of all calls, in their order: as they are, and as `sendable` sends them."""
+    """The ids of all calls, in order: as stored, and as `sendable` sends them."""
     names, pairs = CallIds(message_format), list[tuple[str, str]]()
     for message in messages:
         ids, sent = names.of_message(message, message_format)
@@ -102,7 +103,7 @@ def call_ids(messages: Iterable[Message], message_format: MessageFormat) -> list
 
 
 def refusals(messages: Sequence[Message], message_format: MessageFormat) -> Iterator[tuple[int, str]]:
-    """What the provider is known to refuse in these messages, each with the position of its message."""
+    """What the provider would refuse in these messages, each with the position of the message."""
     if not isinstance(message_format, HasRules):
         return
     at, opening = opening_at(messages, message_format)

@@ -18,15 +18,16 @@ assert list_results(history.messages, history.format)[0].tool == "now"
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.formats import FORMATS, Message
 from hooksdk.histories import (
+    _anthropic,
     _claude_code,
     _gemini,
     _langchain,
@@ -36,47 +37,46 @@ from hooksdk.histories import (
     _pydantic_ai,
 )
 from hooksdk.histories._draft import Draft
-from hooksdk.histories._native import as_they_are, convert_anthropic, recognise_anthropic, recognise_openai
+from hooksdk.histories._native import as_they_are
 from hooksdk.histories._source import HistoryError, Source, open_source
+from hooksdk.histories._writing import Writer
 
 __all__ = ["SOURCES", "History", "HistoryError", "read_history"]
 
 
-@dataclass(frozen=True)
-class _Reader:
-    recognise: Callable[[Source], str]
-    convert: Callable[[Source, Draft], None]
-    target: Callable[[Source], str]
-    own: str = ""
-    """The format of ours that the source is in, if there is one: into that one it is read as it is."""
+class _Reader(Protocol):
+    """A module that reads one kind of history."""
+
+    def recognise(self, source: Source) -> str:
+        """Why the source looks like this kind; empty where it does not."""
+        ...
+
+    def convert(self, source: Source, draft: Draft) -> None:
+        """Tell the draft what happens in the source."""
+        ...
 
 
-def _always(target: str) -> Callable[[Source], str]:
-    return lambda _: target
-
-
-_RESPONSES = _Reader(
-    _openai_responses.recognise, _openai_responses.convert, _always(_openai_responses.TARGET), own="openai-responses"
-)
-_READERS = {
-    "claude-code": _Reader(_claude_code.recognise, _claude_code.convert, _always(_claude_code.TARGET)),
-    "openclaw": _Reader(_openclaw.recognise, _openclaw.convert, _always(_openclaw.TARGET)),
-    "pydantic-ai": _Reader(_pydantic_ai.recognise, _pydantic_ai.convert, _pydantic_ai.target),
-    "langchain": _Reader(_langchain.recognise, _langchain.convert, _langchain.target),
-    "gemini": _Reader(_gemini.recognise, _gemini.convert, _always(_gemini.TARGET), own="gemini"),
-    "openai-responses": _RESPONSES,
-    "openai-agents": _RESPONSES,
-    "anthropic": _Reader(recognise_anthropic, convert_anthropic, _always("anthropic"), own="anthropic"),
-    "openai-chat": _Reader(recognise_openai, _openai_chat.convert, _always("openai-chat"), own="openai-chat"),
+_READERS: dict[str, _Reader] = {
+    "claude-code": _claude_code,
+    "openclaw": _openclaw,
+    "pydantic-ai": _pydantic_ai,
+    "langchain": _langchain,
+    "gemini": _gemini,
+    "openai-responses": _openai_responses,
+    "openai-agents": _openai_responses,
+    "anthropic": _anthropic,
+    "openai-chat": _openai_chat,
 }
-"""In the order of guessing: the shapes that nothing else has come first."""
+"""In the order of guessing: the kinds with a shape of their own come first."""
+_FOR_ANTHROPIC = ("claude-code", "openclaw", "anthropic")
+"""Kinds that are read into Anthropic's format by default; the others are read into `openai-chat`."""
 SOURCES = tuple(_READERS)
 """What `read_history` reads."""
 
 
 @dataclass(frozen=True)
 class History:
-    """Messages that a provider takes, from wherever they came.
+    """What was read: messages that a provider takes.
 
     ```python
     from hooksdk.histories import read_history
@@ -92,9 +92,9 @@ class History:
     source: str
     """What they were read as: one of `SOURCES`."""
     notes: tuple[str, ...]
-    """How the source was guessed, what was repaired, and what was left out."""
+    """How the source was guessed, and what was repaired and left out."""
     system: str = ""
-    """What the operator says, where the format has no message for it (`gemini`): it belongs into the request."""
+    """What the operator says, if the format has no message for it (`gemini`): it belongs into the request."""
 
 
 def read_history(
@@ -104,12 +104,14 @@ def read_history(
     into: str | None = None,
     session: str | None = None,
 ) -> History:
-    """Read a file (JSON, or one item a line; its path, or opened in binary mode) or objects. `format` is one of `SOURCES`; None guesses it, and a note tells why.
+    """Read a file (JSON, or one item a line; its path, or opened in binary mode) or objects. `format` is one of
+    `SOURCES`; None guesses it, and a note tells why.
 
-    `into` is the format of the messages, one of `hooksdk.formats.FORMATS`: by default `openai-chat` or `anthropic`, the one of
-    the two that loses less of this source. The source's own format keeps everything. Calls without a result get an error
-    result, except those that the history ends with. `session` names one of the conversations of a file that holds several, as
-    databases of openai-agents do. Raises `HistoryError` with file and line of what cannot be read.
+    `into` is the format of the messages, one of `hooksdk.formats.FORMATS`: by default `openai-chat` or `anthropic`, the
+    one of the two that loses less of this source. The source's own format keeps everything. Calls without a result get
+    an error result, except calls that the history ends with. `session` names one of the conversations of a file that
+    holds several, such as a database of openai-agents. Raises `HistoryError` with the file and the line that cannot be
+    read.
     """
     if format is not None and format not in _READERS:
         problem = f"'{format}' is no source of histories: take one of {', '.join(SOURCES)}."
@@ -118,37 +120,38 @@ def read_history(
     _refuse_trace(items)
     name, reason = (format, "") if format is not None else _guess(items)
     reader = _READERS[name]
-    target = into or reader.target(items)
+    target = into or _target_of(name, items)
     if target not in FORMATS:
         problem = f"a history of '{name}' cannot be read into '{target}'. Take {' or '.join(FORMATS)}"
         raise ConfigError("into", (problem,))
     notes, beside = [*([f"read as {name}: {reason}"] if reason else []), *items.notes], ""
-    if target == reader.own:
+    if target == ("openai-responses" if name == "openai-agents" else name):
         messages = as_they_are(items, target, notes)
     else:
         draft = Draft(target)
         reader.convert(items, draft)
-        messages, beside = draft.messages(), draft.beside
-        notes += draft.notes
+        writer = Writer(draft)
+        messages = writer.write()
+        notes, beside = notes + draft.notes, "\n\n".join(writer.beside)
     if not messages:
-        raise HistoryError(
-            items.name or "the history",
-            f"there is no message in it for a model ({'; '.join(notes)})",
-            "Pass another one",
-        )
+        problem = f"there is no message in it for a model ({'; '.join(notes)})"
+        raise HistoryError(items.name or "the history", problem, "Pass another one")
     return History(messages, target, name, tuple(notes), beside)
 
 
+def _target_of(name: str, source: Source) -> str:
+    """The one of the two formats that loses less of the source."""
+    tells = {"langchain": _langchain.is_by_anthropic, "pydantic-ai": _pydantic_ai.is_by_anthropic}.get(name)
+    return "anthropic" if name in _FOR_ANTHROPIC or (tells and tells(source)) else "openai-chat"
+
+
 def _refuse_trace(source: Source) -> None:
-    """Raise `HistoryError` for a file of `trace_file`, whose lines look like items and hold no message."""
+    """Raise `HistoryError` for a file of `trace_file`: its lines look like items, and hold no message."""
     if source.items and {"kind", "run_id", "session_id"} <= source.items[0].keys():
         names = ", ".join(f"'{one}'" for one in sorted({str(item.get("session_id")) for item in source.items})[:5])
         problem = "it is a trace, which holds no arguments of calls and no messages"
-        raise HistoryError(
-            Path(source.name).name or "the history",
-            problem,
-            f"Take the stored session itself; this trace is of {names}",
-        )
+        advice = f"Take the stored session itself; this trace is of {names}"
+        raise HistoryError(Path(source.name).name or "the history", problem, advice)
 
 
 def _guess(source: Source) -> tuple[str, str]:

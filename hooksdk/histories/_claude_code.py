@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hooksdk.histories._anthropic import put
 from hooksdk.histories._draft import Draft
-from hooksdk.histories._native import put
 from hooksdk.histories._source import Source
 from hooksdk.values import JsonObject, as_list, as_object
 
-TARGET = "anthropic"
 _SPEAKERS = ("user", "assistant")
 
 
@@ -31,7 +30,8 @@ def convert(source: Source, draft: Draft) -> None:
 
 
 def _own_entries(source: Source, draft: Draft) -> list[tuple[int, JsonObject]]:
-    """The entries of the main conversation, each once. A sub-agent's own file has side-chain lines alone: these are it."""
+    """The entries of the main conversation, each once: side-chain lines only if there are no others, as in a
+    sub-agent's file."""
     side = [item for item in source.items if item.get("type") in _SPEAKERS and item.get("isSidechain")]
     only_side = len(side) == sum(item.get("type") in _SPEAKERS for item in source.items)
     entries: list[tuple[int, JsonObject]] = []
@@ -53,8 +53,8 @@ def _own_entries(source: Source, draft: Draft) -> list[tuple[int, JsonObject]]:
 def _active(entries: list[tuple[int, JsonObject]], draft: Draft) -> Iterable[tuple[int, JsonObject]]:
     """What the model has seen, in the file's order: the newest message and those before it.
 
-    Parallel calls branch the tree (each result hangs on its own call's line), so the lines of one reply belong together,
-    and so do their results.
+    Parallel calls branch the tree (each result hangs on its own call's line), so the lines of one reply belong
+    together, and so do their results.
     """
     spoken = [(index, item) for index, item in entries if item.get("type") in _SPEAKERS]
     if any(item.get("uuid") for _, item in spoken):
@@ -63,11 +63,10 @@ def _active(entries: list[tuple[int, JsonObject]], draft: Draft) -> Iterable[tup
         path |= {index for index, item in spoken if _reply_id(item) in replies}
         calls = {call for index, item in spoken if index in path for call in _ids(item, "tool_use", "id")}
         path |= {index for index, item in spoken if calls & _ids(item, "tool_result", "tool_use_id")}
-        draft.lose(
-            "lines of branches that were given up, or that a compaction stands for",
-            len(spoken) - len({index for index, _ in spoken} & path),
-        )
-        spoken = [(index, item) for index, item in spoken if index in path]
+        active = [(index, item) for index, item in spoken if index in path]
+        what = "lines of branches that were given up, or that a compaction stands for"
+        draft.lose(what, len(spoken) - len(active))
+        spoken = active
     for index, item in spoken:
         if item.get("isApiErrorMessage") or as_object(item.get("message")).get("model") == "<synthetic>":
             draft.lose("notices of Claude Code itself, such as errors of the API")

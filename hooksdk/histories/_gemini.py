@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from hooksdk.histories._draft import Draft
+from hooksdk.formats.gemini import Gemini
+from hooksdk.histories._draft import UNSIGNED, Draft, call_block, media_block, text_block
 from hooksdk.histories._source import Source
-from hooksdk.histories._turns import UNSIGNED, call_block, json_text, media_block, text_block
-from hooksdk.values import JsonObject, as_list, as_object, is_object
+from hooksdk.values import JsonObject, as_list, as_object, is_list, is_object
 
-TARGET = "openai-chat"
-_OUTPUT_KEYS = ("output", "result", "error")
-"""Where Gemini's SDKs put what a function returned, when it is no object of its own."""
+_FORM = Gemini()
 
 
 def recognise(source: Source) -> str:
@@ -26,28 +24,24 @@ def convert(source: Source, draft: Draft) -> None:
     """Calls without an id get one; their results are matched by the function's name."""
     instruction = _get(source.head, "systemInstruction", "system_instruction")
     parts = as_list(as_object(instruction).get("parts"))
-    draft.system(
-        instruction
-        if isinstance(instruction, str)
-        else "\n".join(str(as_object(part).get("text", "")) for part in parts)
-    )
-    for index in range(len(source.items)):
-        content = source.items[index]
+    draft.system(instruction if isinstance(instruction, str) else _FORM.text({"parts": parts}))
+    for index, content in enumerate(source.items):
         blocks: list[JsonObject] = []
-        for part in map(as_object, source.need(index, "parts", list, "a content with 'role' and 'parts'")):
-            call, response = (
-                _get(part, "functionCall", "function_call"),
-                _get(part, "functionResponse", "function_response"),
+        parts = map(as_object, source.need(index, "parts", list, "a content with 'role' and 'parts'"))
+        for result in _FORM.results(content):
+            place = source.place(index)
+            draft.result(
+                result.call_id, _answer(result.content), is_error=result.is_error, name=result.name, place=place
             )
+        for part in parts:
+            call = _get(part, "functionCall", "function_call")
             if _get(part, "thoughtSignature", "thought_signature") not in (None, "", UNSIGNED):
                 draft.lose("thought signatures")
             if part.get("thought"):
                 draft.lose("thoughts")
             elif is_object(call):
                 blocks.append(call_block(call.get("id"), call.get("name"), call.get("args")))
-            elif is_object(response):
-                _result(response, source.place(index), draft)
-            else:
+            elif not is_object(_get(part, "functionResponse", "function_response")):
                 blocks += _block(part, draft)
         if content.get("role") == "model":
             draft.reply(blocks)
@@ -59,17 +53,14 @@ def _get(value: JsonObject, *keys: str) -> Any:
     return next((value[key] for key in keys if value.get(key) is not None), None)
 
 
-def _result(response: JsonObject, place: str, draft: Draft) -> None:
-    output = response.get("response")
-    fields = as_object(output)
-    is_error = set(fields) == {"error"}
-    if len(fields) == 1 and next(iter(fields)) in _OUTPUT_KEYS:
-        output = next(iter(fields.values()))
-    content: Any = json_text(output)
-    media = [block for part in as_list(response.get("parts")) for block in _block(as_object(part), draft)]
-    if media:
-        content = [text_block(content), *media]
-    draft.result(str(response.get("id") or ""), content, is_error=is_error, name=str(response.get("name")), place=place)
+def _answer(content: Any) -> Any:
+    """The content of a result as the draft takes it."""
+    if not is_list(content):
+        return content
+    text, *media = content
+    sources = [as_object(block.get("source")) for block in media]
+    files = [(str(one["media_type"]), str(one.get("data") or ""), str(one.get("url") or "")) for one in sources]
+    return [text_block(text), *(media_block(*file) for file in files)]
 
 
 def _block(part: JsonObject, draft: Draft) -> list[JsonObject]:
@@ -81,8 +72,7 @@ def _block(part: JsonObject, draft: Draft) -> list[JsonObject]:
         return [text_block(text)]
     if inline or file:
         media = as_object(inline or file)
-        data = str(media.get("data") or "").replace("-", "+").replace("_", "/")  # Google's SDK writes it safe for URLs
-        uri = str(_get(media, "fileUri", "file_uri") or "")
-        return [media_block(str(_get(media, "mimeType", "mime_type") or ""), data=data, url=uri)]
+        media_type, uri = _get(media, "mimeType", "mime_type"), _get(media, "fileUri", "file_uri")
+        return [media_block(str(media_type or ""), data=str(media.get("data") or ""), url=str(uri or ""))]
     draft.lose(f"parts with {', '.join(part) or 'nothing'}")
     return []

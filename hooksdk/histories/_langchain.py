@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from hooksdk.histories._draft import Draft
+from hooksdk.formats.content import prose
+from hooksdk.histories._draft import Draft, call_block, media_block, text_block
 from hooksdk.histories._source import Source
-from hooksdk.histories._turns import call_block, media_block, text_block
 from hooksdk.values import JsonObject, as_list, as_object, is_object
 
 _TYPES = {
-    "human": "user", "HumanMessageChunk": "user", "ai": "assistant", "AIMessageChunk": "assistant", "system": "system",
-    "SystemMessageChunk": "system", "tool": "tool", "ToolMessageChunk": "tool", "function": "function", "chat": "chat",
+    "human": "user",
+    "ai": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "function": "function",
+    "chat": "chat",
     "remove": "remove",
-}  # fmt: skip
+}
+"""Who speaks, by the type of a message; the type of a chunk is such as `AIMessageChunk`."""
 _CALLS = ("tool_use", "tool_call", "function_call", "input_json_delta", "invalid_tool_call")
 """Blocks that say again what `tool_calls` says."""
 
@@ -22,20 +27,20 @@ def recognise(source: Source) -> str:
     """Why this looks like one."""
     for index, item in enumerate(source.items):
         message_type, data = _read(item)
-        if message_type in _TYPES and "content" in data and ("role" not in item or message_type == "chat"):
+        if _speaker(message_type) and "content" in data and ("role" not in item or message_type == "chat"):
             return f"{source.place(index)} is a message of type '{message_type}' with 'content'"
     return ""
 
 
-def target(source: Source) -> str:
-    """Anthropic's messages where its model wrote the replies."""
+def is_by_anthropic(source: Source) -> bool:
+    """True if a model of Anthropic's wrote the replies."""
     for item in source.items:
         _, data = _read(item)
         types = {str(as_object(block).get("type")) for block in as_list(data.get("content"))}
         by_anthropic = as_object(data.get("response_metadata")).get("model_provider") == "anthropic"
         if by_anthropic or not types.isdisjoint({"tool_use", "thinking"}):
-            return "anthropic"
-    return "openai-chat"
+            return True
+    return False
 
 
 def _read(item: JsonObject) -> tuple[str, JsonObject]:
@@ -43,11 +48,15 @@ def _read(item: JsonObject) -> tuple[str, JsonObject]:
     return str(item.get("type") if is_object(item.get("data")) else data.get("type")), data
 
 
+def _speaker(message_type: str) -> str | None:
+    return _TYPES.get(message_type.removesuffix("MessageChunk").lower())
+
+
 def convert(source: Source, draft: Draft) -> None:
     """Message by message; what libraries keep for themselves (ids, artifacts, metadata) is left out."""
     for index, item in enumerate(source.items):
         message_type, data = _read(item)
-        speaker = str(data.get("role")) if message_type == "chat" else _TYPES.get(message_type)
+        speaker = str(data.get("role")) if message_type == "chat" else _speaker(message_type)
         if speaker is None or "content" not in data:
             raise source.wrong(index, "a message of messages_to_dict: 'type' (human, ai, system, tool) and 'data'")
         place, content = source.place(index), data.get("content")
@@ -60,7 +69,7 @@ def convert(source: Source, draft: Draft) -> None:
             draft.reply([*_blocks(content, draft, reply=True), *_calls(data)])
             draft.lose("calls that LangChain could not read", len(as_list(data.get("invalid_tool_calls"))))
         elif speaker in ("system", "developer"):
-            draft.system("\n".join(str(block.get("text", "")) for block in _blocks(content, draft)))
+            draft.system(prose(_blocks(content, draft)))
         elif speaker == "remove":
             draft.lose("orders to remove a message, which are not carried out")
         else:

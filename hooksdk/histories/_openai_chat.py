@@ -6,15 +6,21 @@ from hooksdk.calls import ToolCall
 from hooksdk.formats import Message
 from hooksdk.formats.content import prose
 from hooksdk.formats.openai_chat import OpenAIChat
-from hooksdk.histories._draft import Draft
-from hooksdk.histories._native import checked
-from hooksdk.histories._source import Source
-from hooksdk.histories._turns import call_block, media_block, text_block
+from hooksdk.histories._draft import Draft, call_block, openai_block, text_block
+from hooksdk.histories._source import Source, checked
 from hooksdk.values import JsonObject, as_list, as_object
 
 _FORM = OpenAIChat()
 _LEFT_OUT = {"reasoning_content": "reasoning", "reasoning": "reasoning", "audio": "audio that OpenAI keeps under an id"}
 """What replies of some servers have besides."""
+
+
+def recognise(source: Source) -> str:
+    """Why this looks like OpenAI's chat messages, which is what remains for plain text too."""
+    for index, item in enumerate(source.items):
+        if isinstance(item.get("role"), str):
+            return f"{source.place(index)} is a message with a 'role', and nothing speaks for another format"
+    return ""
 
 
 def convert(source: Source, draft: Draft) -> None:
@@ -30,13 +36,8 @@ def convert(source: Source, draft: Draft) -> None:
             _reply(message, draft)
         for result in _FORM.results(message):
             text = content if isinstance(content, str) else _blocks(content, draft)
-            draft.result(
-                result.call_id,
-                text,
-                is_error=result.is_error,
-                name=str(message.get("name") or ""),
-                place=source.place(index),
-            )
+            name = str(message.get("name") or "")
+            draft.result(result.call_id, text, is_error=result.is_error, name=name, place=source.place(index))
 
 
 def _reply(message: Message, draft: Draft) -> None:
@@ -56,18 +57,9 @@ def _blocks(content: object, draft: Draft) -> list[JsonObject]:
         return [text_block(content)]
     blocks: list[JsonObject] = []
     for part in map(as_object, as_list(content)):
-        file, audio = as_object(part.get("file")), as_object(part.get("input_audio"))
-        text = part.get("refusal") if part.get("type") == "refusal" else part.get("text")
-        if isinstance(text, str):
-            blocks.append(text_block(text))
-        elif url := as_object(part.get("image_url")).get("url"):
-            blocks.append(media_block("image/png", url=str(url)))
-        elif file.get("file_data"):
-            blocks.append(
-                media_block("application/pdf", url=str(file["file_data"]), title=str(file.get("filename") or ""))
-            )
-        elif audio.get("data"):
-            blocks.append(media_block(f"audio/{audio.get('format')}", str(audio["data"])))
+        file = as_object(part.get("file"))
+        if (block := openai_block(part)) is not None:
+            blocks.append(block)
         elif file:
             draft.lose("files that OpenAI keeps under an id, named in the text")
             blocks.append(text_block(f"[file {file.get('filename') or file.get('file_id') or ''}]"))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from hooksdk.formats.content import prose
 from hooksdk.formats.kit import SAYS_ERROR
 from hooksdk.formats.openai_responses import OpenAIResponses
-from hooksdk.histories._draft import Draft
+from hooksdk.histories._draft import Draft, call_block, json_text, openai_block, text_block
 from hooksdk.histories._source import Source
-from hooksdk.histories._turns import call_block, json_text, media_block, text_block
 from hooksdk.values import JsonObject, as_list, as_object, is_list
 
-TARGET = "openai-chat"
 _PARTS = ("input_text", "output_text", "input_image", "input_file")
 _IN_CALLS = ("arguments", "input", "action", "operation")
 """Where the types of calls have what the model asked for."""
@@ -42,7 +41,7 @@ def convert(source: Source, draft: Draft) -> None:
         if item_type == "message" and role == "assistant":
             draft.reply(_blocks(item.get("content"), draft), key)
         elif item_type == "message" and role in ("system", "developer"):
-            draft.system("\n".join(str(block.get("text", "")) for block in _blocks(item.get("content"), draft)))
+            draft.system(prose(_blocks(item.get("content"), draft)))
         elif item_type == "message" and role == "user":
             draft.user(_blocks(item.get("content"), draft))
         elif item_type == "mcp_call":
@@ -56,11 +55,8 @@ def convert(source: Source, draft: Draft) -> None:
             draft.reply([call_block(item["call_id"], name, arguments)], key)
         elif item_type == "tool_search_output" and "call_id" in item:
             names = OpenAIResponses().references([item])
-            draft.result(
-                str(item["call_id"]),
-                f"Found: {', '.join(names)}." if names else "No tool was found.",
-                place=source.place(index),
-            )
+            text = f"Found: {', '.join(names)}." if names else "No tool was found."
+            draft.result(str(item["call_id"]), text, place=source.place(index))
         elif item_type.endswith("_call_output") and "call_id" in item:
             output = item.get("output")
             content = _blocks(output, draft) if is_list(output) else json_text(output)
@@ -87,16 +83,8 @@ def _blocks(content: object, draft: Draft) -> list[JsonObject]:
         return [text_block(content)]
     blocks: list[JsonObject] = []
     for part in map(as_object, as_list(content)):
-        part_type = part.get("type")
-        text = part.get("refusal") if part_type == "refusal" else part.get("text")
-        url = part.get("image_url") or part.get("file_data") or part.get("file_url")
-        if isinstance(text, str):
-            blocks.append(text_block(text))
-        elif isinstance(url, str) and part_type in ("input_image", "computer_screenshot"):
-            blocks.append(media_block("image/png", url=url))
-        elif isinstance(url, str):
-            blocks.append(media_block("application/pdf", url=url, title=str(part.get("filename") or "")))
-        else:
-            draft.lose(f"parts of type '{part_type}', which OpenAI keeps under an id")
-            blocks.append(text_block(f"[{part_type} {part.get('filename') or part.get('file_id') or ''}]"))
+        if (block := openai_block(part)) is None:
+            draft.lose(f"parts of type '{part.get('type')}', which OpenAI keeps under an id")
+            block = text_block(f"[{part.get('type')} {part.get('filename') or part.get('file_id') or ''}]")
+        blocks.append(block)
     return blocks

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hooksdk.histories._draft import Draft
+from hooksdk.histories._draft import Draft, call_block, json_text, media_block, text_block
 from hooksdk.histories._source import Source
-from hooksdk.histories._turns import call_block, json_text, media_block, text_block
 from hooksdk.values import JsonObject, as_list, as_object
 
-TARGET = "anthropic"
 _ENTRIES = ("message", "compaction", "branch_summary", "custom_message")
 """Types of lines that a model reads; others are settings."""
 _SUMMARIES = ("compactionSummary", "branchSummary")
@@ -69,9 +67,8 @@ def _path(source: Source, draft: Draft) -> list[int]:
             draft.note(f"{source.place(position)} names a parent that is not there: what stood before it is left out")
         position = position_of.get(str(parent))
     read = sum(item.get("type") in _ENTRIES for item in items)
-    draft.lose(
-        "lines of branches that were given up", read - sum(items[index].get("type") in _ENTRIES for index in path)
-    )
+    kept = sum(items[index].get("type") in _ENTRIES for index in path)
+    draft.lose("lines of branches that were given up", read - kept)
     return [*reversed(path)]
 
 
@@ -83,11 +80,9 @@ def _message(source: Source, index: int, message: JsonObject, draft: Draft) -> N
             return
         draft.reply(_reply(message, draft))
     elif role == "toolResult":
-        name, is_error = str(message.get("toolName") or ""), message.get("isError") is True
-        blocks = _content(content, draft)
-        draft.result(
-            str(message.get("toolCallId") or ""), blocks, is_error=is_error, name=name, place=source.place(index)
-        )
+        call_id, name = str(message.get("toolCallId") or ""), str(message.get("toolName") or "")
+        is_error, place = message.get("isError") is True, source.place(index)
+        draft.result(call_id, _content(content, draft), is_error=is_error, name=name, place=place)
     elif role == "bashExecution":
         draft.user(f"Ran `{message.get('command')}`:\n{message.get('output') or '(no output)'}")
     elif role in _SUMMARIES:
@@ -102,14 +97,13 @@ def _message(source: Source, index: int, message: JsonObject, draft: Draft) -> N
 
 def _reply(message: JsonObject, draft: Draft) -> list[JsonObject]:
     blocks: list[JsonObject] = []
+    is_signed = message.get("api") == "anthropic-messages"
     for block in _content(message.get("content"), draft, keep=("toolCall", "thinking")):
         if block.get("type") == "toolCall":
             blocks.append(call_block(block.get("id"), block.get("name"), block.get("arguments")))
         elif block.get("type") != "thinking":
             blocks.append(block)
-        elif (
-            message.get("api") == "anthropic-messages" and block.get("thinkingSignature") and not block.get("redacted")
-        ):
+        elif is_signed and block.get("thinkingSignature") and not block.get("redacted"):
             signature = block["thinkingSignature"]
             blocks.append({"type": "thinking", "thinking": block.get("thinking"), "signature": signature})
         else:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hooksdk.histories._draft import Draft
+from hooksdk.histories._draft import Draft, call_block, json_text, media_block, text_block
 from hooksdk.histories._source import Source
-from hooksdk.histories._turns import call_block, json_text, media_block, text_block
 from hooksdk.values import JsonObject, as_list, as_object, is_list
 
 _KINDS = ("request", "response")
@@ -21,9 +20,9 @@ def recognise(source: Source) -> str:
     return ""
 
 
-def target(source: Source) -> str:
-    """Anthropic's messages where its model wrote the replies."""
-    return _ANTHROPIC if any(item.get("provider_name") == _ANTHROPIC for item in source.items) else "openai-chat"
+def is_by_anthropic(source: Source) -> bool:
+    """True if a model of Anthropic's wrote the replies."""
+    return any(item.get("provider_name") == _ANTHROPIC for item in source.items)
 
 
 def convert(source: Source, draft: Draft) -> None:
@@ -92,9 +91,6 @@ def _media(part: object) -> JsonObject | None:
     block = as_object(part)
     media_type, data, url = str(block.get("media_type") or ""), block.get("data"), block.get("url")
     if block.get("kind") == "binary" and isinstance(data, str):
-        return media_block(
-            media_type, data=data.replace("-", "+").replace("_", "/")
-        )  # pydantic writes it safe for URLs
-    return (
-        media_block(media_type, url=url) if str(block.get("kind")).endswith("-url") and isinstance(url, str) else None
-    )
+        return media_block(media_type, data=data)
+    is_address = str(block.get("kind")).endswith("-url") and isinstance(url, str)
+    return media_block(media_type, url=str(url)) if is_address else None

@@ -1,4 +1,4 @@
-"""A history as it came, from a file or from objects: its items, and where each stands."""
+"""The items of a history, read from a file or from objects, with the place of each."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from typing import Any, cast
 
 from hooksdk import schema
 from hooksdk.errors import HookSDKError, did_you_mean
+from hooksdk.formats import Message, MessageFormat
+from hooksdk.formats.kit import encodable
+from hooksdk.transcript import MismatchError, check_message
 from hooksdk.values import JsonObject, as_object, clip, is_list, is_object, kind_of
 
 _DUMP = "Pass plain dicts; most libraries have a function for it, such as model_dump(mode='json')"
@@ -18,7 +21,7 @@ _GUESS = "Leave the format out to have it guessed, or correct this item"
 _SQLITE = b"SQLite format 3\0"
 """Begins every SQLite file."""
 _CONTAINERS = ("messages", "contents", "input", "output", "items", "data")
-"""Where an object around the items has them: request bodies, responses, saved states."""
+"""Keys of the items in an object around them: a request body, a response, a saved state."""
 
 
 @dataclass(eq=False)
@@ -58,7 +61,7 @@ class Source:
     notes: list[str] = field(default_factory=list[str])
 
     def place(self, index: int) -> str:
-        """Where an item stands, for a person."""
+        """The place of an item, for an error."""
         if index < len(self.lines):
             return f"{self.name}, line {self.lines[index]}"
         return f"{self.name}, item {index}" if self.name else f"item {index}"
@@ -66,11 +69,7 @@ class Source:
     def wrong(self, index: int, expected: str, advice: str = _GUESS) -> HistoryError:
         """The error for an item of another shape."""
         keys = ", ".join(f"'{key}'" for key in list(self.items[index])[:8]) or "none"
-        return HistoryError(
-            self.place(index),
-            f"expected {expected}, but this item has the keys {keys}",
-            advice,
-        )
+        return HistoryError(self.place(index), f"expected {expected}, but this item has the keys {keys}", advice)
 
     def need(self, index: int, key: str, item_type: type[list[Any] | dict[str, Any]], expected: str) -> Any:
         """A value that an item must have. Raises `HistoryError`."""
@@ -81,8 +80,8 @@ class Source:
 
 
 def open_source(source: object, session: str | None = None) -> Source:
-    """Read a path or an open file, or take objects: a list, or an object with a list inside. `session` names one of several
-    conversations in a file. Raises `HistoryError`."""
+    """Read a path or an open file, or take objects: a list, or an object with a list inside. `session` names one of
+    several conversations in a file. Raises `HistoryError`."""
     if isinstance(source, (str, Path)):
         return _from_file(Path(source), session)
     if isinstance(source, BufferedIOBase):
@@ -162,9 +161,8 @@ def _whole(name: str, text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         problem = f"this is not valid JSON: {error.msg}, column {error.colno}"
-        raise HistoryError(
-            f"{name}, line {error.lineno}", problem, "Pass one JSON document, or one item a line"
-        ) from None
+        place = f"{name}, line {error.lineno}"
+        raise HistoryError(place, problem, "Pass one JSON document, or one item a line") from None
     except RecursionError:
         raise HistoryError(name, "the JSON is nested too deep", "Pass a history of messages") from None
 
@@ -179,10 +177,10 @@ def _from_rows(name: str, rows: list[tuple[int, str]], text: str) -> Source:
             items.append(item)
             lines.append(number)
         elif item is None and number == rows[-1][0] and not text.endswith("\n"):
-            notes.append(f"left out line {number}, which is cut off")  # whoever writes the file is still at it, or died
+            notes.append(f"left out line {number}, which is cut off")  # its writer is not done yet, or died
         else:
             problem = (
-                "this is not valid JSON" if item is None else f"expected a JSON object, but this is {kind_of(item)}"
+                f"expected a JSON object, but this is {kind_of(item)}" if item is not None else "this is not valid JSON"
             )
             raise HistoryError(f"{name}, line {number}", problem, "Correct this line, or remove it")
     return Source(name, items, lines, notes=notes)
@@ -203,3 +201,15 @@ def _from_value(name: str, value: object) -> Source:
             problem = f"expected an object, but this is {kind_of(item)}"
             raise HistoryError(source.place(index), problem, _DUMP)
     return source
+
+
+def checked(source: Source, form: MessageFormat) -> list[Message]:
+    """The items as messages of the format. Raises `HistoryError` with the place of one that is none."""
+    try:
+        return [check_message(encodable(message), form, index) for index, message in enumerate(source.items)]
+    except MismatchError as error:
+        raise wrong_message(source, error) from None
+
+
+def wrong_message(source: Source, error: MismatchError) -> HistoryError:
+    return HistoryError(source.place(error.position), str(error), "Correct this item, or name another format")

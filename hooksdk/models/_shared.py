@@ -6,9 +6,10 @@ import importlib
 import inspect
 import json
 import os
+import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from email.utils import parsedate_to_datetime
 from types import TracebackType
@@ -18,23 +19,15 @@ import anyio
 
 from hooksdk.errors import ConfigError, check, check_function, check_mapping, check_number, check_text, refuse
 from hooksdk.formats import HasDeferral, Message, get_format
+from hooksdk.models import DeferralRefused, ModelReply, ModelUnavailable, OnText
 from hooksdk.models._deferral import WORDS_OF_REFUSALS, has_refused, known_deferral, remember_refusal
-from hooksdk.models._protocol import DeferralRefused, ModelReply, ModelUnavailable, OnText
 from hooksdk.tools import Deferral
 from hooksdk.values import as_object
 
 _TEMPORARY_STATUSES = (408, 409, 425, 429)
 """Statuses below 500 after which another attempt may succeed."""
-_PERMANENT_ERRORS = (
-    "insufficient_quota",
-    "billing",
-    "invalid_",
-    "context_length",
-    "policy",
-    "authentication",
-    "permission",
-    "not_found",
-    "too_large",
+_PERMANENT_ERRORS = re.compile(
+    "insufficient_quota|billing|invalid_|context_length|policy|authentication|permission|not_found|too_large"
 )
 """Words in an error's type or code after which no other attempt succeeds, whatever the status."""
 _MIN_WAIT, _MAX_WAIT = 0.5, 30.0
@@ -60,15 +53,17 @@ class SdkModel(ABC):
         self,
         name: str,
         *,
-        base_url: str | None,
-        api_key: str | None,
-        context_window: int | None,
-        stream: bool,
-        on_text: OnText | None,
-        timeout: float,
-        headers: Mapping[str, str] | None,
-        extra: Mapping[str, Any] | None,
-        deferral: Deferral | Literal["auto"] = "off",
+        base_url: str | None = None,
+        api_key: str | None = None,
+        context_window: int | None = None,
+        max_tokens: int | None = None,
+        stream: bool = False,
+        on_text: OnText | None = None,
+        timeout: float = 600.0,
+        headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        deferral: Deferral | Literal["auto"] = "auto",
+        provider: str | None = None,
     ) -> None:
         who = type(self).__name__
         check(f"{who}(name)", name, str, "the model's name, such as 'gpt-5'")
@@ -79,26 +74,28 @@ class SdkModel(ABC):
         check_function(f"{who}(on_text=...)", on_text, "(text)")
         check_mapping(f"{who}(headers=...)", headers, '{"x-team": "search"}')
         check_mapping(f"{who}(extra=...)", extra, '{"temperature": 0}')
+        if deferral not in ("auto", *get_args(Deferral)):
+            refuse(f"{who}(deferral=...)", deferral, f"'auto' or one of {', '.join(get_args(Deferral))}")
         self.name = name
+        self.provider = provider or self._package
         self.context_window = context_window
-        self._sdk = _load(type(self).__name__, self._package)
+        self._max_tokens = max_tokens
+        self._sdk = _load(who, self._package)
         self._stream = stream or on_text is not None
         self._on_text = on_text
         self._extra = dict(extra or {})
-        # Another attempt is the loop's decision, which plugins see, so the SDK makes none of its own.
+        # The loop decides about another attempt, which plugins see: the SDK makes none of its own.
         self._options: dict[str, Any] = {"timeout": timeout, "max_retries": 0, "default_headers": dict(headers or {})}
         self._options |= {key: value for key, value in (("base_url", base_url), ("api_key", api_key)) if value}
         self._shared: Any = None
         self._failures = 0
-        if deferral not in ("auto", *get_args(Deferral)):
-            refuse(f"{who}(deferral=...)", deferral, f"'auto' or one of {', '.join(get_args(Deferral))}")
         self._deferral: Deferral | Literal["auto"] = deferral
         self._endpoint = base_url or os.environ.get(f"{self._package.upper()}_BASE_URL") or self._default_url
 
     @property
     def deferral(self) -> Deferral | None:
-        """How requests to this model can declare tools that it is not shown: as it was given, or as the table of endpoints and models
-        says; None where that does not know it, `off` once it was refused."""
+        """How requests to this model can declare tools that it is not shown: as given, or by the table of endpoints and
+        models. None if the table does not have this one, `off` once the provider has refused."""
         if not isinstance(get_format(self.format), HasDeferral) or has_refused(self._endpoint, self.name):
             return "off"
         if self._deferral != "auto":
@@ -122,14 +119,15 @@ class SdkModel(ABC):
                 await client.close()
 
     async def reply(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> ModelReply:
-        """The model's answer. Raises `ModelUnavailable` for what may be temporary: a rate limit, an overload, an error of the
-        server, a lost or silent connection, an answer that cannot be read. Any other error is the SDK's own."""
+        """The model's answer. Raises `ModelUnavailable` for a failure that may be temporary: a rate limit, an overload,
+        an error of the server, a lost or silent connection, an unreadable answer. Any other error is the SDK's own."""
         return await self._reply(messages, tools, streamed=self._stream, on_text=self._on_text)
 
     async def stream_reply(
         self, messages: Sequence[Message], tools: Sequence[dict[str, Any]], on_text: OnText
     ) -> ModelReply:
-        """The same, streamed: `on_text` gets each piece of the prose as it comes, in place of the constructor's."""
+        """As `reply`, streamed: `on_text` gets each piece of the prose as it comes, instead of the constructor's
+        function."""
         return await self._reply(messages, tools, streamed=True, on_text=on_text)
 
     async def _reply(
@@ -186,20 +184,20 @@ class SdkModel(ABC):
             raise
 
     def _check_key(self, error: Exception) -> None:
-        """Raise a `ConfigError` for what the SDKs raise, themselves and no subclass, where they find no key in any of their
-        places."""
+        """Raise a `ConfigError` for the error by which the SDKs say that they found no key. It is of their base class
+        itself."""
         variable = f"{self._package.upper()}_API_KEY"
         no_key = type(error).__name__ == "OpenAIError" or (type(error) is TypeError and "authentication" in str(error))
         if no_key and not os.environ.get(variable) and "api_key" not in self._options:
             raise ConfigError(self.provider, (f"no key was found; set {variable}",)) from error
 
     def _refuses_deferral(self, error: Any, tools: Sequence[Mapping[str, Any]]) -> bool:
-        # Not `self.deferral`: another session's request may have been refused while this one was on its way.
+        # Not by `self.deferral`: another session's request may have been refused while this one was under way.
         declares = any(tool.get("defer_loading") or tool.get("type") == "tool_search" for tool in tools)
         if not declares or not isinstance(error, self._sdk.APIError):
             return False
         text = f"{_words_of(error.body)} {_message_of(error)}".lower()
-        return getattr(error, "status_code", 400) == 400 and any(word in text for word in WORDS_OF_REFUSALS)
+        return getattr(error, "status_code", 400) == 400 and WORDS_OF_REFUSALS.search(text) is not None
 
     def _temporary(self, error: Exception) -> str | None:
         """What went wrong, in a few words, if another attempt may succeed; else None."""
@@ -218,7 +216,7 @@ class SdkModel(ABC):
         status: int = getattr(api_error, "status_code", 200)
         words = _words_of(api_error.body)
         hint: str | None = api_error.response.headers.get("x-should-retry") if hasattr(api_error, "response") else None
-        permanent = any(word in words for word in _PERMANENT_ERRORS) or hint == "false"
+        permanent = _PERMANENT_ERRORS.search(words) or hint == "false"
         temporary = hint == "true" or status in _TEMPORARY_STATUSES or status >= 500 or status == 200
         return f"{type(error).__name__}: {_message_of(api_error)}" if temporary and not permanent else None
 
@@ -269,20 +267,27 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 async def pass_on(text: str, on_text: OnText | None) -> None:
-    """Give a piece of prose to whoever wants it."""
+    """Give a piece of prose to `on_text`, if there is one."""
     if on_text is not None and text:
         pending = on_text(text)
         if inspect.isawaitable(pending):
             await pending
 
 
+async def read_stream(answer: Any, add: Callable[[dict[str, Any]], str], on_text: OnText | None) -> None:
+    """Give each event of a stream to `add`, and the prose that it answers to `on_text`."""
+    async with answer:
+        async for event in answer:
+            await pass_on(add(plain(event)), on_text)
+
+
 def plain(answer: Any) -> dict[str, Any]:
-    """An object of the SDK as the JSON that the server sent, unknown fields too."""
+    """An object of the SDK as the JSON that the server sent, with unknown fields."""
     if not hasattr(answer, "to_dict"):
         raise Unreadable(f"the answer is no JSON object: {str(answer)[:200]!r}")
     return answer.to_dict(mode="json", warnings=False)
 
 
 def without(value: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """The object without these fields, and without those that are None: a request may not say null where an answer does."""
+    """The object without these fields and without None: a request may not say null where an answer does."""
     return {key: each for key, each in value.items() if each is not None and key not in names}

@@ -15,8 +15,8 @@ from typing import Any, Literal, final
 from hooksdk.errors import refuse
 from hooksdk.formats import Message
 from hooksdk.formats.prompt_cache import CacheMarks
-from hooksdk.models._protocol import ModelReply, OnText
-from hooksdk.models._shared import SdkModel, Unreadable, pass_on, plain, without
+from hooksdk.models import ModelReply, OnText
+from hooksdk.models._shared import SdkModel, Unreadable, plain, read_stream, without
 from hooksdk.tools import Deferral
 from hooksdk.values import is_list, is_object
 
@@ -30,17 +30,18 @@ class AnthropicModel(SdkModel):
     """A model behind Anthropic's Messages API or a compatible one.
 
     `base_url` and `api_key` are the SDK's, which reads `ANTHROPIC_API_KEY` where none is given. `max_tokens` limits a
-    reply, and the API wants it. The system messages that a transcript begins with are sent as `system`. With `stream`, or
-    an `on_text` function for the prose as it comes, answers are streamed, which the SDK asks for when `max_tokens` is
-    large; an attempt that fails may have streamed some of it already. `timeout` is how many seconds the server may be silent.
-    `extra` are more fields of the request, such as `{"thinking": {"type": "adaptive"}}`; None leaves out a field that
-    would be sent. `headers` go with each request, `anthropic-beta` among them.
+    reply, and the API wants it. The system messages that a transcript begins with are sent as `system`. With `stream`,
+    or an `on_text` function for the prose as it comes, answers are streamed, which the SDK asks for when `max_tokens`
+    is large; an attempt that fails may have streamed some of it already. `timeout` is how many seconds the server may
+    be silent. `extra` are more fields of the request, such as `{"thinking": {"type": "adaptive"}}`; None leaves out a
+    field that would be sent. `headers` go with each request, `anthropic-beta` among them.
 
-    `cache` is the provider's prompt cache, without which every prompt costs its full price: `auto` marks what it shall keep
-    for five minutes, `1h` for an hour, `off` marks nothing (`hooksdk.formats.prompt_cache.CacheMarks`).
+    `cache` is the provider's prompt cache, without which every prompt costs its full price: `auto` marks what it shall
+    keep for five minutes, `1h` for an hour, `off` marks nothing (`hooksdk.formats.prompt_cache.CacheMarks`).
 
-    `deferral` is whether requests can declare tools that the model is not shown, for tool search: `auto` as the endpoint and the
-    model are known to take them (`additions` only with its beta in `headers`), or as you say it: `search`, `additions`, `off`.
+    `deferral` is whether requests can declare tools that the model is not shown, for tool search: `auto` as the
+    endpoint and the model are known to take them (`additions` only with its beta in `headers`), or as you say it:
+    `search`, `additions`, `off`.
 
     Thinking blocks and their signatures are kept. A call that `max_tokens` cut off is recorded with its arguments under
     `INVALID_JSON`, so that it is refused, never run on half of them.
@@ -71,24 +72,29 @@ class AnthropicModel(SdkModel):
         provider: str = "anthropic",
     ) -> None:
         super().__init__(
-            name, base_url=base_url, api_key=api_key, context_window=context_window, stream=stream, on_text=on_text,
-            timeout=timeout, headers=headers, extra=extra, deferral=deferral,
-        )  # fmt: skip
+            name,
+            base_url=base_url,
+            api_key=api_key,
+            context_window=context_window,
+            max_tokens=max_tokens,
+            stream=stream,
+            on_text=on_text,
+            timeout=timeout,
+            headers=headers,
+            extra=extra,
+            deferral=deferral,
+            provider=provider,
+        )
         if cache not in ("auto", "1h", "off"):
             refuse("AnthropicModel(cache=...)", cache, "'auto', '1h' or 'off'")
-        self.provider = provider
-        self._limit = max_tokens
         self._marks = None if cache == "off" else CacheMarks("1h" if cache == "1h" else "5m")
 
     def _request(self, messages: Sequence[Message], tools: Sequence[Json], *, streamed: bool) -> Json:
         start = next((at for at, message in enumerate(messages) if message.get("role") != "system"), len(messages))
         # The model may answer nothing at all after results; the API refuses such a message when it comes back.
-        conversation = [
-            message for message in messages[start:] if message.get("role") != "assistant" or message.get("content")
-        ]
-        body = self._body({
-            "max_tokens": self._limit, "system": _system(messages[:start]), "messages": conversation, "tools": list(tools) or None,
-        }, streamed=streamed)  # fmt: skip
+        conversation = [one for one in messages[start:] if one.get("role") != "assistant" or one.get("content")]
+        request = {"max_tokens": self._max_tokens, "messages": conversation, "tools": list(tools) or None}
+        body = self._body({**request, "system": _system(messages[:start])}, streamed=streamed)
         return self._marks.place(body) if self._marks else body
 
     async def _ask(self, client: Any, request: Json, on_text: OnText | None) -> ModelReply:
@@ -99,9 +105,7 @@ class AnthropicModel(SdkModel):
         if not streamed:
             return _read(plain(answer))
         streamed_reply = _StreamedReply()
-        async with answer:
-            async for event in answer:
-                await pass_on(streamed_reply.add(plain(event)), on_text)
+        await read_stream(answer, streamed_reply.add, on_text)
         return streamed_reply.reply()
 
 

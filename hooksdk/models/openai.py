@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import Any, final
 
 from hooksdk.formats import Message
+from hooksdk.models import ModelReply, OnText
 from hooksdk.models._openai import OpenAISdkModel
-from hooksdk.models._protocol import ModelReply, OnText
-from hooksdk.models._shared import Unreadable, pass_on, plain, without
+from hooksdk.models._shared import Unreadable, plain, read_stream, without
 from hooksdk.values import is_list, is_object
 
 __all__ = ["OpenAIModel"]
@@ -29,10 +29,11 @@ class OpenAIModel(OpenAISdkModel):
 
     `base_url` and `api_key` are the SDK's, which reads `OPENAI_API_KEY` where none is given. `max_tokens` limits a
     reply; with a `base_url` it is sent under that name, to OpenAI itself as `max_completion_tokens`. With `stream`, or
-    an `on_text` function for the prose as it comes, answers are streamed; an attempt that fails may have streamed some of it
-    already. `timeout` is how many seconds the server may be silent. `extra` are more fields of the request, such as
-    `{"temperature": 0}`; None leaves out a field that would be sent. `provider` is the name that events show. To OpenAI
-    itself `run_agent` sends a `prompt_cache_key`, a digest of the session's id, so that its requests meet the same cache.
+    an `on_text` function for the prose as it comes, answers are streamed; an attempt that fails may have streamed some
+    of it already. `timeout` is how many seconds the server may be silent. `extra` are more fields of the request, such
+    as `{"temperature": 0}`; None leaves out a field that would be sent. `provider` is the name that events show. To
+    OpenAI itself `run_agent` sends a `prompt_cache_key`, a digest of the session's id, so that its requests meet the
+    same cache.
 
     Use it as an async context manager to keep connections open between replies; without, each reply has its own.
     """
@@ -40,11 +41,16 @@ class OpenAIModel(OpenAISdkModel):
     format = "openai-chat"
 
     def _request(self, messages: Sequence[Message], tools: Sequence[Json], *, streamed: bool) -> Json:
-        return self._body({
-            "messages": list(messages), "tools": list(tools) or None, "prompt_cache_key": self._cache_key(),
-            "max_completion_tokens" if self._asks_openai else "max_tokens": self._max_tokens,
-            "stream_options": {"include_usage": True} if streamed else None,
-        }, streamed=streamed)  # fmt: skip
+        return self._body(
+            {
+                "messages": list(messages),
+                "tools": list(tools) or None,
+                "prompt_cache_key": self._cache_key(),
+                "max_completion_tokens" if self._asks_openai else "max_tokens": self._max_tokens,
+                "stream_options": {"include_usage": True} if streamed else None,
+            },
+            streamed=streamed,
+        )
 
     async def _ask(self, client: Any, request: Json, on_text: OnText | None) -> ModelReply:
         # Everything but the model goes in as it is: what the SDK does not know yet it would refuse as an argument.
@@ -56,9 +62,7 @@ class OpenAIModel(OpenAISdkModel):
         if not streamed:
             return _read(plain(answer))
         streamed_reply = _StreamedReply()
-        async with answer:
-            async for chunk in answer:
-                await pass_on(streamed_reply.add(plain(chunk)), on_text)
+        await read_stream(answer, streamed_reply.add, on_text)
         return streamed_reply.reply()
 
 

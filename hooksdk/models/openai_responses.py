@@ -9,15 +9,16 @@ Needs `pip install 'hooksdk[openai]'`. The SDK is made for asyncio.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, final
 
 from hooksdk.errors import WrongArgument
 from hooksdk.formats import Message
 from hooksdk.formats.openai_responses import OpenAIResponses, as_input
+from hooksdk.models import ModelReply, OnText
 from hooksdk.models._openai import OpenAISdkModel
-from hooksdk.models._protocol import ModelReply, OnText
-from hooksdk.models._shared import Unreadable, pass_on, plain, without
+from hooksdk.models._shared import Unreadable, plain, read_stream, without
 from hooksdk.transcript import without_loose_ends
 from hooksdk.values import UNREADABLE, as_list, as_object, is_list, is_object
 
@@ -29,31 +30,30 @@ _FORMAT = OpenAIResponses()
 _ENCRYPTED = ["reasoning.encrypted_content"]
 _NOT_ENCRYPTED = "encrypted content is not supported"
 """Stands in the error of a model that does not reason: https://github.com/pydantic/pydantic-ai/issues/2865."""
-_HOLD_ALL = (
-    "message", "reasoning", "function_call", "custom_tool_call", "tool_search_call", "tool_search_output", "additional_tools",
-    "compaction",
-)  # fmt: skip
-"""Items that are whole without their `id`, as Codex sends them. Those of hosted tools must have it."""
+_HOLD_ALL = re.compile(
+    "message|reasoning|function_call|custom_tool_call|tool_search_call|tool_search_output|additional_tools|compaction"
+)
+"""Types of items that may be sent without their `id`, as Codex does. Items of hosted tools must have it."""
 
 
 @final
 class OpenAIResponsesModel(OpenAISdkModel):
     """A model behind OpenAI's Responses API or a compatible one.
 
-    The options are those of `OpenAIModel`; `max_tokens` is sent as `max_output_tokens`, and `deferral` is whether requests can
-    declare tools that the model is not shown, for tool search: `auto` as the endpoint and the model are known to take them, or
-    as you say it (`search`, `additions`, `off`). An answer has several items, each a
-    message of the session: reasoning, text, calls, and what tools did that the provider runs.
+    The options are those of `OpenAIModel`; `max_tokens` is sent as `max_output_tokens`, and `deferral` is whether
+    requests can declare tools that the model is not shown, for tool search: `auto` as the endpoint and the model are
+    known to take them, or as you say it (`search`, `additions`, `off`). An answer has several items, each a message of
+    the session: reasoning, text, calls, and what tools did that the provider runs.
 
     The session holds the history, so nothing is stored at the provider (`store=False`), and reasoning comes encrypted
-    (`include=["reasoning.encrypted_content"]`), so that the next request can have it; a model that refuses this, since it does
-    not reason, is asked without. `extra` changes both: `{"store": True}`, `{"include": None}`. Where nothing is stored, what the
-    provider could only look up is not sent back: reasoning without its content, and generated images; and OpenAI itself gets
-    items without their ids, which it may look for in vain. Instructions are the session's messages of role `system` or
-    `developer`.
+    (`include=["reasoning.encrypted_content"]`), so that the next request can have it; a model that refuses this, since
+    it does not reason, is asked without. `extra` changes both: `{"store": True}`, `{"include": None}`. Where nothing is
+    stored, what the provider could only look up is not sent back: reasoning without its content, and generated images;
+    and OpenAI itself gets items without their ids, which it may look for in vain. Instructions are the session's
+    messages of role `system` or `developer`.
 
-    A reply that was cut off has the reason of it, such as `max_output_tokens`, as `stop_reason`. A call that was cut off is
-    recorded so that it is refused, never run on half of its arguments.
+    A reply that was cut off has the reason of it, such as `max_output_tokens`, as `stop_reason`. A call that was cut
+    off is recorded so that it is refused, never run on half of its arguments.
 
     Use it as an async context manager to keep connections open between replies; without, each reply has its own.
     """
@@ -65,15 +65,21 @@ class OpenAIResponsesModel(OpenAISdkModel):
 
     def _request(self, messages: Sequence[Message], tools: Sequence[Json], *, streamed: bool) -> Json:
         stored = self._extra.get("store", False) is not False
-        return self._body({
-            "input": list(messages) if stored else self._unstored(messages), "tools": list(tools) or None,
-            "max_output_tokens": self._max_tokens, "prompt_cache_key": self._cache_key(), "store": False,
-            "include": _ENCRYPTED if self._encrypted else None,
-        }, streamed=streamed)  # fmt: skip
+        return self._body(
+            {
+                "input": list(messages) if stored else self._unstored(messages),
+                "tools": list(tools) or None,
+                "max_output_tokens": self._max_tokens,
+                "prompt_cache_key": self._cache_key(),
+                "store": False,
+                "include": _ENCRYPTED if self._encrypted else None,
+            },
+            streamed=streamed,
+        )
 
     def _unstored(self, items: Sequence[Message]) -> list[Message]:
-        """The items without what the provider could only find where it had stored it. Their ids stay for other servers, some of
-        which want them: https://github.com/openai/codex/issues/12669."""
+        """The items without what the provider could only find where it had stored it. Their ids stay for other servers,
+        some of which want them: https://github.com/openai/codex/issues/12669."""
         whole = without_loose_ends([item for item in items if not _is_found_by_id(item)], _FORMAT)
         return [_without_id(item) for item in whole] if self._asks_openai else whole
 
@@ -93,9 +99,7 @@ class OpenAIResponsesModel(OpenAISdkModel):
         if not streamed:
             return self._read(client, plain(answer))
         stream = _Stream()
-        async with answer:
-            async for event in answer:
-                await pass_on(stream.add(plain(event)), on_text)
+        await read_stream(answer, stream.add, on_text)
         return self._read(client, stream.answer())
 
     def _read(self, client: Any, answer: Json) -> ModelReply:
@@ -118,8 +122,8 @@ class OpenAIResponsesModel(OpenAISdkModel):
 
 
 def _is_found_by_id(item: Message) -> bool:
-    """True for reasoning without its content, and for images: "Item with id 'rs_1' not found. Items are not persisted when
-    `store` is set to false." (https://github.com/vercel/ai/issues/7543). An image is looked up even with its data
+    """True for reasoning without its content, and for images: "Item with id 'rs_1' not found. Items are not persisted
+    when `store` is set to false." (https://github.com/vercel/ai/issues/7543). An image is looked up even with its data
     (pydantic-ai's `OpenAIResponsesModel` leaves it out, too)."""
     if item.get("type") == "reasoning":
         return not item.get("encrypted_content") and not item.get("content")
@@ -127,7 +131,7 @@ def _is_found_by_id(item: Message) -> bool:
 
 
 def _without_id(item: Message) -> Message:
-    return without(item, "id") if item.get("type", "message") in _HOLD_ALL else item
+    return without(item, "id") if _HOLD_ALL.fullmatch(str(item.get("type", "message"))) else item
 
 
 def _reply(answer: Json) -> ModelReply:
@@ -141,7 +145,8 @@ def _reply(answer: Json) -> ModelReply:
 
 
 def _without_halves(items: Sequence[Json]) -> Iterator[Json]:
-    """The items of a reply that was cut off. The text of a custom tool cannot say that it is a half, so its call is left out."""
+    """The items of a reply that was cut off. The text of a custom tool cannot say that it is a half, so its call is
+    left out."""
     for item in items:
         status = item.get("status") or ("incomplete" if item is items[-1] else "completed")
         if status == "completed" or item.get("type") not in ("function_call", "custom_tool_call"):
@@ -161,8 +166,8 @@ class _Stream:
         """Where the prose stands that came last."""
 
     def add(self, event: Json) -> str:
-        """Take in one event; answers the prose in it. Texts of several items, or parts, stand on lines of their own, as in
-        `Outcome.text`."""
+        """Take in one event; answers the prose in it. Texts of several items, or parts, stand on lines of their own, as
+        in `Outcome.text`."""
         match event.get("type"):
             case "response.output_item.done":
                 self.items[event.get("output_index", len(self.items))] = event["item"]
@@ -180,8 +185,8 @@ class _Stream:
         return ""
 
     def answer(self) -> Json:
-        """The whole of it. A stream without its last event was cut off. Its items are those that were told one by one: the
-        encrypted content of reasoning is whole in these alone, and some servers end with an empty `output`."""
+        """The whole of it. A stream without its last event was cut off. Its items are those that were told one by one:
+        the encrypted content of reasoning is whole in these alone, and some servers end with an empty `output`."""
         if self.response is None:
             raise Unreadable("the stream ended in the middle of the answer")
         output = [self.items[index] for index in sorted(self.items)]

@@ -27,6 +27,7 @@ __all__ = ["NoTrace", "Report", "StoredSession", "build", "is_page", "page", "re
 def page(
     trace: Iterable[Mapping[str, Any]] | None = None, sessions: Sequence[StoredSession] = (), *, title: str = ""
 ) -> str:
-    """One self-contained page of the runs in a trace's records, of stored sessions, or of both. It loads nothing from anywhere,
-    and what is not given is said on it. Everything in the input is data: it is escaped, and nothing of it can run."""
+    """One self-contained page of the runs in a trace's records, of stored sessions, or of both. It loads nothing from
+    anywhere, and what is not given is said on it. Everything in the input is data: it is escaped, and nothing of it can
+    run."""
     return render(build(trace, sessions, title=title))

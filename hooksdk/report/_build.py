@@ -28,12 +28,12 @@ TITLE_CHARS = 140
 
 
 class NoTrace(HookSDKError, ValueError):
-    """A file that is no trace; the text says what it holds instead."""
+    """A file is no trace; the text says what it holds instead."""
 
 
 def read_trace(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The records in a file of `trace_file`, and how many lines are none: torn by a crash, or of something else. Raises
-    `NoTrace` where no line is a record, and `OSError`."""
+    """The records in a file of `trace_file`, and how many other lines it has. Raises `NoTrace` if no line is a record,
+    and `OSError`."""
     records: list[dict[str, Any]] = []
     others = 0
     with path.open(encoding="utf-8", errors="replace") as file:
@@ -64,10 +64,10 @@ def build(
     prices: PriceList | None = None,
     policies: Mapping[str, Rules] | None = None,
 ) -> Report:
-    """The content of a page. `trace` is the records of [trace_file](trace_file.md), as `json.loads` reads its lines; with
-    `run_id` only that run is shown. `sources` are sentences that say what it is made from. `prices` say what was paid; by default those of
-    the package `genai-prices`, where it is installed. With `policies`, the rules of plugins by id, it says what these come to for each
-    tool of the runs. Raises what `StoredSession.ledger` raises."""
+    """The content of a page. `trace` are the records of [trace_file](trace_file.md), as `json.loads` reads its lines;
+    with `run_id` only that run is shown. `sources` are sentences about where the records are from. `prices` tell what
+    was paid, by default those of the package `genai-prices`, if it is installed. With `policies`, the rules of plugins
+    by id, the page tells what they decide for each tool of the runs. Raises what `StoredSession.ledger` raises."""
     prices = PriceList() if prices is None else prices
     runs = [] if trace is None else read_runs(trace, prices)
     if run_id is not None:
@@ -84,14 +84,18 @@ def build(
     names = list(dict.fromkeys([*(one.session_id for one in read), *(run.session_id for run in shown)]))
     asked = next((text for text in map(_asked, sessions) if text), "")
     return Report(
-        title=title or asked or (", ".join(names[:3]) + (" …" if len(names) > 3 else "")) or "nothing", sources=list(sources),
-        missing=_missing(shown, read, with_trace=trace is not None), runs=_shortened(shown),
-        runs_left_out=len(runs) - len(shown), sessions=read, policy=policy_lines(shown, policies or {}),
-    )  # fmt: skip
+        title=title or asked or (", ".join(names[:3]) + (" …" if len(names) > 3 else "")) or "nothing",
+        sources=list(sources),
+        missing=_missing(shown, read, with_trace=trace is not None),
+        runs=_shortened(shown),
+        runs_left_out=len(runs) - len(shown),
+        sessions=read,
+        policy=policy_lines(shown, policies or {}),
+    )
 
 
 def _asked(stored: StoredSession) -> str:
-    """What the user asked first, in one line."""
+    """The first words of the user, in one line."""
     journal = [dict(entry) for entry in stored.journal]
     if not any(entry.get("kind") == "format" for entry in journal):
         journal.append({"kind": "format", "name": get_format(stored.format or "openai-chat").name})
@@ -138,7 +142,7 @@ def _is_own_call(step: Step) -> bool:
 
 
 def _shortened(runs: Sequence[Run]) -> list[Run]:
-    """The runs with so many steps as a page can hold: each its share, the short ones theirs whole."""
+    """The runs with as many steps as a page can hold. Each has a share; runs with fewer steps are whole."""
     left = STEPS_SHOWN
     kept: dict[int, Run] = {}
     for done, run in enumerate(sorted(runs, key=lambda run: len(run.steps))):
@@ -150,7 +154,7 @@ def _shortened(runs: Sequence[Run]) -> list[Run]:
 
 
 def _most_telling(steps: Sequence[Step], count: int) -> list[Step]:
-    """The first, the last, and between them those that somebody decided about or that went wrong."""
+    """The first steps, the last ones, and between them steps with a decision or a failure."""
     quarter = count // 4
     telling = [number for number, step in enumerate(steps) if step.decisions or step.approvals or _went_wrong(step)]
     numbers = {*range(quarter), *range(len(steps) - quarter, len(steps)), *telling[: count // 2]}

@@ -1,4 +1,4 @@
-"""What the messages say of the calls that a trace tells of: arguments, results, and why one was refused."""
+"""Adding to the calls of a trace what the messages have of them: arguments, results, and reasons of refusals."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hooksdk.report._texts import Room, arguments_text, as_text
 from hooksdk.transcript import Ledger, ResultRow
 
 SLACK = 1.0
-"""Seconds that a journal's time of a result may lie outside of its call's."""
+"""Seconds by which the journal's time of a result may lie outside of the time of its call."""
 
 
 def join(runs: Sequence[Run], ledger: Ledger, journal: Sequence[Mapping[str, Any]], room: Room) -> None:
-    """Give the steps of a session's runs the arguments and results that its messages have. A call whose result cannot be told
-    from others with the same id gets none."""
+    """Give the steps of a session's runs the arguments and results that its messages have. A call whose result cannot
+    be told from others with the same id gets none."""
     steps: dict[str, list[tuple[float, Step]]] = defaultdict(list)
     for run in runs:
         for step in run.steps:
@@ -41,7 +41,7 @@ def explain_trims(runs: Sequence[Run], session: Session) -> None:
 
 
 def _times(ledger: Ledger, journal: Sequence[Mapping[str, Any]]) -> dict[int, float]:
-    """When each result was recorded, by its number; only where the journal tells."""
+    """The times of results, by number, as far as the journal has them."""
     times: dict[int, float] = {}
     staged: dict[str, list[float]] = defaultdict(list)
     for entry in journal:

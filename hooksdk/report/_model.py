@@ -1,4 +1,5 @@
-"""What a report holds, before it is a page. `dataclasses.asdict` makes JSON of it; times are seconds, sizes estimated tokens."""
+"""What a report holds, before it is a page. `dataclasses.asdict` makes JSON of it; times are seconds, sizes estimated
+tokens."""
 
 from __future__ import annotations
 

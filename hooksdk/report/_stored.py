@@ -1,4 +1,5 @@
-"""A stored session for a page: its messages, what the model sees of them, its trims and its searches for tools."""
+"""Reading a stored session for a page: its messages, what the model sees of them, its trims and its searches for
+tools."""
 
 from __future__ import annotations
 
@@ -30,17 +31,17 @@ from hooksdk.transcript import Entry, Ledger, ResultRow
 from hooksdk.values import as_list, as_object
 
 BILL_MESSAGES = 1_000
-"""Up to so many messages a page has bills: they take time that grows with the square of it."""
+"""The most messages for which a page has bills, whose time grows with the square of their number."""
 MESSAGES_SHOWN = 20_000
 SHOWN_ELSEWHERE = {"text", "tool_use", "tool_result", "refusal", "input_text", "output_text"}
-"""Types of parts that are shown as text, calls or results."""
+"""Types of parts that are shown as text, calls or results already."""
 MAX_QUERIES = 50
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSession:
-    """A session as a store has it: `messages, journal = await store.read_session(id)`. Without a journal it is a plain list of
-    messages.
+    """A session as a store has it: `messages, journal = await store.read_session(id)`. Without a journal it is a plain
+    list of messages.
 
     ```python
     from hooksdk.report import StoredSession, page
@@ -54,12 +55,12 @@ class StoredSession:
     messages: Sequence[Message]
     journal: Sequence[Mapping[str, Any]] = field(default=())
     format: str | MessageFormat | None = None
-    """Where the journal names none; None: `openai-chat`."""
+    """The format if the journal names none; None: `openai-chat`."""
     subagents: Sequence[Request] = ()
-    """What its sub-agents asked of models: `requests_in` of their journals."""
+    """The requests of its sub-agents: `requests_in` of their journals."""
 
     def ledger(self) -> Ledger:
-        """Its state. Raises `ConfigError` for an unknown format, and what a broken journal raises."""
+        """The state of the session. Raises `ConfigError` for an unknown format, and the errors of a broken journal."""
         entries: list[Entry] = [dict(entry) for entry in self.journal]
         named = next((str(entry.get("name")) for entry in entries if entry.get("kind") == "format"), None)
         if named is not None:
@@ -70,7 +71,7 @@ class StoredSession:
 
 
 def read_stored(stored: StoredSession, room: Room, prices: PriceList) -> tuple[model.Session, Ledger]:
-    """What a page shows of a session, and its state."""
+    """The part of a page about a session, and the state of the session."""
     ledger = stored.ledger()
     before = sum(map(schema.estimate_tokens, ledger.messages))
     seen = sum(map(schema.estimate_tokens, ledger.view))
@@ -79,21 +80,30 @@ def read_stored(stored: StoredSession, room: Room, prices: PriceList) -> tuple[m
     first = max(0, count - MESSAGES_SHOWN)
     times = [float(entry["time"]) for entry in stored.journal if isinstance(entry.get("time"), (int, float))]
     session = model.Session(
-        session_id=stored.session_id, format=ledger.format_name or (ledger.format.name if ledger.format else ""),
-        count=count, results=len(ledger.records), tokens=before, tokens_seen=seen,
-        trimmed=sum(record.short_text is not None for record in ledger.records), changed=max(times, default=None),
-        messages=[reader.message(position) for position in range(first, count)], messages_left_out=first,
+        session_id=stored.session_id,
+        format=ledger.format_name or (ledger.format.name if ledger.format else ""),
+        count=count,
+        results=len(ledger.records),
+        tokens=before,
+        tokens_seen=seen,
+        trimmed=sum(record.short_text is not None for record in ledger.records),
+        changed=max(times, default=None),
+        messages=[reader.message(position) for position in range(first, count)],
+        messages_left_out=first,
         summary=[reader.in_place(place) for place in ledger.base if not isinstance(place, int)],
-        trims=_trims(stored.journal, ledger), searches=_searches(ledger),
-        requests=sum(map(ledger.format.is_reply, ledger.messages)) if ledger.format else 0, bills=_bills(ledger),
-        paid=read_paid(own := requests_in(stored.journal), prices), cache=_cache(ledger, stored.journal),
+        trims=_trims(stored.journal, ledger),
+        searches=_searches(ledger),
+        requests=sum(map(ledger.format.is_reply, ledger.messages)) if ledger.format else 0,
+        bills=_bills(ledger),
+        paid=read_paid(own := requests_in(stored.journal), prices),
+        cache=_cache(ledger, stored.journal),
         with_subagents=read_paid([*own, *stored.subagents], prices) if stored.subagents else [],
-    )  # fmt: skip
+    )
     return session, ledger
 
 
 class _Reader:
-    """Reads messages in whatever format they are."""
+    """Reads messages of any format."""
 
     def __init__(self, ledger: Ledger, room: Room) -> None:
         self._ledger = ledger
@@ -107,7 +117,7 @@ class _Reader:
         return self._read(message, position, self._ledger.records.at(position), hidden=hidden)
 
     def in_place(self, message: Message) -> model.Message:
-        """One that a compaction made."""
+        """A message that a compaction has made."""
         return self._read(message, None, (), hidden=False)
 
     def _read(
@@ -116,8 +126,15 @@ class _Reader:
         form = self._ledger.format
         if form is None:
             text = self._room.text(json.dumps(message, ensure_ascii=False, indent=2, default=str))
-            return model.Message(position=position, role=as_text(message.get("role")), text=text, calls=[], results=[],
-                                 others=[], hidden=hidden)  # fmt: skip
+            return model.Message(
+                position=position,
+                role=as_text(message.get("role")),
+                text=text,
+                calls=[],
+                results=[],
+                others=[],
+                hidden=hidden,
+            )
         found, made, prose = form.results(message), form.calls(message), form.text(message)
         others = [
             describe_part(part)
@@ -128,15 +145,17 @@ class _Reader:
             prose = json.dumps(message, ensure_ascii=False, default=str)
         role = "assistant" if form.is_reply(message) else as_text(message.get("role") or message.get("type"))
         return model.Message(
-            position=position, role="tool" if found and not (prose or made) else role,
+            position=position,
+            role="tool" if found and not (prose or made) else role,
             text=self._room.text(prose) if prose else None,
             calls=[model.Call(call_id=one.id, name=one.name, arguments=self.arguments(one.arguments)) for one in made],
             results=[
                 self._result(records[number] if number < len(records) else None, one.text, is_error=one.is_error)
                 for number, one in enumerate(found)
             ],
-            others=others, hidden=hidden,
-        )  # fmt: skip
+            others=others,
+            hidden=hidden,
+        )
 
     def arguments(self, value: object) -> model.Text:
         """A call's arguments."""
@@ -147,15 +166,20 @@ class _Reader:
         entry = None if record is None else record.marks.queued_entry
         queued = entry["kind"] if entry else ""
         return model.Result(
-            handle=record.handle if record else "", tool=record.tool if record else "",
-            tokens=record.tokens if record else schema.estimate_tokens(text), characters=len(text), is_error=is_error,
-            text=self._room.text(text), instead=None if short is None else self._room.text(short), queued=queued,
+            handle=record.handle if record else "",
+            tool=record.tool if record else "",
+            tokens=record.tokens if record else schema.estimate_tokens(text),
+            characters=len(text),
+            is_error=is_error,
+            text=self._room.text(text),
+            instead=None if short is None else self._room.text(short),
+            queued=queued,
             labels=shown_labels(record.labels) if record else (),
-        )  # fmt: skip
+        )
 
 
 def _trims(journal: Sequence[Mapping[str, Any]], ledger: Ledger) -> list[model.TrimLine]:
-    """Every trim and restore of the journal, with what became of it."""
+    """Every trim and restore in the journal, with its outcome."""
     lines: dict[int, model.TrimLine] = {}
     for entry in journal:
         kind = entry.get("kind")
@@ -163,12 +187,17 @@ def _trims(journal: Sequence[Mapping[str, Any]], ledger: Ledger) -> list[model.T
             record = ledger.records.by_handle(as_text(entry.get("handle")))
             whole, short = record.characters if record else 0, len(as_text(entry.get("text")))
             lines[int(entry["n"])] = model.TrimLine(
-                at=float(entry["time"]) if "time" in entry else None, handle=as_text(entry.get("handle")),
-                tool=record.tool if record else "", kind=str(kind), status="queued", plugin=as_text(entry.get("owner")),
-                reason=as_text(entry.get("reason")), before=whole if kind == "trim" else 0,
+                at=float(entry["time"]) if "time" in entry else None,
+                handle=as_text(entry.get("handle")),
+                tool=record.tool if record else "",
+                kind=str(kind),
+                status="queued",
+                plugin=as_text(entry.get("owner")),
+                reason=as_text(entry.get("reason")),
+                before=whole if kind == "trim" else 0,
                 after=short if kind == "trim" else whole,
                 tokens_saved=max(0, record.tokens - -(-short // 4)) if record and kind == "trim" else None,
-            )  # fmt: skip
+            )
         elif kind == "drain":
             for n, status in entry["done"]:
                 if n in lines:
@@ -177,7 +206,7 @@ def _trims(journal: Sequence[Mapping[str, Any]], ledger: Ledger) -> list[model.T
 
 
 def _searches(ledger: Ledger) -> list[model.Search]:
-    """The searches for tools, with what each query found, as the answers in the messages tell it."""
+    """The searches for tools, with the hits of each query, read from the answers in the messages."""
     found: list[model.Search] = []
     for record in ledger.records:
         groups = () if record.is_error else searches_in(ledger.body(record).text)
@@ -189,11 +218,13 @@ def _searches(ledger: Ledger) -> list[model.Search]:
 def _query(group: Mapping[str, Any]) -> model.Query:
     hits = [
         model.Hit(
-            name=as_text(hit.get("name")), owner=as_text(hit.get("from")),
-            description=as_text(hit.get("description"))[:300], weak=bool(hit.get("weak")),
+            name=as_text(hit.get("name")),
+            owner=as_text(hit.get("from")),
+            description=as_text(hit.get("description"))[:300],
+            weak=bool(hit.get("weak")),
         )
         for hit in map(as_object, as_list(group.get("hits"))[:MAX_QUERIES])
-    ]  # fmt: skip
+    ]
     notes = as_texts([group.get("already_offered"), group.get("weak")])
     return model.Query(query=as_text(group.get("query")), hits=hits, note=" ".join(notes))
 

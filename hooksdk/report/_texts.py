@@ -1,29 +1,31 @@
-"""Texts and numbers by others: read with care, and cut to what a page can hold."""
+"""Reading texts and numbers that others wrote, which may be of any type, and cutting texts to the size of a page."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from hooksdk.report._model import Text
 from hooksdk.values import as_list
 
 SHOWN_CHARS, SHOWN_LINES = 1_200, 16
-"""Of each text at most, before it is opened."""
+"""The part of a text that is shown before it is opened."""
 WHOLE_CHARS = 100_000
-"""Characters of the longest text that a page has whole."""
+"""Characters of the longest text that is on a page whole."""
 PAGE_CHARS = 6_000_000
-"""Characters that all whole texts of a page have together."""
+"""Characters of all whole texts of a page."""
 
 
 @dataclass
 class Room:
-    """How much of others' texts a page can still hold."""
+    """The characters of whole texts that a page can still hold."""
 
     left: int = PAGE_CHARS
 
     def text(self, value: str, *, chars: int = SHOWN_CHARS, lines: int = SHOWN_LINES) -> Text:
-        """The text's beginning; and the whole, while there is room."""
+        """The beginning of the text, and the whole text while there is room."""
         shown = "\n".join(value[: chars + 1].split("\n", lines)[:lines])[:chars]
         if len(shown) == len(value):
             return Text(shown=value, whole=None, characters=len(value))
@@ -33,12 +35,12 @@ class Room:
 
 
 def as_text(value: object) -> str:
-    """A JSON value's text where it is one, else nothing."""
+    """The value if it is a text, else an empty text."""
     return value if isinstance(value, str) else ""
 
 
 def as_number(value: object) -> float:
-    """A JSON value's number where it is a finite one that a page can show, else 0."""
+    """The value if it is a finite number that a page can show, else 0."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return 0.0
     try:
@@ -49,7 +51,7 @@ def as_number(value: object) -> float:
 
 
 def as_count(value: object) -> int:
-    """The same as a whole number."""
+    """The same, as a whole number."""
     return int(as_number(value))
 
 
@@ -59,7 +61,7 @@ def as_texts(value: object) -> list[str]:
 
 
 def arguments_text(value: object) -> str:
-    """A call's arguments, readable: JSON with an indent where they are not short."""
+    """A call's arguments as JSON, with an indent if they are long."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -70,3 +72,13 @@ def arguments_text(value: object) -> str:
         return short if len(short) <= 100 else json.dumps(value, ensure_ascii=False, indent=2)
     except (TypeError, ValueError, RecursionError):
         return str(value)
+
+
+def texts_in(record: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    """The texts under these keys of a record."""
+    return {key: as_text(record.get(key)) for key in keys}
+
+
+def counts_in(record: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    """The counts under these keys of a record."""
+    return {key: as_count(record.get(key)) for key in keys}

@@ -1,4 +1,4 @@
-"""The runs of a trace: their records put together into steps, oldest first."""
+"""Reading the runs of a trace: the records of each run become its steps, the oldest first."""
 
 from __future__ import annotations
 
@@ -8,21 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from hooksdk.calls import shown_labels
-from hooksdk.costs import PriceList, Request, model_name, usage_of
-from hooksdk.report._model import (
-    Approval,
-    Catalog,
-    CatalogTool,
-    HookLine,
-    Kind,
-    Run,
-    Shares,
-    Step,
-    TrimLine,
-    WithheldTools,
-)
+from hooksdk.costs import PriceList
+from hooksdk.formats.usage import Request, model_name, usage_of
+from hooksdk.report import _model as model
+from hooksdk.report._model import Approval, Catalog, CatalogTool, HookLine, Run, Shares, Step, TrimLine
 from hooksdk.report._paid import read_paid
-from hooksdk.report._texts import as_count, as_number, as_text, as_texts
+from hooksdk.report._texts import as_count, as_number, as_text, as_texts, counts_in, texts_in
 from hooksdk.report._words import counted
 from hooksdk.values import as_list, as_object, is_list
 
@@ -30,11 +21,11 @@ Record = Mapping[str, Any]
 """One line of a trace: `time`, `kind`, `session_id` and so on, and the kind's own fields."""
 
 OUTSIDE = {"hook", "decision", "trim_queued", "restore_queued", "trim_drained", "approval_asked", "approval_answered"}
-"""Kinds that are worth a section of their own where they stand outside of all runs."""
+"""Kinds of records that get a section of their own outside of all runs."""
 
 
 def read_runs(records: Iterable[Record], prices: PriceList) -> list[Run]:
-    """The runs of these records, by their begin."""
+    """The runs of these records, in the order in which they began."""
     by_run: dict[tuple[str, str], list[Record]] = defaultdict(list)
     parents: dict[str, str] = {}
     for record in records:
@@ -53,27 +44,27 @@ def read_runs(records: Iterable[Record], prices: PriceList) -> list[Run]:
 
 
 class _RunReader:
-    """Puts the records of one run together."""
+    """Makes a run of its records."""
 
     def __init__(self, session_id: str, run_id: str, parent: str) -> None:
         self._ids = session_id, run_id, parent
         self._start = 0.0
         self._steps: list[Step] = []
         self._loose: list[HookLine] = []
-        """Hooks before the step that they belong to."""
+        """Hooks that were fired before the step to which they belong."""
         self._waiting: dict[str, list[HookLine]] = defaultdict(list)
-        """The same of calls that have not begun, by call id."""
+        """The same for calls that have not begun, by call id."""
         self._bridges: dict[str, str] = {}
         self._calls: dict[str, Step] = {}
         """The newest call of each id."""
         self._open: dict[str, list[Step]] = {}
-        """Calls that have not ended, by id: ids repeat."""
+        """Calls that have not ended, by id, which may repeat."""
         self._last: dict[str, Step] = {}
         """The newest step of each kind."""
         self._queued: dict[str, list[TrimLine]] = defaultdict(list)
-        """Trims that wait, by handle."""
+        """Queued trims, by handle."""
         self._model: Step | None = None
-        self._withheld: list[WithheldTools] = []
+        self._withheld: list[model.WithheldTools] = []
         self._catalogs: list[Catalog] = []
         self._trims: list[TrimLine] = []
         self._usage: dict[str, float] = defaultdict(float)
@@ -81,7 +72,7 @@ class _RunReader:
         self._facts: dict[str, Any] = {}
 
     def read(self, records: list[Record], prices: PriceList) -> Run:
-        """The run of these records, which are in order."""
+        """The run of these records, given in order."""
         self._start = as_number(records[0].get("time"))
         end = self._start
         for record in records:
@@ -98,25 +89,42 @@ class _RunReader:
         calls = [step for step in self._steps if step.kind == "call"]
         approvals = [approval for step in self._steps for approval in step.approvals]
         beside = {tool.tool for catalog in self._catalogs for tool in catalog.tools or () if tool.place == "bridge"}
+        facts = self._facts
         return Run(
-            number=0, session_id=session_id, run_id=run_id, agent_id=as_text(records[0].get("agent_id")), parent=parent,
-            model=self._facts.get("model", ""), trigger=self._facts.get("trigger", ""), started=self._start,
-            seconds=seconds, reason=self._facts.get("reason", ""), attempts=self._facts.get("attempts", 1),
-            requests=sum(step.kind == "model" for step in self._steps), usage=dict(self._usage), paid=read_paid(self._requests, prices),
-            calls=len(calls), by_status=dict(Counter(step.status or "open" for step in calls)),
-            asked=len(approvals), granted=sum(bool(approval.granted) for approval in approvals),
-            searches=sum(step.tool in beside and step.status == "ok" for step in calls), shares=_shares(self._steps, seconds),
-            catalogs=self._catalogs, trims=self._trims, steps=self._steps, steps_left_out=0,
-        )  # fmt: skip
+            number=0,
+            session_id=session_id,
+            run_id=run_id,
+            agent_id=as_text(records[0].get("agent_id")),
+            parent=parent,
+            model=facts.get("model", ""),
+            trigger=facts.get("trigger", ""),
+            started=self._start,
+            seconds=seconds,
+            reason=facts.get("reason", ""),
+            attempts=facts.get("attempts", 1),
+            requests=sum(step.kind == "model" for step in self._steps),
+            usage=dict(self._usage),
+            paid=read_paid(self._requests, prices),
+            calls=len(calls),
+            by_status=dict(Counter(step.status or "open" for step in calls)),
+            asked=len(approvals),
+            granted=sum(bool(approval.granted) for approval in approvals),
+            searches=sum(step.tool in beside and step.status == "ok" for step in calls),
+            shares=_shares(self._steps, seconds),
+            catalogs=self._catalogs,
+            trims=self._trims,
+            steps=self._steps,
+            steps_left_out=0,
+        )
 
-    def _add(self, kind: Kind, at: float, name: str, **values: Any) -> Step:
+    def _add(self, kind: model.Kind, at: float, name: str, **values: Any) -> Step:
         step = Step(kind=kind, at=at, name=name, **values)
         self._steps.append(step)
         self._last[kind] = step
         return step
 
     def _with_hooks(self, step: Step) -> Step:
-        """The step has the hooks that were fired before it."""
+        """Give the step the hooks that were fired before it."""
         for line in self._loose:
             _attach(step, line)
         self._loose = []
@@ -140,7 +148,7 @@ class _RunReader:
 
     def _take_withheld(self, record: Record, _at: float) -> None:
         names, reason = as_texts(record.get("names")), as_text(record.get("reason"))
-        self._withheld.append(WithheldTools(plugin=as_text(record.get("plugin")), names=names, reason=reason))
+        self._withheld.append(model.WithheldTools(plugin=as_text(record.get("plugin")), names=names, reason=reason))
 
     def _take_tools_resolved(self, record: Record, at: float) -> None:
         catalog = _catalog_of(record)
@@ -169,8 +177,8 @@ class _RunReader:
         self._model = None
         step.seconds = at - step.at
         if used := usage_of(as_object(record.get("usage"))):
-            model = model_name(self._facts.get("provider"), self._facts.get("model"))
-            self._requests.append(Request(model=model, usage=used, time=self._start + at))
+            asked = model_name(self._facts.get("provider"), self._facts.get("model"))
+            self._requests.append(Request(model=asked, usage=used, time=self._start + at))
         usage = {
             str(name): as_number(value)
             for name, value in as_object(record.get("usage")).items()
@@ -197,14 +205,12 @@ class _RunReader:
 
     def _take_call_started(self, record: Record, at: float) -> None:
         call_id, parent = as_text(record.get("call_id")), self._calls.get(as_text(record.get("parent_id")))
-        step = self._add(
-            "call", at, as_text(record.get("name")), call_id=call_id, tool=as_text(record.get("tool")),
-            origin=as_text(record.get("origin")), through=self._bridges.pop(call_id, ""),
-            depth=parent.depth + 1 if parent is not None else 0,
-        )  # fmt: skip
+        depth, through = parent.depth + 1 if parent is not None else 0, self._bridges.pop(call_id, "")
+        about = texts_in(record, "call_id", "tool", "origin")
+        step = self._add("call", at, as_text(record.get("name")), **about, through=through, depth=depth)
         self._calls[call_id] = step
         self._open.setdefault(call_id, []).append(step)
-        # Older traces do not say which call a hook is about.
+        # Older traces do not name the call of a hook.
         unwraps = [line for line in self._loose if line.hook == "unwrap_tool_call"]
         self._loose = [line for line in self._loose if line.hook != "unwrap_tool_call"]
         for line in [*self._waiting.pop(call_id, []), *unwraps]:
@@ -232,18 +238,16 @@ class _RunReader:
         call_id = as_text(record.get("call_id"))
         step = self._calls.get(call_id) or self._add("note", at, "an approval", call_id=call_id)
         self._calls[call_id] = step
-        step.approvals.append(
-            Approval(at=at, plugin=as_text(record.get("plugin")), severity=as_text(record.get("severity")),
-                     questions=as_count(record.get("questions")),
-                     evidence=[as_text(one) for one in as_list(record.get("evidence"))])
-        )  # fmt: skip
+        said, questions = texts_in(record, "plugin", "severity"), as_count(record.get("questions"))
+        evidence = [as_text(one) for one in as_list(record.get("evidence"))]
+        step.approvals.append(Approval(at=at, **said, questions=questions, evidence=evidence))
 
     def _take_approval_answered(self, record: Record, at: float) -> None:
         call_id = as_text(record.get("call_id"))
         step = self._calls.get(call_id) or self._add("note", at, "an approval", call_id=call_id)
         self._calls[call_id] = step
         approval = next((one for one in step.approvals if one.granted is None), None)
-        if approval is None:  # it was asked in another run
+        if approval is None:  # asked in another run
             approval = Approval(at=at, plugin="", severity="", questions=1)
             step.approvals.append(approval)
         else:
@@ -256,12 +260,9 @@ class _RunReader:
     # Hooks
 
     def _take_hook(self, record: Record, at: float) -> None:
-        line = HookLine(
-            at=at, hook=as_text(record.get("hook")), plugin=as_text(record.get("plugin")),
-            handler=as_text(record.get("handler")), outcome=as_text(record.get("outcome")),
-            seconds=as_number(record.get("seconds")), problem=as_text(record.get("problem")),
-            shadow=bool(record.get("shadow")),
-        )  # fmt: skip
+        said = texts_in(record, "hook", "plugin", "handler", "outcome", "problem")
+        seconds, shadow = as_number(record.get("seconds")), bool(record.get("shadow"))
+        line = HookLine(at=at, seconds=seconds, shadow=shadow, **said)
         if call_id := as_text(record.get("call_id")):
             if line.hook == "unwrap_tool_call" or call_id not in self._calls:
                 self._waiting[call_id].append(line)
@@ -273,13 +274,13 @@ class _RunReader:
             self._loose.append(line)
 
     def _nearest(self, line: HookLine) -> None:
-        """A hook that names no call belongs to the step that its hook speaks of: the one call that is open, or the newest."""
-        kind: Kind = "model" if "model" in line.hook else "tools" if "tools" in line.hook else "call"
+        """Give a hook without a call id to the newest step of its kind; for a call, to the only open one."""
+        kind: model.Kind = "model" if "model" in line.hook else "tools" if "tools" in line.hook else "call"
         if line.hook == "unwrap_tool_call":
             self._loose.append(line)
             return
         step = self._last.get(kind)
-        if kind == "call" and self._open:  # of several nobody knows which
+        if kind == "call" and self._open:  # not to one of several
             step = next(iter(self._open.values()))[-1] if len(self._open) == 1 else None
         _attach(step or self._last.get("start") or self._add("start", line.at, "outside of a call"), line)
 
@@ -288,16 +289,14 @@ class _RunReader:
     def _take_trim_queued(self, record: Record, at: float) -> None:
         kind = "restore" if record.get("kind") == "restore_queued" else "trim"
         before, after = as_count(record.get("characters_before")), as_count(record.get("characters_after"))
-        trim = TrimLine(at=at, handle=as_text(record.get("handle")), tool="", kind=kind, status="queued",
-                        plugin=as_text(record.get("plugin")), before=before, after=after)  # fmt: skip
+        handle, plugin = as_text(record.get("handle")), as_text(record.get("plugin"))
+        trim = TrimLine(
+            at=at, handle=handle, tool="", kind=kind, status="queued", plugin=plugin, before=before, after=after
+        )
         self._trims.append(trim)
         self._queued[trim.handle].append(trim)
-        self._add(
-            "trim",
-            at,
-            f"{kind} of {trim.handle} queued",
-            detail=f"{before:,} to {after:,} characters, by {trim.plugin}",
-        )
+        detail = f"{before:,} to {after:,} characters, by {trim.plugin}"
+        self._add("trim", at, f"{kind} of {trim.handle} queued", detail=detail)
 
     _take_restore_queued = _take_trim_queued
 
@@ -325,7 +324,7 @@ def _attach(step: Step, line: HookLine) -> None:
 
 
 def _short_name(usage: str) -> str:
-    """`input_tokens` as `tokens in`, for a line that has little room."""
+    """A short word for a count, such as `tokens in` for `input_tokens`."""
     known = {
         "input_tokens": "tokens in",
         "prompt_tokens": "tokens in",
@@ -344,25 +343,23 @@ def _catalog_of(record: Record) -> Catalog:
     if is_list(listed := record.get("catalog")):
         tools = [_tool_of(as_object(one)) for one in listed]
         tools.sort(key=lambda tool: (-tool.tokens, tool.name))
-    return Catalog(
-        attempt=as_count(record.get("attempt")), granted=as_count(record.get("tools")),
-        offered=as_count(record.get("offered")), tokens=as_count(record.get("tokens")),
-        tokens_offered=as_count(record.get("tokens_offered")), notes=as_texts(record.get("notes")), tools=tools,
-    )  # fmt: skip
+    counts = counts_in(record, "attempt", "offered", "tokens", "tokens_offered")
+    granted, notes = as_count(record.get("tools")), as_texts(record.get("notes"))
+    return Catalog(**counts, granted=granted, notes=notes, tools=tools)
 
 
 def _tool_of(entry: Mapping[str, Any]) -> CatalogTool:
     tool = as_text(entry.get("tool"))
     source, _, rest = tool.partition(":")
     owner = f"{source}:{rest.partition(':')[0]}" if rest else ""
-    return CatalogTool(name=as_text(entry.get("name")), tool=tool, owner=owner, tokens=as_count(entry.get("tokens")),
-                       place=as_text(entry.get("place")), annotations={
-                           name: value for name, value in as_object(entry.get("annotations")).items() if isinstance(value, bool)
-                       })  # fmt: skip
+    hints = {name: hint for name, hint in as_object(entry.get("annotations")).items() if isinstance(hint, bool)}
+    about = texts_in(entry, "name", "tool", "place")
+    return CatalogTool(**about, owner=owner, tokens=as_count(entry.get("tokens")), annotations=hints)
 
 
 def _shares(steps: list[Step], seconds: float) -> Shares:
-    """Where the time went. What overlaps counts once: a person's time before a tool's, a tool's before the model's."""
+    """How the time was spent. Times that overlap count once: first as a person's, then as a tool's, then as the
+    model's."""
     persons = [(one.at, one.at + (one.waited or 0)) for step in steps for one in step.approvals]
     tools = [(step.at, step.at + (step.seconds or 0)) for step in steps if step.kind == "call"]
     models = [(step.at, step.at + (step.seconds or 0)) for step in steps if step.kind == "model"]
