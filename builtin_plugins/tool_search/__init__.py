@@ -15,16 +15,14 @@ from typing import Any
 
 import anyio.to_thread
 
-from builtin_plugins.tool_search._answers.answers import compact, describe, number_of, references, search, texts_of
+from builtin_plugins.tool_search._answers.answers import describe, number_of, references, search, texts_of
 from builtin_plugins.tool_search._answers.listing import listing_budget, owners_in
-from builtin_plugins.tool_search._answers.result_forms import ResultForms, form_of
 from builtin_plugins.tool_search._answers.scope import Refusal, Scope
+from builtin_plugins.tool_search._answers.signatures import ResultForms, form_of
 from builtin_plugins.tool_search._answers.streak import Streak
-from builtin_plugins.tool_search._bridge.batch import Batch
-from builtin_plugins.tool_search._bridge.tools import bridge_tools, client_tools, fill, native_search
-from builtin_plugins.tool_search._bridge.unwrapping import Unwrapping
+from builtin_plugins.tool_search._bridge.tools import Batch, bridge_tools, client_tools, fill, native_search
+from builtin_plugins.tool_search._bridge.written_call import Unwrapping
 from builtin_plugins.tool_search._config import Config
-from builtin_plugins.tool_search._names import Names
 from builtin_plugins.tool_search._ranking.indexes import Documents, Indexes
 from builtin_plugins.tool_search._ranking.keeping import Keeping, keeping
 from builtin_plugins.tool_search._ranking.learned import Learning, Memory
@@ -40,6 +38,7 @@ from builtin_plugins.tool_search._sentences import (
     MORE_TOOLS,
     MORE_TOOLS_IN_SCRIPT,
     NATIVE_SEARCH,
+    Names,
     not_offered,
 )
 from builtin_plugins.tool_search.rankers import load_ranker
@@ -56,6 +55,7 @@ from hooksdk.hooks import (
     UnwrapToolCall,
 )  # fmt: skip
 from hooksdk.patterns import ToolPattern, near_misses
+from hooksdk.values import compact
 
 __all__ = ["ToolSearch"]
 

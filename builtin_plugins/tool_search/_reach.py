@@ -16,8 +16,7 @@ import anyio.to_thread
 
 from builtin_plugins.tool_search._answers.signatures import row
 from builtin_plugins.tool_search._config import Config
-from builtin_plugins.tool_search._nearest.hits import Hit, nearest
-from builtin_plugins.tool_search._nearest.siblings import without_siblings
+from builtin_plugins.tool_search._nearest import Hit, nearest, without_siblings
 from builtin_plugins.tool_search._sentences import MORE_TOOLS
 from builtin_plugins.tool_search.rankers import Ranker
 from hooksdk import PluginState, Tool, schema

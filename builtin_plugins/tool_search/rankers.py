@@ -23,13 +23,16 @@ from itertools import islice
 from typing import Any, TypeVar, cast
 
 from builtin_plugins.tool_search._ranking.bm25 import TELLING, Bm25Ranker
-from builtin_plugins.tool_search._ranking.embedded import EmbeddedRanker, EmbeddedRankers
-from builtin_plugins.tool_search._ranking.entries import Document, entries
-from builtin_plugins.tool_search._ranking.meaning import MeaningRanker, missing_package
-from builtin_plugins.tool_search._ranking.ranked import Ranked, Ranker
-from builtin_plugins.tool_search._ranking.stems import stem
-from builtin_plugins.tool_search._ranking.vectors import Embeddings, Vectors
-from builtin_plugins.tool_search._ranking.words import split_words
+from builtin_plugins.tool_search._ranking.entries import Document, Ranked, Ranker, entries
+from builtin_plugins.tool_search._ranking.meaning import (
+    EmbeddedRanker,
+    EmbeddedRankers,
+    Embeddings,
+    MeaningRanker,
+    Vectors,
+    missing_package,
+)
+from builtin_plugins.tool_search._ranking.words import split_words, stem
 from hooksdk.errors import did_you_mean
 
 __all__ = [

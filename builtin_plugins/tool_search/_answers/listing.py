@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from builtin_plugins.tool_search._answers.signatures import clip, summary
+from builtin_plugins.tool_search._answers.signatures import summary
 from hooksdk import Tool, schema
+from hooksdk.values import clip
 
 MAX_OWNERS = 210
 """Characters that the names of servers and plugins may take in the bridge's description."""

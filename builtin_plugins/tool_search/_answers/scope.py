@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from builtin_plugins.tool_search._answers.listing import not_available
-from builtin_plugins.tool_search._answers.signatures import clip, returns, row
-from builtin_plugins.tool_search._names import Names
+from builtin_plugins.tool_search._answers.signatures import returns, row
 from builtin_plugins.tool_search._ranking.words import squeeze
-from builtin_plugins.tool_search._sentences import HOW_TO_CALL, HOW_TO_CALL_IN_SCRIPT, HOW_TO_CALL_NATIVELY
+from builtin_plugins.tool_search._sentences import HOW_TO_CALL, HOW_TO_CALL_IN_SCRIPT, HOW_TO_CALL_NATIVELY, Names
 from builtin_plugins.tool_search.rankers import Ranker
 from hooksdk import Catalog, Tool, ToolError, schema
+from hooksdk.values import clip
 
 LONGEST_NAME = 200
 """Characters of a name that a refusal repeats."""

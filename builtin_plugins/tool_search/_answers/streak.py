@@ -7,9 +7,9 @@ from typing import Any
 
 from builtin_plugins.tool_search._answers.answers import described
 from builtin_plugins.tool_search._answers.listing import names_by_owner
-from builtin_plugins.tool_search._answers.parts import compact
 from builtin_plugins.tool_search._answers.scope import NOTHING_CALLED, Refusal, Scope, reason_of
 from builtin_plugins.tool_search._sentences import NO_HITS, NOTHING_FITS, REFUSED_AGAIN, REPEATED, SOME_HITS
+from hooksdk.values import compact
 
 CHANGES = 3
 """From the third search in a row without a call, the answer tells the model to stop searching, if two of them showed no

@@ -9,26 +9,35 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, pairwise
 
-from builtin_plugins.tool_search._ranking.entries import FIRST, NAME, OWNER, Document
-from builtin_plugins.tool_search._ranking.lexicon import (
+from builtin_plugins.tool_search._ranking.entries import FIRST, NAME, OWNER, Document, Ranked
+from builtin_plugins.tool_search._ranking.postings import (
+    FIELD_BITS,
+    FIELD_MASK,
+    K1,
+    WEIGHTS,
+    Gains,
+    Owners,
+    Postings,
+    Spellings,
+    Term,
+    Values,
+    Word,
+    arrays,
+)
+from builtin_plugins.tool_search._ranking.purpose import only_reads
+from builtin_plugins.tool_search._ranking.vocabulary import by_stem
+from builtin_plugins.tool_search._ranking.words import (
     Kind,
     abbreviations,
     capabilities,
     initials,
     kinds,
     phrases,
+    split_words,
+    squeeze,
+    stem,
     synonyms,
 )
-from builtin_plugins.tool_search._ranking.owners import Owners
-from builtin_plugins.tool_search._ranking.postings import FIELD_BITS, FIELD_MASK, Postings
-from builtin_plugins.tool_search._ranking.purpose import only_reads
-from builtin_plugins.tool_search._ranking.ranked import Ranked
-from builtin_plugins.tool_search._ranking.spelling import Spellings
-from builtin_plugins.tool_search._ranking.stems import stem
-from builtin_plugins.tool_search._ranking.terms import Term, Values, Word, arrays
-from builtin_plugins.tool_search._ranking.vocabulary import by_stem
-from builtin_plugins.tool_search._ranking.weights import K1, WEIGHTS, Gains
-from builtin_plugins.tool_search._ranking.words import split_words, squeeze
 
 _PROMINENT = frozenset({NAME, FIRST, OWNER})
 # The weight of a word that was derived (a pair, a synonym, ...), as a share of one that stands in the query.

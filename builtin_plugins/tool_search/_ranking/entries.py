@@ -1,13 +1,37 @@
-"""Tools as search words, split and stemmed once for each definition."""
+"""What a ranker is given and answers, and tools as search words, split and stemmed once for each definition."""
+
+from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from builtin_plugins.tool_search._ranking.stems import stem
-from builtin_plugins.tool_search._ranking.words import APART, FIELD_END, chunked, split_words, squeeze, tool_text
+from builtin_plugins.tool_search._ranking.words import APART, FIELD_END, chunked, split_words, squeeze, stem, tool_text
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A tool that fits a query, and how well."""
+
+    id: str
+    score: float
+    weak: bool
+    """The tool covers so little of the query that it is probably not what was asked for."""
+    evidence: float | None = None
+    """What speaks for the tool, whatever the query's length: its score as a share of what a word weighs that only one tool
+    has. None: not known, as in a catalog of a few tools, or the query is the tool's name; of a ranker of your own also what its
+    words are to say."""
+
+
+class Ranker(Protocol):
+    """Anything that orders a catalog by a query."""
+
+    def search(self, query: str, limit: int) -> list[Ranked]:
+        """Answer at most `limit` tools, the best first."""
+        ...
+
 
 FIELDS = 7
 NAME, FIRST, OWNER = 0, 1, 6

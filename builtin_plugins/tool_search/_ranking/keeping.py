@@ -12,9 +12,8 @@ from typing import Any, cast
 
 import anyio
 
-from builtin_plugins.tool_search._ranking.embedded import EmbeddedRankers
 from builtin_plugins.tool_search._ranking.entries import Document
-from builtin_plugins.tool_search._ranking.vectors import BATCH, Vectors, key_of
+from builtin_plugins.tool_search._ranking.meaning import BATCH, EmbeddedRankers, Vectors, key_of
 from hooksdk import Storage
 from hooksdk.tasks import in_abandonable_thread
 

@@ -19,8 +19,7 @@ from typing import cast
 import anyio
 
 from builtin_plugins.tool_search._ranking.indexes import Indexes
-from builtin_plugins.tool_search._ranking.stems import stem
-from builtin_plugins.tool_search._ranking.words import split_words
+from builtin_plugins.tool_search._ranking.words import split_words, stem
 from builtin_plugins.tool_search.rankers import Ranked, Ranker
 from hooksdk import Storage, Tool
 

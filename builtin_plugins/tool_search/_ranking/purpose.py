@@ -5,19 +5,13 @@ import re
 from typing import Literal
 
 from builtin_plugins.tool_search._ranking.entries import Document
-from builtin_plugins.tool_search._ranking.lexicon import answer_beginnings, changing_verbs, reading_verbs, stop_words
-from builtin_plugins.tool_search._ranking.words import name_words
+from builtin_plugins.tool_search._ranking.words import changing_verbs, name_words, reading_verbs, stop_words
 
 Purpose = Literal["read", "change", "other"]
 
 _LONGEST = 8  # words of a query that is judged: a longer one asks for several things
 _VERB_PLACES = 3  # words of a name among which its verb is looked for: git_commit, mail_send_message
 _WORD = re.compile(r"[a-z]+")
-_POLITE = frozenset([
-    "and", "but", "can", "could", "hello", "help", "hey", "hi", "me", "no", "now", "ok",
-    "okay", "please", "so", "thanks", "then", "to", "will", "would", "yes", "you",
-])  # fmt: skip
-_BEGINNING, _LONGEST_BEGINNING = 100, 4  # characters that are read, words that a beginning has at most
 
 
 def only_reads(query: str) -> bool:
@@ -38,11 +32,3 @@ def purpose(document: Document) -> Purpose:
         if word in changing_verbs():
             return "change"
     return "other"
-
-
-def wants_words(sentence: str) -> bool:
-    """Whether a sentence rather asks the model itself for words, such as an explanation or a poem, than for a tool."""
-    words = _WORD.findall(sentence[:_BEGINNING].lower())
-    while words and words[0] in _POLITE:
-        del words[0]
-    return any(tuple(words[:count]) in answer_beginnings() for count in range(1, _LONGEST_BEGINNING + 1))

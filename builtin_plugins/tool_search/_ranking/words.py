@@ -1,12 +1,154 @@
-"""How text becomes search words: names and texts split at case, digits and signs, schemas walked near their root first."""
+"""How text becomes search words: names and texts split at case, digits and signs, schemas walked near their root first; the
+stems of English words; and what is known about words beforehand, in the lists of the folder `words`."""
+
+from __future__ import annotations
 
 import re
+import threading
 import unicodedata
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, islice
-from typing import cast
+from functools import cache, lru_cache
+from importlib import import_module
+from importlib.resources import files
+from itertools import accumulate, islice, product
+from typing import Any, cast
 
-from builtin_plugins.tool_search._ranking.lexicon import stop_words
+_MAX_STEMS = 1 << 16
+_stemming = threading.Lock()
+
+
+@cache
+def _stemmer() -> Any:
+    # Loaded here, because only a search needs it. It has no types, and its own cache makes a new word three times as slow.
+    return import_module("Stemmer").Stemmer("english", 0)
+
+
+@lru_cache(_MAX_STEMS)
+def stem(word: str) -> str:
+    """Cut an English word to its stem; words of other languages mostly stay as they are."""
+    with _stemming:  # one stemmer must not work in two threads at once
+        return str(_stemmer().stemWord(word))
+
+
+Kind = tuple[str, ...]
+
+
+def _lines(name: str) -> list[list[str]]:
+    """The words of each line of a list; a line that begins with # is a comment."""
+    text = files("builtin_plugins.tool_search").joinpath("words", f"{name}.txt").read_text("utf-8")
+    return [line.split() for line in text.splitlines() if not line.startswith("#")]
+
+
+@cache
+def stop_words() -> frozenset[str]:
+    """Words that are not searched for."""
+    return frozenset(word for line in _lines("stop_words") for word in line)
+
+
+@cache
+def synonyms() -> Mapping[str, tuple[str, ...]]:
+    """Map a stem to the stems that may be written for it."""
+    groups: dict[str, dict[str, None]] = {}
+    for line in _lines("synonyms"):
+        group = dict.fromkeys(map(stem, line))
+        for one in group:
+            groups.setdefault(one, {}).update(group)
+    return {one: tuple(other for other in group if other != one) for one, group in groups.items()}
+
+
+@cache
+def abbreviations() -> Mapping[str, tuple[str, ...]]:
+    """Map a stem to its short forms, or to the single words it is short for."""
+    groups: dict[str, dict[str, None]] = {}
+    for short, *long_forms in _lines("abbreviations") + _lines("forms"):
+        for word in long_forms:
+            if "_" not in word:
+                groups.setdefault(stem(short), {})[stem(word)] = None
+                groups.setdefault(stem(word), {})[stem(short)] = None
+    return {one: tuple(other for other in group if other != one) for one, group in groups.items()}
+
+
+@cache
+def phrases() -> Mapping[str, tuple[str, ...]]:
+    """Map a short form to the words of the phrase it stands for."""
+    return {
+        short: tuple(word.split("_"))
+        for short, *long_forms in _lines("abbreviations")
+        for word in long_forms
+        if "_" in word
+    }
+
+
+@cache
+def initials() -> Mapping[tuple[str, ...], str]:
+    """Map the stems of a phrase to its short form."""
+    return {tuple(map(stem, words)): stem(short) for short, words in phrases().items()}
+
+
+@cache
+def capabilities() -> frozenset[str]:
+    """Stems that name a capability, so that a catalog without them lacks it."""
+    return frozenset(stem(word) for line in _lines("capabilities") for word in line)
+
+
+@cache
+def reading_verbs() -> frozenset[str]:
+    """Verbs that ask for nothing but an answer, as they are written."""
+    return frozenset(word for line in _lines("reading") for word in line)
+
+
+@cache
+def changing_verbs() -> frozenset[str]:
+    """Verbs that ask for a change, as they are written."""
+    return frozenset(word for line in _lines("changing") for word in line)
+
+
+@cache
+def answer_beginnings() -> frozenset[tuple[str, ...]]:
+    """How sentences begin that ask for words rather than for a tool, as they are written."""
+    return frozenset(words for line in _lines("answers") for words in product(*[place.split("|") for place in line]))
+
+
+@cache
+def kinds() -> Mapping[str, tuple[Kind, ...]]:
+    """Map a stem to the kinds of thing that it is one of, each as stems of equal meaning."""
+    found: dict[str, dict[Kind, None]] = {}
+    for line in _lines("kinds"):
+        names, _, examples = " ".join(line).partition(":")
+        kind = tuple(dict.fromkeys(map(stem, names.split())))
+        for example in map(stem, examples.split()):
+            if example not in kind:
+                found.setdefault(example, {})[kind] = None
+    return {one: tuple(of) for one, of in found.items()}
+
+
+@cache
+def destructive_verbs() -> tuple[frozenset[str], ...]:
+    """Stems of verbs that destroy something, those in one group that are said for one another."""
+    return tuple(frozenset(map(stem, line)) for line in _lines("destructive"))
+
+
+@cache
+def opposites() -> tuple[tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]], ...]:
+    """Pairs of verbs of opposite effect: for either side the phrases that name it, each as stems."""
+    pairs: list[tuple[tuple[tuple[str, ...], ...], ...]] = []
+    for line in _lines("opposites"):
+        sides = " ".join(line).split("|")
+        pairs.append(tuple(tuple(tuple(map(stem, phrase.split("_"))) for phrase in side.split()) for side in sides))
+    return tuple((one, two) for one, two in pairs)
+
+
+@cache
+def closings() -> frozenset[tuple[str, ...]]:
+    """How sentences begin that thank, praise or take leave, as they are written."""
+    return frozenset(tuple(phrase.split("_")) for line in _lines("closings") for phrase in line)
+
+
+@cache
+def dialogue() -> frozenset[tuple[str, ...]]:
+    """What sentences have that speak of the conversation itself, as it is written."""
+    return frozenset(tuple(phrase.split("_")) for line in _lines("dialogue") for phrase in line)
+
 
 _LETTERS = str.maketrans(
     {"ß": "ss", "ẞ": "SS", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "æ": "ae", "œ": "oe", "đ": "d", "\u0131": "i"}

@@ -10,12 +10,10 @@ from typing import Any, cast, final
 
 import anyio.to_thread
 
-from builtin_plugins.tool_search._answers.answers import compact, described, number_of, search, texts_of
+from builtin_plugins.tool_search._answers.answers import described, number_of, search, texts_of
 from builtin_plugins.tool_search._answers.scope import Refusal, Scope, reason_of
-from builtin_plugins.tool_search._answers.signatures import clip
 from builtin_plugins.tool_search._bridge.tools import CHANGES
 from builtin_plugins.tool_search._bridge.written_call import ARGUMENT_KEYS, NAME_KEYS
-from builtin_plugins.tool_search._names import Names
 from builtin_plugins.tool_search._script.sandbox import Sandbox, ScriptResult
 from builtin_plugins.tool_search._script.script import Limits
 from builtin_plugins.tool_search._script.values import THREAD_FROM, TooLarge, as_json, beginning, clean, result_value
@@ -25,10 +23,12 @@ from builtin_plugins.tool_search._sentences import (
     NOT_UNDONE,
     SCRIPT_ADVICE,
     SCRIPT_MODULES,
+    Names,
 )
 from builtin_plugins.tool_search.rankers import Ranker
 from hooksdk import Tool, ToolContext, ToolError, ToolResult, schema
 from hooksdk.errors import did_you_mean
+from hooksdk.values import clip, compact
 
 MAX_CODE = 20_000
 """Characters of a script."""

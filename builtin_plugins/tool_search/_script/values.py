@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast, final
 
-from builtin_plugins.tool_search._answers.answers import compact
+from hooksdk.values import compact
 
 THREAD_FROM = 20_000
 """Characters from which on a text is parsed in a thread, so that the event loop goes on."""

@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, final
 
-from builtin_plugins.tool_search._answers.parts import compact
 from builtin_plugins.tool_search._script.last_value import TEXT_OR_COMMENT, statements
 from builtin_plugins.tool_search._script.sandbox import Variables
 from builtin_plugins.tool_search._script.script import Variable
 from builtin_plugins.tool_search._sentences import SCRIPT_MODULES
 from hooksdk import PluginState
+from hooksdk.values import compact
 
 MAX_NAMES = 100
 """Variables that a session keeps, and that are looked for in one script."""
