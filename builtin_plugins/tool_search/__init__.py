@@ -8,10 +8,11 @@ instead, which runs a script that searches and calls. The tools nearest to what 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import anyio.to_thread
 
@@ -64,6 +65,7 @@ UNKNOWN_WINDOW_TOKENS = 20_000
 
 
 logger = logging.getLogger("hooksdk")
+T = TypeVar("T")
 
 
 MAX_PROMPT = 1_000
@@ -236,46 +238,48 @@ class ToolSearch:
         ):  # as a provider's own search has no name
             return ToolCall(event.call.id, self._names.search, event.call.arguments)
         try:
-            call = self._unwrapping.call(event, self._scope(event.catalog, finds=False))
-        except Refusal:
-            # Once more with a search for what was meant; in a thread, since a large catalog's first makes its index.
-            raise await anyio.to_thread.run_sync(self._refusal_of, event) from None
+            call = await self._in_scope(event.catalog, partial(self._unwrapping.call, event))
+        except Refusal as refused:
+            key = event.call.name, repr(event.call.arguments)
+            raise self._streak.refuse(key, refused, self._scope(event.catalog)) from None
         if call is not None and not self._names.bridge(call.name):
             self._streak.end()
         return call
-
-    def _refusal_of(self, event: UnwrapToolCall) -> Refusal:
-        scope = self._scope(event.catalog)
-        try:
-            self._unwrapping.call(event, scope)
-        except Refusal as refused:
-            return self._streak.refuse((event.call.name, repr(event.call.arguments)), refused, scope)
-        raise AssertionError("what was refused is refused again")
 
     async def _call_batch(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         """What `tool_call` of several calls answers; one of a single call was unwrapped."""
         # A bridge within a batch is refused, with what it would have answered.
         unwrapping = Unwrapping("refuse", self._unwrapping.answers)
-        entries = unwrapping.batch(arguments, self._scope(context.catalog, finds=False))
+        entries = unwrapping.batch(arguments, self._scope(context.catalog))
         if entries is None:
             raise ToolError(not_offered(context.call.name))
 
         async def meant(entry: object) -> tuple[str, dict[str, Any]]:
-            try:
-                call = unwrapping.meant(entry, self._scope(context.catalog, finds=False))
-            except Refusal:  # in a thread, with a search for what was meant
-                call = await anyio.to_thread.run_sync(unwrapping.meant, entry, self._scope(context.catalog))
+            call = await self._in_scope(context.catalog, partial(unwrapping.meant, entry))
             self._streak.end()
             return call
 
         return await Batch(context, meant).run(entries)
 
-    def _scope(self, catalog: Catalog, *, finds: bool = True) -> Scope:
-        ranker = (lambda: self._indexes.of([*catalog])) if finds else None
+    async def _in_scope(self, catalog: Catalog, read: Callable[[Scope], T]) -> T:
+        """What is read there. Where that is refused, it is read once more, and the refusal names the tools that a search finds: in a
+        thread, since a large catalog's first search makes its index."""
+        try:
+            return read(self._scope(catalog))
+        except Refusal:
+            return await anyio.to_thread.run_sync(read, self._scope(catalog, finds=True))
+
+    def _scope(self, catalog: Catalog, *, finds: bool = False) -> Scope:
         return Scope(
-            catalog, self._deferred, self._names, ranker, in_script=self._in_script, native=self._native, prompt=self._prompt,
+            catalog,
+            self._deferred,
+            self._names,
+            ranker=(lambda: self._indexes.of([*catalog])) if finds else None,
+            in_script=self._in_script,
+            native=self._native,
+            prompt=self._prompt,
             returns=self._result_forms.of,
-        )  # fmt: skip
+        )
 
     @hooks.after_tool_call
     async def end_streak(self, event: AfterToolCall) -> None:
@@ -369,7 +373,7 @@ class ToolSearch:
         names = texts_of(arguments.get("names", arguments.get("name")))
         if not names:
             raise ToolError(f'{self._names.describe} needs names, such as {{"names": ["create_issue"]}}')
-        return describe(names, arguments.get("part"), scope=self._scope(catalog))
+        return describe(names, arguments.get("part"), scope=self._scope(catalog, finds=True))
 
     def _without_wrapper(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Weak models wrap the arguments once more, some with the tool's own name beside them."""

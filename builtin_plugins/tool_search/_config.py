@@ -21,21 +21,24 @@ logger = logging.getLogger("hooksdk.tool_search")
 SIGNATURES = 6
 """Signatures behind a prompt, unless the configuration says how many."""
 
-_WORDS = {
-    "true": "on",
-    "yes": "on",
-    "1": "on",
-    "on": "on",
-    "false": "off",
-    "no": "off",
-    "0": "off",
-    "off": "off",
-    "auto": "auto",
+_RANGES = {
+    "code_timeout": (1.0, 60.0),
+    "threshold_pct": (0.0, 100.0),
+    "max_search_limit": (1, 50),
+    "search_default_limit": (1, 50),
+    "prefetch": (0, 50),
+    "prefetch_signatures": (0, 50),
+    "prefetch_tokens": (0, 100_000),
+    "listing": (0, 100_000),
 }
+"""The least and the greatest value of each number."""
+
+_ON, _OFF = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
 
 
 def _tri_state(value: object) -> object:
-    return _WORDS.get(str(value).strip().lower(), value)
+    word = str(value).strip().lower()
+    return "on" if word in _ON else "off" if word in _OFF else "auto" if word == "auto" else value
 
 
 class Config(BaseModel):
@@ -115,21 +118,18 @@ class Config(BaseModel):
             values["vocabulary"] = of_project(path, project)
         return {**values, **own}, missing
 
-    @field_validator("threshold_pct")
+    @field_validator(*_RANGES)
     @classmethod
-    def _clamp_percent(cls, value: float) -> float:
-        return _clamp("threshold_pct", value, 0.0, 100.0)
-
-    @field_validator("max_search_limit", "search_default_limit")
-    @classmethod
-    def _clamp_limit(cls, value: int, info: ValidationInfo) -> int:
-        return int(_clamp(info.field_name or "", value, 1, info.data.get("max_search_limit", 50)))
-
-    @field_validator("prefetch", "prefetch_signatures", "prefetch_tokens")
-    @classmethod
-    def _clamp_prefetch(cls, value: int | None, info: ValidationInfo) -> int | None:
-        most = 100_000 if info.field_name == "prefetch_tokens" else 50
-        return None if value is None else int(_clamp(info.field_name or "", value, 0, most))
+    def _clamp(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is None or isinstance(value, bool):
+            return value
+        name = str(info.field_name)
+        low, high = _RANGES[name]
+        high = info.data.get("max_search_limit", high) if name == "search_default_limit" else high
+        clamped = low if math.isnan(value) else max(low, min(value, high))
+        if clamped != value:
+            logger.warning("tool_search: %s = %g is out of range, %g is used", name, value, clamped)
+        return clamped
 
     @field_validator("mode")
     @classmethod
@@ -140,16 +140,6 @@ class Config(BaseModel):
             )
             return "tools"
         return value
-
-    @field_validator("code_timeout")
-    @classmethod
-    def _clamp_code_timeout(cls, value: float) -> float:
-        return _clamp("code_timeout", value, 1.0, 60.0)
-
-    @field_validator("listing")
-    @classmethod
-    def _clamp_listing(cls, value: bool | int) -> bool | int:
-        return value if isinstance(value, bool) else int(_clamp("listing", value, 0, 100_000))
 
     @field_validator("descriptions")
     @classmethod
@@ -177,10 +167,3 @@ class Config(BaseModel):
     def _check_ranker(cls, value: str) -> str:
         load_ranker(value)
         return value
-
-
-def _clamp(name: str, value: float, low: float, high: float) -> float:
-    clamped = low if math.isnan(value) else max(low, min(value, high))
-    if clamped != value:
-        logger.warning("tool_search: %s = %g is out of range, %g is used", name, value, clamped)
-    return clamped

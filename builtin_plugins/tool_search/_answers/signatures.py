@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from hooksdk import PluginState, Tool, ToolResult
 from hooksdk.schema import local_target
-from hooksdk.values import clip
+from hooksdk.values import as_list, as_object, clip, is_list, is_mapping, kind_of
 
 MAX_SIGNATURE = 400
 MAX_REQUIRED = 2_000
@@ -31,14 +31,13 @@ def signature(
     name: str, parameters: Mapping[str, Any] | None, *, limit: int = MAX_SIGNATURE, most: int = MAX_REQUIRED
 ) -> str:
     """`create_issue(title: string, labels?: string[], state?: "open" | "closed")`: required first, then optional."""
-    properties = _mapping(parameters, "properties")
-    required = dict.fromkeys(_required(parameters))
+    root = parameters or {}
+    properties, required = as_object(root.get("properties")), dict.fromkeys(_required(root))
     names = [key for key in required if key in properties] + [key for key in properties if key not in required]
     parts: list[str] = []
     length = len(name)
     for index, key in enumerate(names):
-        kind = _type(properties[key], 0, 0, parameters or {})
-        part = f"{key}{'' if key in required else '?'}: {kind}"
+        part = f"{key}{'' if key in required else '?'}: {_type(properties[key], 0, 0, root)}"
         length += len(part) + 2
         if length > (most if key in required else limit):
             parts.append(f"... {len(names) - index} more{'' if key in required else ' optional'}")
@@ -72,46 +71,40 @@ def summary(description: str, limit: int = 160) -> str:
 
 
 def _type(part: object, depth: int, level: int, root: Mapping[str, Any]) -> str:
-    if not isinstance(part, Mapping) or level > MAX_NESTING:
+    if not is_mapping(part) or level > MAX_NESTING:
         return "any"
-    schema = cast("Mapping[str, Any]", part)
-    if "$ref" in schema:
-        return _type(_target(schema["$ref"], root), depth, level + 1, root)
-    if "const" in schema:
-        return _literal(schema["const"])
-    values: object = schema.get("enum")
-    if isinstance(values, list) and values:
-        options = [_literal(value) for value in cast("list[object]", values)[:MAX_VALUES]]
-        return " | ".join([*options, "..."] if len(cast("list[object]", values)) > MAX_VALUES else options)
+    if "$ref" in part:
+        return _type(_target(part["$ref"], root), depth, level + 1, root)
+    if "const" in part:
+        return _literal(part["const"])
+    if values := as_list(part.get("enum")):
+        return " | ".join([*map(_literal, values[:MAX_VALUES]), *(["..."] if len(values) > MAX_VALUES else [])])
     for key in ("anyOf", "oneOf", "allOf"):
-        options: object = schema.get(key)
-        if isinstance(options, list) and options and (key != "allOf" or len(cast("list[object]", options)) == 1):
-            few = cast("list[object]", options)[:MAX_VALUES]
-            kinds = dict.fromkeys(_type(option, depth, level + 1, root) for option in few)
-            kinds.pop("null", None)
-            return " | ".join(kinds) or "null"
-    kind: object = schema.get("type")
-    if isinstance(kind, list):
-        kinds = [str(one) for one in cast("list[object]", kind) if one != "null"]
-        return " | ".join(kinds) or "null"
+        options = as_list(part.get(key))
+        if options and (key != "allOf" or len(options) == 1):
+            kinds = dict.fromkeys(_type(option, depth, level + 1, root) for option in options[:MAX_VALUES])
+            return " | ".join(kind for kind in kinds if kind != "null") or "null"
+    kind: object = part.get("type")
+    if is_list(kind):
+        return " | ".join(str(one) for one in kind if one != "null") or "null"
     if kind == "array":
-        inner = _type(schema.get("items"), depth, level + 1, root)
+        inner = _type(part.get("items"), depth, level + 1, root)
         return f"({inner})[]" if " | " in inner else f"{inner}[]"
-    if kind == "object" or "properties" in schema:
-        return _object(schema, depth, level, root)
+    if kind == "object" or "properties" in part:
+        return _object(part, depth, level, root)
     return kind if isinstance(kind, str) else "any"
 
 
 def _object(schema: Mapping[str, Any], depth: int, level: int, root: Mapping[str, Any]) -> str:
-    properties = _mapping(schema, "properties")
+    properties = as_object(schema.get("properties"))
     if not properties or depth >= MAX_DEPTH:
         return "object"
-    required = set(_required(schema))
+    required = _required(schema)
     parts = [
         f"{key}{'' if key in required else '?'}: {_type(properties[key], depth + 1, level + 1, root)}"
         for key in list(properties)[:MAX_VALUES]
     ]
-    return "{" + ", ".join([*parts, "..."] if len(properties) > MAX_VALUES else parts) + "}"
+    return "{" + ", ".join([*parts, *(["..."] if len(properties) > MAX_VALUES else [])]) + "}"
 
 
 def _target(reference: object, root: Mapping[str, Any]) -> object:
@@ -123,18 +116,11 @@ def _target(reference: object, root: Mapping[str, Any]) -> object:
 
 
 def _literal(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return clip(text, 40)
+    return clip(json.dumps(value, ensure_ascii=False, default=str), 40)
 
 
-def _mapping(schema: Mapping[str, Any] | None, key: str) -> Mapping[str, Any]:
-    value: object = schema.get(key) if schema else None
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
-
-
-def _required(schema: Mapping[str, Any] | None) -> list[str]:
-    value: object = schema.get("required") if schema else None
-    return [str(one) for one in cast("list[object]", value)] if isinstance(value, list) else []
+def _required(schema: Mapping[str, Any]) -> list[str]:
+    return [str(one) for one in as_list(schema.get("required"))]
 
 
 MAX_TOOLS = 100
@@ -202,34 +188,22 @@ def _form_of(result: ToolResult) -> str:
 
 def _schema_of(values: Sequence[object], depth: int) -> dict[str, Any]:
     """What all of these are: objects and lists are taken together, of anything else each type is told once."""
-    objects = [cast("Mapping[Any, object]", value) for value in values if isinstance(value, Mapping)]
-    lists = [cast("list[object]", value) for value in values if isinstance(value, list)]
+    objects = [value for value in values if is_mapping(value)]
+    lists = [value for value in values if is_list(value)]
     kinds: list[dict[str, Any]] = [_object_of(objects, depth)] if objects else []
     if lists:
         items = [item for value in lists for item in value[:MAX_ITEMS]]
         kinds.append({"type": "array", "items": _schema_of(items[:MAX_ITEMS], depth + 1)})
-    types = dict.fromkeys(_type_of(value) for value in values if not isinstance(value, (Mapping, list)))
+    types = dict.fromkeys(kind_of(value) for value in values if not isinstance(value, (Mapping, list)))
     kinds += [{"type": kind} for kind in types if not (kind == "integer" and "number" in types)]
     return kinds[0] if len(kinds) == 1 else {"anyOf": kinds} if kinds else {}
-
-
-def _type_of(value: object) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, (int, float)):
-        return "integer" if isinstance(value, int) else "number"
-    return "null" if value is None else "string"
 
 
 def _object_of(objects: Sequence[Mapping[Any, object]], depth: int) -> dict[str, Any]:
     """One object for all of these: a key that some of them have not is optional."""
     keys = dict.fromkeys(key for one in objects for key in one)
-    if depth >= MAX_FORM_DEPTH or len(keys) > MAX_KEYS or not all(map(_is_field, keys)):
+    if depth >= MAX_FORM_DEPTH or len(keys) > MAX_KEYS or not all(_KEY.fullmatch(str(key)) for key in keys):
         return {"type": "object"}
     properties = {key: _schema_of([one[key] for one in objects if key in one], depth + 1) for key in keys}
     required = [key for key in keys if all(key in one for one in objects)]
     return {"type": "object", "properties": properties, "required": required}
-
-
-def _is_field(key: object) -> bool:
-    return isinstance(key, str) and _KEY.fullmatch(key) is not None

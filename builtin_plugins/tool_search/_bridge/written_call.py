@@ -3,16 +3,16 @@ meaning is certain, and refused in words that help; a bridge within it, and a na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast, final
+from typing import Any, Literal
 
 from builtin_plugins.tool_search._answers.scope import LONGEST_NAME, Refusal, Scope, reason_of, refusal
 from builtin_plugins.tool_search._bridge.tools import MAX_CALLS
 from builtin_plugins.tool_search._sentences import Names, not_offered
 from hooksdk import Catalog, Tool, ToolCall, ToolError, schema
 from hooksdk.hooks import UnwrapToolCall
-from hooksdk.values import clip, compact
+from hooksdk.values import clip, compact, is_list, is_mapping
 
 EXAMPLE = '{"name": "TOOL", "arguments": {...}}'
 NAME_KEYS = ("name", "tool", "tool_name", "toolName", "toolId", "tool_id", "function", "id")
@@ -27,7 +27,6 @@ PROVIDER_KEYS = ("type", "id", "call_id", "index")
 """What is in those forms beside name and arguments."""
 
 
-@final
 class BridgeCallReader:
     """Reads bridge calls over one catalog. Raises `Refusal` for what it cannot read."""
 
@@ -43,13 +42,12 @@ class BridgeCallReader:
         """
         return self._read(self._call_in(_object(written, self._names.call, EXAMPLE)))
 
-    def read_batch(self, written: object) -> list[object] | None:
+    def read_batch(self, written: object) -> list[Any] | None:
         """The calls in a bridge call that stands for several; None for one that stands for a single call, or for none."""
         fields = _object(written, self._names.call, EXAMPLE)
         if _names(fields):
             return None
-        inner = (fields[key] for key in WRAPPERS if isinstance(fields.get(key), Mapping))
-        for wrapper in (fields, *cast("Iterable[Mapping[str, Any]]", inner)):
+        for wrapper in (fields, *filter(is_mapping, (fields.get(key) for key in WRAPPERS))):
             entries = next((_entries(wrapper[key]) for key in CALLS_KEYS if wrapper.get(key)), None)
             if entries is not None and len(entries) > 1 and not _names(wrapper):
                 return entries
@@ -63,23 +61,18 @@ class BridgeCallReader:
             raise refusal(f"{self._names.call} needs the tool's name. Write {EXAMPLE}")
         name = names[name_key]
         tool = self._catalog.meant(name)
-        own = _properties(tool)
+        own = set(tool.parameter_names) if tool else set[str]()
         rest = {key: value for key, value in fields.items() if key != name_key}
         for key, other in names.items():
             if key != name_key and key not in own and self._is_known(other):
                 self._same_or_refuse(name, other)
                 del rest[key]
-        if _is_providers(fields):
-            for key in PROVIDER_KEYS:
-                if key not in own:
-                    rest.pop(key, None)
+        if fields.get("type") in PROVIDER_TYPES:
+            rest = {key: value for key, value in rest.items() if key in own or key not in PROVIDER_KEYS}
         for key in CALLS_KEYS:
-            if key not in own and rest.get(key):
-                raise refusal(
-                    f"{self._names.call} takes one call or '{key}', not '{key}' beside a name. Write {EXAMPLE}"
-                )
-            if key not in own:
-                rest.pop(key, None)
+            if key not in own and rest.pop(key, None):
+                call = self._names.call
+                raise refusal(f"{call} takes one call or '{key}', not '{key}' beside a name. Write {EXAMPLE}")
         arguments: dict[str, Any] = {}
         for key in ARGUMENT_KEYS:
             if key in rest and (key == "arguments" or key not in own):
@@ -112,7 +105,7 @@ class BridgeCallReader:
 
     def _call_in(self, fields: dict[str, Any]) -> dict[str, Any]:
         """The call itself: where none is named, the one that stands inside as `{"calls": [{...}]}`, or wrapped once more."""
-        if _is_providers(fields) and not any(map(self._is_known, _names(fields).values())):
+        if fields.get("type") in PROVIDER_TYPES and not any(map(self._is_known, _names(fields).values())):
             fields = {key: value for key, value in fields.items() if key != "id"}  # which is the call's
         if _names(fields):
             return fields
@@ -121,40 +114,31 @@ class BridgeCallReader:
                 return self._call_in(self._only_entry(fields[key], key))
         for key in WRAPPERS:
             inner = fields.get(key)
-            if isinstance(inner, Mapping) and any(map(self._is_known, _names(cast("Any", inner)).values())):
-                return dict(cast("Mapping[str, Any]", inner))
+            if is_mapping(inner) and any(map(self._is_known, _names(inner).values())):
+                return dict(inner)
         return fields
 
     def _only_entry(self, calls: object, key: str) -> dict[str, Any]:
-        entries, bridge = _entries(calls), self._names.call
+        entries = _entries(calls)
         if entries is None:
             raise refusal(f"'{key}' is no valid JSON. Write {BATCH} for several calls, {EXAMPLE} for one")
-        if len(entries) == 1 and isinstance(entries[0], Mapping):
-            return dict(cast("Mapping[str, Any]", entries[0]))
-        raise refusal(f"'{key}' of {bridge} is a list of calls, each {EXAMPLE}")
+        if len(entries) == 1 and is_mapping(entries[0]):
+            return dict(entries[0])
+        raise refusal(f"'{key}' of {self._names.call} is a list of calls, each {EXAMPLE}")
 
 
-def _entries(calls: object) -> list[object] | None:
+def _entries(calls: object) -> list[Any] | None:
     """What stands under `calls`, also as JSON text; None where it cannot be read."""
     if isinstance(calls, str):
         try:
             calls = schema.parse_arguments(f'{{"calls": {calls}}}')["calls"]
         except schema.BadArguments:
             return None
-    return cast("list[object]", calls) if isinstance(calls, list) else [calls]
+    return calls if is_list(calls) else [calls]
 
 
 def _names(fields: Mapping[str, Any]) -> dict[str, str]:
     return {key: value.strip() for key in NAME_KEYS if isinstance(value := fields.get(key), str) and value.strip()}
-
-
-def _properties(tool: Tool | None) -> set[str]:
-    properties: object = (tool.parameters or {}).get("properties") if tool else None
-    return set(cast("Mapping[str, Any]", properties)) if isinstance(properties, Mapping) else set()
-
-
-def _is_providers(fields: Mapping[str, Any]) -> bool:
-    return fields.get("type") in PROVIDER_TYPES
 
 
 def _object(value: object, name: str, example: str) -> dict[str, Any]:
