@@ -21,25 +21,26 @@ from hooksdk._config.rules import Remark
 from hooksdk._config.sources import (
     PROJECT_FILES,
     TRUST_TABLE,
+    FileWatch,
     Source,
     Sources,
     config_files,
     fold,
     is_too_deep,
+    printable_entry,
     project_folder,
     project_settings,
     read_project,
     read_sources,
     split_store,
     state_folder,
+    trust_advice,
     trusted_digests,
     user_file,
     without_password,
     xdg_folder,
 )
 from hooksdk._config.trust import PLUGINS_FILE, Trust, is_inside, look_up_file, resolve
-from hooksdk._config.watch import FileWatch
-from hooksdk._config.words import printable_entry, trust_advice
 from hooksdk._firing.hook import Grant
 from hooksdk._tasks.background import logger
 from hooksdk.costs import check_prices

@@ -116,10 +116,8 @@ class ToolSearch:
         self._config = config
         self._default_limit = min(config.search_default_limit, config.max_search_limit)
         self._shared = shared
-        self._memory = shared.memory
         self._storage = storage
         self._indexes = Learning(shared.indexes, shared.memory, learns=config.learn)
-        self._sandbox = shared.sandbox
         self._pinned = [ToolPattern(pattern) for pattern in config.pinned]
         self._deferred: frozenset[str] = frozenset()
         self._names = Names(config.names)
@@ -147,7 +145,7 @@ class ToolSearch:
             return None
         self._deferred = frozenset(tool.name for tool in tools)
         if self._config.learn:
-            await self._memory.load(self._storage)  # what other processes have learned by now, too
+            await self._shared.memory.load(self._storage)  # what other processes have learned by now, too
         if self._shared.vectors is not None:
             await self._shared.vectors.want(Documents([*event.catalog]), self._storage)
         self._native = self._reach.native = self._is_native(event)
@@ -162,7 +160,7 @@ class ToolSearch:
         prefetched = await self._reach.prefetch(tools, event.prompts, lambda: self._indexes.of([*event.catalog]))
         descriptions = self._describe_bridge(tools, event.context_window)
         if self._in_script:
-            code = self._code_tool(descriptions, tools)
+            code = self._code_tool(descriptions["tool_search_code"], tools)
             hint = self._names.fill(HOW_TO_CALL_IN_SCRIPT)
             return Search(tools=[code], defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
         executors = {"tool_search": self._search, "tool_describe": self._describe, "tool_call": self._call_batch}
@@ -327,19 +325,22 @@ class ToolSearch:
         budget = listing_budget(self._config.listing, context_window)
         return {name: fill(texts[name], tools, budget if name == names[0] else 0) for name in names}
 
-    def _code_tool(self, descriptions: dict[str, str], tools: Sequence[Tool]) -> Tool:
-        return code_tool(
-            descriptions["tool_search_code"],
-            sandbox=self._sandbox,
-            ranker=lambda context: self._indexes.of([*context.catalog]),
+    def _code_tool(self, description: str, tools: Sequence[Tool]) -> Tool:
+        def every_tool(catalog: Catalog) -> Scope:
+            """A script may call those that are shown, too."""
+            granted = frozenset(tool.name for tool in catalog)
+            return Scope(catalog, granted, self._names, in_script=True, returns=self._result_forms.of)
+
+        tool = code_tool(
+            description,
+            find=self._found,
+            scope=every_tool,
+            sandbox=self._shared.sandbox,
             seconds=self._config.code_timeout,
             slowest=max(tool.timeout for tool in tools),
-            default_limit=self._default_limit,
-            max_limit=self._config.max_search_limit,
-            names=self._names,
-            returns=self._result_forms.of,
             variables=self._variables,
         )
+        return tool.copy(name=self._names.code)
 
     def _search(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         answer = self._find(arguments, context.catalog)
@@ -356,12 +357,18 @@ class ToolSearch:
         queries = texts_of(arguments.get("queries", arguments.get("query")))
         if not queries:
             raise ToolError(f'{self._names.search} needs queries, such as {{"queries": ["create a github issue"]}}')
-        limit = max(1, min(number_of(arguments.get("limit"), self._default_limit), self._config.max_search_limit))
-        scope = self._scope(catalog)
-        answer = search(queries, limit, scope=scope, ranker=self._indexes.of([*catalog]))
+        scope, limit = self._scope(catalog), arguments.get("limit")
+        answer = self._found(queries, limit, scope)
         self._reach.found(answer["results"])
-        repeated = self._streak.again((limit, *(query.casefold() for query in queries)))
+        repeated = self._streak.again((self._limit(limit), *(query.casefold() for query in queries)))
         return self._streak.guide(answer, scope=scope, repeated=repeated)
+
+    def _found(self, queries: Sequence[str], limit: object, scope: Scope) -> dict[str, Any]:
+        return search(queries, self._limit(limit), scope=scope, ranker=self._indexes.of([*scope.catalog]))
+
+    def _limit(self, given: object) -> int:
+        most = self._config.max_search_limit
+        return max(1, min(number_of(given, self._default_limit), most))
 
     def _describe(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         answer = self._show(arguments, context.catalog)

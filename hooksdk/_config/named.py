@@ -12,8 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from hooksdk._config.sources import fold
-from hooksdk._config.words import trust_advice
+from hooksdk._config.sources import fold, trust_advice
 from hooksdk.errors import ConfigError, HookSDKError
 from hooksdk.manifest import ENTRY_POINTS, Contracts, file_names, find_manifest, read_manifest
 

@@ -1,12 +1,14 @@
-"""Where settings come from: the user's file, the project's file, the environment and code."""
+"""Where settings come from: the user's file, the project's file, the environment and code; and what is said of those that do not
+count."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +16,43 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from hooksdk.errors import ConfigError, did_you_mean, unknown_key
+
+
+def trust_advice(folder: Path) -> str:
+    """What to type so that a folder's settings count."""
+    name = str(folder)
+    return f"Look at it and type: hooksdk trust {shlex.quote(name) if name.isprintable() else repr(name)}"
+
+
+def printable_entry(entry: str) -> str:
+    """The entry's name, which a stranger may have written."""
+    return entry if entry.isprintable() else repr(entry)
+
+
+class FileWatch:
+    """Some files, which need not exist. A look costs one question to the file system for each."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._paths = tuple(paths)
+        self._seen = self._look()
+
+    def changed(self) -> bool:
+        """True when one of them is another than at the last look. Look first and read then: what is written while you read is
+        seen by the next look."""
+        before, self._seen = self._seen, self._look()
+        return self._seen != before
+
+    def _look(self) -> list[tuple[int, ...] | None]:
+        return [_stamp(path) for path in self._paths]
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev
+
 
 FILE_NAME = "hooksdk.toml"
 PROJECT_FILES = (FILE_NAME, "pyproject.toml")

@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Sequence
 from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
 
-from hooksdk._config.words import trust_advice
+from hooksdk._config.sources import trust_advice
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe

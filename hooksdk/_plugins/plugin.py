@@ -13,8 +13,8 @@ from typing import Any
 import pydantic
 from pydantic import BaseModel
 
+from hooksdk._config.sources import printable_entry, trust_advice
 from hooksdk._config.trust import resolve
-from hooksdk._config.words import printable_entry, trust_advice
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.config import Config
