@@ -62,29 +62,32 @@ class Config(BaseModel):
     prefetch: int = 6
     """Tools nearest to what the user asked that are shown directly, 0 to 50; 0: none."""
     prefetch_signatures: int | None = None
-    """The next ones, of which the call signatures are shown behind the prompt, 0 to 50. Unless it is given: 6, and none where
-    `prefetch` is 0."""
+    """The next ones, of which the call signatures are shown behind the prompt, 0 to 50. Unless it is given: 6, and none
+    where `prefetch` is 0."""
     prefetch_tokens: int = 2_000
-    """Tokens that the schemas of the prefetched and the revealed tools and the signatures may take together, 0 to 100,000."""
+    """Tokens that the schemas of the prefetched and the revealed tools and the signatures may take together, 0 to
+    100,000."""
     reveal: Annotated[Literal["auto", "on", "off"], BeforeValidator(_tri_state)] = "auto"
-    """Whether what a search found well, or a call used, is shown directly from the next model call on. `auto`: on, but where the
-    provider itself hides the tools: it shows what was found."""
+    """Whether what a search found well, or a call used, is shown directly from the next model call on. `auto`: on, but
+    where the provider itself hides the tools: it shows what was found."""
     native: Annotated[Literal["auto", "on", "off"], BeforeValidator(_tri_state)] = "auto"
-    """Whether the provider itself hides the tools, where its requests can declare them. `auto`: where the endpoint and the model are
-    known to take it; `on`: wherever the format can; `off`: never."""
+    """Whether the provider itself hides the tools, where its requests can declare them. `auto`: where the endpoint and
+    the model are known to take it; `on`: wherever the format can; `off`: never."""
     ranker: str = "bm25"
-    """`bm25`, `embeddings` or `rank-bm25` (need these extras), `embeddings:package.module:function` for vectors of your own, or a
-    ranker of your own as `package.module:factory`."""
+    """`bm25`, `embeddings` or `rank-bm25` (need these extras), `embeddings:package.module:function` for vectors of your
+    own, or a ranker of your own as `package.module:factory`."""
     descriptions: dict[str, str] = Field(default_factory=dict[str, str])
     """Other descriptions of the bridge tools, by their names; `{count}` and `{owners}` of the deferred tools are
     filled in."""
     names: dict[str, str] = Field(default_factory=dict[str, str])
-    """Other names of the bridge tools, by the usual ones. Policies' patterns go on to meet them by the usual ones, too."""
+    """Other names of the bridge tools, by the usual ones. Policies' patterns go on to meet them by the usual ones,
+    too."""
     nested: Literal["refuse", "answer"] = "refuse"
     """What becomes of a bridge tool that is called through `tool_call`: the refusal holds what was meant, or it is
     answered outright."""
     listing: bool | int = False
-    """Whether the bridge lists the deferred tools: at 4,000 tokens or as many as given, at most a tenth of the window."""
+    """Whether the bridge lists the deferred tools: at 4,000 tokens or as many as given, at most a tenth of the
+    window."""
     vocabulary: Vocabulary = Field(default_factory=dict[str, list[str]])
     """A house's own terms, each with the words that tools use for it: a table, or the path of a TOML or JSON file."""
     learn: bool = False

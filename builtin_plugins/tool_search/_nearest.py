@@ -1,4 +1,5 @@
-"""The tools that fit what the user asked: how they are found, and which of those that resemble each other are left out."""
+"""The tools that fit what the user asked: how they are found, and which of those that resemble each other are left
+out."""
 
 from __future__ import annotations
 
@@ -13,15 +14,13 @@ from typing import cast
 from builtin_plugins.tool_search._answers.signatures import summary
 from builtin_plugins.tool_search._ranking.words import (
     answer_beginnings,
-    changing_verbs,
-    closings,
     destructive_verbs,
-    dialogue,
     name_words,
     opposites,
-    reading_verbs,
+    phrase_list,
     split_words,
     stem,
+    word_list,
 )
 from builtin_plugins.tool_search.rankers import Ranked, Ranker
 from hooksdk import Tool
@@ -31,8 +30,8 @@ MAX_STEPS = 8
 EVIDENCE, EVIDENCE_UNASKED = 0.37, 0.74
 """What has to speak for a hit (see `Ranked.evidence`), and where no tool seems to be asked for."""
 NEAR, FAR = 0.5, 0.3
-"""The shares of the best hit's score down to which a hit is near, and where the list ends. Chosen on one half of the queries of
-`benchmarks/prefetch.py`."""
+"""The shares of the best hit's score down to which a hit is near, and where the list ends. Chosen on one half of the
+queries of `benchmarks/prefetch.py`."""
 _STEP_END = re.compile(r"(?<=[.!?;])\s+|[\u3002\uff01\uff1f\uff1b]|\n+|,?\s+(?:and\s+)?then\s+")
 
 
@@ -48,8 +47,8 @@ class Hit:
 
 
 def nearest(ranker: Ranker, prompt: str, count: int) -> list[Hit]:
-    """The tools that fit what was asked, the best first, and none that fits badly. A prompt of several sentences is searched
-    as a whole and by each of them."""
+    """The tools that fit what was asked, the best first, and none that fits badly. A prompt of several sentences is
+    searched as a whole and by each of them."""
     hits: dict[str, Hit] = {}
     for hit in _in_turns([_hits(ranker, query, count) for query in (prompt, *steps(prompt))]):
         known = hits.get(hit.name, hit)
@@ -91,47 +90,21 @@ MAX_SENTENCE = 400
 """Characters of a sentence that are read: who thanks or asks back is brief."""
 _PLAIN_WORD = re.compile(r"[a-z]+")
 _BEFORE = frozenset(["and", "but", "no", "oh", "ok", "okay", "so", "very", "well", "wow", "yes"])
-_POLITE = frozenset(
-    [
-        "and",
-        "but",
-        "can",
-        "could",
-        "hello",
-        "help",
-        "hey",
-        "hi",
-        "me",
-        "no",
-        "now",
-        "ok",
-        "okay",
-        "please",
-        "so",
-        "thanks",
-        "then",
-        "to",
-        "will",
-        "would",
-        "yes",
-        "you",
-    ]
-)
 _BEGINNING, _LONGEST_BEGINNING = 100, 4  # characters that are read, words that a beginning has at most
 
 
 def wants_no_tool(sentence: str) -> bool:
-    """Whether a sentence rather asks the model for words of its own, thanks it, takes leave or speaks of the conversation. One
-    that thanks and asks for something, by a usual verb of tools, does not."""
+    """Whether a sentence rather asks the model for words of its own, thanks it, takes leave or speaks of the
+    conversation. One that thanks and asks for something, by a usual verb of tools, does not."""
     if _wants_words(sentence):
         return True
     words = _PLAIN_WORD.findall(sentence[:MAX_SENTENCE].lower().replace("'", "").replace("\u2019", ""))
     while words and words[0] in _BEFORE:
         del words[0]
-    if not (changing_verbs() | reading_verbs()).isdisjoint(words):
+    if not (word_list("changing") | word_list("reading")).isdisjoint(words):
         return False
-    return any(_stands(phrase, words[: len(phrase)]) for phrase in closings()) or any(
-        _stands(phrase, words) for phrase in dialogue()
+    return any(_stands(phrase, words[: len(phrase)]) for phrase in phrase_list("closings")) or any(
+        _stands(phrase, words) for phrase in phrase_list("dialogue")
     )
 
 
@@ -143,7 +116,7 @@ def _stands(phrase: tuple[str, ...], words: Sequence[str]) -> bool:
 def _wants_words(sentence: str) -> bool:
     """Whether a sentence rather asks the model itself for words, such as an explanation or a poem, than for a tool."""
     words = _PLAIN_WORD.findall(sentence[:_BEGINNING].lower())
-    while words and words[0] in _POLITE:
+    while words and words[0] in word_list("polite"):
         del words[0]
     return any(tuple(words[:count]) in answer_beginnings() for count in range(1, _LONGEST_BEGINNING + 1))
 
@@ -179,7 +152,8 @@ class Prompt:
         return stems
 
     def has(self, *phrases: tuple[str, ...]) -> bool:
-        """Whether one of these phrases, each as stems, stands in it, with a few words between at most, and not denied."""
+        """Whether one of these phrases, each as stems, stands in it, with a few words between at most, and not
+        denied."""
         return any(self._has(phrase) for phrase in phrases)
 
     def count(self, words: Sequence[str]) -> int:
@@ -238,8 +212,8 @@ def _form(tool: Tool) -> object:
 
 
 def _is_opposed(tool: tuple[str, list[str]], other: tuple[str, list[str]], prompt: Prompt) -> bool:
-    """Whether the tool, given by its owner and the words of its name, does the opposite of the other one, and the prompt names
-    only what the other does."""
+    """Whether the tool, given by its owner and the words of its name, does the opposite of the other one, and the
+    prompt names only what the other does."""
     (owner, own), (other_owner, theirs) = tool, other
     if owner != other_owner or len(own) != len(theirs):
         return False
@@ -278,12 +252,12 @@ def _is_too_much(tool: Tool, better: Sequence[Hit], tools: Mapping[str, Tool], p
 
 
 def _destructive(tool: Tool) -> frozenset[str]:
-    """The verbs, as stems, by which a prompt names a tool that destroys something; none where it does not, by its annotations,
-    else by its name."""
+    """The verbs, as stems, by which a prompt names a tool that destroys something; none where it does not, by its
+    annotations, else by its name."""
     said = tool.annotations
     own = [stem(word) for word in name_words(tool.own_name)[:VERB_PLACES]]
     for group in destructive_verbs():
         if not group.isdisjoint(own):
             return frozenset() if said.read_only or said.destructive is False else group
     # Its annotation alone: `write_file` of many servers. Whoever asks for a change may mean it.
-    return frozenset(map(stem, changing_verbs())) | set(own) if said.destructive else frozenset()
+    return frozenset(map(stem, word_list("changing"))) | set(own) if said.destructive else frozenset()

@@ -31,7 +31,8 @@ class Merged:
     widening: list[Remark] = field(default_factory=list[Remark])
     """What counts only where the folder is trusted."""
     naming: list[Remark] = field(default_factory=list[Remark])
-    """The plugins that the project alone names; installed ones of strangers are loaded only where the folder is trusted."""
+    """The plugins that the project alone names; installed ones of strangers are loaded only where the folder is
+    trusted."""
     left_to_plugins: list[Remark] = field(default_factory=list[Remark])
     """The project's settings for plugins: each plugin decides on its own when it is loaded."""
     overruled: list[Remark] = field(default_factory=list[Remark])
@@ -45,10 +46,11 @@ class Merged:
     own_settings: dict[str, OwnSettings] = field(default_factory=dict[str, OwnSettings])
     """By folded id, for plugins that the project has settings for."""
     problems: list[str] = field(default_factory=list[str])
-    """What is odd about the files though it counts, in words for a warning: one plugin under two spellings, a user's file that
-    others can write."""
+    """What is odd about the files though it counts, in words for a warning: one plugin under two spellings, a user's
+    file that others can write."""
     digests: dict[Path, str] = field(default_factory=dict[Path, str])
-    """Of the files that count by trust in the folder, by resolved path: their content is to be this one when they are read."""
+    """Of the files that count by trust in the folder, by resolved path: their content is to be this one when they are
+    read."""
 
     def to_look_at(self) -> list[Remark]:
         """Everything of the project that trust would let count, or that a plugin may let count then."""
@@ -171,8 +173,8 @@ def _lay(merged: Merged, source: Source) -> None:
 
 
 def _check_own_plugins_file(merged: Merged, here: Situation, user: Source) -> None:
-    """The user's `plugins_file = true` is about folders that they had not seen when they wrote it: without trust a folder's
-    own code does not run for that."""
+    """The user's `plugins_file = true` is about folders that they had not seen when they wrote it: without trust a
+    folder's own code does not run for that."""
     own = merged.data.get("plugins_file", False)
     if own is False or (isinstance(own, str) and Path(own).is_absolute()):
         return
@@ -211,9 +213,14 @@ def _lay_project(merged: Merged, here: Situation, user: Source, project: Source,
             if entry == "config":
                 more = _code_settings(code, folded)
                 settings = OwnSettings(
-                    user=dict(own.get("config", {})), configured=has_section or folded in here.named, project=value, code=more,
-                    trusted=here.trusted, folder=here.folder, digests=merged.digests,
-                )  # fmt: skip
+                    user=dict(own.get("config", {})),
+                    configured=has_section or folded in here.named,
+                    project=value,
+                    code=more,
+                    trusted=here.trusted,
+                    folder=here.folder,
+                    digests=merged.digests,
+                )
                 _leave_to_plugin(merged, key, settings, project.where)
             else:
                 setting = Setting(f"plugins.{key}.{entry}", value, own.get(entry), here, folded)

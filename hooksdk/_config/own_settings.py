@@ -26,8 +26,8 @@ class ProjectSettings:
     folder: Path
     """The project's folder, resolved: paths in the settings are outside of it or inside."""
     configured: bool = False
-    """True when the operator uses the plugin: named in the user's file, the environment or code, or given by code. What the
-    operator left at its default is their word as well."""
+    """True when the operator uses the plugin: named in the user's file, the environment or code, or given by code. What
+    the operator left at its default is their word as well."""
     digests: Mapping[Path, str] = field(default_factory=dict[Path, str])
     """Of the files that the settings name, where the folder is trusted: `sha256:...` by resolved path."""
 
@@ -36,8 +36,8 @@ class ProjectSettings:
         return resolve(self.folder / Path(name).expanduser())
 
     def read(self, name: str) -> bytes:
-        """What is in the file that one of the settings names. Raises `OSError`, and `ConfigError` for a file that has changed
-        since it was trusted with its folder."""
+        """What is in the file that one of the settings names. Raises `OSError`, and `ConfigError` for a file that has
+        changed since it was trusted with its folder."""
         path = self.path(name)
         content = path.read_bytes()
         if (digest := self.digests.get(path)) is not None:
@@ -60,8 +60,8 @@ class OwnSettings:
     """Of the files that the project's settings name, where the folder is trusted."""
 
     def usual(self) -> tuple[dict[str, Any], list[str]]:
-        """The settings of a plugin that says nothing about it, and which of the project's are left out: what the operator
-        sets holds, and a plugin that they configured or gave takes more from a trusted folder only."""
+        """The settings of a plugin that says nothing about it, and which of the project's are left out: what the
+        operator sets holds, and a plugin that they configured or gave takes more from a trusted folder only."""
         closed = self.configured and not self.trusted
         more: Mapping[str, Any] = {} if closed else self.project
         missing = [name for name in self.project if closed and name not in self.user]
@@ -70,9 +70,12 @@ class OwnSettings:
     def as_merged_by(self, with_project: Any) -> tuple[dict[str, Any], list[str]]:
         """The settings that the plugin's own method makes of them, and what it leaves out, in its words."""
         project = ProjectSettings(
-            values=plain(self.project), trusted=self.trusted, folder=self.folder, configured=self.configured,
+            values=plain(self.project),
+            trusted=self.trusted,
+            folder=self.folder,
+            configured=self.configured,
             digests=self.digests,
-        )  # fmt: skip
+        )
         # Code's settings are the operator's as well: the plugin weighs the project's against both.
         values, missing = with_project(self._under_code(plain(self.user)), project)
         return self._under_code(dict(values)), list(missing)

@@ -90,7 +90,8 @@ def _plugins_file(setting: Setting) -> Any:
 
 
 def _mcp(setting: Setting) -> Any:
-    # Each file inside needs trust at its content, besides: `hooksdk.cli._mcp.files`. A link inside stays one until then.
+    # Each file inside needs trust at its content, besides: `hooksdk.cli._mcp.files`. A link inside stays one until
+    # then.
     names: list[str] = [setting.project] if isinstance(setting.project, str) else setting.project
     places = [str(setting.here.folder / Path(name).expanduser()) for name in names]
     why = "the commands would start the MCP servers that these files name"

@@ -1,5 +1,5 @@
-"""Where settings come from: the user's file, the project's file, the environment and code; and what is said of those that do not
-count."""
+"""Where settings come from: the user's file, the project's file, the environment and code; and what is said of those
+that do not count."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class FileWatch:
         self._seen = self._look()
 
     def changed(self) -> bool:
-        """True when one of them is another than at the last look. Look first and read then: what is written while you read is
-        seen by the next look."""
+        """True when one of them is another than at the last look. Look first and read then: what is written while you
+        read is seen by the next look."""
         before, self._seen = self._seen, self._look()
         return self._seen != before
 
@@ -66,11 +66,12 @@ OTHER_VARIABLES = {"HOOKSDK_HOME", "HOOKSDK_GUARD_DIR", "HOOKSDK_DISABLE_AUTOLOA
 DATABASES = ("sqlite", "postgresql")
 """Kinds of stores that have a URL."""
 MAX_DEPTH = 100
-"""Levels of tables and lists in a file. No setting needs ten; a cloned repository's file may have thousands, which would
-end as a RecursionError in whatever reads them."""
+"""Levels of tables and lists in a file. No setting needs ten; a cloned repository's file may have thousands, which
+would end as a RecursionError in whatever reads them."""
 
 MAX_BYTES = 2_000_000
-"""Of a file. A guard reads what an agent has written, and the calls of other agents wait for it: one of 50 MB takes a minute."""
+"""Of a file. A guard reads what an agent has written, and the calls of other agents wait for it: one of 50 MB takes a
+minute."""
 
 
 def fold(plugin_id: str) -> str:
@@ -111,17 +112,23 @@ class Sources:
 def read_sources(
     folder: Path, env: Mapping[str, str], overrides: Mapping[str, Any] | None, project: Source | None = None
 ) -> Sources:
-    """All sources of a project folder, with `project` in the place of its own file. Raises `ConfigError` for what cannot be read."""
+    """All sources of a project folder, with `project` in the place of its own file. Raises `ConfigError` for what
+    cannot be read."""
     user, trusted = _read_user(env)
     return Sources(
-        user=user, project=project or read_project(folder), environment=Source("environment", _from_environment(env)),
-        code=Source("Host(config=...)", overrides or {}), trusted=trusted, problems=_open_to_others(user_file(env)),
+        user=user,
+        project=project or read_project(folder),
+        environment=Source("environment", _from_environment(env)),
+        code=Source("Host(config=...)", overrides or {}),
+        trusted=trusted,
+        problems=_open_to_others(user_file(env)),
         as_trusted=project is not None,
-    )  # fmt: skip
+    )
 
 
 def trusted_digests(env: Mapping[str, str]) -> Mapping[str, str]:
-    """What the operator trusts: the digests of folders and files, by their paths, from the user's file. Raises `ConfigError`."""
+    """What the operator trusts: the digests of folders and files, by their paths, from the user's file. Raises
+    `ConfigError`."""
     return _read_user(env)[1]
 
 
@@ -143,8 +150,8 @@ def user_file(env: Mapping[str, str]) -> Path:
 
 
 def xdg_folder(variable: str, default: str, env: Mapping[str, str]) -> Path:
-    """The folder that a variable of the XDG base directories names. A relative one is ignored, as that specification has it:
-    it would lead into whatever folder somebody is in, such as a clone of a stranger's repository."""
+    """The folder that a variable of the XDG base directories names. A relative one is ignored, as that specification
+    has it: it would lead into whatever folder somebody is in, such as a clone of a stranger's repository."""
     folder = env.get(variable, "")
     return Path(folder if Path(folder).is_absolute() else default).expanduser()
 
@@ -183,9 +190,10 @@ def config_files(folder: Path, env: Mapping[str, str]) -> list[Path]:
 
 
 def project_folder(start: Path, is_known: Callable[[Path], bool] = lambda _folder: False) -> Path:
-    """The nearest folder with settings of hooksdk, or that `is_known`, from this one up to the root of its repository, the one with
-    `.git`; this one where none has any. Nobody looks into the home folder, whose own files are no project's, into one that other users may
-    write, such as /tmp, or above these. Raises `ConfigError` for a file that cannot be read."""
+    """The nearest folder with settings of hooksdk, or that `is_known`, from this one up to the root of its repository,
+    the one with `.git`; this one where none has any. Nobody looks into the home folder, whose own files are no
+    project's, into one that other users may write, such as /tmp, or above these. Raises `ConfigError` for a file that
+    cannot be read."""
     folder, home = start.resolve(), Path.home().resolve()
     while not (is_known(folder) or _has_settings(folder)):
         above = folder.parent
@@ -202,7 +210,8 @@ def _has_settings(folder: Path) -> bool:
 
 
 def read_project(folder: Path) -> Source:
-    """The project's settings: `hooksdk.toml`, or where there is none `[tool.hooksdk]` of pyproject.toml. Raises `ConfigError`."""
+    """The project's settings: `hooksdk.toml`, or where there is none `[tool.hooksdk]` of pyproject.toml. Raises
+    `ConfigError`."""
     for name in PROJECT_FILES:
         text = _text(folder / name)
         if text is not None and (source := project_settings(text, str(folder / name))) is not None:
@@ -211,8 +220,8 @@ def read_project(folder: Path) -> Source:
 
 
 def project_settings(text: str, where: str) -> Source | None:
-    """The settings in the text of a project's file: a whole one, or the table `[tool.hooksdk]` of a pyproject.toml; None where
-    that has no such table. `where` is told in errors. Raises `ConfigError` for what is no TOML."""
+    """The settings in the text of a project's file: a whole one, or the table `[tool.hooksdk]` of a pyproject.toml;
+    None where that has no such table. `where` is told in errors. Raises `ConfigError` for what is no TOML."""
     data = _parsed(text, where)
     if not where.endswith("pyproject.toml"):
         if TRUST_TABLE in data:
@@ -296,8 +305,8 @@ def plain(value: Any) -> Any:
 
 
 def split_store(spec: str) -> tuple[str, str]:
-    """Kind and place of a store's spec: a folder, an SQLite file, or the rest of PostgreSQL's URL. Raises `ValueError` for
-    what is no store."""
+    """Kind and place of a store's spec: a folder, an SQLite file, or the rest of PostgreSQL's URL. Raises `ValueError`
+    for what is no store."""
     kind, mark, place = spec.partition("://")
     if mark and kind in DATABASES:
         place = place.removeprefix("/") if kind == "sqlite" and place.startswith("/") else place

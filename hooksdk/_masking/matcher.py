@@ -1,5 +1,6 @@
-"""Where values of secrets stand in a text, however it is escaped, and where something of them was cut off. A text is decoded as
-often as it has escapes, and searched for all values each time: the work grows with the text, and no more with what it is made of."""
+"""Where values of secrets stand in a text, however it is escaped, and where something of them was cut off. A text is
+decoded as often as it has escapes, and searched for all values each time: the work grows with the text, and no more
+with what it is made of."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ _SIZES: dict[int, Literal["Q", "I"]] = {8: "Q", 4: "I"}
 
 
 class Sieve:
-    """A text is read as a row of blocks. One of 15 bytes or more has a whole block of 8 in it wherever it begins, and that is
-    one of 8 which are known beforehand; one of 7 or more has a block of 4."""
+    """A text is read as a row of blocks. One of 15 bytes or more has a whole block of 8 in it wherever it begins, and
+    that is one of 8 which are known beforehand; one of 7 or more has a block of 4."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._tables: dict[int, dict[int, list[str]]] = {}
@@ -57,8 +58,8 @@ def _blocks(raw: bytes, size: int) -> memoryview[int]:
 MIN_PART = 15
 """Characters of the shortest part that is masked: half of `hunter2-password` is a usual word."""
 ENOUGH = 48
-"""Characters of a part that are enough to mask it; of a value of fewer than twice as many it is half. The first ones of a
-key or a token are often the same for all of its kind."""
+"""Characters of a part that are enough to mask it; of a value of fewer than twice as many it is half. The first ones of
+a key or a token are often the same for all of its kind."""
 _MARKS = ("\0", "…", "...", "[truncated", "(truncated", "<truncated", "truncated]", "truncated)", "truncated>")
 """What stands where something was cut off, in a text without case and blanks; the first where it ends altogether."""
 _HALF_ESCAPE = re.compile("(?:[%&]#?[0-9a-z]{0,7}|[ux][0-9a-f]{0,3})?")
@@ -67,7 +68,8 @@ _LONGEST_HALF = 9
 
 
 class Parts:
-    """Finds them. For each place at which a cut leaves enough of a value, the fifteen characters beside it are known."""
+    """Finds them. For each place at which a cut leaves enough of a value, the fifteen characters beside it are
+    known."""
 
     def __init__(self) -> None:
         self.least: set[str] = set()

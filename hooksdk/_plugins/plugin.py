@@ -25,7 +25,7 @@ from hooksdk.errors import (
     PluginRefused,
     problem_text,
     unknown_key,
-)  # fmt: skip
+)
 from hooksdk.manifest import Manifest
 from hooksdk.patterns import ToolPattern
 
@@ -79,8 +79,8 @@ class Plugin:
 
     @property
     def config_schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of its `Config`; None without one, and of a plugin that is not imported. What its code refuses,
-        the schema does too: a setting that is not there."""
+        """The JSON Schema of its `Config`; None without one, and of a plugin that is not imported. What its code
+        refuses, the schema does too: a setting that is not there."""
         model = getattr(self.holder, "Config", None)
         if not (isinstance(model, type) and issubclass(model, BaseModel)):
             return None
@@ -124,8 +124,9 @@ class Plugin:
         }
 
     def is_the_operators_own(self, project: Path) -> bool:
-        """True for what code gives, or a plugins file outside of the project's folder: no project that is not trusted
-        switches it off or sets anything of it. A plugins file inside comes with the project, as do the settings for it."""
+        """True for what code gives, or a plugins file outside of the project's folder: no project that is not
+        trusted switches it off or sets anything of it. A plugins file inside comes with the project, as do the
+        settings for it."""
         if self.origin in {"installed", "built-in"}:
             return False
         return self.origin == "code" or not resolve(Path(self.origin)).is_relative_to(project)
@@ -137,9 +138,15 @@ def constructor_parameters(plugin: Plugin) -> tuple[str, ...]:
         return ()
     parameters = list(inspect.signature(plugin.holder).parameters.values())
     for parameter in parameters:
-        if parameter.name not in CONSTRUCTOR and parameter.default is parameter.empty and parameter.kind not in {
-            parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD,
-        }:  # fmt: skip
+        if (
+            parameter.name not in CONSTRUCTOR
+            and parameter.default is parameter.empty
+            and parameter.kind
+            not in {
+                parameter.VAR_POSITIONAL,
+                parameter.VAR_KEYWORD,
+            }
+        ):
             advice = f"A plugin class may take {', '.join(sorted(CONSTRUCTOR))}; give anything else a default"
             raise PluginRefused(plugin.id, f"its constructor wants '{parameter.name}'", advice)
     return tuple(parameter.name for parameter in parameters if parameter.name in CONSTRUCTOR)

@@ -26,7 +26,7 @@ from hooksdk.errors import (
     PluginRefused,
     UnknownHook,
     did_you_mean,
-)  # fmt: skip
+)
 from hooksdk.hooks import HOOKS
 from hooksdk.manifest import needed_grants
 from hooksdk.tools import Tool, marked_tools
@@ -225,9 +225,12 @@ class Registry:
                     inspect.unwrap(impl.function).__code__.co_firstlineno,
                 )
             )
-            handlers = [self._handler(by_holder[id(impl.plugin)], hook, impl.function) for impl in impls
-                        if name in by_holder[id(impl.plugin)].hooks
-                        and impl.function.__name__ not in by_holder[id(impl.plugin)].unneeded]  # fmt: skip
+            handlers = [
+                self._handler(by_holder[id(impl.plugin)], hook, impl.function)
+                for impl in impls
+                if name in by_holder[id(impl.plugin)].hooks
+                and impl.function.__name__ not in by_holder[id(impl.plugin)].unneeded
+            ]
             if handlers:
                 plan[name] = handlers
         return plan

@@ -1,5 +1,5 @@
-"""Python files of a project, compiled from their source: a `.pyc` that somebody laid beside one is never read, since nobody
-looked at it, and no digest is of it. None is written either."""
+"""Python files of a project, compiled from their source: a `.pyc` that somebody laid beside one is never read, since
+nobody looked at it, and no digest is of it. None is written either."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class SourceLoader(SourceFileLoader):
 
 
 def expect(folder: Path, digests: Mapping[Path, str]) -> None:
-    """From now on these files run with this content alone, in the place of what was expected in this folder before. The other
-    modules beside them are compiled from their source, too."""
+    """From now on these files run with this content alone, in the place of what was expected in this folder before. The
+    other modules beside them are compiled from their source, too."""
     _digests[folder] = digests
     for path in digests:
         if path.suffix in SOURCE_SUFFIXES:
@@ -46,7 +46,8 @@ def expect(folder: Path, digests: Mapping[Path, str]) -> None:
 
 
 def from_source(folder: Path) -> None:
-    """What is imported by way of this folder from now on is compiled from source: its modules, and the packages in it."""
+    """What is imported by way of this folder from now on is compiled from source: its modules, and the packages in
+    it."""
     if _finder not in sys.path_hooks:
         sys.path_hooks.insert(0, _finder)
     name = str(folder.resolve())

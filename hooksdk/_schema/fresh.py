@@ -1,5 +1,5 @@
-"""Fields that hand out a fresh copy at each access, or one that refuses every change: an event's arguments are a copy, so that a
-change would be lost."""
+"""Fields that hand out a fresh copy at each access, or one that refuses every change: an event's arguments are a copy,
+so that a change would be lost."""
 
 from __future__ import annotations
 
@@ -63,9 +63,23 @@ class _Stored:
 
 
 _CHANGES = (
-    "__delitem__", "__iadd__", "__imul__", "__ior__", "__setitem__", "append", "clear", "extend", "insert", "pop", "popitem",
-    "remove", "reverse", "setdefault", "sort", "update",
-)  # fmt: skip
+    "__delitem__",
+    "__iadd__",
+    "__imul__",
+    "__ior__",
+    "__setitem__",
+    "append",
+    "clear",
+    "extend",
+    "insert",
+    "pop",
+    "popitem",
+    "remove",
+    "reverse",
+    "setdefault",
+    "sort",
+    "update",
+)
 """The methods by which dicts and lists change."""
 
 
@@ -89,7 +103,8 @@ class _Frozen:
 
 @final
 class FrozenDict(_Frozen, dict[str, Any]):
-    """A JSON object that refuses every change. `dict(it)` is free at its own level, `copy.deepcopy(it)` at every one."""
+    """A JSON object that refuses every change. `dict(it)` is free at its own level, `copy.deepcopy(it)` at every
+    one."""
 
     __slots__ = ()
 

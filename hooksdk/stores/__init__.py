@@ -14,13 +14,22 @@ from hooksdk.stores.summaries import SessionSummary, list_summaries, summarize
 from hooksdk.transcript import SessionLog, Store
 
 __all__ = [
-    "JsonlStore", "MemoryStore", "SessionLog", "SessionSummary", "SqlStore", "Store", "list_summaries", "open_store", "summarize",
-]  # fmt: skip
+    "JsonlStore",
+    "MemoryStore",
+    "SessionLog",
+    "SessionSummary",
+    "SqlStore",
+    "Store",
+    "list_summaries",
+    "open_store",
+    "summarize",
+]
 
 
 def open_store(spec: str | PathLike[str] | None) -> Store:
     """The store that a configuration names: `memory` (also where it names none), `jsonl`, `jsonl:DIRECTORY`,
-    `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`. A `Path` is the folder of a `JsonlStore`. Raises `ConfigError`."""
+    `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`. A `Path` is the folder of a `JsonlStore`. Raises
+    `ConfigError`."""
     if isinstance(spec, PathLike):
         return JsonlStore(Path(spec))
     if spec is None or spec == "memory":

@@ -1,5 +1,5 @@
-"""What a reader found out about a long session, kept beside its file or rows for the next one. Never needed: where it does not
-fit them to the byte it is not used, and all is read.
+"""What a reader found out about a long session, kept beside its file or rows for the next one. Never needed: where it
+does not fit them to the byte it is not used, and all is read.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def _header(session_id: str) -> dict[str, Any]:
 
 
 def write_index(path: Path, session_id: str, index: Index) -> None:
-    """Put an index in the place of the one that is there. It is not waited for: what a power cut leaves does not fit. A disk
-    that cannot take it is no problem."""
+    """Put an index in the place of the one that is there. It is not waited for: what a power cut leaves does not fit. A
+    disk that cannot take it is no problem."""
     size, digest, lines = index.covered.size, index.covered.digest, index.covered.lines
     header = {**_header(session_id), "size": size, "sha256": digest, "lines": len(lines)}
     data = _seal(header, lines.ends.tobytes() + lines.marks.tobytes() + index.note)

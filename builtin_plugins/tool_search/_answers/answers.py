@@ -17,7 +17,8 @@ from hooksdk.values import as_list, as_object, clip, compact, is_list, is_mappin
 MAX_QUERIES = 10
 MAX_DESCRIBED = 10
 MOST_REFERENCES = 5
-"""Tools that one search shows natively: a provider that compacts a conversation keeps a bounded number of references."""
+"""Tools that one search shows natively: a provider that compacts a conversation keeps a bounded number of
+references."""
 MAX_HIT_SCHEMA = 800
 """Characters up to which the best hit comes with its schema, where that says more than the call signature."""
 _IN_SIGNATURE = {"type", "title", "enum", "const"}
@@ -66,7 +67,7 @@ def _group(query: str, ranked: Sequence[Ranked], limit: int, scope: Scope) -> di
         hits[0]["parameters"] = {key: part for key, part in parameters.items() if key != "$schema"}
     group: dict[str, Any] = {"query": clip(query, 200), "hits": hits}
     if ranked and ranked[0].id not in deferred and not ranked[0].weak:
-        directly = "by its own name" if scope.native else f"without {scope.names.call}"
+        directly = "by its own name" if scope.way == "native" else f"without {scope.names.call}"
         group["already_offered"] = f"{ranked[0].id} is offered to you directly: call it {directly}"
     if hits and all(hit.weak for hit, _ in best):
         group["weak"] = "None of these fits well; the capability may not exist here."
@@ -119,8 +120,8 @@ def describe(names: Sequence[str], part: object, *, scope: Scope) -> dict[str, A
 
 
 def described(tool: Tool, part: object = None) -> dict[str, Any]:
-    """Description and schema of a tool, or the part of it at `properties.filter`, `anyOf.2`, `anyOf[2]`, `#/$defs/Node` or,
-    for short, `filter`; of a very large one its outline."""
+    """Description and schema of a tool, or the part of it at `properties.filter`, `anyOf.2`, `anyOf[2]`, `#/$defs/Node`
+    or, for short, `filter`; of a very large one its outline."""
     whole = tool.parameters or {"type": "object", "properties": {}}
     parameters: object = whole
     path = part if isinstance(part, str) else ""

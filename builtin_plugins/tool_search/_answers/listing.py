@@ -1,7 +1,7 @@
 """What the bridge says of the deferred tools: their owners, and on request a listing within a budget.
 
-Everything here is sorted: an unchanged catalog has the same bytes, whatever the order of its tools, so that a provider's
-prompt cache stays warm.
+Everything here is sorted: an unchanged catalog has the same bytes, whatever the order of its tools, so that a
+provider's prompt cache stays warm.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def owners_line(tools: Iterable[Tool]) -> str:
 
 
 def owners_in(tools: Iterable[Tool], missing: Iterable[str]) -> str:
-    """The names of the owners, those without tools at this moment among them. Plugins' own tools are none of a server."""
+    """The names of the owners, those without tools at this moment among them. Plugins' own tools are none of a
+    server."""
     names = sorted(
         {clip(name, 40) for name in [*(_owner(tool) for tool in tools if tool.source != "plugin"), *missing]}
     )

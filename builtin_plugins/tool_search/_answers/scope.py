@@ -9,7 +9,7 @@ from typing import Any, cast
 from builtin_plugins.tool_search._answers.listing import not_available
 from builtin_plugins.tool_search._answers.signatures import returns, row
 from builtin_plugins.tool_search._ranking.words import squeeze
-from builtin_plugins.tool_search._sentences import HOW_TO_CALL, HOW_TO_CALL_IN_SCRIPT, HOW_TO_CALL_NATIVELY, Names
+from builtin_plugins.tool_search._sentences import HOW_TO_CALL, Names, Way
 from builtin_plugins.tool_search.rankers import Ranker
 from hooksdk import Catalog, Tool, ToolError, schema
 from hooksdk.values import clip
@@ -53,10 +53,7 @@ class Scope:
     names: Names = field(default_factory=Names)
     ranker: Callable[[], Ranker] | None = None
     """Finds tools in the place of a name that there is not; without it none are looked for."""
-    in_script: bool = False
-    """Whether what is deferred is called in a script."""
-    native: bool = False
-    """Whether it is called by its own name, since the provider shows what a search found."""
+    way: Way = "tools"
     prompt: str = ""
     """What the user asked last."""
     returns: Callable[[Tool], str] = lambda tool: returns(tool.output_schema)
@@ -102,8 +99,7 @@ class Scope:
         advice = self.lines(hits)
         if not hits:
             near = self.catalog.suggest(name)
-            words = HOW_TO_CALL_IN_SCRIPT if self.in_script else HOW_TO_CALL_NATIVELY if self.native else HOW_TO_CALL
-            how = self.names.fill(words)
+            how = self.names.fill(HOW_TO_CALL[self.way])
             advice = (
                 f" Did you mean {' or '.join(near)}?" if near else f" There are tools that are not shown to you. {how}"
             )
@@ -112,8 +108,8 @@ class Scope:
         return Refusal(text, lead=hits[0] if hits else None)
 
     def hits(self, name: str, arguments: Mapping[str, Any] | None) -> list[Tool]:
-        """The tools that a made-up name and the words of its arguments find, or the words find at the source of that name. Those
-        that take exactly these arguments come first: a model invents a name sooner than keys."""
+        """The tools that a made-up name and the words of its arguments find, or the words find at the source of that
+        name. Those that take exactly these arguments come first: a model invents a name sooner than keys."""
         if self.ranker is None:
             return []
         ranker, words = self.ranker(), " ".join(_words(arguments))[:MAX_WORDS]
@@ -152,8 +148,11 @@ class Scope:
         """These tools with their signatures, one a line, and how they are called."""
         if not hits:
             return ""
-        bridge = "by their own names" if self.native else f"through {self.names.call}"
-        how = f"in a script for {self.names.code}" if self.in_script else bridge
+        how = {
+            "tools": f"through {self.names.call}",
+            "script": f"in a script for {self.names.code}",
+            "native": "by their own names",
+        }[self.way]
         rows = [
             row(tool) + ("" if tool.name in self.deferred else " (is shown to you: call it directly)") for tool in hits
         ]

@@ -15,7 +15,8 @@ from hooksdk.values import as_list, as_object, clip, is_list, is_mapping, kind_o
 
 MAX_SIGNATURE = 400
 MAX_REQUIRED = 2_000
-"""A call without its required parameters cannot work, so they are named beyond `MAX_SIGNATURE`; there is a bound all the same."""
+"""A call without its required parameters cannot work, so they are named beyond `MAX_SIGNATURE`; there is a bound all
+the same."""
 SENTENCE = 80
 """Characters of a tool's first sentence in a list."""
 MAX_VALUES = 8
@@ -47,8 +48,8 @@ def signature(
 
 
 def returns(output_schema: Mapping[str, Any] | None) -> str:
-    """`{total: integer, issues: {id: integer, title?: string}[]}`: what such a schema says of a result; empty where it says
-    nothing."""
+    """`{total: integer, issues: {id: integer, title?: string}[]}`: what such a schema says of a result; empty where it
+    says nothing."""
     if not output_schema:
         return ""
     text = _type(output_schema, 0, 0, output_schema)

@@ -38,8 +38,8 @@ def fill(description: str, tools: Sequence[Tool], listing_budget: int = 0) -> st
 def bridge_tools(
     descriptions: Mapping[str, str], default_limit: int, executors: Mapping[str, Executor], names: Names, slowest: float
 ) -> list[Tool]:
-    """`tool_search`, `tool_describe` and `tool_call` under these names, with these descriptions. `tool_call` of one call is
-    turned into that call; its executor makes those of a batch, each of which may take `slowest` seconds."""
+    """`tool_search`, `tool_describe` and `tool_call` under these names, with these descriptions. `tool_call` of one
+    call is turned into that call; its executor makes those of a batch, each of which may take `slowest` seconds."""
     parameters: dict[str, dict[str, Any]] = {
         "tool_search": {
             "queries": {**_SEVERAL, "description": "One capability a query."},
@@ -59,14 +59,10 @@ def bridge_tools(
     return _tools(descriptions, offered, executors, names, slowest)
 
 
-def native_search(description: str, default_limit: int, search: Executor, names: Names) -> list[Tool]:
-    """`tool_search` alone, where the provider shows what it found: what is found is called by its own name."""
-    return bridge_tools({"tool_search": description}, default_limit, {"tool_search": search}, names, 0)
-
-
 def client_tools(owners: str, executors: Mapping[str, Executor], names: Names, slowest: float) -> list[Tool]:
-    """The same in words that cost the client of a gateway the same whatever stands behind them; `owners` brings the tools.
-    Batches are not told of: their calls cannot wait for a person, and the way for calls that only read takes none."""
+    """The same in words that cost the client of a gateway the same whatever stands behind them; `owners` brings the
+    tools. Batches are not told of: their calls cannot wait for a person, and the way for calls that only read takes
+    none."""
     whose = f", of: {owners}" if owners else ""
     descriptions = {
         "tool_search": f"Find tools that are not listed here{whose}. One query for each thing to do, in a few keywords. "
@@ -84,9 +80,12 @@ def client_tools(owners: str, executors: Mapping[str, Executor], names: Names, s
 
 
 def _tools(
-    descriptions: Mapping[str, str], parameters: Mapping[str, Any], executors: Mapping[str, Executor], names: Names,
+    descriptions: Mapping[str, str],
+    parameters: Mapping[str, Any],
+    executors: Mapping[str, Executor],
+    names: Names,
     slowest: float,
-) -> list[Tool]:  # fmt: skip
+) -> list[Tool]:
     tools: list[Tool] = []
     for name, properties in parameters.items():
         calls = name == "tool_call"
@@ -94,9 +93,13 @@ def _tools(
         if calls and "calls" not in properties:
             schema["required"] = ["name", "arguments"]
         tool = Tool(
-            name=name, description=descriptions[name], parameters=schema, execute=executors[name],
-            annotations=CHANGES if calls else READS, disposable=not calls,
-        )  # fmt: skip
+            name=name,
+            description=descriptions[name],
+            parameters=schema,
+            execute=executors[name],
+            annotations=CHANGES if calls else READS,
+            disposable=not calls,
+        )
         tools.append(tool.copy(name=names.of(name)))
         if calls:
             tools[-1] = tools[-1].copy(timeout=ROUNDS * slowest + JUDGING_SECONDS)

@@ -1,5 +1,5 @@
-"""From a call of the model to the one that it stands for: what models write into `tool_call`, read and repaired where the
-meaning is certain, and refused in words that help; a bridge within it, and a name that no tool has."""
+"""From a call of the model to the one that it stands for: what models write into `tool_call`, read and repaired where
+the meaning is certain, and refused in words that help; a bridge within it, and a name that no tool has."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class BridgeCallReader:
         return self._read(self._call_in(_object(written, self._names.call, EXAMPLE)))
 
     def read_batch(self, written: object) -> list[Any] | None:
-        """The calls in a bridge call that stands for several; None for one that stands for a single call, or for none."""
+        """The calls in a bridge call that stands for several; None for one that stands for a single call, or for
+        none."""
         fields = _object(written, self._names.call, EXAMPLE)
         if _names(fields):
             return None
@@ -104,7 +105,8 @@ class BridgeCallReader:
         return arguments
 
     def _call_in(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """The call itself: where none is named, the one that stands inside as `{"calls": [{...}]}`, or wrapped once more."""
+        """The call itself: where none is named, the one that stands inside as `{"calls": [{...}]}`, or wrapped once
+        more."""
         if fields.get("type") in PROVIDER_TYPES and not any(map(self._is_known, _names(fields).values())):
             fields = {key: value for key, value in fields.items() if key != "id"}  # which is the call's
         if _names(fields):
@@ -178,7 +180,8 @@ class Unwrapping:
         return ToolCall(event.call.id, name, arguments)
 
     def batch(self, written: object, scope: Scope) -> list[object] | None:
-        """The entries of a call that stands for several; None for any other. Raises `Refusal` where they are too many."""
+        """The entries of a call that stands for several; None for any other. Raises `Refusal` where they are too
+        many."""
         entries = BridgeCallReader(scope.catalog, scope.names).read_batch(written)
         if entries is not None and len(entries) > MAX_CALLS:
             raise refusal(f"these are {len(entries)} calls, and {MAX_CALLS} are the most at once. Make several batches")

@@ -23,8 +23,8 @@ from builtin_plugins.tool_search._ranking.postings import (
     Values,
     Word,
     arrays,
+    only_reads,
 )
-from builtin_plugins.tool_search._ranking.purpose import only_reads
 from builtin_plugins.tool_search._ranking.vocabulary import by_stem
 from builtin_plugins.tool_search._ranking.words import (
     Kind,
@@ -120,8 +120,8 @@ class Bm25Ranker:
         ]
 
     def evidence(self, query: str) -> dict[str, float | None]:
-        """What speaks for each tool that shares a word with the query, by its id: see `Ranked.evidence`. Of a tool that is not
-        there nothing speaks for it."""
+        """What speaks for each tool that shares a word with the query, by its id: see `Ranked.evidence`. Of a tool that
+        is not there nothing speaks for it."""
         query = query[:_QUERY_LIMIT]
         ids, rare = self._postings.ids, self._rare
         if not rare:
@@ -165,9 +165,9 @@ class Bm25Ranker:
     def _floor(self, words: Sequence[Word]) -> tuple[float, set[int]]:
         """Tell the score up to which a hit is weak, and the tools that are not weak all the same.
 
-        Correct paraphrases score as low as wrong answers do, so only short queries are judged: those that name a capability
-        which the catalog lacks, and those whose words a hit hardly has. All but the shortest may name several, of which a
-        tool that has one in its name is meant.
+        Correct paraphrases score as low as wrong answers do, so only short queries are judged: those that name a
+        capability which the catalog lacks, and those whose words a hit hardly has. All but the shortest may name
+        several, of which a tool that has one in its name is meant.
         """
         unique = _unique(words)
         terms = {word.stem: word.idf for word in unique}
@@ -223,7 +223,8 @@ class Bm25Ranker:
         return sums
 
     def _kinds_of(self, words: Sequence[Word], plain: set[str]) -> Iterator[Values]:
-        """What the kinds add of which the words name one, each kind once; one that the words name themselves is none."""
+        """What the kinds add of which the words name one, each kind once; one that the words name themselves is
+        none."""
         named = {word.stem for word in words}
         wanted = [kind for word in words if not plain or word.text in plain for kind in kinds().get(word.stem, ())]
         for kind in dict.fromkeys(wanted):

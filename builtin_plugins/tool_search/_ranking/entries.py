@@ -20,9 +20,9 @@ class Ranked:
     weak: bool
     """The tool covers so little of the query that it is probably not what was asked for."""
     evidence: float | None = None
-    """What speaks for the tool, whatever the query's length: its score as a share of what a word weighs that only one tool
-    has. None: not known, as in a catalog of a few tools, or the query is the tool's name; of a ranker of your own also what its
-    words are to say."""
+    """What speaks for the tool, whatever the query's length: its score as a share of what a word weighs that only one
+    tool has. None: not known, as in a catalog of a few tools, or the query is the tool's name; of a ranker of your own
+    also what its words are to say."""
 
 
 class Ranker(Protocol):
@@ -51,7 +51,8 @@ class Document:
     parameters: Mapping[str, Any] | None
     owner: str
     fingerprint: str = ""
-    """Of the tool's name, description and parameters. A tool that has one is split into words once, in every catalog."""
+    """Of the tool's name, description and parameters. A tool that has one is split into words once, in every
+    catalog."""
     read_only: bool | None = None
     """What the tool's annotations say; None where they are silent."""
 

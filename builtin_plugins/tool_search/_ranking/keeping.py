@@ -20,7 +20,8 @@ from hooksdk.tasks import in_abandonable_thread
 logger = logging.getLogger("hooksdk.tool_search")
 
 MAX_KEPT = 20_000
-"""Vectors that are kept, at 1 kB each: where there are more, those of tools that the catalog no longer has are forgotten."""
+"""Vectors that are kept, at 1 kB each: where there are more, those of tools that the catalog no longer has are
+forgotten."""
 TOGETHER = 256
 """Vectors under one key: a store of files writes all of a plugin's values anew for each."""
 _PREFIX = "vectors:"
@@ -42,8 +43,8 @@ class Keeping:
         self._thread = anyio.CapacityLimiter(1)
 
     async def want(self, documents: Sequence[Document], storage: Storage) -> None:
-        """Have the vectors of these tools made, unless they are there. Waits for those that were kept, once, and for none that is
-        made."""
+        """Have the vectors of these tools made, unless they are there. Waits for those that were kept, once, and for
+        none that is made."""
         missing = self._vectors.missing(documents)
         if missing:
             async with self._loading:
@@ -123,7 +124,8 @@ class Keeping:
 
 @asynccontextmanager
 async def keeping(factory: object) -> AsyncGenerator[Keeping | None, None]:
-    """What makes and keeps the vectors of a factory's rankers, as long as the block lasts; None where they need none."""
+    """What makes and keeps the vectors of a factory's rankers, as long as the block lasts; None where they need
+    none."""
     if not isinstance(factory, EmbeddedRankers):
         yield None
         return

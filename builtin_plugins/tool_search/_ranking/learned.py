@@ -1,7 +1,7 @@
 """What was called after which words: it lifts the same tools when alike words are searched again.
 
-Kept in the plugin's storage, a key for each tool. Of the words only salted hashes of their stems are kept, no text and no
-order; words with digits, which may be secrets, are not kept at all.
+Kept in the plugin's storage, a key for each tool. Of the words only salted hashes of their stems are kept, no text and
+no order; words with digits, which may be secrets, are not kept at all.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ _USES: TypeAdapter[Uses] = TypeAdapter(Uses)
 
 
 class Memory:
-    """What all sessions of a host have learned. `load` and `note` are for the host's loop, `strengths` for any thread."""
+    """What all sessions of a host have learned. `load` and `note` are for the host's loop, `strengths` for any
+    thread."""
 
     def __init__(self, today: Callable[[], float] = lambda: time.time() / _DAY) -> None:
         self._today = today

@@ -1,5 +1,5 @@
-"""Ranking by words and by what they mean, beside bm25: a static table of word vectors, or a function of texts to vectors that the
-configuration names."""
+"""Ranking by words and by what they mean, beside bm25: a static table of word vectors, or a function of texts to
+vectors that the configuration names."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from builtin_plugins.tool_search._ranking.words import split_words
 logger = logging.getLogger("hooksdk.tool_search")
 
 VECTOR_TEXT, QUERY = 100, 512
-"""Characters of a description, and of a query, that are read: with 300 of a description e5-small found no more on four of the
-retrieval sets, and took 1.6 times as long."""
+"""Characters of a description, and of a query, that are read: with 300 of a description e5-small found no more on four
+of the retrieval sets, and took 1.6 times as long."""
 BATCH = 16
 """Texts that the function takes at once: at some 40 ms each a query waits .6 s at most for one that is being made."""
 MAX_VECTORS = 100_000
@@ -81,8 +81,8 @@ def key_of(document: Document) -> str:
 
 
 class Vectors:
-    """The vectors of tools and queries, made by a function of texts to vectors, or by an object (or a class of it) that has
-    `embed_documents` and `embed_query`. `name` is told in the log. Raises `ValueError` for anything else.
+    """The vectors of tools and queries, made by a function of texts to vectors, or by an object (or a class of it) that
+    has `embed_documents` and `embed_query`. `name` is told in the log. Raises `ValueError` for anything else.
 
     Safe to share between threads: whatever makes the vectors is called by one of them at a time.
     """
@@ -102,7 +102,8 @@ class Vectors:
         return [*{key: one for one in documents if (key := key_of(one)) not in rows}.values()]
 
     def make(self, documents: Sequence[Document]) -> bool:
-        """Make the vectors of some tools. False where the function fails, which is logged once; the rest is left then."""
+        """Make the vectors of some tools. False where the function fails, which is logged once; the rest is left
+        then."""
         for start in range(0, len(documents), BATCH):
             part = documents[start : start + BATCH]
             rows = self.of_texts([tool_text(one) for one in part])
@@ -188,8 +189,9 @@ TABLE = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenize
 class MeaningRanker:
     """Rank by the words of a query, and by what they mean: the mean of its words' vectors, rare words counting more.
 
-    Needs `pip install 'hooksdk[embeddings]'`; the table is a part of it, and nothing leaves the machine. What the meaning alone
-    finds is weak, and never shown unasked: `evidence` is that of the words. Safe to share between threads.
+    Needs `pip install 'hooksdk[embeddings]'`; the table is a part of it, and nothing leaves the machine. What the
+    meaning alone finds is weak, and never shown unasked: `evidence` is that of the words. Safe to share between
+    threads.
     """
 
     def __init__(self, documents: Sequence[Document], *, vocabulary: Mapping[str, list[str]] | None = None) -> None:
@@ -269,15 +271,16 @@ def _tokens(texts: Sequence[str]) -> list[list[int]]:
 
 
 VECTOR_WEIGHT = 0.4
-"""What the nearest tool counts, where the best hit by words counts 1. How near a tool is, is told as a share of the nearest
-one's lead over the mean of all, since models differ in which cosines they give: those of some lie between .7 and .9."""
+"""What the nearest tool counts, where the best hit by words counts 1. How near a tool is, is told as a share of the
+nearest one's lead over the mean of all, since models differ in which cosines they give: those of some lie between .7
+and .9."""
 
 
 class EmbeddedRanker:
     """Rank by the words of a query, and by how near its vector is to those of the tools.
 
-    While the vector of a tool is missing the words rank alone: up to 16 are made by the search itself, more by whoever made the
-    ranker. Safe to share between threads.
+    While the vector of a tool is missing the words rank alone: up to 16 are made by the search itself, more by whoever
+    made the ranker. Safe to share between threads.
     """
 
     def __init__(

@@ -1,19 +1,19 @@
-"""What is known of a catalog's words: where they stand, what an occurrence weighs, what looks like a misspelt one, and what the
-tools of one owner say of each other."""
+"""What is known of a catalog's words: where they stand, what an occurrence weighs, what looks like a misspelt one, and
+what the tools of one owner say of each other."""
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Final, Literal
 
 from builtin_plugins.tool_search._ranking.entries import FIELDS, NAME, Document, Entry, entries
-from builtin_plugins.tool_search._ranking.purpose import Purpose, purpose
-from builtin_plugins.tool_search._ranking.words import split_words
+from builtin_plugins.tool_search._ranking.words import name_words, split_words, word_list
 
 FIELD_BITS = 3
 FIELD_MASK = (1 << FIELD_BITS) - 1
@@ -139,7 +139,8 @@ class Spellings:
         if len(word) < _SHORTEST:
             return {}
         own = _trigrams(word)
-        # A known word has at least as many letters as groups are shared: fewer than this cannot reach the least overlap.
+        # A known word has at least as many letters as groups are shared: fewer than this cannot reach the least
+        # overlap.
         least = _LEAST_OVERLAP / (2 - _LEAST_OVERLAP) * len(own)
         groups = [self._words[group] for group in own if group in self._words]
         if len(groups) < least:
@@ -184,3 +185,30 @@ class Owners:
             if owner
         }
         return {number: _SHARE * means.get(owners[number], score) for number, score in scores.items()}
+
+
+Purpose = Literal["read", "change", "other"]
+
+_LONGEST = 8  # words of a query that is judged: a longer one asks for several things
+_VERB_PLACES = 3  # words of a name among which its verb is looked for: git_commit, mail_send_message
+_LETTERS = re.compile(r"[a-z]+")
+
+
+def only_reads(query: str) -> bool:
+    """Whether a short query asks for no change: its verb stands first, or last as in "issue create"."""
+    if len(query.split()) > _LONGEST:
+        return False
+    words = [word for word in _LETTERS.findall(query.lower()) if word not in word_list("stop_words")]
+    return bool(words) and word_list("changing").isdisjoint((words[0], words[-1]))
+
+
+def purpose(document: Document) -> Purpose:
+    """What a tool is for, by its annotations, else by the first verb in its name."""
+    if document.read_only is not None:
+        return "read" if document.read_only else "change"
+    for word in name_words(document.name, _VERB_PLACES):
+        if word in word_list("reading"):
+            return "read"
+        if word in word_list("changing"):
+            return "change"
+    return "other"

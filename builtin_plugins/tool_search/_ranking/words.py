@@ -1,11 +1,12 @@
-"""How text becomes search words: names and texts split at case, digits and signs, schemas walked near their root first; the
-stems of English words; and what is known about words beforehand, in the lists of the folder `words`."""
+"""How text becomes search words: names and texts split at case, digits and signs, schemas walked near their root first;
+the stems of English words; and what is known about words beforehand, in the lists of the folder `words`."""
 
 from __future__ import annotations
 
 import re
 import threading
 import unicodedata
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from importlib import import_module
@@ -19,7 +20,8 @@ _stemming = threading.Lock()
 
 @cache
 def _stemmer() -> Any:
-    # Loaded here, because only a search needs it. It has no types, and its own cache makes a new word three times as slow.
+    # Loaded here, because only a search needs it. It has no types, and its own cache makes a new word three times as
+    # slow.
     return import_module("Stemmer").Stemmer("english", 0)
 
 
@@ -40,32 +42,44 @@ def _lines(name: str) -> list[list[str]]:
 
 
 @cache
-def stop_words() -> frozenset[str]:
-    """Words that are not searched for."""
-    return frozenset(word for line in _lines("stop_words") for word in line)
+def word_list(name: str) -> frozenset[str]:
+    """The words of one of the lists, as they are written: `stop_words` are not searched for, verbs of `reading` ask for
+    nothing but an answer, those of `changing` for a change."""
+    return frozenset(word for line in _lines(name) for word in line)
+
+
+@cache
+def phrase_list(name: str) -> frozenset[tuple[str, ...]]:
+    """The phrases of one of the lists, as they are written: sentences begin with `closings` that thank, praise or take
+    leave, and have `dialogue` where they speak of the conversation itself."""
+    return frozenset(tuple(phrase.split("_")) for phrase in word_list(name))
+
+
+def _without_self(groups: Mapping[str, Mapping[str, None]]) -> Mapping[str, tuple[str, ...]]:
+    return {one: tuple(other for other in group if other != one) for one, group in groups.items()}
 
 
 @cache
 def synonyms() -> Mapping[str, tuple[str, ...]]:
     """Map a stem to the stems that may be written for it."""
-    groups: dict[str, dict[str, None]] = {}
+    groups: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for line in _lines("synonyms"):
         group = dict.fromkeys(map(stem, line))
         for one in group:
-            groups.setdefault(one, {}).update(group)
-    return {one: tuple(other for other in group if other != one) for one, group in groups.items()}
+            groups[one].update(group)
+    return _without_self(groups)
 
 
 @cache
 def abbreviations() -> Mapping[str, tuple[str, ...]]:
     """Map a stem to its short forms, or to the single words it is short for."""
-    groups: dict[str, dict[str, None]] = {}
+    groups: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for short, *long_forms in _lines("abbreviations") + _lines("forms"):
         for word in long_forms:
             if "_" not in word:
-                groups.setdefault(stem(short), {})[stem(word)] = None
-                groups.setdefault(stem(word), {})[stem(short)] = None
-    return {one: tuple(other for other in group if other != one) for one, group in groups.items()}
+                groups[stem(short)][stem(word)] = None
+                groups[stem(word)][stem(short)] = None
+    return _without_self(groups)
 
 
 @cache
@@ -88,19 +102,7 @@ def initials() -> Mapping[tuple[str, ...], str]:
 @cache
 def capabilities() -> frozenset[str]:
     """Stems that name a capability, so that a catalog without them lacks it."""
-    return frozenset(stem(word) for line in _lines("capabilities") for word in line)
-
-
-@cache
-def reading_verbs() -> frozenset[str]:
-    """Verbs that ask for nothing but an answer, as they are written."""
-    return frozenset(word for line in _lines("reading") for word in line)
-
-
-@cache
-def changing_verbs() -> frozenset[str]:
-    """Verbs that ask for a change, as they are written."""
-    return frozenset(word for line in _lines("changing") for word in line)
+    return frozenset(map(stem, word_list("capabilities")))
 
 
 @cache
@@ -138,18 +140,6 @@ def opposites() -> tuple[tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...
     return tuple((one, two) for one, two in pairs)
 
 
-@cache
-def closings() -> frozenset[tuple[str, ...]]:
-    """How sentences begin that thank, praise or take leave, as they are written."""
-    return frozenset(tuple(phrase.split("_")) for line in _lines("closings") for phrase in line)
-
-
-@cache
-def dialogue() -> frozenset[tuple[str, ...]]:
-    """What sentences have that speak of the conversation itself, as it is written."""
-    return frozenset(tuple(phrase.split("_")) for line in _lines("dialogue") for phrase in line)
-
-
 _LETTERS = str.maketrans(
     {"ß": "ss", "ẞ": "SS", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "æ": "ae", "œ": "oe", "đ": "d", "\u0131": "i"}
 )
@@ -163,7 +153,8 @@ _WORD = re.compile(
 )
 _LONGEST_WORD = 40
 APART, FIELD_END = "\x01", "\x02"
-"""In a tool's text: between two texts of a field, so that the words beside it are no neighbours, and between two fields."""
+"""In a tool's text: between two texts of a field, so that the words beside it are no neighbours, and between two
+fields."""
 # No word reaches beyond a chunk, so that each chunk of a catalog is split and stemmed once, wherever it stands.
 _CHUNK = re.compile(rf"[A-Za-z0-9]+|[{APART}{FIELD_END}]|[{_UNSPACED}]|[^\W_A-Za-z0-9{_UNSPACED}]+")
 _SIGNS = bytes([code for code in range(128) if not chr(code).isalnum()])
@@ -181,15 +172,15 @@ def plain_letters(text: str) -> str:
 
 def split_words(text: str) -> list[str]:
     """Split a text or an identifier into lower-case words, without stop words."""
-    skipped = stop_words()
+    skipped = word_list("stop_words")
     return [
         word for each in _WORD.findall(plain_letters(text)) if (word := each[:_LONGEST_WORD].lower()) not in skipped
     ]
 
 
 def chunked(text: str) -> str:
-    """A text whose chunks stand between blanks: runs of letters and digits, whose words `split_words` tells, and the separators
-    of a tool's text."""
+    """A text whose chunks stand between blanks: runs of letters and digits, whose words `split_words` tells, and the
+    separators of a tool's text."""
     if text.isascii():  # several times as fast as the pattern, and nearly every text is
         return text.encode().translate(_BLANKS).decode()
     return " ".join(_CHUNK.findall(plain_letters(text)))
@@ -222,7 +213,8 @@ def _text(value: object, limit: int) -> str:
 
 
 def _plain(mapping: Mapping[object, object]) -> dict[object, object]:
-    """The first of a mapping's items: one that is no dict itself takes far longer to be asked for keys that it lacks."""
+    """The first of a mapping's items: one that is no dict itself takes far longer to be asked for keys that it
+    lacks."""
     plain = cast("dict[object, object]", mapping)
     return (
         plain if type(mapping) is dict and len(plain) <= _SCHEMA_NODES else dict(islice(plain.items(), _SCHEMA_NODES))

@@ -85,8 +85,9 @@ class Sandbox:
     async def run(
         self, code: str, functions: Mapping[str, Function], limits: Limits, variables: Variables | None = None
     ) -> ScriptResult:
-        """Run a script that may call these functions and has these variables. However it ends, the outcome says so; what a
-        function raises is raised in the script under the same built-in name. When this is cancelled, the worker is killed."""
+        """Run a script that may call these functions and has these variables. However it ends, the outcome says so;
+        what a function raises is raised in the script under the same built-in name. When this is cancelled, the worker
+        is killed."""
         import pydantic_monty as monty
 
         worker_limits: monty.ResourceLimits = {

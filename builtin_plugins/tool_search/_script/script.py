@@ -1,7 +1,7 @@
 """One script while it runs: its stops at calls of the host, and its value.
 
-The worker stops at each call of a host function. The host's event loop runs the function, and the worker goes on with its
-result.
+The worker stops at each call of a host function. The host's event loop runs the function, and the worker goes on with
+its result.
 """
 
 from __future__ import annotations
@@ -207,7 +207,8 @@ class Script:
             except monty.MontySyntaxError:
                 if self.printout.characters:
                     raise
-                # The last line is no expression, or the script is wrong: then the error must quote it as it was written.
+                # The last line is no expression, or the script is wrong: then the error must quote it as it was
+                # written.
         return await worker.step(feed(code)), False
 
     async def _go_on(self, worker: Worker, snapshot: monty.SyncSnapshot, tasks: TaskGroup) -> None:
@@ -300,8 +301,8 @@ def _read(text: str) -> list[Any]:
 
 
 async def read_variables(worker: Worker, wanted: Variables) -> dict[str, Variable]:
-    """What a script that has ended has left in these global variables; see `reading_variables`. Those that there are not are
-    left out."""
+    """What a script that has ended has left in these global variables; see `reading_variables`. Those that there are
+    not are left out."""
     import pydantic_monty as monty
 
     reading = reading_variables(wanted.names, wanted.most, wanted.room)

@@ -1,5 +1,5 @@
-"""How values leave a script: as JSON text alone, written by code that runs in the sandbox with the script's own time and
-memory.
+"""How values leave a script: as JSON text alone, written by code that runs in the sandbox with the script's own time
+and memory.
 
 The host must not read a value of a script in any other way. What shares its parts is small in the sandbox and may be
 endless once it is copied, written out or only hashed as a key, and the host could not stop in the middle of that.
@@ -46,8 +46,8 @@ def __make__(
     VIEWS = ("dict_keys", "dict_values", "dict_items", "deque")
 
     def json_of(sources, roots, strict, names, most=MAX_CHARACTERS, same=False):
-        # JSON of these values. Strict raises for what JSON has not; otherwise that is described in words. Same raises also for
-        # what would come back as something else.
+        # JSON of these values. Strict raises for what JSON has not; otherwise that is described in words. Same raises
+        # also for what would come back as something else.
         values, room = MAX_VALUES, most if same else most + 1000  # for names and marks
 
         def too_long():
@@ -312,14 +312,15 @@ def _is_flat(value: object) -> bool:
 
 
 def reading_value(code: str) -> str:
-    """The code that writes `__value__` as a JSON list of one. An instance shows the attributes that the script mentions,
-    since the sandbox cannot list them."""
+    """The code that writes `__value__` as a JSON list of one. An instance shows the attributes that the script
+    mentions, since the sandbox cannot list them."""
     names = {match[1] or match[2] for match in _ATTRIBUTE.finditer(code)}
     return f'{READING}(__value__, {sorted(names)[:MAX_NAMES]})}}"'
 
 
 def reading_variables(names: Sequence[str], most: int, room: int) -> str:
-    """The code that writes these global variables as a JSON list, each as its name and a list of its value, or a text that
-    says why it has no JSON that comes back as the same. One of them may have `most` characters, all together `room`."""
+    """The code that writes these global variables as a JSON list, each as its name and a list of its value, or a text
+    that says why it has no JSON that comes back as the same. One of them may have `most` characters, all together
+    `room`."""
     reads = ", ".join(f"lambda: {name}" for name in names)
     return f'{READING_VARIABLES}({[*names]}, [{reads}], {most}, {room})}}"'

@@ -1,5 +1,5 @@
-"""What a script leaves: the value of its last line, and what it assigns at its top level, kept for the later scripts of its
-session."""
+"""What a script leaves: the value of its last line, and what it assigns at its top level, kept for the later scripts of
+its session."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class Variable:
 
 
 def keeping_value(code: str) -> list[str]:
-    """The script with the value of its last line kept under a name, and what a `return` at the top level gives, too. Where
-    that line is no expression the first of these is a syntax error, and the second keeps only the others."""
+    """The script with the value of its last line kept under a name, and what a `return` at the top level gives, too.
+    Where that line is no expression the first of these is a syntax error, and the second keeps only the others."""
     lines = list(statements(code))
     returns = list(_returns(code, lines))
     edited = [_edited(code, [*returns, *_last(code, lines, returns)]), _edited(code, returns)]
@@ -99,7 +99,8 @@ def _last(
 
 def _returns(code: str, lines: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
     """Of each `return` with a value that is in no function, and how its value is kept. In one line, so that an error
-    after it has the line that it had; before a comment in the middle of the script that cannot be, and the value is lost."""
+    after it has the line that it had; before a comment in the middle of the script that cannot be, and the value is
+    lost."""
     functions: list[int] = []
     for start, end in lines:
         line = code[start:end]
@@ -134,8 +135,8 @@ def statements(code: str) -> Iterator[tuple[int, int]]:
 
 
 def assigned_in(code: str) -> list[str]:
-    """The names that a script may assign at its top level, blocks such as `if` and `for` included. A name too many is looked
-    up in vain; the code is no tree here, since building one of any script could bring down the host."""
+    """The names that a script may assign at its top level, blocks such as `if` and `for` included. A name too many is
+    looked up in vain; the code is no tree here, since building one of any script could bring down the host."""
     names: dict[str, None] = {}
     for statement in _top_level(_QUIET.sub(_without_text, code)):
         names.update(dict.fromkeys(_IN_PASSING.findall(statement)))
