@@ -89,24 +89,20 @@ class Manifest(BaseModel):
     @property
     def notices(self) -> list[str]:
         """Keys and permissions that hooksdk does not know, one line each."""
-        keys = [f"'{key}' is not a key that hooksdk knows; it is ignored.{hint}" for key, hint in self._unknown_keys()]
-        return [*keys, *self._unknown_permissions()]
+        return [*self._unknown_keys(), *self._unknown_permissions()]
 
     @property
     def slips(self) -> list[str]:
         """Those of `notices` that look like a mistake: the others may be meant for another program."""
-        keys = [
-            f"'{key}' is not a key that hooksdk knows; it is ignored.{hint}"
-            for key, hint in self._unknown_keys()
-            if hint
-        ]
-        return [*keys, *self._unknown_permissions()]
+        return [*self._unknown_keys(misspelt=True), *self._unknown_permissions()]
 
-    def _unknown_keys(self) -> list[tuple[str, str]]:
-        """Each with what was most likely meant, if anything."""
+    def _unknown_keys(self, *, misspelt: bool = False) -> list[str]:
+        """A line for each, with what was most likely meant; with `misspelt` only for those of which that is known."""
         keys = [(key, _meant(key)) for key in self.model_extra or {}]
         inner = self.contracts.model_extra or {}
-        return [*keys, *((f"contracts.{key}", did_you_mean(key, Contracts.model_fields)) for key in inner)]
+        keys += [(f"contracts.{key}", did_you_mean(key, Contracts.model_fields)) for key in inner]
+        told = [(key, hint) for key, hint in keys if hint or not misspelt]
+        return [f"'{key}' is not a key that hooksdk knows; it is ignored.{hint}" for key, hint in told]
 
     def _unknown_permissions(self) -> list[str]:
         words = (word for word in self.permissions if word not in GRANTS)

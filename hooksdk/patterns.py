@@ -170,7 +170,7 @@ def _compile(glob: str) -> re.Pattern[str]:
 
 
 def _joined(segments: list[str]) -> str:
-    """What stands between stars, with the stars."""
+    """Join the segments of a pattern with its stars."""
     if len(segments) == 1:
         return segments[0]
     first, *middle, last = segments
@@ -231,7 +231,8 @@ def _words(name: str) -> list[str]:
 
 
 def _without_order(name: str) -> set[str]:
-    """What two names have in common whose words are the same."""
+    """Two forms of a name that are equal for names of the same words: joined, and as sorted words without a plural
+    s."""
     words = _words(name)
     return {"".join(words), " ".join(sorted(word.removesuffix("s") for word in words))}
 
@@ -285,7 +286,7 @@ def near_misses(patterns: Iterable[ToolPattern], tools: Iterable[_Identified], *
 
 
 def near_miss(pattern: ToolPattern, ids: Sequence[str], *, exact: bool = False) -> str:
-    """What is said of a pattern and the tools that it is near to; at most three of them are named."""
+    """The line about a pattern and the tools that it is near to; it names at most three of them."""
     more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
     named = ", ".join(map(repr, ids[:3])) + more
     if exact:

@@ -278,7 +278,8 @@ class ToolSearch:
 
     @hooks.after_tool_call
     async def end_streak(self, event: AfterToolCall) -> None:
-        """A model that calls a tool, also a shown one, has stopped searching; a name that it made up is none."""
+        """A call of any real tool, hidden or shown, ends the streak of searches; a name that the model made up does
+        not."""
         if event.tool is not None and not event.tool.bridge:
             self._streak.end()
             if event.status == "ok" and event.tool.name in self._deferred:

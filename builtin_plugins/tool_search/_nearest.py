@@ -133,7 +133,7 @@ _AFTER_NOT = 2  # words that are meant by it: "do not even delete it", "instead 
 
 
 class Prompt:
-    """What the user asked, as the verbs that it holds."""
+    """The verbs of a prompt."""
 
     def __init__(self, text: str) -> None:
         self._text = text[:MAX_PROMPT].casefold().replace("\u2019", "'")

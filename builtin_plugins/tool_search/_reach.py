@@ -124,8 +124,8 @@ class Reach:
         return rows
 
     def _make_room(self, wanted: Collection[str], rows: Mapping[str, str], fits: Collection[str]) -> None:
-        """Of what is shown and not wanted, drop as much as keeps the others from the budget: the oldest first, and what
-        fits the prompt, too, last."""
+        """Drop shown tools that are not wanted until the others fit the budget: the oldest first, and those that fit
+        the prompt last."""
         tokens = self._tokens({*self._shown, *wanted}) + _cost(rows)
         gone = set[str]()
         for name in sorted((name for name in self._shown if name not in wanted), key=lambda name: name in fits):
@@ -145,7 +145,7 @@ class Reach:
         return told
 
     def _kept(self) -> set[str]:
-        """What was called, the last ones, as far as they take half of the budget: the rest is for what is asked now."""
+        """The latest called tools that take at most half of the budget: the other half is for the newest prompt."""
         kept, tokens = set[str](), 0
         for name in reversed([name for name in self._called if name in self._shown]):
             tokens += self._hidden[name].tokens
@@ -209,5 +209,5 @@ class Reach:
 
 
 def _cost(rows: Mapping[str, str]) -> int:
-    """The tokens of these lines with what stands above them."""
+    """The tokens of these lines and of the heading above them."""
     return sum(map(schema.estimate_tokens, (MORE_TOOLS, *rows.values()))) if rows else 0

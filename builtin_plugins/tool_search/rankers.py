@@ -155,7 +155,7 @@ def load_ranker(name: str, vocabulary: Mapping[str, list[str]] | None = None) ->
 
 
 def _import(place: str) -> object:
-    """What stands at `package.module:name`. Raises `ValueError`."""
+    """Import the object that `package.module:name` names. Raises `ValueError`."""
     module_name, _, path = place.partition(":")
     try:
         value: Any = import_module(module_name)

@@ -11,7 +11,7 @@ from hooksdk import schema
 from hooksdk.tools import Tool
 
 _PREFIXES = ("functions.", "tools.")
-"""What models write before a name, because their provider's own prompt does."""
+"""Prefixes that models write before a name, because their provider's own prompt does."""
 _MOST_READ = 300
 
 

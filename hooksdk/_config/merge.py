@@ -29,14 +29,14 @@ class Merged:
     data: dict[str, Any] = field(default_factory=dict[str, Any])
     origins: dict[Place, str] = field(default_factory=dict[Place, str])
     widening: list[Remark] = field(default_factory=list[Remark])
-    """What counts only where the folder is trusted."""
+    """Settings that count only where the folder is trusted."""
     naming: list[Remark] = field(default_factory=list[Remark])
     """The plugins that the project alone names; installed ones of strangers are loaded only where the folder is
     trusted."""
     left_to_plugins: list[Remark] = field(default_factory=list[Remark])
     """The project's settings for plugins: each plugin decides on its own when it is loaded."""
     overruled: list[Remark] = field(default_factory=list[Remark])
-    """What does not count even where the folder is trusted."""
+    """Settings that do not count even where the folder is trusted."""
     named: Mapping[str, str] = field(default_factory=dict[str, str])
     """The plugins that the operator configured or allowed, by folded id."""
     unconfirmed: set[str] = field(default_factory=set[str])
@@ -58,7 +58,7 @@ class Merged:
 
     @property
     def why_untrusted(self) -> str:
-        """Why those of `missing_trust` do not count."""
+        """Why the entries of `missing_trust` do not count."""
         changed = self.trust.state == "changed"
         return f"not used, since {'it has changed since you trusted it' if changed else 'you have not trusted this folder'}"
 

@@ -30,9 +30,9 @@ class Situation:
     named: Mapping[str, str]
     """The plugins that the operator configured or allowed, by folded id."""
     widening: list[Remark] = field(default_factory=list[Remark])
-    """What counts only where the folder is trusted."""
+    """Settings that count only where the folder is trusted."""
     overruled: list[Remark] = field(default_factory=list[Remark])
-    """What does not count even there, since the operator's own word holds."""
+    """Settings that do not count even there, since the operator's own setting holds."""
     switched_off: set[str] = field(default_factory=set[str])
     """Folded ids of the plugins that the project alone, without trust, switches off."""
 

@@ -1,5 +1,5 @@
-"""Where settings come from: the user's file, the project's file, the environment and code; and what is said of those
-that do not count."""
+"""The sources of settings: the user's file, the project's file, the environment and code; a watch over files; and the
+advice on settings that do not count."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def xdg_folder(variable: str, default: str, env: Mapping[str, str]) -> Path:
 
 
 def _open_to_others(path: Path) -> list[str]:
-    """What is wrong with the file that holds the user's word: somebody else could change it, and every trust in it."""
+    """The problems of a user's file that others can write: somebody else could change it, and every trust in it."""
     if sys.platform == "win32":
         return []
     problems: list[str] = []

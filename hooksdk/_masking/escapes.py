@@ -98,17 +98,7 @@ _PAIR = re.compile(rf"([\ud800-\udbff]{_WRAP}[\udc00-\udfff])")
 _SIGNS = re.compile("([%$])")
 _TWO_SIGNS = re.compile(r"%\s{0,20}%"), re.compile(r"\$\s{0,20}\$")
 """Each by itself: what begins with one certain character is looked for ten times faster."""
-_CONTROL = {
-    "a": "\a",
-    "b": "\b",
-    "e": "\x1b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-    "v": "\v",
-    "0": "\0",
-}
+_CONTROL = dict(zip("abefnrtv0", "\a\b\x1b\f\n\r\t\v\0", strict=True))
 
 _NOISE = re.compile("([ \t-\r\x1c-\x1f\xa0'\"`+\\\\]+)")
 """What writers put in, take away or double: line ends and blanks, `+` for a blank, quotes, and what concatenates two
@@ -144,7 +134,7 @@ class Reading:
 
 
 def ends_of(text: str) -> tuple[str, str]:
-    """What stands at both ends of a text that folding takes away."""
+    """The characters at both ends of a text that folding takes away."""
     parts = ["", *_NOISE.split(text), ""]
     return "" if parts[1] else parts[2], "" if parts[-2] else parts[-3]
 
@@ -173,8 +163,8 @@ def without_signs(text: str) -> str:
 
 
 def _decoded(written: Reading, depth: int = MAX_DEPTH, kept: Sequence[Kept] = ()) -> Iterator[Reading]:
-    """The text with its escapes undone once, twice and so on. From any of these on, those of the families of one of
-    `kept` may stay: then they are the value's own, while another writer's stand around them."""
+    """The text with its escapes undone once, twice and so on. At each step the escapes of the families of one of `kept`
+    may stay: a value has such escapes itself, and another writer's stand around them."""
     seen = {written.text}
     latest: list[Reading] = [written]
     yield written

@@ -1,4 +1,4 @@
-"""In which forms a value is looked for. Escapes are none: the text is decoded instead."""
+"""The forms in which a value is looked for. Escapes need no form: the text is decoded instead."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Sieve:
 
 
 def _blocks(raw: bytes, size: int) -> memoryview[int]:
-    """The numbers that the text's bytes are, `size` of them at a time; what is left at its end is none."""
+    """The bytes of the text as numbers of `size` bytes each; a rest at its end is left out."""
     return memoryview(raw)[: len(raw) // size * size].cast(_SIZES[size])
 
 
@@ -61,7 +61,7 @@ ENOUGH = 48
 """Characters of a part that are enough to mask it; of a value of fewer than twice as many it is half. The first ones of
 a key or a token are often the same for all of its kind."""
 _MARKS = ("\0", "…", "...", "[truncated", "(truncated", "<truncated", "truncated]", "truncated)", "truncated>")
-"""What stands where something was cut off, in a text without case and blanks; the first where it ends altogether."""
+"""Marks of a cut, in a text without case and blanks; the first one stands for the end of the text."""
 _HALF_ESCAPE = re.compile("(?:[%&]#?[0-9a-z]{0,7}|[ux][0-9a-f]{0,3})?")
 _OTHER_HALF = re.compile("(?:[0-9a-f]{1,3}|[0-9a-z]{0,7};)?")
 _LONGEST_HALF = 9
@@ -87,7 +87,8 @@ class Parts:
             self._begins.setdefault(value[-size:][:MIN_PART], []).append((value[-size:], name))
 
     def find(self, text: str) -> list[tuple[Span, str]]:
-        """Where the text, or what is told in it, ends with the most of a value or begins with that; and its name."""
+        """The places where the text, or a passage of it beside a mark of a cut, ends with the greater part of a value
+        or begins with it, each with the value's name."""
         places: list[tuple[Span, str]] = []
         ends, begins = [len(text)], [0]
         for mark in _MARKS:
@@ -120,7 +121,7 @@ class Hit(NamedTuple):
 class _Form(NamedTuple):
     name: str
     before: str = ""
-    """What of the value stands in front of that which is looked for: blanks and quotes."""
+    """Blanks and quotes of the value in front of the searched form."""
     after: str = ""
 
 

@@ -94,13 +94,14 @@ def _tell_slips(plugin: Plugin) -> None:
 
 
 def _is_beside_its_built_in(plugin: Plugin, installed: Sequence[Plugin]) -> bool:
-    """True for a stranger with the id of a built-in that is there: that one is what the configuration means."""
+    """True for an installed plugin with the id of a built-in one that is there: the configuration means the
+    built-in."""
     twins = (one for one in installed if fold(one.id) == fold(plugin.id))
     return plugin.origin == "installed" and any(one.origin == "built-in" for one in twins)
 
 
 def _say_what_is_not_loaded(installed: Sequence[Plugin]) -> None:
-    """One line for whoever has installed a plugin and waits for it."""
+    """Log one line for installed plugins that are not loaded, for a person who waits for one."""
     strangers = ", ".join(plugin.id for plugin in installed if plugin.status == "not enabled")
     if strangers:
         logger.warning(

@@ -217,8 +217,8 @@ def _line_in(folder: Path, error: BaseException) -> str:
 
 
 def _holders_of(module: types.ModuleType, path: Path, otherwise: str) -> list[Any]:
-    """What a file gives: the members of its `plugins`, in that order, or else itself and its classes with handlers.
-    Raises `PluginRefused` where that is nothing."""
+    """The plugins of a file: the members of its `plugins`, in that order, or else the file itself and its classes with
+    handlers. Raises `PluginRefused` for a file without any."""
     own = [member for _, member in members(module) if is_marked(member) and is_own(module, member)]
     named = vars(module).get("plugins")
     if named is None:

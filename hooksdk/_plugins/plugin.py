@@ -30,7 +30,7 @@ from hooksdk.manifest import Manifest
 from hooksdk.patterns import ToolPattern
 
 CONSTRUCTOR = {"config", "family", "host", "state", "shared", "storage"}
-"""What a plugin class may ask for."""
+"""The parameters that a plugin class may ask for."""
 
 
 @dataclass(kw_only=True)
@@ -65,7 +65,7 @@ class Plugin:
     refusal: HookSDKError | None = None
     """Why it is refused, known before anything of it is imported."""
     asks_for: tuple[str, ...] = ()
-    """What its constructor takes."""
+    """The parameters of its constructor."""
 
     @classmethod
     def of(cls, holder: Any, origin: str = "code") -> Plugin:
@@ -79,8 +79,8 @@ class Plugin:
 
     @property
     def config_schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of its `Config`; None without one, and of a plugin that is not imported. What its code
-        refuses, the schema does too: a setting that is not there."""
+        """The JSON Schema of its `Config`; None without a `Config`, and for a plugin that is not imported. Unknown
+        settings are refused by the schema where the code refuses them."""
         model = getattr(self.holder, "Config", None)
         if not (isinstance(model, type) and issubclass(model, BaseModel)):
             return None
@@ -133,7 +133,7 @@ class Plugin:
 
 
 def constructor_parameters(plugin: Plugin) -> tuple[str, ...]:
-    """What its constructor asks for. Raises `PluginRefused` for anything that nobody could give."""
+    """The parameters of its constructor. Raises `PluginRefused` for one that the host cannot give."""
     if not plugin.is_class:
         return ()
     parameters = list(inspect.signature(plugin.holder).parameters.values())
@@ -174,7 +174,7 @@ def configure(plugin: Plugin, config: Config) -> Any:
 
 
 def _misspelt(plugin: Plugin, names: Iterable[str]) -> dict[str, str]:
-    """By name, what is wrong with those that its `Config` does not have."""
+    """The settings that its `Config` does not have, each with the advice to give."""
     model = getattr(plugin.holder, "Config", None)
     if not (isinstance(model, type) and issubclass(model, BaseModel)) or model.model_config.get("extra") == "allow":
         return {}

@@ -33,7 +33,7 @@ from hooksdk.tools import Tool, marked_tools
 
 
 class _Manager(pluggy.PluginManager):
-    """pluggy's manager, which takes those of a module's handlers that are its own."""
+    """pluggy's manager, which of a module's handlers registers those that the module defines itself."""
 
     def __init__(self, others: set[str]) -> None:
         super().__init__(PROJECT)
@@ -53,7 +53,8 @@ class Registry:
     def __init__(self, config: Config) -> None:
         self._config = config
         self.modules: set[str] = set()
-        """Names of the modules that are given as plugins: what another one imports from them is theirs."""
+        """Names of the modules that are given as plugins: handlers that another module imports from them belong to
+        them."""
         self._manager = _Manager(self.modules)
         marker = pluggy.HookspecMarker(PROJECT)
         specs = {name: staticmethod(marker(_plain_spec(name))) for name in HOOKS}

@@ -15,7 +15,7 @@ from typing import final
 from hooksdk._config.named import check_digest, content_digest
 
 _folders: set[str] = set()
-"""What is found by way of these folders is compiled from source; resolved."""
+"""Resolved folders. Modules that are found by way of them are compiled from source."""
 _digests: dict[Path, Mapping[Path, str]] = {}
 """By project folder: the files in it whose content is trusted, with the digests."""
 
@@ -59,7 +59,8 @@ def from_source(folder: Path) -> None:
 
 
 def _finder(folder: str) -> FileFinder:
-    """What Python asks for each folder in which it looks for modules. Raises `ImportError` for those of others."""
+    """The path hook that Python asks for each folder in which it looks for modules. Raises `ImportError` for folders of
+    others, which Python then reads as usual."""
     place = os.path.realpath(folder)
     entries = {os.path.realpath(one) for one in sys.path} | _folders
     # A folder of installed packages may lie in a project's: whose it is says the nearest place where Python looks.

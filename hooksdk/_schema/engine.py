@@ -1,4 +1,4 @@
-"""What `hooksdk.schema` checks with, loaded at its first check: jsonschema, with work that has a limit.
+"""The engine of `hooksdk.schema`, loaded at its first check: jsonschema, with a limit on its work.
 
 Its validator classes get keywords here that cannot explode (`pattern`, `enum`, `uniqueItems`, `unevaluated*`) or that
 name what they refuse, and every visit of a subschema is counted.

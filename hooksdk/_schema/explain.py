@@ -1,4 +1,4 @@
-"""What is wrong with arguments, in words that help a model to send better ones."""
+"""Explanations of wrong arguments, in words that help a model to send better ones."""
 
 from __future__ import annotations
 
@@ -152,19 +152,11 @@ def _about_name(constraint: str, name: str, value: dict[str, Any], schema: Any) 
     )
 
 
-_BOUNDS = {
-    "minimum": ">= {}",
-    "maximum": "<= {}",
-    "exclusiveMinimum": "> {}",
-    "exclusiveMaximum": "< {}",
-    "multipleOf": "a multiple of {}",
-    "minLength": "at least {} characters long",
-    "maxLength": "at most {} characters long",
-    "minItems": "of at least {} items",
-    "maxItems": "of at most {} items",
-    "minProperties": "of at least {} properties",
-    "maxProperties": "of at most {} properties",
-}
+_OF_NUMBERS = {"minimum": ">= {}", "maximum": "<= {}", "exclusiveMinimum": "> {}", "exclusiveMaximum": "< {}"}
+_OF_TEXTS = {"minLength": "at least {} characters long", "maxLength": "at most {} characters long"}
+_OF_ARRAYS = {"minItems": "of at least {} items", "maxItems": "of at most {} items"}
+_OF_OBJECTS = {"minProperties": "of at least {} properties", "maxProperties": "of at most {} properties"}
+_BOUNDS = _OF_NUMBERS | {"multipleOf": "a multiple of {}"} | _OF_TEXTS | _OF_ARRAYS | _OF_OBJECTS
 
 
 def _describe(constraint: str, rule: Any, value: Any, got: str, error: Any) -> Iterator[str]:

@@ -62,24 +62,9 @@ class _Stored:
     value: Any
 
 
-_CHANGES = (
-    "__delitem__",
-    "__iadd__",
-    "__imul__",
-    "__ior__",
-    "__setitem__",
-    "append",
-    "clear",
-    "extend",
-    "insert",
-    "pop",
-    "popitem",
-    "remove",
-    "reverse",
-    "setdefault",
-    "sort",
-    "update",
-)
+_OPERATORS = ("__delitem__", "__iadd__", "__imul__", "__ior__", "__setitem__")
+_OF_LISTS = ("append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort")
+_CHANGES = (*_OPERATORS, *_OF_LISTS, "popitem", "setdefault", "update")
 """The methods by which dicts and lists change."""
 
 

@@ -10,32 +10,13 @@ from hooksdk._schema.patterns import MAX_STATES, Pattern
 from hooksdk.values import JsonObject, is_list, is_object
 
 TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
-HOLD_SCHEMA = {
-    "additionalItems",
-    "additionalProperties",
-    "contains",
-    "else",
-    "if",
-    "items",
-    "not",
-    "propertyNames",
-    "then",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-}
+_OF_ARRAYS = {"additionalItems", "contains", "items", "unevaluatedItems"}
+_OF_OBJECTS = {"additionalProperties", "propertyNames", "unevaluatedProperties"}
+HOLD_SCHEMA = _OF_ARRAYS | _OF_OBJECTS | {"else", "if", "not", "then"}
 HOLD_LIST = {"allOf", "anyOf", "oneOf", "prefixItems"}
 HOLD_MAP = {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 _TEXTS = {"$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveRef", "$ref", "$schema", "pattern"}
-_COUNTS = {
-    "maxContains",
-    "maxItems",
-    "maxLength",
-    "maxProperties",
-    "minContains",
-    "minItems",
-    "minLength",
-    "minProperties",
-}
+_COUNTS = {f"{bound}{what}" for bound in ("max", "min") for what in ("Contains", "Items", "Length", "Properties")}
 
 
 def _is_number(value: Any) -> bool:

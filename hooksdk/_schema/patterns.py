@@ -26,24 +26,12 @@ _TOKEN = re.compile(
     r"|\(\?(?:<?[=!]|P?<\w+>|[a-zA-Z-]*[:)])|.",
     re.DOTALL,
 )
-_RUST = {
-    r"\d": "[0-9]",
-    r"\D": "[^0-9]",
-    r"\w": "[A-Za-z0-9_]",
-    r"\W": "[^A-Za-z0-9_]",
-    r"\s": r"[\s\ufeff]",
-    r"\S": r"[^\s\ufeff]",
-    r"\b": r"(?-u:\b)",
-    r"\B": r"(?-u:\B)",
-    r"\Z": r"\z",
-    r"\0": r"\x00",
-    r"\<": "<",
-    r"\>": ">",
-    "[]": r"[^\s\S]",
-    "[^]": "(?s:.)",
-    "{": r"\{",
-    "}": r"\}",
-}
+_CLASSES = {r"\d": "[0-9]", r"\D": "[^0-9]", r"\w": "[A-Za-z0-9_]", r"\W": "[^A-Za-z0-9_]"}
+_BLANKS = {r"\s": r"[\s\ufeff]", r"\S": r"[^\s\ufeff]"}
+_PLACES = {r"\b": r"(?-u:\b)", r"\B": r"(?-u:\B)", r"\Z": r"\z"}
+_SETS = {"[]": r"[^\s\S]", "[^]": "(?s:.)"}
+_SIGNS = {r"\0": r"\x00", r"\<": "<", r"\>": ">", "{": r"\{", "}": r"\}"}
+_RUST = _CLASSES | _BLANKS | _PLACES | _SETS | _SIGNS
 """What Rust writes otherwise. `\\d`, `\\w` and `\\b` are ASCII in ECMA 262, and `\\Z` is what Python's servers
 write."""
 _PYTHON = {"$": r"\Z", r"\z": r"\Z", "[]": r"[^\s\S]", "[^]": "(?s:.)"}

@@ -1,4 +1,4 @@
-"""What a check may cost, counted in steps: the same call is valid on every machine or on none.
+"""The cost of a check, counted in steps: the same call is valid on every machine or on none.
 
 A step is a visit of a subschema, or 16 names or items that it may have to look at, or 250 states of a pattern times
 characters; an error that somebody will read is five, and one more for each 1,000 characters that jsonschema writes into

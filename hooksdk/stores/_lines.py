@@ -55,8 +55,8 @@ def _damage(path: Path, number: int, problem: str) -> StoreError:
 @final
 @dataclass(slots=True)
 class LineTable:
-    """Where each line of a file ends, and a number that tells its content from another. What stands between two ends is
-    one line, and blank lines before it."""
+    """The ends of a file's lines, and a number that tells its content from another. A line between two ends includes
+    the blank lines before it."""
 
     ends: array[int] = field(default_factory=lambda: array("Q"))
     marks: array[int] = field(default_factory=lambda: array("I"))

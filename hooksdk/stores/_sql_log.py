@@ -81,7 +81,7 @@ class SqlLog:
         """A write was begun, and whether it was stored is not known: its rows are cut off before anything else is
         done."""
         self._rewriting = False
-        """That write puts another journal in the place of the stored one: what is there then counts."""
+        """The write replaces the stored journal: the new one counts then."""
 
     async def _hold(
         self,

@@ -1,4 +1,4 @@
-"""What a search and a description answer, for the bridge tools and for scripts alike."""
+"""The answers of a search and of a description, for the bridge tools and for scripts alike."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ references."""
 MAX_HIT_SCHEMA = 800
 """Characters up to which the best hit comes with its schema, where that says more than the call signature."""
 _IN_SIGNATURE = {"type", "title", "enum", "const"}
-"""What a property may have of which the call signature says all."""
+"""Keywords of a property that the call signature says in full."""
 
 MAX_SCHEMA = 8_000
 """Characters of one schema that are shown; of a larger one its outline is, and parts can be asked for."""
@@ -95,7 +95,7 @@ def _says_more(part: object) -> bool:
 
 
 def describe(names: Sequence[str], part: object, *, scope: Scope) -> dict[str, Any]:
-    """The schemas of these tools, and for the others why there is none."""
+    """The schemas of these tools, and for each name without a schema the reason."""
     tools: dict[str, Any] = {}
     problems: dict[str, str] = {}
     for name in names[:MAX_DESCRIBED]:
@@ -142,7 +142,7 @@ def described(tool: Tool, part: object = None) -> dict[str, Any]:
 
 
 def texts_of(value: object) -> list[str]:
-    """What a model gave as a list of texts: a list, one text, or JSON text of a list."""
+    """The texts that a model meant: a list, one text, or JSON text of a list."""
     if isinstance(value, str):
         text = value.strip()
         if text.startswith("["):
@@ -155,7 +155,7 @@ def texts_of(value: object) -> list[str]:
 
 
 def number_of(value: object, default: int) -> int:
-    """What a model gave as a number, or the default."""
+    """The number that a model meant, or the default."""
     try:
         return int(cast("Any", value))
     except (TypeError, ValueError, OverflowError):
@@ -202,7 +202,8 @@ def _steps(part: str) -> list[str]:
 
 
 def _walk(here: object, steps: Sequence[str]) -> tuple[object, str, object]:
-    """What is found, and how far the way leads: its path, and what stands there. A key may hold dots."""
+    """Follow the steps: the value at their end or None, the path that could be followed, and the value at the end of
+    that path. A key may hold dots."""
     path: list[str] = []
     while steps:
         count, inner = _inner(here, steps)

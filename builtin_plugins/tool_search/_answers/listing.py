@@ -57,8 +57,8 @@ def owners_line(tools: Iterable[Tool]) -> str:
 
 
 def owners_in(tools: Iterable[Tool], missing: Iterable[str]) -> str:
-    """The names of the owners, those without tools at this moment among them. Plugins' own tools are none of a
-    server."""
+    """The names of all owners, also of those that have no tools at this moment. A plugin's own tools belong to no
+    server, so their plugins are left out."""
     names = sorted(
         {clip(name, 40) for name in [*(_owner(tool) for tool in tools if tool.source != "plugin"), *missing]}
     )

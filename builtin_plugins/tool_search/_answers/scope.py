@@ -1,4 +1,4 @@
-"""Which tool a name of the model stands for, and what it reads where that is none."""
+"""The tool that a model means by a name, and the refusal it reads where there is no such tool."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def reason_of(error: ToolError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the bridge reaches in this run."""
+    """The tools that the bridge reaches in this run, and how they are named and called."""
 
     catalog: Catalog
     deferred: frozenset[str]
@@ -55,9 +55,9 @@ class Scope:
     """Finds tools in the place of a name that there is not; without it none are looked for."""
     way: Way = "tools"
     prompt: str = ""
-    """What the user asked last."""
+    """The newest prompt of the user."""
     returns: Callable[[Tool], str] = lambda tool: returns(tool.output_schema)
-    """What a tool returns, as far as it is known."""
+    """The form of a tool's result, as far as it is known."""
 
     def granted(self, name: str, arguments: Mapping[str, Any] | None = None) -> Tool:
         """The deferred tool that is meant. Raises `Refusal` for a bridge, a tool that is offered directly, one that is
@@ -89,12 +89,12 @@ class Scope:
         raise refusal(f"{problem}{advice}{self._missing()}{self.lines(hits)}", hits[0] if hits else None)
 
     def shared(self, name: str) -> str:
-        """What a name reads that several owners' tools share; empty for any other."""
+        """The refusal of a name that several owners' tools share; empty for any other name."""
         tools = [tool for one in self.catalog.sharing(name) if (tool := self.catalog.get(one)) is not None]
         return f"several tools are called '{name}'.{self.lines(tools)}" if tools else ""
 
     def unknown(self, name: str, arguments: Mapping[str, Any]) -> Refusal:
-        """What a direct call of a name reads that no tool has."""
+        """The refusal of a direct call of a name that no tool has."""
         hits, source = self.hits(name, arguments), self._source(name)
         advice = self.lines(hits)
         if not hits:

@@ -136,21 +136,21 @@ MAX_KEYS = 40
 """Keys of an object; one with more is a table, whose keys are values themselves."""
 MAX_FORM_DEPTH = 4
 _KEY = re.compile(r"[A-Za-z_$@][\w$-]{0,39}", re.ASCII)
-"""What a programmer calls a field. An address, a path or an id is a value, wherever it stands."""
+"""A name of a field. An address, a path or an id is a value, wherever it stands."""
 _UNKNOWN = re.compile(r"\b(?:any|null)\b")
 """In the form of a result: what another one may tell better, such as the items of an empty list."""
 
 
 @final
 class ResultForms:
-    """What is known of the results of a session's tools, by their names; kept with the session."""
+    """The forms of the results of a session's tools, by the tools' names; kept with the session."""
 
     def __init__(self, state: PluginState) -> None:
         self._state = state
         self._forms: dict[str, str] = dict(state.get("returned", dict[str, str]()))
 
     def of(self, tool: Tool) -> str:
-        """What the tool returns, by its output schema, else by an earlier result; empty where neither says so."""
+        """The form of the tool's result, by its output schema, else by an earlier result; empty where neither tells."""
         return returns(tool.output_schema) or self._forms.get(tool.name, "")
 
     def wants(self, tool: Tool) -> bool:
@@ -159,7 +159,7 @@ class ResultForms:
         return (form is None or bool(_UNKNOWN.search(form))) and not returns(tool.output_schema)
 
     def note(self, tool: Tool, form: str) -> None:
-        """A result of the tool had this form. One that says less than what is known changes nothing."""
+        """Keep the form of a new result. One that says less than the known form changes nothing."""
         known = self._forms.get(tool.name, "")
         if not form or form == known or (known and _UNKNOWN.search(form)):
             return
@@ -188,7 +188,7 @@ def _form_of(result: ToolResult) -> str:
 
 
 def _schema_of(values: Sequence[object], depth: int) -> dict[str, Any]:
-    """What all of these are: objects and lists are taken together, of anything else each type is told once."""
+    """One schema for all these values: objects and lists are merged, of other values each type is named once."""
     objects = [value for value in values if is_mapping(value)]
     lists = [value for value in values if is_list(value)]
     kinds: list[dict[str, Any]] = [_object_of(objects, depth)] if objects else []

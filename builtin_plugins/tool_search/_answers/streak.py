@@ -1,4 +1,4 @@
-"""Searches without a call: a model that only searches reads something new instead of the same again."""
+"""Searches without a call: a model that only searches reads something new instead of the same answer again."""
 
 from __future__ import annotations
 

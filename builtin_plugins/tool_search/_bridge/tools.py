@@ -121,15 +121,15 @@ Meant = Callable[[object], Awaitable[tuple[str, dict[str, Any]]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of one call of a batch."""
+    """The outcome of one call of a batch."""
 
     name: str
     status: Status
     text: str
     blocks: Sequence[dict[str, Any]] = field(default=())
-    """What is no text, such as images."""
+    """Blocks of the result other than text, such as images."""
     labels: Labels = frozenset()
-    """What the tool's text is worth; empty for words of our own."""
+    """The labels of the tool's text; empty for our own words."""
 
 
 @final

@@ -130,7 +130,7 @@ class BridgeCallReader:
 
 
 def _entries(calls: object) -> list[Any] | None:
-    """What stands under `calls`, also as JSON text; None where it cannot be read."""
+    """The value of `calls` as a list, also from JSON text; None where it cannot be read."""
     if isinstance(calls, str):
         try:
             calls = schema.parse_arguments(f'{{"calls": {calls}}}')["calls"]
@@ -158,7 +158,7 @@ MAX_ECHO = 2_000
 """Characters of a call that a refusal writes out."""
 
 Answer = Callable[[dict[str, Any], Catalog], dict[str, Any]]
-"""What a bridge tool answers to these arguments. Raises `ToolError`."""
+"""The answer of a bridge tool to these arguments. Raises `ToolError`."""
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,9 @@ class Ranked:
     weak: bool
     """The tool covers so little of the query that it is probably not what was asked for."""
     evidence: float | None = None
-    """What speaks for the tool, whatever the query's length: its score as a share of what a word weighs that only one
-    tool has. None: not known, as in a catalog of a few tools, or the query is the tool's name; of a ranker of your own
-    also what its words are to say."""
+    """How strongly the words speak for the tool, whatever the query's length: its score as a share of the weight of a
+    word that only one tool has. None where that is not known: in a catalog of a few tools, or where the query is the
+    tool's name. A ranker of your own that answers None is given the evidence of its words."""
 
 
 class Ranker(Protocol):
@@ -43,7 +43,7 @@ _MAX_CHUNKS = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """What a ranker knows of a tool."""
+    """A tool as a ranker gets it."""
 
     id: str
     name: str
@@ -71,7 +71,7 @@ class Entry:
     text: str
     """The fields, split by tabs; in each, a line break keeps apart words that are no neighbours."""
     source: str
-    """What it was made of, in chunks between blanks."""
+    """The text of the tool in chunks between blanks."""
 
     def fields(self) -> list[str]:
         """The stems of each field as a text."""

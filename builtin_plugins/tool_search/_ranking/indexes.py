@@ -40,8 +40,8 @@ class _Parameters(Mapping[str, Any]):
 
 
 class Documents(Sequence[Document]):
-    """What a ranker knows of tools, made when it is asked for: the copies of a large catalog's schemas never lie there
-    all at once, which would keep the garbage collector busy for a fifth of the time that an index takes."""
+    """The documents of tools, each made when it is asked for: all copies of a large catalog's schemas at once would
+    keep the garbage collector busy for a fifth of the time that an index takes."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = tools
@@ -101,5 +101,6 @@ def _document(tool: Tool) -> Document:
 
 
 def _read_only(annotations: Annotations) -> bool | None:
-    """What the annotations say; a tool that destroys is none that reads, whatever else they say."""
+    """The annotation `read_only`. A tool that is annotated as destructive does not count as reading, whatever else it
+    says."""
     return False if annotations.destructive else annotations.read_only

@@ -1,7 +1,7 @@
-"""What was called after which words: it lifts the same tools when alike words are searched again.
+"""Learning from use: a tool that was called after some words ranks higher when alike words are searched again.
 
-Kept in the plugin's storage, a key for each tool. Of the words only salted hashes of their stems are kept, no text and
-no order; words with digits, which may be secrets, are not kept at all.
+The plugin's storage has one key for each tool. Of the words only salted hashes of their stems are stored, no text and
+no order; words with digits, which may be secrets, are not stored at all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hooksdk import Storage, Tool
 logger = logging.getLogger("hooksdk.tool_search")
 
 LIFT = 0.5
-"""What a tool that was always called after these words gains at most, as a share of the best hit's score."""
+"""The most that a tool gains which was always called after these words, as a share of the best hit's score."""
 HALF_LIFE = 30.0
 """Days in which what was learned loses half of its weight."""
 MAX_TOOLS, MAX_WORDS = 300, 60
@@ -44,8 +44,8 @@ _USES: TypeAdapter[Uses] = TypeAdapter(Uses)
 
 
 class Memory:
-    """What all sessions of a host have learned. `load` and `note` are for the host's loop, `strengths` for any
-    thread."""
+    """The uses of tools that all sessions of a host have noted. `load` and `note` are for the host's loop, `strengths`
+    for any thread."""
 
     def __init__(self, today: Callable[[], float] = lambda: time.time() / _DAY) -> None:
         self._today = today
@@ -56,7 +56,7 @@ class Memory:
         self._lock = threading.Lock()
 
     async def load(self, storage: Storage) -> None:
-        """Read what other processes kept, too. What is damaged is told once and left out."""
+        """Load what this and other processes stored. Damaged entries are deleted, with one warning."""
         keys = await storage.keys()
         salt = await storage.get(_SALT)
         if not isinstance(salt, str) or not salt:
@@ -118,7 +118,8 @@ def _faded(use: tuple[float, float] | None, today: float) -> float:
 
 
 def _read(value: object) -> Uses:
-    """What was kept, within its limits. Raises `ValidationError` for what was not written here."""
+    """Decode the stored uses of a tool, within the limits. Raises `ValidationError` for anything that was not written
+    here."""
     return dict([*_USES.validate_python(value).items()][:MAX_WORDS])
 
 

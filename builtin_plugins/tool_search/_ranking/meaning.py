@@ -31,7 +31,7 @@ MAX_VECTORS = 100_000
 
 
 class Embeddings(Protocol):
-    """What makes vectors of texts, as LangChain's embeddings do."""
+    """An object that turns texts into vectors, with the methods of LangChain's embeddings."""
 
     def embed_documents(self, texts: list[str]) -> Sequence[Sequence[float]]:
         """A vector for each text of a tool."""
@@ -71,12 +71,12 @@ def _read(value: object) -> Embeddings:
 
 
 def tool_text(document: Document, chars: int = VECTOR_TEXT) -> str:
-    """What the vector of a tool is made of, with so many characters of its description."""
+    """The text of a tool that is turned into its vector, with so many characters of its description."""
     return f"{document.owner} {' '.join(split_words(document.name))}: {document.description[:chars]}"
 
 
 def key_of(document: Document) -> str:
-    """What the vector of a tool is kept under: it changes with the tool."""
+    """The key of a tool's vector: it changes with the tool."""
     return f"{document.owner}/{document.fingerprint}" if document.fingerprint else tool_text(document)
 
 
@@ -125,11 +125,11 @@ class Vectors:
 
     @property
     def made(self) -> int:
-        """How many were made that nobody has taken yet."""
+        """How many new vectors wait for the storage."""
         return len(self._made)
 
     def take_made(self) -> dict[str, Any]:
-        """What was made since this was asked last, by key: for whoever keeps it."""
+        """The vectors that were made since the last call of this method, by key, for the storage."""
         with self._lock:
             made, self._made = self._made, {}
         return made
@@ -176,8 +176,8 @@ class Vectors:
 
 
 TABLE_WEIGHT = 0.8
-"""What a cosine of 1 counts, where the best hit by words counts 1: chosen of .3, .5 and .8 on every second query of the
-retrieval sets (docs/benchmarks.md has the others)."""
+"""The weight of a cosine of 1, where the best hit by words weighs 1: chosen of .3, .5 and .8 on every second query of
+the retrieval sets (docs/benchmarks.md has the others)."""
 TABLE_TEXT = 500
 """Characters of a description that are read."""
 DEPTH = 50
@@ -240,7 +240,7 @@ def fused(hits: Sequence[Ranked], ids: Sequence[str], near: Any, limit: int) -> 
 
 
 def missing_package(names: Sequence[str] = ("wordllama", "numpy", "safetensors", "tokenizers")) -> str:
-    """What `hooksdk[embeddings]` brings and is not there; empty where all is."""
+    """The first package of `hooksdk[embeddings]` that is not installed; empty where all are."""
     return next((name for name in names if not importlib.util.find_spec(name)), "")
 
 
@@ -271,9 +271,8 @@ def _tokens(texts: Sequence[str]) -> list[list[int]]:
 
 
 VECTOR_WEIGHT = 0.4
-"""What the nearest tool counts, where the best hit by words counts 1. How near a tool is, is told as a share of the
-nearest one's lead over the mean of all, since models differ in which cosines they give: those of some lie between .7
-and .9."""
+"""The weight of the nearest tool, where the best hit by words weighs 1. Models differ in which cosines they give (some
+only between .7 and .9), so nearness is a share: of how far the nearest tool lies above the mean of all."""
 
 
 class EmbeddedRanker:

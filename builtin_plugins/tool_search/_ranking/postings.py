@@ -1,5 +1,5 @@
-"""What is known of a catalog's words: where they stand, what an occurrence weighs, what looks like a misspelt one, and
-what the tools of one owner say of each other."""
+"""The words of a catalog: an inverted index, the weight of one occurrence, words that look like a misspelt one, and the
+weight that the tools of one owner give each other."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Word:
     numbers: Sequence[int]
     values: Sequence[float]
     in_name: Sequence[int]
-    """The tools that have it, or what stands for it, in their name."""
+    """The tools that have the word, or one of its alternatives, in their name."""
     idf: float
 
 
@@ -174,7 +174,8 @@ class Owners:
             self._counted[owner] = min(_COUNTED, self._counted.get(owner, 0) + 1)
 
     def shares(self, scores: Mapping[int, float]) -> dict[int, float]:
-        """What to add to each score: a share of the mean of its owner's best. A tool that has no owner is its own."""
+        """The addition to each score: a share of the mean of its owner's best scores. A tool without an owner counts
+        alone."""
         owners = self._owners
         best: defaultdict[str, list[float]] = defaultdict(list)
         for number, score in scores.items():
@@ -203,7 +204,7 @@ def only_reads(query: str) -> bool:
 
 
 def purpose(document: Document) -> Purpose:
-    """What a tool is for, by its annotations, else by the first verb in its name."""
+    """The purpose of a tool: by its annotations, else by the first verb in its name."""
     if document.read_only is not None:
         return "read" if document.read_only else "change"
     for word in name_words(document.name, _VERB_PLACES):

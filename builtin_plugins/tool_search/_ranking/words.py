@@ -36,7 +36,7 @@ Kind = tuple[str, ...]
 
 
 def _lines(name: str) -> list[list[str]]:
-    """The words of each line of a list; a line that begins with # is a comment."""
+    """The lines of a word list, each as its words; a line that begins with # is a comment."""
     text = files("builtin_plugins.tool_search").joinpath("words", f"{name}.txt").read_text("utf-8")
     return [line.split() for line in text.splitlines() if not line.startswith("#")]
 
@@ -192,7 +192,7 @@ def name_words(name: object, count: int | None = None) -> list[str]:
 
 
 def squeeze(text: object) -> str:
-    """A name so that its case and its separators no longer matter."""
+    """The name without case and separators, for comparing."""
     name = _text(text, _NAME_LIMIT)
     if name.isascii():
         return name.encode().translate(_LOWER, _SIGNS).decode()
@@ -263,7 +263,7 @@ def _walk(schema: object) -> tuple[list[str], list[str], list[str]]:
 
 
 def _joined(texts: Sequence[str]) -> str:
-    """A field: as much of its texts as it may have."""
+    """Join the texts of a field, cut at the field's limit."""
     text = f" {APART} ".join(texts)
     if len(text) > _FIELD_LIMIT:
         starts = accumulate(map(len, texts), initial=0)
@@ -273,7 +273,7 @@ def _joined(texts: Sequence[str]) -> str:
 
 
 def tool_text(name: object, description: object, parameters: object, owner: object) -> str:
-    """All that a tool is found by, with `FIELD_END` between its fields, and `APART` between the texts of one.
+    """The searchable text of a tool, with `FIELD_END` between its fields and `APART` between the texts of one.
 
     The fields are: name, first sentence, rest of the description, names, descriptions and enum values of the
     parameters, owner.

@@ -64,8 +64,8 @@ class ScriptResult:
     not_awaited: Sequence[str] = ()
     """The calls that it did not wait for: given up, or never begun."""
     variables: Mapping[str, Variable] | None = None
-    """What it has left in the variables that were asked for; None where that cannot be told, as after a script that was
-    stopped."""
+    """The variables that were asked for, as the script has left them; None where they cannot be read, as after a script
+    that was stopped."""
 
 
 @final
@@ -169,7 +169,8 @@ class Sandbox:
 
 
 async def _left_by(worker: Worker, variables: Variables | None) -> Mapping[str, Variable] | None:
-    """What the script has left. Whatever goes wrong here: it was run, and its value counts."""
+    """The variables that the script has left. A failure here is no failure of the script: it was run, and its value
+    counts."""
     import pydantic_monty as monty
 
     try:

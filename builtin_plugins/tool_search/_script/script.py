@@ -43,7 +43,7 @@ AT_ONCE = 16
 """Calls of one script that run at a time; the others of a `gather` wait for their turn."""
 _SLEEPS = {"system.sleep", "system.async_sleep"}
 _RAISED = (PermissionError, TypeError, ValueError)
-"""What keeps its name in the script; everything else is a `RuntimeError` there."""
+"""Exceptions that keep their name in the script; every other one is a `RuntimeError` there."""
 
 Function = Callable[..., Awaitable[object]]
 _T = TypeVar("_T")
@@ -71,7 +71,7 @@ class OverLimit(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one script may take."""
+    """The limits of one script."""
 
     seconds: float
     """Of its own time, and of its own sleep: the time of the functions that it waits for does not count."""
@@ -155,7 +155,7 @@ class Script:
 
     @property
     def not_awaited(self) -> list[str]:
-        """What was called and never waited for."""
+        """The calls that the script never waited for."""
         return list(self._labels.values())
 
     async def run(self, worker: Worker, code: str, variables: Mapping[str, object]) -> object:
@@ -301,8 +301,8 @@ def _read(text: str) -> list[Any]:
 
 
 async def read_variables(worker: Worker, wanted: Variables) -> dict[str, Variable]:
-    """What a script that has ended has left in these global variables; see `reading_variables`. Those that there are
-    not are left out."""
+    """The values of these global variables after the script has ended; see `reading_variables`. Names that are not
+    defined are left out."""
     import pydantic_monty as monty
 
     reading = reading_variables(wanted.names, wanted.most, wanted.room)

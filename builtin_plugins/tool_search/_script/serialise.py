@@ -280,7 +280,8 @@ def prelude(functions: Sequence[str]) -> tuple[str, dict[tuple[int, int], str]]:
 
 
 def read_json(text: str) -> list[Any]:
-    """What the sandbox wrote as this text, of which no more than `MAX_TEXT` and one more character need be given."""
+    """Decode the JSON text that the sandbox wrote. No more than `MAX_TEXT` and one more character of it need be
+    given."""
     try:
         value: object = json.loads(text, parse_constant=_refuse) if len(text) <= MAX_TEXT else None
         if isinstance(value, list) and _is_flat(cast("object", value)):

@@ -97,7 +97,7 @@ def _read_code(code: object, name: str) -> str:
 @final
 @dataclass
 class _Functions:
-    """What one script can call, and what became of its calls."""
+    """The functions that one script can call, and the outcome of its calls."""
 
     context: ToolContext
     scope: Scope
@@ -168,7 +168,7 @@ class _Functions:
         return name, {**keywords, **arguments}
 
     def answer(self, outcome: ScriptResult) -> ToolResult:
-        """What the model reads of the script; what it has left in its variables is kept."""
+        """The answer to the model. The variables that the script has left are kept."""
         lost = self.variables.take(outcome.variables or {})
         if outcome.not_awaited:  # which is said already
             lost = [one for one in lost if "was not awaited" not in one]
@@ -220,7 +220,7 @@ class _Functions:
         return _few([name for name in outcome.variables or () if name in self.variables.names])
 
     def _instead_of(self, name: str) -> str:
-        """What to write in place of a name that is not defined in a script."""
+        """Advice on a name that is not defined in a script."""
         if (usual := self.scope.names.bridge(name)) in INSTEAD_IN_SCRIPT:
             return f"There is no {name} in a script: write {INSTEAD_IN_SCRIPT[usual]}"
         tool = self.context.catalog.get(name)
@@ -239,7 +239,7 @@ def _value_of(name: str, result: ToolResult) -> Any:
 
 
 def _wraps(key: str, keywords: Mapping[str, object], tool: Tool | None) -> bool:
-    """Whether all arguments stand under this key, which is none of the tool's own."""
+    """Whether a keyword wraps all arguments of the call and is no parameter of the tool itself."""
     is_wrapper = key in keywords and not (tool and key in tool.parameter_names)
     return is_wrapper and (key == "arguments" or isinstance(keywords[key], Mapping))
 

@@ -1,5 +1,5 @@
-"""What a script leaves: the value of its last line, and what it assigns at its top level, kept for the later scripts of
-its session."""
+"""The value of a script's last line, and the variables that it assigns at its top level, kept for later scripts of its
+session."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MAX_VALUE = 100_000
 MAX_ALL = 200_000
 """Characters of all variables of a session: they are stored with it."""
 FUNCTIONS = ("search", "describe", "call")
-"""What a script can call."""
+"""The functions that a script can call."""
 STATE = "variables"
 """Where they are in the plugin's state."""
 _TAKEN = frozenset({*FUNCTIONS, *SCRIPT_MODULES, *dir(builtins), *keyword.kwlist})
-"""What has a meaning of its own at the beginning of each script."""
+"""Names that have a meaning at the beginning of each script."""
 TEXT_OR_COMMENT = (
     r'"""(?s:\\.|[^\\])*?(?:"""|\Z)|\'\'\'(?s:\\.|[^\\])*?(?:\'\'\'|\Z)'
     r'|"(?:\\(?:\r\n|(?s:.))|[^"\\\n])*"?|\'(?:\\(?:\r\n|(?s:.))|[^\'\\\n])*\'?|#[^\n]*'
@@ -60,12 +60,12 @@ class Variables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """What a script has left in one of its global variables."""
+    """One global variable as a script has left it."""
 
     value: object = None
     """As JSON."""
     problem: str = ""
-    """Why it cannot be told, if so."""
+    """Why its value cannot be kept; empty where it can."""
 
 
 def keeping_value(code: str) -> list[str]:
@@ -166,7 +166,7 @@ def _top_level(code: str) -> Iterator[str]:
 
 
 def _flat(statement: str) -> str:
-    """The statement without what stands in the brackets of calls and indexes, where `=` assigns nothing."""
+    """The statement without the contents of call and index brackets, where `=` assigns nothing."""
     text: list[str] = []
     hides: list[bool] = []
     last = ""
@@ -197,7 +197,7 @@ class SessionVariables:
         return [*self._texts]
 
     def wanted(self, code: str, mask: Callable[[str], str]) -> Variables:
-        """What this script gets. A value that has become known as a secret's since is masked."""
+        """The variables for this script. A value that has become known as a secret's since is masked."""
         named = dict.fromkeys(name for name in _WORD.findall(code) if name in self._texts)
         values: dict[str, object] = {}
         for name in named:
@@ -210,7 +210,8 @@ class SessionVariables:
         return Variables(values, names, MAX_VALUE, MAX_ALL - others)
 
     def take(self, assigned: Mapping[str, Variable]) -> list[str]:
-        """Keep what a script has left. Answers why the others are not kept; what they were before is gone."""
+        """Keep the variables that a script has left. Answers why the others are not kept; their earlier values are
+        dropped."""
         problems: list[str] = []
         for name, one in assigned.items():
             text = "" if one.problem else compact(one.value)
