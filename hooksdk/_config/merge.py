@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hooksdk._config.named import NOT_THERE, NamedFile
-from hooksdk._config.own_settings import OwnSettings, lay
+from hooksdk._config.own_settings import OwnSettings, ProjectSettings, lay
 from hooksdk._config.rules import PLUGIN_SETTINGS, SETTINGS, Remark, Setting, Situation, settle
 from hooksdk._config.sources import Source, Sources, fold, plain
 from hooksdk._config.trust import PLUGINS_SETTING, Trust, look_up, plugins_path
@@ -211,16 +211,15 @@ def _lay_project(merged: Merged, here: Situation, user: Source, project: Source,
         merged.origins.setdefault(("plugins", key), project.where)
         for entry, value in section.items():
             if entry == "config":
-                more = _code_settings(code, folded)
-                settings = OwnSettings(
-                    user=dict(own.get("config", {})),
-                    configured=has_section or folded in here.named,
-                    project=value,
-                    code=more,
+                values = ProjectSettings(
+                    values=value,
                     trusted=here.trusted,
                     folder=here.folder,
+                    configured=has_section or folded in here.named,
                     digests=merged.digests,
                 )
+                user_settings = dict(own.get("config", {}))
+                settings = OwnSettings(user=user_settings, project=values, code=_code_settings(code, folded))
                 _leave_to_plugin(merged, key, settings, project.where)
             else:
                 setting = Setting(f"plugins.{key}.{entry}", value, own.get(entry), here, folded)
@@ -241,7 +240,7 @@ def _leave_to_plugin(merged: Merged, key: str, settings: OwnSettings, where: str
     merged.own_settings[fold(key)] = settings
     _, missing = settings.usual()
     into = merged.data["plugins"][key].setdefault("config", {})
-    for name, value in settings.project.items():
+    for name, value in settings.project.values.items():
         place = ("plugins", key, "config", name)
         merged.left_to_plugins.append(
             Remark(".".join(place), value, "tightening counts now, loosening once trusted: the plugin decides")

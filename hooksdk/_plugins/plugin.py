@@ -187,8 +187,8 @@ def _values(plugin: Plugin, config: Config) -> dict[str, Any]:
     section, sources = config.plugin(plugin.id), config.own_settings(plugin.id)
     if sources is None:
         return dict(section.config) if section else {}
-    if plugin.is_the_operators_own(sources.folder):
-        sources = replace(sources, configured=True)
+    if plugin.is_the_operators_own(sources.project.folder):
+        sources = replace(sources, project=replace(sources.project, configured=True))
     with_project = getattr(getattr(plugin.holder, "Config", None), "with_project", None)
     if with_project is None:
         values, missing = sources.usual()
@@ -200,12 +200,12 @@ def _values(plugin: Plugin, config: Config) -> dict[str, Any]:
         except Exception as error:
             raise PluginRefused(plugin.id, f"its with_project raised {type(error).__name__}: {error}") from error
     # Trust would not help these. (A plugin may say in other words what it leaves out.)
-    misspelt = _misspelt(plugin, [name for name in missing if name in sources.project])
+    misspelt = _misspelt(plugin, [name for name in missing if name in sources.project.values])
     for problem in misspelt.values():
         logger.warning("[plugins.%s.config] of the project: %s", plugin.id, printable_entry(problem))
     missing = [name for name in missing if name not in misspelt]
     if missing:
-        advice = "" if sources.trusted else f". {trust_advice(sources.folder)}"
+        advice = "" if sources.project.trusted else f". {trust_advice(sources.project.folder)}"
         names = ", ".join(map(printable_entry, missing))
         logger.warning("[plugins.%s.config] of the project: not used: %s%s", plugin.id, names, advice)
     return values

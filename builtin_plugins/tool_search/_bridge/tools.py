@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, final
@@ -16,7 +15,7 @@ from builtin_plugins.tool_search._script.script import AT_ONCE
 from builtin_plugins.tool_search._sentences import Names
 from hooksdk import Annotations, Tool, ToolContext, ToolResult
 from hooksdk.calls import Labels, join_labels
-from hooksdk.values import clip, compact
+from hooksdk.values import BadArguments, clip, compact, read_json
 
 Executor = Callable[..., Any]
 
@@ -210,10 +209,6 @@ def _part(number: int, outcome: Outcome) -> str:
 
 def _is_json(text: str) -> bool:
     try:
-        return text.lstrip()[:1] in {"{", "["} and bool(json.loads(text, parse_constant=_refuse) or True)
-    except (ValueError, RecursionError):
+        return text.lstrip()[:1] in {"{", "["} and read_json(text) is not None
+    except BadArguments:
         return False
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not in JSON")

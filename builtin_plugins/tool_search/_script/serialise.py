@@ -39,6 +39,7 @@ def __make__(
     BaseException=BaseException, Exception=Exception, TypeError=TypeError, NameError=NameError,
 ):
     import dataclasses, datetime, json, math
+    MAX_DEPTH, MAX_VALUES, MAX_CHARACTERS, MAX_BITS = LIMITS
     dumps, isfinite, is_dataclass = json.dumps, math.isfinite, dataclasses.is_dataclass
     date, time = datetime.date, datetime.time
     LARGE = 1 << MAX_BITS
@@ -268,13 +269,7 @@ def prelude(functions: Sequence[str]) -> tuple[str, dict[tuple[int, int], str]]:
     """
     source = _SOURCE.replace("FUNCTION_NAMES", ", ".join(functions))
     source = source.replace("FUNCTIONS", "".join(_FUNCTION.replace("NAME", name) for name in functions))
-    for name, limit in (
-        ("DEPTH", MAX_DEPTH),
-        ("VALUES", MAX_VALUES),
-        ("CHARACTERS", MAX_CHARACTERS),
-        ("BITS", MAX_BITS),
-    ):
-        source = source.replace(f"MAX_{name}", str(limit))
+    source = source.replace("LIMITS", str((MAX_DEPTH, MAX_VALUES, MAX_CHARACTERS, MAX_BITS)))
     ends = [match.end() for match in re.finditer(re.escape(_ASK.encode()), source.encode())]
     return source, {(end - len(_ASK), end): name for end, name in zip(ends, functions, strict=True)}
 
