@@ -30,8 +30,7 @@ from _data import data_folder
 
 from builtin_plugins.tool_search._ranking.entries import stems
 from builtin_plugins.tool_search._ranking.indexes import Indexes
-from builtin_plugins.tool_search._ranking.stems import stem
-from builtin_plugins.tool_search._ranking.words import chunked, tool_text
+from builtin_plugins.tool_search._ranking.words import chunked, stem, tool_text
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, RankBm25Ranker, Ranker
 from hooksdk import Tool, schema
 

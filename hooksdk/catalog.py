@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import html
-import re
-import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, final, overload
 
 from hooksdk import schema
-from hooksdk._catalog.names import full_names, only_fitting, readings
+from hooksdk._catalog.names import (
+    FITS,
+    fitting_name,
+    full_names,
+    keeps_its_name,
+    look_of,
+    only_fitting,
+    readings,
+    with_distinct_ids,
+)
 from hooksdk._firing.event import RunInfo
 from hooksdk.calls import CallOrigin, ToolCall, ToolResult
 from hooksdk.errors import nearest
@@ -37,13 +44,21 @@ class Catalog(Sequence[Tool]):
     """
 
     __slots__ = (
-        "_by_name", "_fingerprint", "_shared_names", "_tools", "diagnostics", "missing", "removed_names", "withheld",
-    )  # fmt: skip
+        "_by_name",
+        "_fingerprint",
+        "_shared_names",
+        "_tools",
+        "diagnostics",
+        "missing",
+        "removed_names",
+        "withheld",
+    )
 
     withheld: Mapping[str, str]
     """Tools handed to this run and taken away by policy: name to reason."""
     removed_names: frozenset[str]
-    """Names and ids that an earlier attempt of this run had, and that no tool has now; none of an owner that is `missing`."""
+    """Names and ids that an earlier attempt of this run had, and that no tool has now; none of an owner that is
+    `missing`."""
     missing: Mapping[str, str]
     """Owners whose tools cannot be called now, such as MCP servers that cannot be reached: name to reason."""
     diagnostics: tuple[str, ...]
@@ -82,8 +97,8 @@ class Catalog(Sequence[Tool]):
 
         Beside names and ids it reads `owner.tool` and `owner__tool`, `functions.tool`, and a whole signature such as
         `tool(path: string)`. Of several owners' tools of one name it is the one that these arguments fit, if that is
-        certain: the keys that it requires are all there, no other key is, and each other tool requires one that is missing.
-        A name that is withheld stands for no other tool.
+        certain: the keys that it requires are all there, no other key is, and each other tool requires one that is
+        missing. A name that is withheld stands for no other tool.
         """
         for text in readings(name):
             if text in self.withheld:
@@ -182,17 +197,17 @@ def build_catalog(
     runnable: dict[str, Tool] | None = None,
     missing: Mapping[str, str] | None = None,
 ) -> Catalog:
-    """Give every tool a name of its own. Where two owners chose one name, both become `owner__name`; the host's own tool
-    keeps it, where only one of them is the host's. A tool with a name that is `reserved` for a bridge of this run becomes
-    `owner__name`, too. A tool without a name is left out, and so is a second one of the same owner and name. `diagnostics`
-    says all that. Of the `earlier` names and ids, those that no tool has now are `removed_names`. With `runnable` the
-    catalog's tools have no executors; those that have are put in there, by name."""
+    """Give every tool a name of its own. Where two owners chose one name, both become `owner__name`; the host's own
+    tool keeps it, where only one of them is the host's. A tool with a name that is `reserved` for a bridge of this run
+    becomes `owner__name`, too. A tool without a name is left out, and so is a second one of the same owner and name.
+    `diagnostics` says all that. Of the `earlier` names and ids, those that no tool has now are `removed_names`. With
+    `runnable` the catalog's tools have no executors; those that have are put in there, by name."""
     notes = [f"'{owner}' is not available: {reason}" for owner, reason in (missing or {}).items()]
     by_look: dict[str, list[Tool]] = {}
-    entries = list(_with_distinct_ids(tools, notes))
+    entries = list(with_distinct_ids(tools, notes))
     for entry in entries:
-        by_look.setdefault(_look_of(entry.name), []).append(entry)
-    keepers = {id(keeper): keeper for group in by_look.values() if (keeper := _keeps_its_name(group)) is not None}
+        by_look.setdefault(look_of(entry.name), []).append(entry)
+    keepers = {id(keeper): keeper for group in by_look.values() if (keeper := keeps_its_name(group)) is not None}
     taken = {keeper.name for keeper in keepers.values()} | {*reserved}
     new_names: dict[int, str] = {}  # two ids may read the same: owners may hold colons
     shared: dict[str, list[str]] = {}
@@ -201,7 +216,7 @@ def build_catalog(
             name = f"{entry.owner or entry.source}__{entry.name}"
             if entry.name in reserved:
                 reason = "its name is reserved for a bridge tool"
-            elif id(entry) in keepers and _FITS.fullmatch(entry.name):
+            elif id(entry) in keepers and FITS.fullmatch(entry.name):
                 if (
                     len(group) > 1
                 ):  # its bare name stands for the others as well, and so for none of them once it is gone
@@ -211,7 +226,7 @@ def build_catalog(
                 reason = "another tool has its name"
             else:
                 reason, name = "providers refuse its name", entry.name
-            name = _fitting_name(name, entry, taken)
+            name = fitting_name(name, entry, taken)
             taken.add(name)
             new_names[id(entry)] = name
             if entry.name not in reserved:
@@ -224,46 +239,6 @@ def build_catalog(
     present = {name for entry in catalog for name in (entry.name, entry.id)}
     removed = {*earlier} - present - shared.keys()
     return Catalog(catalog, shared_names=shared, removed_names=removed, missing=missing, diagnostics=notes)
-
-
-def _with_distinct_ids(tools: Iterable[Tool], notes: list[str]) -> Iterator[Tool]:
-    """The tools that have a name and an id of their own, none of them a bridge: those are what a run's own plugins offer."""
-    ids: set[tuple[str, str, str]] = set()
-    for entry in tools:
-        id_parts = entry.source, entry.owner, entry.own_name
-        notes.extend(f"{entry.id}: {note}" for note in entry.diagnostics)
-        if not entry.name.strip():
-            notes.append(f"{entry.id}: left out, it has no name")
-        elif id_parts in ids:
-            notes.append(f"{entry.id}: left out, its owner has another tool of that name")
-        else:
-            ids.add(id_parts)
-            yield entry.copy() if entry.bridge else entry
-
-
-def _keeps_its_name(group: Sequence[Tool]) -> Tool | None:
-    """Of the tools of one name the one that keeps it: the only one, or the host's, which a server must not rename by
-    bringing another."""
-    own = group if len(group) == 1 else [entry for entry in group if entry.source == "host"]
-    return own[0] if len(own) == 1 else None
-
-
-def _look_of(name: str) -> str:
-    """Names that a reader cannot tell apart count as one: width, case and invisible characters do not count."""
-    visible = "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
-    return visible.casefold()
-
-
-_FITS = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""The names that every provider takes."""
-
-
-def _fitting_name(name: str, entry: Tool, taken: set[str]) -> str:
-    """The name in the characters and the length that providers take, and unlike every name taken."""
-    fitting = re.sub(r"[^A-Za-z0-9_-]", "_", name)
-    if len(fitting) > 64 or fitting in taken:
-        fitting = f"{fitting[:55]}_{schema.fingerprint(entry.id)[:8]}"
-    return fitting
 
 
 class Storage(Protocol):
@@ -298,8 +273,8 @@ class Storage(Protocol):
         ...
 
     async def update(self, key: str, change: Callable[[Any], Any]) -> Any:
-        """Keep what `change` makes of the value (None: there is none) in one step that nobody's write comes between; answers it.
-        None removes it. `change` is called anew where somebody else was faster. Raises `StoreError`."""
+        """Keep what `change` makes of the value (None: there is none) in one step that nobody's write comes between;
+        answers it. None removes it. `change` is called anew where somebody else was faster. Raises `StoreError`."""
         ...
 
     async def keys(self) -> Sequence[str]:
@@ -349,7 +324,8 @@ class ToolContext(Protocol):
 
     @property
     def native(self) -> Any:
-        """The object that the host gave with `judged.execute(native=...)`, also in calls that the tool makes; else None."""
+        """The object that the host gave with `judged.execute(native=...)`, also in calls that the tool makes; else
+        None."""
         ...
 
     @property
@@ -359,7 +335,8 @@ class ToolContext(Protocol):
 
     @property
     def effect_id(self) -> str:
-        """The same whenever this call is made again, in a later run or process: by it a service knows a request that it has done."""
+        """The same whenever this call is made again, in a later run or process: by it a service knows a request that it
+        has done."""
         ...
 
     @property
@@ -383,7 +360,8 @@ class ToolContext(Protocol):
         ...
 
     def mask(self, text: str) -> str:
-        """The text with the session's secrets as placeholders, for a tool that cuts it or writes it elsewhere. Its result is masked."""
+        """The text with the session's secrets as placeholders, for a tool that cuts it or writes it elsewhere. Its
+        result is masked."""
         ...
 
     def count(self, counter: str, amount: int = 1) -> None:

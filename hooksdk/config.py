@@ -1,6 +1,7 @@
 """Configuration: one model, read from the user's file, the project's file, the environment and code.
 
-Later ones are laid over earlier ones, but what a project's file widens counts only where the operator trusts its folder.
+Later ones are laid over earlier ones, but what a project's file widens counts only where the operator trusts its
+folder.
 """
 
 from __future__ import annotations
@@ -12,68 +13,88 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, final
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from hooksdk._config.merge import Merged, merge
 from hooksdk._config.named import NamedFile, check_digest, content_digest, named_files
 from hooksdk._config.own_settings import OwnSettings, ProjectSettings
 from hooksdk._config.rules import Remark
+from hooksdk._config.sections import PluginConfig, Sections, Strict, Timeouts
 from hooksdk._config.sources import (
     PROJECT_FILES,
     TRUST_TABLE,
+    FileWatch,
     Source,
     Sources,
     config_files,
     fold,
     is_too_deep,
+    printable_entry,
     project_folder,
     project_settings,
     read_project,
     read_sources,
     split_store,
     state_folder,
+    trust_advice,
     trusted_digests,
     user_file,
     without_password,
     xdg_folder,
 )
 from hooksdk._config.trust import PLUGINS_FILE, Trust, is_inside, look_up_file, resolve
-from hooksdk._config.watch import FileWatch
-from hooksdk._config.words import printable_entry, trust_advice
-from hooksdk._firing.hook import Grant
 from hooksdk._tasks.background import logger
 from hooksdk.errors import ConfigError, HookSDKError, did_you_mean, problem_text, unknown_key
-from hooksdk.hooks import HOOKS
 
 __all__ = [
-    "PLUGINS_FILE", "PROJECT_FILES", "TRUST_TABLE", "Config", "ConfigWatch", "FileWatch", "Merged", "NamedFile",
-    "Notice", "PluginConfig", "ProjectSettings", "Remark", "Source", "Sources", "Tables", "Trust", "config_files", "fold",
-    "is_inside", "is_too_deep", "load_config", "look_up_file", "named_files", "project_folder", "project_settings",
-    "read_config", "read_project", "read_sources", "resolve", "split_store", "state_folder", "trust_advice", "trusted_digests", "user_file", "without_password",
+    "PLUGINS_FILE",
+    "PROJECT_FILES",
+    "TRUST_TABLE",
+    "Config",
+    "ConfigWatch",
+    "FileWatch",
+    "Merged",
+    "NamedFile",
+    "Notice",
+    "PluginConfig",
+    "ProjectSettings",
+    "Remark",
+    "Source",
+    "Sources",
+    "Tables",
+    "Trust",
+    "config_files",
+    "fold",
+    "is_inside",
+    "is_too_deep",
+    "load_config",
+    "look_up_file",
+    "named_files",
+    "project_folder",
+    "project_settings",
+    "read_config",
+    "read_project",
+    "read_sources",
+    "resolve",
+    "split_store",
+    "state_folder",
+    "trust_advice",
+    "trusted_digests",
+    "user_file",
+    "without_password",
     "xdg_folder",
-]  # fmt: skip
+]
 
 Tables = Mapping[str, Callable[[object], Sequence[str]]]
 """What is wrong with a table of the configuration, by the table's name."""
-Seconds = Annotated[float, Field(gt=0)]
 _QUOTED = (("store",), ("prices",))  # what is wrong is quoted already, a store without its password
 
 
 class Notice(str):
-    """A line of a plugin's `diagnose(...)` about what may be meant so: `hooksdk doctor` shows it, and it is no problem."""
+    """A line of a plugin's `diagnose(...)` about what may be meant so: `hooksdk doctor` shows it, and it is no
+    problem."""
 
     __slots__ = ()
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-def _known_hooks(value: dict[str, float]) -> dict[str, float]:
-    for name in value:
-        if name not in HOOKS:
-            raise ValueError(f"'{name}' is not a hook.{did_you_mean(name, HOOKS)}")
-    return value
 
 
 def _known_store(value: str) -> str:
@@ -93,43 +114,7 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-Timeouts = Annotated[dict[str, Seconds], pydantic.AfterValidator(_known_hooks)]
-
-
-class PluginConfig(_Strict):
-    """`[plugins.ID]`. A section that is there switches its plugin on, unless it says `enabled = false`."""
-
-    enabled: pydantic.StrictBool = True
-    grants: list[Grant] = Field(default_factory=list[Grant])
-    """What an installed plugin may do: the words of `hooksdk.hooks.GRANTS`."""
-    mode: Literal["enforce", "shadow"] = "enforce"
-    """`shadow`: its policies are called, and their answers have no effect but are recorded."""
-    timeouts: Timeouts = Field(default_factory=dict)
-    """Seconds by hook; beats what the plugin's author wrote."""
-    config: dict[str, Any] = Field(default_factory=dict)
-    """The plugin's own configuration."""
-
-    @property
-    def is_required(self) -> bool:
-        """True where `enabled = true` is written: a host without the plugin does not start."""
-        return self.enabled and "enabled" in self.model_fields_set
-
-
-class _Sections(dict[str, PluginConfig]):
-    """The sections of plugins, each found by any spelling of its id: a host of a thousand plugins asks for each several times."""
-
-    _names: Mapping[str, str] = {}
-    """Their names, by folded id."""
-    _size = 0
-
-    def find(self, plugin_id: str) -> PluginConfig | None:
-        """The section of one plugin; of two spellings the first."""
-        if self._size != len(self):
-            self._names, self._size = {fold(name): name for name in reversed(self)}, len(self)
-        return self.get(self._names.get(fold(plugin_id), ""))
-
-
-class Config(_Strict):
+class Config(Strict):
     """A host's whole configuration.
 
     ```python
@@ -146,36 +131,40 @@ class Config(_Strict):
     plugins_file: bool | str = False
     """Load a project-local `hooksdk_plugins.py` (true), or the file of this path. Off by default: it runs code."""
     mcp: Annotated[list[str], pydantic.BeforeValidator(_as_list)] | None = None
-    """The files with MCP servers that the commands use where no `--mcp` is given, from the project's folder on; one path
-    or several. None: its `mcp.json` and `.mcp.json`. A `Host` in code starts no servers by itself."""
+    """The files with MCP servers that the commands use where no `--mcp` is given, from the project's folder on; one
+    path or several. None: its `mcp.json` and `.mcp.json`. A `Host` in code starts no servers by itself."""
     allow: list[str] | None = None
-    """Only these installed plugins are loaded; None: the built-in ones that are on by default, and those with a section of
-    their own."""
+    """Only these installed plugins are loaded; None: the built-in ones that are on by default, and those with a section
+    of their own."""
     deny: list[str] = Field(default_factory=list[str])
     """These plugins are never loaded; beats everything else."""
     on_missing_grant: Literal["refuse", "disable"] = "refuse"
     """What happens when an installed plugin lacks a grant: the host does not start, or what needs it is left out."""
     record_first: pydantic.StrictBool = False
-    """Run no tool, one that only reads neither, before a plugin that handles `record_decision` has written down that it may run."""
+    """Run no tool, one that only reads neither, before a plugin that handles `record_decision` has written down that it
+    may run."""
     drain: Literal["agent_end", "next_model_call"] = "agent_end"
     """When queued trims are applied."""
     timeouts: Timeouts = Field(default_factory=dict)
     """Seconds by hook, for all plugins."""
     gateway: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """What clients of `hooksdk gateway` are shown, and who may do what: `hooksdk.gateway.GatewayConfig.of(config)` reads it."""
+    """What clients of `hooksdk gateway` are shown, and who may do what: `hooksdk.gateway.GatewayConfig.of(config)`
+    reads it."""
     guard: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """How long `hooksdk guard` keeps sessions: `hooksdk.guard.GuardConfig.of(config)` reads it. Only the user's own counts."""
+    """How long `hooksdk guard` keeps sessions: `hooksdk.guard.GuardConfig.of(config)` reads it. Only the user's own
+    counts."""
     policy: dict[str, Any] = Field(default_factory=dict[str, Any])
     """Properties that `hooksdk policy prove` and `hooksdk doctor` prove."""
     prices: Annotated[dict[str, Any], pydantic.AfterValidator(_check_prices)] = Field(default_factory=dict[str, Any])
-    """Dollars for a million tokens of a model, by `PROVIDER:NAME`: `hooksdk.costs.PriceList(config.prices)` reads it."""
-    plugins: Annotated[dict[str, PluginConfig], pydantic.AfterValidator(_Sections)] = Field(default_factory=dict)
+    """Dollars for a million tokens of a model, by `PROVIDER:NAME`: `hooksdk.costs.PriceList(config.prices)` reads
+    it."""
+    plugins: Annotated[dict[str, PluginConfig], pydantic.AfterValidator(Sections)] = Field(default_factory=dict)
     _merged: Merged | None = PrivateAttr(default=None)
     """What a project's file had to do with it, where that counts later on."""
 
     def plugin(self, plugin_id: str) -> PluginConfig | None:
         """The section of one plugin, or None."""
-        sections = self.plugins if isinstance(self.plugins, _Sections) else _Sections(self.plugins)
+        sections = self.plugins if isinstance(self.plugins, Sections) else Sections(self.plugins)
         return sections.find(plugin_id)
 
     def timeout(self, plugin_id: str, hook: str) -> float | None:
@@ -198,13 +187,13 @@ class Config(_Strict):
 
     @property
     def digests(self) -> Mapping[Path, str]:
-        """Of the files that a project's settings name and that count since you trust its folder: `sha256:...` by resolved path.
-        Nothing else is to be read from them."""
+        """Of the files that a project's settings name and that count since you trust its folder: `sha256:...` by
+        resolved path. Nothing else is to be read from them."""
         return self._merged.digests if self._merged is not None else {}
 
     def read_file(self, path: Path) -> bytes:
-        """What is in a file that a setting names. Raises `OSError`, and `ConfigError` for one that has changed since you trusted
-        the folder whose settings name it."""
+        """What is in a file that a setting names. Raises `OSError`, and `ConfigError` for one that has changed since
+        you trusted the folder whose settings name it."""
         content = path.read_bytes()
         if self._merged is not None and (digest := self.digests.get(resolve(path))) is not None:
             check_digest(path, content_digest(content), digest, self._merged.trust.folder)
@@ -232,7 +221,8 @@ def load_config(
     environment: Mapping[str, str] | None = None,
     tables: Tables | None = None,
 ) -> Config:
-    """The configuration for a project folder (default: `project_folder` of the current one). Raises `ConfigError` naming file and entry.
+    """The configuration for a project folder (default: `project_folder` of the current one). Raises `ConfigError`
+    naming file and entry.
 
     What would need the operator's trust and does not have it is left out, with one warning in the log.
     """
@@ -253,11 +243,11 @@ def _tell(merged: Merged) -> None:
 
 @final
 class ConfigWatch:
-    """The configuration of a project folder, read again when one of its files has changed: the user's, `hooksdk.toml` or
-    `pyproject.toml`. The arguments are those of `load_config`. Raises `ConfigError` for what is wrong at first.
+    """The configuration of a project folder, read again when one of its files has changed: the user's, `hooksdk.toml`
+    or `pyproject.toml`. The arguments are those of `load_config`. Raises `ConfigError` for what is wrong at first.
 
-    `check` is called with a newer configuration before it counts, and raises for one that cannot be used: the plugins' own
-    settings, which only they know, are looked at when a host is made.
+    `check` is called with a newer configuration before it counts, and raises for one that cannot be used: the plugins'
+    own settings, which only they know, are looked at when a host is made.
 
     ```python
     from pathlib import Path
@@ -294,10 +284,11 @@ class ConfigWatch:
         self._trusted = merged.trust.trusted
 
     def catch_up(self) -> bool:
-        """True when `config` is another than before. Without a change it costs one question to the file system for each file.
+        """True when `config` is another than before. Without a change it costs one question to the file system for each
+        file.
 
-        The old configuration stays, with a line in the log and in `problem`, where a file is broken or `check` raises, and
-        where the folder was trusted and its files are not the ones any more that the operator trusted.
+        The old configuration stays, with a line in the log and in `problem`, where a file is broken or `check` raises,
+        and where the folder was trusted and its files are not the ones any more that the operator trusted.
         """
         if not self._files.changed():
             return False
@@ -337,9 +328,9 @@ def read_config(
 ) -> tuple[Config, Merged]:
     """The configuration, and how it came to be: who set what, and what does not count. Nothing is logged.
 
-    `tables` has checks for tables that a `Host` does not read, such as `{"gateway": hooksdk.gateway.config_problems}`. `project` are
-    settings in the place of the project's file, such as `project_settings(text, where)`: they count as a trusted folder's do.
-    `sources` stand in the place of all files and variables.
+    `tables` has checks for tables that a `Host` does not read, such as `{"gateway": hooksdk.gateway.config_problems}`.
+    `project` are settings in the place of the project's file, such as `project_settings(text, where)`: they count as a
+    trusted folder's do. `sources` stand in the place of all files and variables.
     """
     folder = folder or project_folder(Path.cwd())
     sources = sources or read_sources(folder, os.environ if environment is None else environment, overrides, project)

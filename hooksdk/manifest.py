@@ -1,7 +1,7 @@
 """`hooksdk.plugin.json`: what a plugin says of itself, read without importing its code.
 
-The field names are those of OpenClaw's `openclaw.plugin.json`, which loads unchanged; `contracts.hooks` and `permissions`
-are ours.
+The field names are those of OpenClaw's `openclaw.plugin.json`, which loads unchanged; `contracts.hooks` and
+`permissions` are ours.
 """
 
 from __future__ import annotations
@@ -23,9 +23,20 @@ from hooksdk.errors import ConfigError, PluginRefused, did_you_mean, nearest, pr
 from hooksdk.hooks import GRANTS, HOOKS
 
 __all__ = [
-    "ASKED_FOR", "ENTRY_POINTS", "FILE_NAMES", "SUFFIX", "Activation", "Contracts", "Manifest", "file_names",
-    "find_manifest", "folders_of", "missing_part", "needed_grants", "read_manifest",
-]  # fmt: skip
+    "ASKED_FOR",
+    "ENTRY_POINTS",
+    "FILE_NAMES",
+    "SUFFIX",
+    "Activation",
+    "Contracts",
+    "Manifest",
+    "file_names",
+    "find_manifest",
+    "folders_of",
+    "missing_part",
+    "needed_grants",
+    "read_manifest",
+]
 
 ENTRY_POINTS = "hooksdk.plugins"
 """The group of entry points in which a distribution names its plugins."""
@@ -78,24 +89,20 @@ class Manifest(BaseModel):
     @property
     def notices(self) -> list[str]:
         """Keys and permissions that hooksdk does not know, one line each."""
-        keys = [f"'{key}' is not a key that hooksdk knows; it is ignored.{hint}" for key, hint in self._unknown_keys()]
-        return [*keys, *self._unknown_permissions()]
+        return [*self._unknown_keys(), *self._unknown_permissions()]
 
     @property
     def slips(self) -> list[str]:
         """Those of `notices` that look like a mistake: the others may be meant for another program."""
-        keys = [
-            f"'{key}' is not a key that hooksdk knows; it is ignored.{hint}"
-            for key, hint in self._unknown_keys()
-            if hint
-        ]
-        return [*keys, *self._unknown_permissions()]
+        return [*self._unknown_keys(misspelt=True), *self._unknown_permissions()]
 
-    def _unknown_keys(self) -> list[tuple[str, str]]:
-        """Each with what was most likely meant, if anything."""
+    def _unknown_keys(self, *, misspelt: bool = False) -> list[str]:
+        """A line for each, with what was most likely meant; with `misspelt` only for those of which that is known."""
         keys = [(key, _meant(key)) for key in self.model_extra or {}]
         inner = self.contracts.model_extra or {}
-        return [*keys, *((f"contracts.{key}", did_you_mean(key, Contracts.model_fields)) for key in inner)]
+        keys += [(f"contracts.{key}", did_you_mean(key, Contracts.model_fields)) for key in inner]
+        told = [(key, hint) for key, hint in keys if hint or not misspelt]
+        return [f"'{key}' is not a key that hooksdk knows; it is ignored.{hint}" for key, hint in told]
 
     def _unknown_permissions(self) -> list[str]:
         words = (word for word in self.permissions if word not in GRANTS)
@@ -135,8 +142,8 @@ def _fill_defaults(config_schema: Mapping[str, Any], values: dict[str, Any]) -> 
 
 
 def read_manifest(path: Path | zipfile.Path, plugin_id: str = "") -> Manifest:
-    """Read one manifest, in a folder or in a wheel. Raises `PluginRefused` with every wrong entry, under the plugin's id where
-    that is known."""
+    """Read one manifest, in a folder or in a wheel. Raises `PluginRefused` with every wrong entry, under the plugin's
+    id where that is known."""
     who = plugin_id or Path(str(path)).parent.name
     try:
         data = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -152,8 +159,8 @@ def read_manifest(path: Path | zipfile.Path, plugin_id: str = "") -> Manifest:
 
 
 def file_names(plugin_id: str) -> Sequence[str]:
-    """What a plugin's manifest may be called, the first that is there counts: `ID.plugin.json`, where several plugins lie in
-    one folder, or `hooksdk.plugin.json`."""
+    """What a plugin's manifest may be called, the first that is there counts: `ID.plugin.json`, where several plugins
+    lie in one folder, or `hooksdk.plugin.json`."""
     spellings = dict.fromkeys((plugin_id, plugin_id.replace("-", "_"), plugin_id.replace("_", "-")))
     own = [f"{name}{SUFFIX}" for name in spellings if name and Path(name).name == name]
     return [*own, *FILE_NAMES]
@@ -172,8 +179,8 @@ def folders_of(module: str) -> list[str]:
 
 
 def missing_part(module: str) -> str:
-    """What of a module's name leads nowhere, with the nearest that does: `'pkg.nrom'. Did you mean 'pkg.norm'?`. Empty when
-    the module is there."""
+    """What of a module's name leads nowhere, with the nearest that does: `'pkg.nrom'. Did you mean 'pkg.norm'?`. Empty
+    when the module is there."""
     folders, found = _locate(module)
     if found == module:
         return ""
@@ -213,8 +220,8 @@ def _locate(module: str) -> tuple[list[str], str]:
 def needed_grants(
     hooks: Sequence[str], tools: Sequence[str], permissions: Iterable[str]
 ) -> dict[Grant, tuple[str, ...]]:
-    """Each grant that an installed plugin with these hooks, tools and permissions needs, with what needs it. Words and hooks
-    that nobody knows need none."""
+    """Each grant that an installed plugin with these hooks, tools and permissions needs, with what needs it. Words and
+    hooks that nobody knows need none."""
     asked = set(permissions)
     needs: dict[Grant, tuple[str, ...]] = {}
     for grant in GRANTS:

@@ -31,8 +31,8 @@ __all__ = [
 ]
 
 Source = Literal["host", "mcp", "plugin", "client", "resource", "prompt"]
-"""Who brings a tool: the host itself, an MCP server, a plugin, or the program behind the conversation. What an MCP server offers
-beside its tools is judged as a tool of the source `resource` or `prompt`: no model is offered it."""
+"""Who brings a tool: the host itself, an MCP server, a plugin, or the program behind the conversation. What an MCP
+server offers beside its tools is judged as a tool of the source `resource` or `prompt`: no model is offered it."""
 SOURCES: tuple[Source, ...] = get_args(Source)
 """The first part of a tool's id."""
 
@@ -57,8 +57,8 @@ class _Identified(Protocol):
 class ToolPattern:
     """Which tools something is about: a name (`delete_*`), or `source:owner:name` (`mcp:github:*`).
 
-    `*` stands for any text, `?` for one character, everything else for itself. A bare name is compared with the name that
-    the model sees and with the owner's own. Raises `PatternError`.
+    `*` stands for any text, `?` for one character, everything else for itself. A bare name is compared with the name
+    that the model sees and with the owner's own. Raises `PatternError`.
 
     ```python
     from hooksdk import Tool
@@ -92,7 +92,8 @@ class ToolPattern:
         object.__setattr__(self, "_parts", tuple(_compile(part) for part in parts))
 
     def matches(self, tool: _Identified) -> bool:
-        """True when the tool is one of those meant, exactly as it is written: for what allows or hands out something."""
+        """True when the tool is one of those meant, exactly as it is written: for what allows or hands out
+        something."""
         parts = self._parts
         if len(parts) == 1:
             return bool(parts[0].fullmatch(tool.name) or parts[0].fullmatch(tool.own_name))
@@ -100,8 +101,8 @@ class ToolPattern:
         return bool(source.fullmatch(tool.source) and owner.fullmatch(tool.owner) and name.fullmatch(tool.own_name))
 
     def may_mean(self, tool: _Identified) -> bool:
-        """True when the tool may be one of those meant, by the words of its name: for what denies, asks or watches. It is
-        for every tool that the pattern matches, and for those that only case or joining tells apart from them."""
+        """True when the tool may be one of those meant, by the words of its name: for what denies, asks or watches. It
+        is for every tool that the pattern matches, and for those that only case or joining tells apart from them."""
         if self.matches(tool):
             return True
         if not self._fits_owner(tool):
@@ -114,8 +115,8 @@ class ToolPattern:
         return False
 
     def nearly_means(self, tool: _Identified) -> bool:
-        """True when the pattern does not mean the tool even by its words, and yet they are the tool's: in another order or
-        place; without a star also in the plural, or run together. Only what is certain: `delete_*` nearly means
+        """True when the pattern does not mean the tool even by its words, and yet they are the tool's: in another order
+        or place; without a star also in the plural, or run together. Only what is certain: `delete_*` nearly means
         `issue_delete`, and not `remove_issue`."""
         own = {word for piece in re.split(r"[*?]+", self._name) for word in _words(piece)}
         if not any(map(str.isalpha, own)) or not self._fits_owner(tool) or self.may_mean(tool):
@@ -169,11 +170,12 @@ def _compile(glob: str) -> re.Pattern[str]:
 
 
 def _joined(segments: list[str]) -> str:
-    """What stands between stars, with the stars."""
+    """Join the segments of a pattern with its stars."""
     if len(segments) == 1:
         return segments[0]
     first, *middle, last = segments
-    # Between two stars the leftmost match is as good as any other: it is never tried again, so hostile patterns stay cheap.
+    # Between two stars the leftmost match is as good as any other: it is never tried again, so hostile patterns stay
+    # cheap.
     return first + "".join(f"(?>.*?{segment})" for segment in middle) + ".*" + last
 
 
@@ -186,8 +188,8 @@ _KINDS = {"Lu": "upper", "Lt": "upper", "Ll": "lower"}
 
 
 def char_kind(char: str, before: str) -> str:
-    """What a character of a name is: upper, lower, other, digit; empty for one that separates words. A mark is what the character
-    before it is."""
+    """What a character of a name is: upper, lower, other, digit; empty for one that separates words. A mark is what the
+    character before it is."""
     category = unicodedata.category(char)
     mark_of = before if category[0] == "M" else ""
     return _KINDS.get(category) or mark_of or {"L": "other", "N": "digit"}.get(category[0], "")
@@ -201,8 +203,9 @@ def _kinds(text: str) -> list[str]:
 
 
 def name_piece(char: str, before: str | None, kind: str, after: str) -> str:
-    """One character of a readable name as patterns read it by their words: in small letters, `_` where something separates words,
-    and `-` before it where its kind alone does. The kinds are those of `char_kind`; `before` is None for the first."""
+    """One character of a readable name as patterns read it by their words: in small letters, `_` where something
+    separates words, and `-` before it where its kind alone does. The kinds are those of `char_kind`; `before` is None
+    for the first."""
     if not kind:
         return "_" if before or before is None else ""
     begins = kind != before and (before, kind) != ("upper", "lower")
@@ -210,11 +213,12 @@ def name_piece(char: str, before: str | None, kind: str, after: str) -> str:
     return ("-" if before and (begins or ends_acronym) else "") + char.casefold()
 
 
-# A policy reads the whole catalog for each run, with each of its patterns; the largest catalogs have ten thousand tools.
+# A policy reads the whole catalog for each run, with each of its patterns; the largest catalogs have ten thousand
+# tools.
 @lru_cache(maxsize=100_000)
 def _read(name: str) -> tuple[str, ...]:
-    """The name in small letters, with `_` where something separates its words and `-` where case, a digit or another script
-    tells them apart, which may be one word all the same (`GitHub`); and with `_` for both."""
+    """The name in small letters, with `_` where something separates its words and `-` where case, a digit or another
+    script tells them apart, which may be one word all the same (`GitHub`); and with `_` for both."""
     text = readable(name)
     kinds = _kinds(text)
     around = zip(text, [None, *kinds], kinds, [*kinds[1:], ""], strict=False)
@@ -227,14 +231,16 @@ def _words(name: str) -> list[str]:
 
 
 def _without_order(name: str) -> set[str]:
-    """What two names have in common whose words are the same."""
+    """Two forms of a name that are equal for names of the same words: joined, and as sorted words without a plural
+    s."""
     words = _words(name)
     return {"".join(words), " ".join(sorted(word.removesuffix("s") for word in words))}
 
 
 def _compile_words(glob: str) -> re.Pattern[str]:
-    """For names as `_read` gives them. What a character stands for depends on the one before it alone, so where a `*` takes
-    the place of some, the pattern means all that it did; but for several separators at a time, of which one counts."""
+    """For names as `_read` gives them. What a character stands for depends on the one before it alone, so where a `*`
+    takes the place of some, the pattern means all that it did; but for several separators at a time, of which one
+    counts."""
     segments: list[str] = []
     for part in re.split(r"\*+", glob):
         pieces: list[str] = []
@@ -258,8 +264,8 @@ def _compile_words(glob: str) -> re.Pattern[str]:
 
 
 def check_patterns(texts: list[str]) -> list[str]:
-    """The same texts, all of them patterns: for a setting such as `Annotated[list[str], pydantic.AfterValidator(check_patterns)]`.
-    Raises `PatternError` for the first that is none."""
+    """The same texts, all of them patterns: for a setting such as `Annotated[list[str],
+    pydantic.AfterValidator(check_patterns)]`. Raises `PatternError` for the first that is none."""
     for text in texts:
         ToolPattern(text)
     return texts
@@ -267,8 +273,8 @@ def check_patterns(texts: list[str]) -> list[str]:
 
 def near_misses(patterns: Iterable[ToolPattern], tools: Iterable[_Identified], *, exact: bool = False) -> Iterator[str]:
     """One line for each pattern of a setting that somebody may believe to mean other tools than it does. Where patterns
-    count as they are written (`exact`) those are the tools that they would mean by their words; anywhere else, those that have
-    the same words. A tool that another one of the patterns means is none of them."""
+    count as they are written (`exact`) those are the tools that they would mean by their words; anywhere else, those
+    that have the same words. A tool that another one of the patterns means is none of them."""
     patterns = list(dict.fromkeys(patterns))
     mean = ToolPattern.matches if exact else ToolPattern.may_mean
     nearly_mean = ToolPattern.may_mean if exact else ToolPattern.nearly_means
@@ -280,7 +286,7 @@ def near_misses(patterns: Iterable[ToolPattern], tools: Iterable[_Identified], *
 
 
 def near_miss(pattern: ToolPattern, ids: Sequence[str], *, exact: bool = False) -> str:
-    """What is said of a pattern and the tools that it is near to; at most three of them are named."""
+    """The line about a pattern and the tools that it is near to; it names at most three of them."""
     more = f" and {len(ids) - 3} more" if len(ids) > 3 else ""
     named = ", ".join(map(repr, ids[:3])) + more
     if exact:

@@ -1,7 +1,7 @@
 """JSON Schema, and the JSON values that tools take: copy, compare, read, check, explain, repair.
 
-Whatever comes in was written by somebody else: a schema by a foreign server, arguments by a model. So nothing here fetches,
-and nothing hangs or raises for what it is given; a check that would cost too much ends in a `Problem`.
+Whatever comes in was written by somebody else: a schema by a foreign server, arguments by a model. So nothing here
+fetches, and nothing hangs or raises for what it is given; a check that would cost too much ends in a `Problem`.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def _by_bytes(content: bytes) -> Compiled:
 
 
 def _compiled(schema: Any) -> Compiled | str:
-    """The validator kept for a schema of this content, or what is wrong with the schema. marshal is the cheapest way to tell
-    that a schema has not changed."""
+    """The validator kept for a schema of this content, or what is wrong with the schema. marshal is the cheapest way to
+    tell that a schema has not changed."""
     try:
         try:
             compiled = _by_bytes(marshal.dumps(schema))
@@ -79,7 +79,8 @@ def _compiled(schema: Any) -> Compiled | str:
 
 
 def check_schema(schema: object) -> str | None:
-    """Why this is no usable JSON Schema, or None. References are followed when a value is checked, never to another document."""
+    """Why this is no usable JSON Schema, or None. References are followed when a value is checked, never to another
+    document."""
     compiled = _compiled(schema)
     return compiled if isinstance(compiled, str) else None
 
@@ -89,7 +90,8 @@ def check(
 ) -> list[Problem]:
     """What is wrong with a value, best first, at most ten; empty where it fits. Never raises.
 
-    The draft is the one that `$schema` names, else 2020-12. Without `quote_values` no text repeats the value's own values.
+    The draft is the one that `$schema` names, else 2020-12. Without `quote_values` no text repeats the value's own
+    values.
     """
     if schema is None:
         return []
@@ -124,10 +126,10 @@ def fit(schema: Mapping[str, Any] | None, arguments: JsonObject) -> tuple[JsonOb
     are not changed: what is answered is the same object where nothing was repaired, else another one.
 
     Text becomes the number, boolean, object or array that is asked for; an empty optional value goes; a wrapper such as
-    `{"arguments": {...}}` is taken off; `"options.count"` becomes `options: {count}`; an unknown key that is a missing required
-    one but for case and separators takes its place. Valid arguments are left alone,
-    except unknown keys under a schema that does not say whether there may be others: most do not, and an argument
-    under a key that the tool does not know would be lost.
+    `{"arguments": {...}}` is taken off; `"options.count"` becomes `options: {count}`; an unknown key that is a missing
+    required one but for case and separators takes its place. Valid arguments are left alone, except unknown keys under
+    a schema that does not say whether there may be others: most do not, and an argument under a key that the tool does
+    not know would be lost.
     """
     problems = check(schema, arguments)
     if not isinstance(schema, Mapping) or (problems and problems[0].constraint in {"schema", "limit", "json"}):

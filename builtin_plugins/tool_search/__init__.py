@@ -1,30 +1,30 @@
 """Progressive disclosure: a searchable catalog instead of every schema, once the schemas would fill the context window.
 
-The model is offered the core tools and three bridge tools. `tool_search` answers with call signatures, so that one search
-is normally enough; `tool_call` is turned into the real call before any policy sees it. In code mode there is one bridge tool
-instead, which runs a script that searches and calls. The tools nearest to what the user asked are shown beside the bridge.
+The model is offered the core tools and three bridge tools. `tool_search` answers with call signatures, so that one
+search is normally enough; `tool_call` is turned into the real call before any policy sees it. In code mode there is one
+bridge tool instead, which runs a script that searches and calls. The tools nearest to what the user asked are shown
+beside the bridge.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import anyio.to_thread
 
-from builtin_plugins.tool_search._answers.answers import compact, describe, number_of, references, search, texts_of
+from builtin_plugins.tool_search._answers.answers import describe, number_of, references, search, texts_of
 from builtin_plugins.tool_search._answers.listing import listing_budget, owners_in
-from builtin_plugins.tool_search._answers.result_forms import ResultForms, form_of
 from builtin_plugins.tool_search._answers.scope import Refusal, Scope
+from builtin_plugins.tool_search._answers.signatures import ResultForms, form_of
 from builtin_plugins.tool_search._answers.streak import Streak
-from builtin_plugins.tool_search._bridge.batch import Batch
-from builtin_plugins.tool_search._bridge.tools import bridge_tools, client_tools, fill, native_search
-from builtin_plugins.tool_search._bridge.unwrapping import Unwrapping
+from builtin_plugins.tool_search._bridge.tools import Batch, bridge_tools, client_tools, fill
+from builtin_plugins.tool_search._bridge.written_call import Unwrapping
 from builtin_plugins.tool_search._config import Config
-from builtin_plugins.tool_search._names import Names
 from builtin_plugins.tool_search._ranking.indexes import Documents, Indexes
 from builtin_plugins.tool_search._ranking.keeping import Keeping, keeping
 from builtin_plugins.tool_search._ranking.learned import Learning, Memory
@@ -35,14 +35,14 @@ from builtin_plugins.tool_search._script.variables import SessionVariables
 from builtin_plugins.tool_search._sentences import (
     DESCRIPTIONS,
     HOW_TO_CALL,
-    HOW_TO_CALL_IN_SCRIPT,
-    HOW_TO_CALL_NATIVELY,
     MORE_TOOLS,
     MORE_TOOLS_IN_SCRIPT,
     NATIVE_SEARCH,
+    Names,
+    Way,
     not_offered,
 )
-from builtin_plugins.tool_search.rankers import load_ranker
+from builtin_plugins.tool_search.rankers import Ranker, load_ranker
 from hooksdk import Catalog, PluginState, Storage, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
 from hooksdk.config import Notice
 from hooksdk.hooks import (
@@ -54,8 +54,9 @@ from hooksdk.hooks import (
     Search,
     TransformToolResult,
     UnwrapToolCall,
-)  # fmt: skip
+)
 from hooksdk.patterns import ToolPattern, near_misses
+from hooksdk.values import compact
 
 __all__ = ["ToolSearch"]
 
@@ -64,6 +65,7 @@ UNKNOWN_WINDOW_TOKENS = 20_000
 
 
 logger = logging.getLogger("hooksdk")
+T = TypeVar("T")
 
 
 MAX_PROMPT = 1_000
@@ -114,16 +116,12 @@ class ToolSearch:
         self._config = config
         self._default_limit = min(config.search_default_limit, config.max_search_limit)
         self._shared = shared
-        self._memory = shared.memory
         self._storage = storage
         self._indexes = Learning(shared.indexes, shared.memory, learns=config.learn)
-        self._sandbox = shared.sandbox
         self._pinned = [ToolPattern(pattern) for pattern in config.pinned]
         self._deferred: frozenset[str] = frozenset()
         self._names = Names(config.names)
-        self._in_script = False
-        self._native = False
-        """The provider hides the tools, and shows what a search found."""
+        self._way: Way = "tools"
         self._unwrapping = Unwrapping(config.nested, {})
         self._streak = Streak()
         self._reach = Reach(config, state)
@@ -140,63 +138,67 @@ class ToolSearch:
         tools = [tool for tool in event.deferrable if not any(pattern.matches(tool) for pattern in self._pinned)]
         self._warn_of_core(event)
         if not self._is_worth_it(tools, event):
-            self._deferred, self._native = frozenset(), False
+            self._deferred, self._way = frozenset(), "tools"
             self._reach.none()
             return None
         self._deferred = frozenset(tool.name for tool in tools)
         if self._config.learn:
-            await self._memory.load(self._storage)  # what other processes have learned by now, too
+            await self._shared.memory.load(self._storage)  # what other processes have learned by now, too
         if self._shared.vectors is not None:
             await self._shared.vectors.want(Documents([*event.catalog]), self._storage)
-        self._native = self._reach.native = self._is_native(event)
-        if self._native:
+
+        def ranker() -> Ranker:
+            return self._indexes.of([*event.catalog])
+
+        self._way = self._reach.way = await self._way_of(event)
+        prefetched: list[str] = []
+        if self._way != "native":
+            prefetched = await self._reach.prefetch(tools, event.prompts, ranker)
+        else:
             self._reach.none()
             if event.deferral == "additions":
-                await self._reach.add(tools, event.prompts, lambda: self._indexes.of([*event.catalog]))
-            return self._offer_natively(tools)
-        self._in_script = self._reach.in_script = await self._scripts_run()
-        answers = {} if self._in_script else {"tool_search": self._find, "tool_describe": self._show}
-        self._unwrapping = Unwrapping(self._config.nested, answers)
-        prefetched = await self._reach.prefetch(tools, event.prompts, lambda: self._indexes.of([*event.catalog]))
-        descriptions = self._describe_bridge(tools, event.context_window)
-        if self._in_script:
-            code = self._code_tool(descriptions, tools)
-            hint = self._names.fill(HOW_TO_CALL_IN_SCRIPT)
-            return Search(tools=[code], defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
+                await self._reach.add(tools, event.prompts, ranker)
+        return Search(
+            tools=self._bridge(tools, event),
+            defer=sorted(self._deferred),
+            call_hint=self._names.fill(HOW_TO_CALL[self._way]),
+            prefetched=prefetched,
+            declare=self._way == "native",
+        )
+
+    async def _way_of(self, event: AssembleTools) -> Way:
+        """How hidden tools are called: in code mode in scripts, where the sandbox starts. Else the model would have one
+        tool that always fails."""
+        config, shared = self._config, self._shared
+        if config.mode == "code":
+            if shared.sandbox_problem is None:
+                shared.sandbox_problem = await anyio.to_thread.run_sync(why_not)
+                if shared.sandbox_problem:
+                    problem = "tool_search: the sandbox of code mode does not start (%s): the bridge tools are offered instead"
+                    logger.warning(problem, shared.sandbox_problem)
+            return "tools" if shared.sandbox_problem else "script"
+        if config.native == "off" or event.expose is not None:
+            return "tools"
+        declares = event.deferral in ("search", "additions") or (config.native == "on" and event.deferral is None)
+        return "native" if declares else "tools"
+
+    def _bridge(self, tools: Sequence[Tool], event: AssembleTools) -> list[Tool]:
+        """The tools that are shown in the place of these."""
+        answers = {"tool_search": self._find, "tool_describe": self._show}
         executors = {"tool_search": self._search, "tool_describe": self._describe, "tool_call": self._call_batch}
         slowest = max(tool.timeout for tool in tools)
-        if event.expose is None:
-            bridge = bridge_tools(descriptions, self._default_limit, executors, self._names, slowest)
+        if self._way == "native":
+            answers.pop("tool_describe")
+            description = self._config.descriptions.get("tool_search") or self._names.fill(NATIVE_SEARCH)
+            descriptions = {"tool_search": fill(description, tools)}
         else:
-            bridge = client_tools(owners_in(tools, event.catalog.missing), executors, self._names, slowest)
-        hint = self._names.fill(HOW_TO_CALL)
-        return Search(tools=bridge, defer=sorted(self._deferred), call_hint=hint, prefetched=prefetched)
-
-    def _is_native(self, event: AssembleTools) -> bool:
-        if self._config.native == "off" or self._config.mode == "code" or event.expose is not None:
-            return False
-        return event.deferral in ("search", "additions") or (self._config.native == "on" and event.deferral is None)
-
-    def _offer_natively(self, tools: Sequence[Tool]) -> Search:
-        self._in_script = False
-        self._unwrapping = Unwrapping(self._config.nested, {"tool_search": self._find})
-        description = self._config.descriptions.get("tool_search") or self._names.fill(NATIVE_SEARCH)
-        search = native_search(fill(description, tools), self._default_limit, self._search, self._names)
-        hint = self._names.fill(HOW_TO_CALL_NATIVELY)
-        return Search(tools=search, defer=sorted(self._deferred), call_hint=hint, declare=True)
-
-    async def _scripts_run(self) -> bool:
-        """Whether calls are made in scripts: in code mode, where the sandbox starts. Else the model would have one tool that always
-        fails."""
-        shared = self._shared
-        if self._config.mode == "code" and shared.sandbox_problem is None:
-            shared.sandbox_problem = await anyio.to_thread.run_sync(why_not)
-            if shared.sandbox_problem:
-                problem = (
-                    "tool_search: the sandbox of code mode does not start (%s): the bridge tools are offered instead"
-                )
-                logger.warning(problem, shared.sandbox_problem)
-        return self._config.mode == "code" and not shared.sandbox_problem
+            descriptions = self._describe_bridge(tools, event.context_window)
+        self._unwrapping = Unwrapping(self._config.nested, {} if self._way == "script" else answers)
+        if self._way == "script":
+            return [self._code_tool(descriptions["tool_search_code"], slowest)]
+        if event.expose is not None:
+            return client_tools(owners_in(tools, event.catalog.missing), executors, self._names, slowest)
+        return bridge_tools(descriptions, self._default_limit, executors, self._names, slowest)
 
     @hooks.before_model_call
     def reveal(self, event: BeforeModelCall) -> Reveal | None:  # noqa: ARG002 - a handler takes its event
@@ -208,78 +210,76 @@ class ToolSearch:
     def show_signatures(self, event: BeforeModelCall) -> AddContext | None:  # noqa: ARG002 - a handler takes its event
         """Behind the prompt, at the end of what a provider's cache holds."""
         rows = self._reach.signatures()
-        heading = self._names.fill(MORE_TOOLS_IN_SCRIPT if self._in_script else MORE_TOOLS)
+        heading = self._names.fill(MORE_TOOLS_IN_SCRIPT if self._way == "script" else MORE_TOOLS)
         return AddContext("\n".join([heading, *rows.values()])) if rows else None
 
     @hooks.transform_tool_result.last
     async def note_use(self, event: TransformToolResult) -> None:
-        """A call of a hidden tool, also one that was refused for its arguments: its schema is worth showing. What it returned is
-        noted as the other plugins have left it, before the model can ask for it."""
+        """A call of a hidden tool, also one that was refused for its arguments: its schema is worth showing. What it
+        returned is noted as the other plugins have left it, before the model can ask for it."""
         if self._reach.answered(event.tool.name if event.tool is not None else event.call.name):
             event.count("signatures_used", 1)
         if event.tool is None:
             return
         self._reach.used(event.tool.name)
-        if (
-            self._deferred
-            and not event.result.is_error
-            and not event.tool.bridge
-            and self._result_forms.wants(event.tool)
-        ):
+        told = self._deferred and not event.result.is_error and not event.tool.bridge
+        if told and self._result_forms.wants(event.tool):
             self._result_forms.note(event.tool, await form_of(event.result))
 
     @hooks.unwrap_tool_call
     async def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:
-        """Turn `tool_call` into the call that it stands for, and answer a name that no tool has with those that may fit."""
-        if (
-            self._native and event.tool is None and event.call.name == "tool_search"
-        ):  # as a provider's own search has no name
+        """Turn `tool_call` into the call that it stands for, and answer a name that no tool has with those that may
+        fit."""
+        if self._way == "native" and event.tool is None and event.call.name == "tool_search":
+            # A provider's own search has no name.
             return ToolCall(event.call.id, self._names.search, event.call.arguments)
         try:
-            call = self._unwrapping.call(event, self._scope(event.catalog, finds=False))
-        except Refusal:
-            # Once more with a search for what was meant; in a thread, since a large catalog's first makes its index.
-            raise await anyio.to_thread.run_sync(self._refusal_of, event) from None
+            call = await self._in_scope(event.catalog, partial(self._unwrapping.call, event))
+        except Refusal as refused:
+            key = event.call.name, repr(event.call.arguments)
+            raise self._streak.refuse(key, refused, self._scope(event.catalog)) from None
         if call is not None and not self._names.bridge(call.name):
             self._streak.end()
         return call
-
-    def _refusal_of(self, event: UnwrapToolCall) -> Refusal:
-        scope = self._scope(event.catalog)
-        try:
-            self._unwrapping.call(event, scope)
-        except Refusal as refused:
-            return self._streak.refuse((event.call.name, repr(event.call.arguments)), refused, scope)
-        raise AssertionError("what was refused is refused again")
 
     async def _call_batch(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         """What `tool_call` of several calls answers; one of a single call was unwrapped."""
         # A bridge within a batch is refused, with what it would have answered.
         unwrapping = Unwrapping("refuse", self._unwrapping.answers)
-        entries = unwrapping.batch(arguments, self._scope(context.catalog, finds=False))
+        entries = unwrapping.batch(arguments, self._scope(context.catalog))
         if entries is None:
             raise ToolError(not_offered(context.call.name))
 
         async def meant(entry: object) -> tuple[str, dict[str, Any]]:
-            try:
-                call = unwrapping.meant(entry, self._scope(context.catalog, finds=False))
-            except Refusal:  # in a thread, with a search for what was meant
-                call = await anyio.to_thread.run_sync(unwrapping.meant, entry, self._scope(context.catalog))
+            call = await self._in_scope(context.catalog, partial(unwrapping.meant, entry))
             self._streak.end()
             return call
 
         return await Batch(context, meant).run(entries)
 
-    def _scope(self, catalog: Catalog, *, finds: bool = True) -> Scope:
-        ranker = (lambda: self._indexes.of([*catalog])) if finds else None
+    async def _in_scope(self, catalog: Catalog, read: Callable[[Scope], T]) -> T:
+        """What is read there. Where that is refused, it is read once more, and the refusal names the tools that a
+        search finds: in a thread, since a large catalog's first search makes its index."""
+        try:
+            return read(self._scope(catalog))
+        except Refusal:
+            return await anyio.to_thread.run_sync(read, self._scope(catalog, finds=True))
+
+    def _scope(self, catalog: Catalog, *, finds: bool = False) -> Scope:
         return Scope(
-            catalog, self._deferred, self._names, ranker, in_script=self._in_script, native=self._native, prompt=self._prompt,
+            catalog,
+            self._deferred,
+            self._names,
+            ranker=(lambda: self._indexes.of([*catalog])) if finds else None,
+            way=self._way,
+            prompt=self._prompt,
             returns=self._result_forms.of,
-        )  # fmt: skip
+        )
 
     @hooks.after_tool_call
     async def end_streak(self, event: AfterToolCall) -> None:
-        """A model that calls a tool, also a shown one, has stopped searching; a name that it made up is none."""
+        """A call of any real tool, hidden or shown, ends the streak of searches; a name that the model made up does
+        not."""
         if event.tool is not None and not event.tool.bridge:
             self._streak.end()
             if event.status == "ok" and event.tool.name in self._deferred:
@@ -299,8 +299,8 @@ class ToolSearch:
         return int(window * self._config.threshold_pct / 100) if window > 0 else UNKNOWN_WINDOW_TOKENS
 
     def _warn_of_core(self, event: AssembleTools) -> None:
-        """Say once that what is never hidden alone takes what search is to save: most often a host's own tools, of which
-        nobody has said yet which ones have to be shown."""
+        """Say once that what is never hidden alone takes what search is to save: most often a host's own tools, of
+        which nobody has said yet which ones have to be shown."""
         if self._config.enabled == "off" or self._shared.warned_of_core:
             return
         core = [tool for tool in event.catalog if tool.core]
@@ -318,30 +318,33 @@ class ToolSearch:
     def _describe_bridge(self, tools: Sequence[Tool], context_window: int | None) -> dict[str, str]:
         """The offered bridge tools' descriptions for these deferred tools; the first one has the listing."""
         code = ("tool_search_code",)
-        names = code if self._in_script else [name for name in DESCRIPTIONS if name not in code]
+        names = code if self._way == "script" else [name for name in DESCRIPTIONS if name not in code]
         texts = {**{name: self._names.fill(text) for name, text in DESCRIPTIONS.items()}, **self._config.descriptions}
         budget = listing_budget(self._config.listing, context_window)
         return {name: fill(texts[name], tools, budget if name == names[0] else 0) for name in names}
 
-    def _code_tool(self, descriptions: dict[str, str], tools: Sequence[Tool]) -> Tool:
-        return code_tool(
-            descriptions["tool_search_code"],
-            sandbox=self._sandbox,
-            ranker=lambda context: self._indexes.of([*context.catalog]),
+    def _code_tool(self, description: str, slowest: float) -> Tool:
+        def every_tool(catalog: Catalog) -> Scope:
+            """A script may call those that are shown, too."""
+            granted = frozenset(tool.name for tool in catalog)
+            return Scope(catalog, granted, self._names, way="script", returns=self._result_forms.of)
+
+        tool = code_tool(
+            description,
+            find=self._found,
+            scope=every_tool,
+            sandbox=self._shared.sandbox,
             seconds=self._config.code_timeout,
-            slowest=max(tool.timeout for tool in tools),
-            default_limit=self._default_limit,
-            max_limit=self._config.max_search_limit,
-            names=self._names,
-            returns=self._result_forms.of,
+            slowest=slowest,
             variables=self._variables,
         )
+        return tool.copy(name=self._names.code)
 
     def _search(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         answer = self._find(arguments, context.catalog)
         context.count("searches", len(answer["results"]))
         context.count("hits", sum(map(_hits_in, answer["results"])))
-        if not self._native:
+        if self._way != "native":
             return ToolResult(compact(answer))
         names = references(answer["results"])
         context.count("references", len(names))
@@ -352,12 +355,18 @@ class ToolSearch:
         queries = texts_of(arguments.get("queries", arguments.get("query")))
         if not queries:
             raise ToolError(f'{self._names.search} needs queries, such as {{"queries": ["create a github issue"]}}')
-        limit = max(1, min(number_of(arguments.get("limit"), self._default_limit), self._config.max_search_limit))
-        scope = self._scope(catalog)
-        answer = search(queries, limit, scope=scope, ranker=self._indexes.of([*catalog]))
+        scope, limit = self._scope(catalog), arguments.get("limit")
+        answer = self._found(queries, limit, scope)
         self._reach.found(answer["results"])
-        repeated = self._streak.again((limit, *(query.casefold() for query in queries)))
+        repeated = self._streak.again((self._limit(limit), *(query.casefold() for query in queries)))
         return self._streak.guide(answer, scope=scope, repeated=repeated)
+
+    def _found(self, queries: Sequence[str], limit: object, scope: Scope) -> dict[str, Any]:
+        return search(queries, self._limit(limit), scope=scope, ranker=self._indexes.of([*scope.catalog]))
+
+    def _limit(self, given: object) -> int:
+        most = self._config.max_search_limit
+        return max(1, min(number_of(given, self._default_limit), most))
 
     def _describe(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         answer = self._show(arguments, context.catalog)
@@ -369,7 +378,7 @@ class ToolSearch:
         names = texts_of(arguments.get("names", arguments.get("name")))
         if not names:
             raise ToolError(f'{self._names.describe} needs names, such as {{"names": ["create_issue"]}}')
-        return describe(names, arguments.get("part"), scope=self._scope(catalog))
+        return describe(names, arguments.get("part"), scope=self._scope(catalog, finds=True))
 
     def _without_wrapper(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Weak models wrap the arguments once more, some with the tool's own name beside them."""

@@ -9,10 +9,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from builtin_plugins.tool_search._names import BRIDGES, LEGAL
 from builtin_plugins.tool_search._ranking.vocabulary import Vocabulary, leaves, of_project
 from builtin_plugins.tool_search._script.sandbox import is_installed
-from builtin_plugins.tool_search._sentences import DESCRIPTIONS
+from builtin_plugins.tool_search._sentences import BRIDGES, DESCRIPTIONS, LEGAL
 from builtin_plugins.tool_search.rankers import load_ranker
 from hooksdk.config import ProjectSettings
 from hooksdk.patterns import check_patterns
@@ -22,21 +21,24 @@ logger = logging.getLogger("hooksdk.tool_search")
 SIGNATURES = 6
 """Signatures behind a prompt, unless the configuration says how many."""
 
-_WORDS = {
-    "true": "on",
-    "yes": "on",
-    "1": "on",
-    "on": "on",
-    "false": "off",
-    "no": "off",
-    "0": "off",
-    "off": "off",
-    "auto": "auto",
+_RANGES = {
+    "code_timeout": (1.0, 60.0),
+    "threshold_pct": (0.0, 100.0),
+    "max_search_limit": (1, 50),
+    "search_default_limit": (1, 50),
+    "prefetch": (0, 50),
+    "prefetch_signatures": (0, 50),
+    "prefetch_tokens": (0, 100_000),
+    "listing": (0, 100_000),
 }
+"""The least and the greatest value of each number."""
+
+_ON, _OFF = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
 
 
 def _tri_state(value: object) -> object:
-    return _WORDS.get(str(value).strip().lower(), value)
+    word = str(value).strip().lower()
+    return "on" if word in _ON else "off" if word in _OFF else "auto" if word == "auto" else value
 
 
 class Config(BaseModel):
@@ -60,29 +62,32 @@ class Config(BaseModel):
     prefetch: int = 6
     """Tools nearest to what the user asked that are shown directly, 0 to 50; 0: none."""
     prefetch_signatures: int | None = None
-    """The next ones, of which the call signatures are shown behind the prompt, 0 to 50. Unless it is given: 6, and none where
-    `prefetch` is 0."""
+    """The next ones, of which the call signatures are shown behind the prompt, 0 to 50. Unless it is given: 6, and none
+    where `prefetch` is 0."""
     prefetch_tokens: int = 2_000
-    """Tokens that the schemas of the prefetched and the revealed tools and the signatures may take together, 0 to 100,000."""
+    """Tokens that the schemas of the prefetched and the revealed tools and the signatures may take together, 0 to
+    100,000."""
     reveal: Annotated[Literal["auto", "on", "off"], BeforeValidator(_tri_state)] = "auto"
-    """Whether what a search found well, or a call used, is shown directly from the next model call on. `auto`: on, but where the
-    provider itself hides the tools: it shows what was found."""
+    """Whether what a search found well, or a call used, is shown directly from the next model call on. `auto`: on, but
+    where the provider itself hides the tools: it shows what was found."""
     native: Annotated[Literal["auto", "on", "off"], BeforeValidator(_tri_state)] = "auto"
-    """Whether the provider itself hides the tools, where its requests can declare them. `auto`: where the endpoint and the model are
-    known to take it; `on`: wherever the format can; `off`: never."""
+    """Whether the provider itself hides the tools, where its requests can declare them. `auto`: where the endpoint and
+    the model are known to take it; `on`: wherever the format can; `off`: never."""
     ranker: str = "bm25"
-    """`bm25`, `embeddings` or `rank-bm25` (need these extras), `embeddings:package.module:function` for vectors of your own, or a
-    ranker of your own as `package.module:factory`."""
+    """`bm25`, `embeddings` or `rank-bm25` (need these extras), `embeddings:package.module:function` for vectors of your
+    own, or a ranker of your own as `package.module:factory`."""
     descriptions: dict[str, str] = Field(default_factory=dict[str, str])
     """Other descriptions of the bridge tools, by their names; `{count}` and `{owners}` of the deferred tools are
     filled in."""
     names: dict[str, str] = Field(default_factory=dict[str, str])
-    """Other names of the bridge tools, by the usual ones. Policies' patterns go on to meet them by the usual ones, too."""
+    """Other names of the bridge tools, by the usual ones. Policies' patterns go on to meet them by the usual ones,
+    too."""
     nested: Literal["refuse", "answer"] = "refuse"
     """What becomes of a bridge tool that is called through `tool_call`: the refusal holds what was meant, or it is
     answered outright."""
     listing: bool | int = False
-    """Whether the bridge lists the deferred tools: at 4,000 tokens or as many as given, at most a tenth of the window."""
+    """Whether the bridge lists the deferred tools: at 4,000 tokens or as many as given, at most a tenth of the
+    window."""
     vocabulary: Vocabulary = Field(default_factory=dict[str, list[str]])
     """A house's own terms, each with the words that tools use for it: a table, or the path of a TOML or JSON file."""
     learn: bool = False
@@ -116,21 +121,18 @@ class Config(BaseModel):
             values["vocabulary"] = of_project(path, project)
         return {**values, **own}, missing
 
-    @field_validator("threshold_pct")
+    @field_validator(*_RANGES)
     @classmethod
-    def _clamp_percent(cls, value: float) -> float:
-        return _clamp("threshold_pct", value, 0.0, 100.0)
-
-    @field_validator("max_search_limit", "search_default_limit")
-    @classmethod
-    def _clamp_limit(cls, value: int, info: ValidationInfo) -> int:
-        return int(_clamp(info.field_name or "", value, 1, info.data.get("max_search_limit", 50)))
-
-    @field_validator("prefetch", "prefetch_signatures", "prefetch_tokens")
-    @classmethod
-    def _clamp_prefetch(cls, value: int | None, info: ValidationInfo) -> int | None:
-        most = 100_000 if info.field_name == "prefetch_tokens" else 50
-        return None if value is None else int(_clamp(info.field_name or "", value, 0, most))
+    def _clamp(cls, value: float | None, info: ValidationInfo) -> float | None:
+        if value is None or isinstance(value, bool):
+            return value
+        name = str(info.field_name)
+        low, high = _RANGES[name]
+        high = info.data.get("max_search_limit", high) if name == "search_default_limit" else high
+        clamped = low if math.isnan(value) else max(low, min(value, high))
+        if clamped != value:
+            logger.warning("tool_search: %s = %g is out of range, %g is used", name, value, clamped)
+        return clamped
 
     @field_validator("mode")
     @classmethod
@@ -141,16 +143,6 @@ class Config(BaseModel):
             )
             return "tools"
         return value
-
-    @field_validator("code_timeout")
-    @classmethod
-    def _clamp_code_timeout(cls, value: float) -> float:
-        return _clamp("code_timeout", value, 1.0, 60.0)
-
-    @field_validator("listing")
-    @classmethod
-    def _clamp_listing(cls, value: bool | int) -> bool | int:
-        return value if isinstance(value, bool) else int(_clamp("listing", value, 0, 100_000))
 
     @field_validator("descriptions")
     @classmethod
@@ -178,10 +170,3 @@ class Config(BaseModel):
     def _check_ranker(cls, value: str) -> str:
         load_ranker(value)
         return value
-
-
-def _clamp(name: str, value: float, low: float, high: float) -> float:
-    clamped = low if math.isnan(value) else max(low, min(value, high))
-    if clamped != value:
-        logger.warning("tool_search: %s = %g is out of range, %g is used", name, value, clamped)
-    return clamped

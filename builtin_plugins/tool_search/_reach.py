@@ -1,9 +1,10 @@
-"""What is shown directly beside the bridge: the tools nearest to what the user asked, and those that a search found well or
-a call used. What is new stands at the end; for it makes room, where the budget is full, what was shown for earlier prompts and
-never called. The rest stays in its order, and with it a provider's cache of what stands before the first change.
+"""What is shown directly beside the bridge: the tools nearest to what the user asked, and those that a search found
+well or a call used. What is new stands at the end; for it makes room, where the budget is full, what was shown for
+earlier prompts and never called. The rest stays in its order, and with it a provider's cache of what stands before the
+first change.
 
-The next ones are a second tier: their call signatures stand behind the prompt, in the requests that answer it, until something
-is called. There is nothing behind them that a cache could lose.
+The next ones are a second tier: their call signatures stand behind the prompt, in the requests that answer it, until
+something is called. There is nothing behind them that a cache could lose.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ import anyio.to_thread
 
 from builtin_plugins.tool_search._answers.signatures import row
 from builtin_plugins.tool_search._config import Config
-from builtin_plugins.tool_search._nearest.hits import Hit, nearest
-from builtin_plugins.tool_search._nearest.siblings import without_siblings
-from builtin_plugins.tool_search._sentences import MORE_TOOLS
+from builtin_plugins.tool_search._nearest import Hit, nearest, without_siblings
+from builtin_plugins.tool_search._sentences import MORE_TOOLS, Way
 from builtin_plugins.tool_search.rankers import Ranker
 from hooksdk import PluginState, Tool, schema
 
@@ -38,10 +38,8 @@ class Reach:
         self._signatures = config.signatures
         self._budget = config.prefetch_tokens
         self._reveals = config.reveal != "off"
-        self.in_script = False
-        """Whether calls are made in scripts, which need no schemas."""
-        self.native = False
-        """Whether the provider hides the tools, and shows what a search found."""
+        self.way: Way = "tools"
+        """How a hidden tool is called: in a script it needs no schema, and natively the provider shows what a search found."""
         self._state = state
         self._hidden: Mapping[str, Tool] = {}
         """What may be shown, by name: the granted tools that the bridge stands for."""
@@ -68,8 +66,8 @@ class Reach:
             self._attempt, self._is_answered = (run_id, attempt), False
 
     async def prefetch(self, tools: Sequence[Tool], prompts: Sequence[str], ranker: Callable[[], Ranker]) -> list[str]:
-        """The names to show of these hidden tools: what was shown before, and behind it what fits the prompts, the newest first.
-        Without a search where that fails."""
+        """The names to show of these hidden tools: what was shown before, and behind it what fits the prompts, the
+        newest first. Without a search where that fails."""
         self._hidden = {tool.name: tool for tool in tools}
         before: list[str] = [name for name in self._state.get("shown", list[str]()) if name in self._hidden]
         self._shown = []
@@ -83,15 +81,15 @@ class Reach:
         return [*self._shown]
 
     async def add(self, tools: Sequence[Tool], prompts: Sequence[str], ranker: Callable[[], Ranker]) -> None:
-        """Where the provider adds tools at the end of the conversation: what fits the newest prompt waits for the next request. The
-        budget is each prompt's own."""
+        """Where the provider adds tools at the end of the conversation: what fits the newest prompt waits for the next
+        request. The budget is each prompt's own."""
         self._hidden, self._shown = {tool.name: tool for tool in tools}, []
         hits = (await self._searched(prompts[:1], ranker))[0] if self._count and prompts and self._budget else []
         self._waiting = dict.fromkeys([hit.name for hit in hits if hit.near][: self._count])
 
     def _choose(self, newest: Sequence[Hit], older: Sequence[Hit]) -> None:
-        """Show the nearest that the budget takes beside what was called, by their signatures the next ones for the newest
-        prompt, and no more of what was not called than it takes then."""
+        """Show the nearest that the budget takes beside what was called, by their signatures the next ones for the
+        newest prompt, and no more of what was not called than it takes then."""
         stay = self._kept()
         room = self._budget - self._tokens(stay)
         hits = {hit.name: hit for hit in (*older, *newest)}
@@ -126,8 +124,8 @@ class Reach:
         return rows
 
     def _make_room(self, wanted: Collection[str], rows: Mapping[str, str], fits: Collection[str]) -> None:
-        """Of what is shown and not wanted, drop as much as keeps the others from the budget: the oldest first, and what fits
-        the prompt, too, last."""
+        """Drop shown tools that are not wanted until the others fit the budget: the oldest first, and those that fit
+        the prompt last."""
         tokens = self._tokens({*self._shown, *wanted}) + _cost(rows)
         gone = set[str]()
         for name in sorted((name for name in self._shown if name not in wanted), key=lambda name: name in fits):
@@ -147,7 +145,7 @@ class Reach:
         return told
 
     def _kept(self) -> set[str]:
-        """What was called, the last ones, as far as they take half of the budget: the rest is for what is asked now."""
+        """The latest called tools that take at most half of the budget: the other half is for the newest prompt."""
         kept, tokens = set[str](), 0
         for name in reversed([name for name in self._called if name in self._shown]):
             tokens += self._hidden[name].tokens
@@ -186,7 +184,7 @@ class Reach:
         self._wait([name], first=True)
 
     def _wait(self, names: Iterable[str], *, first: bool = False) -> None:
-        if self._reveals and not self.in_script and not self.native:
+        if self._reveals and self.way == "tools":
             new = dict.fromkeys(name for name in names if name in self._hidden and name not in self._shown)
             self._waiting = {**new, **self._waiting} if first else {**self._waiting, **new}
 
@@ -211,5 +209,5 @@ class Reach:
 
 
 def _cost(rows: Mapping[str, str]) -> int:
-    """The tokens of these lines with what stands above them."""
+    """The tokens of these lines and of the heading above them."""
     return sum(map(schema.estimate_tokens, (MORE_TOOLS, *rows.values()))) if rows else 0

@@ -1,9 +1,62 @@
-"""What models read of the bridge tools: descriptions, how to call what is hidden, hints after searches in vain, and advice
-to scripts that failed."""
+"""What the bridge tools are called in this host, and what models read of them: descriptions, how to call what is
+hidden, hints after searches in vain, and advice to scripts that failed."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+BRIDGES = ("tool_search", "tool_describe", "tool_call", "tool_search_code")
+"""Their names unless the configuration says otherwise. Policies know the tools by these in any case."""
+LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""The names that every provider takes."""
+_OWN = re.compile(r"\b(?:tool_search_code|tool_search|tool_describe|tool_call)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The bridge tools by the names that the model sees."""
+
+    chosen: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Other names, by the usual ones."""
+
+    @property
+    def search(self) -> str:
+        """The name of `tool_search`."""
+        return self.of("tool_search")
+
+    @property
+    def describe(self) -> str:
+        """The name of `tool_describe`."""
+        return self.of("tool_describe")
+
+    @property
+    def call(self) -> str:
+        """The name of `tool_call`."""
+        return self.of("tool_call")
+
+    @property
+    def code(self) -> str:
+        """The name of `tool_search_code`."""
+        return self.of("tool_search_code")
+
+    def of(self, usual: str) -> str:
+        """The name that the model sees of this bridge tool."""
+        return self.chosen.get(usual, usual)
+
+    def bridge(self, written: str) -> str:
+        """The usual name of the bridge tool that a model means, also as `functions.tool_search` or in other letters, or
+        by the usual name where it has another; empty where it means none."""
+        name = written.strip().rpartition(".")[2].casefold()
+        meant = [usual for usual in BRIDGES if name == self.of(usual).casefold()]
+        return next(iter(meant or [usual for usual in BRIDGES if name == usual]), "")
+
+    def fill(self, sentence: str) -> str:
+        """One of our own sentences, with these names. Not for text of others, which may hold such names, too."""
+        return _OWN.sub(lambda match: self.of(match[0]), sentence) if self.chosen else sentence
+
 
 SCRIPT_MODULES = ("asyncio", "collections", "datetime", "functools", "itertools", "json", "math", "re")
 """Imported before a script: models forget to."""
@@ -48,12 +101,15 @@ def not_offered(name: str) -> str:
     return f"'{name}' was not run: it is not offered to you now. Call the tools that are, each by its own name."
 
 
-HOW_TO_CALL = "Call such a tool through tool_call, with its name and its arguments; tool_search finds the exact name."
-HOW_TO_CALL_NATIVELY = "Find it with tool_search first; then call it by its own name."
-HOW_TO_CALL_IN_SCRIPT = (
-    "Call such a tool in a script for tool_search_code, with await call(name, arguments); await search(queries) "
-    "finds the exact name."
-)
+Way = Literal["tools", "script", "native"]
+"""How a hidden tool is called: through the bridge tools, in a script, or by its own name, where the provider shows what a
+search found."""
+HOW_TO_CALL: Mapping[Way, str] = {
+    "tools": "Call such a tool through tool_call, with its name and its arguments; tool_search finds the exact name.",
+    "script": "Call such a tool in a script for tool_search_code, with await call(name, arguments); await search(queries) "
+    "finds the exact name.",
+    "native": "Find it with tool_search first; then call it by its own name.",
+}
 
 MORE_TOOLS = (
     "(Not from the user: more tools that may fit what was asked. Call them through tool_call, with name and arguments.)"

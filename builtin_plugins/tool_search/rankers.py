@@ -23,13 +23,16 @@ from itertools import islice
 from typing import Any, TypeVar, cast
 
 from builtin_plugins.tool_search._ranking.bm25 import TELLING, Bm25Ranker
-from builtin_plugins.tool_search._ranking.embedded import EmbeddedRanker, EmbeddedRankers
-from builtin_plugins.tool_search._ranking.entries import Document, entries
-from builtin_plugins.tool_search._ranking.meaning import MeaningRanker, missing_package
-from builtin_plugins.tool_search._ranking.ranked import Ranked, Ranker
-from builtin_plugins.tool_search._ranking.stems import stem
-from builtin_plugins.tool_search._ranking.vectors import Embeddings, Vectors
-from builtin_plugins.tool_search._ranking.words import split_words
+from builtin_plugins.tool_search._ranking.entries import Document, Ranked, Ranker, entries
+from builtin_plugins.tool_search._ranking.meaning import (
+    EmbeddedRanker,
+    EmbeddedRankers,
+    Embeddings,
+    MeaningRanker,
+    Vectors,
+    missing_package,
+)
+from builtin_plugins.tool_search._ranking.words import split_words, stem
 from hooksdk.errors import did_you_mean
 
 __all__ = [
@@ -65,9 +68,9 @@ class RankBm25Ranker:
     """Rank with the package `rank-bm25`, over the same words as `Bm25Ranker`. Needs `pip install 'hooksdk[rank-bm25]'`.
 
     Fields count by being repeated. The package gives a word that half of the tools have an idf of zero or less, and
-    cannot take an empty catalog: here every idf is log(1 + (N - df + 0.5) / (df + 0.5)), so that in the smallest catalog
-    each tool that shares a word with the query is found, and a catalog without words answers nothing. There are no
-    synonyms, word pairs, repairs of spelling or exact names. Safe to share between threads.
+    cannot take an empty catalog: here every idf is log(1 + (N - df + 0.5) / (df + 0.5)), so that in the smallest
+    catalog each tool that shares a word with the query is found, and a catalog without words answers nothing. There are
+    no synonyms, word pairs, repairs of spelling or exact names. Safe to share between threads.
     """
 
     def __init__(self, documents: Sequence[Document]) -> None:
@@ -111,9 +114,9 @@ class RankBm25Ranker:
 def load_ranker(name: str, vocabulary: Mapping[str, list[str]] | None = None) -> RankerFactory:
     """The factory that a configuration names. Raises `ValueError`.
 
-    `bm25`, `embeddings`, `embeddings:package.module:function` for a function of texts to vectors of your own, `rank-bm25`, or
-    `package.module:factory` for a ranker of your own; where that one fails, `bm25` answers in its place. `vocabulary` has a
-    house's own terms, for `bm25` and `embeddings`.
+    `bm25`, `embeddings`, `embeddings:package.module:function` for a function of texts to vectors of your own,
+    `rank-bm25`, or `package.module:factory` for a ranker of your own; where that one fails, `bm25` answers in its
+    place. `vocabulary` has a house's own terms, for `bm25` and `embeddings`.
     """
     if name == "bm25":
         return partial(Bm25Ranker, vocabulary=vocabulary) if vocabulary else Bm25Ranker
@@ -152,7 +155,7 @@ def load_ranker(name: str, vocabulary: Mapping[str, list[str]] | None = None) ->
 
 
 def _import(place: str) -> object:
-    """What stands at `package.module:name`. Raises `ValueError`."""
+    """Import the object that `package.module:name` names. Raises `ValueError`."""
     module_name, _, path = place.partition(":")
     try:
         value: Any = import_module(module_name)
@@ -232,7 +235,8 @@ class _OwnRanker:
         return self._by_words.search(query, limit)
 
     def _with_evidence(self, hits: list[Ranked], query: str) -> list[Ranked]:
-        """What the words say for the hits of which the ranker has told nothing: else every prompt would be shown tools."""
+        """What the words say for the hits of which the ranker has told nothing: else every prompt would be shown
+        tools."""
         if all(hit.evidence is not None for hit in hits):
             return hits
         words = self._by_words.evidence(query)

@@ -1,14 +1,17 @@
-"""Which tool a model means by a name that is not quite one."""
+"""What the tools of a catalog are called, and which of them a model means by a name that is not quite one."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import cast
 
+from hooksdk import schema
 from hooksdk.tools import Tool
 
 _PREFIXES = ("functions.", "tools.")
-"""What models write before a name, because their provider's own prompt does."""
+"""Prefixes that models write before a name, because their provider's own prompt does."""
 _MOST_READ = 300
 
 
@@ -41,3 +44,44 @@ def _keys(tool: Tool, part: str) -> set[str]:
         if isinstance(names, list | dict)
         else set()
     )
+
+
+def with_distinct_ids(tools: Iterable[Tool], notes: list[str]) -> Iterator[Tool]:
+    """The tools that have a name and an id of their own, none of them a bridge: those are what a run's own plugins
+    offer."""
+    ids: set[tuple[str, str, str]] = set()
+    for entry in tools:
+        id_parts = entry.source, entry.owner, entry.own_name
+        notes.extend(f"{entry.id}: {note}" for note in entry.diagnostics)
+        if not entry.name.strip():
+            notes.append(f"{entry.id}: left out, it has no name")
+        elif id_parts in ids:
+            notes.append(f"{entry.id}: left out, its owner has another tool of that name")
+        else:
+            ids.add(id_parts)
+            yield entry.copy() if entry.bridge else entry
+
+
+def keeps_its_name(group: Sequence[Tool]) -> Tool | None:
+    """Of the tools of one name the one that keeps it: the only one, or the host's, which a server must not rename by
+    bringing another."""
+    own = group if len(group) == 1 else [entry for entry in group if entry.source == "host"]
+    return own[0] if len(own) == 1 else None
+
+
+def look_of(name: str) -> str:
+    """Names that a reader cannot tell apart count as one: width, case and invisible characters do not count."""
+    visible = "".join(char for char in unicodedata.normalize("NFKC", name) if unicodedata.category(char) != "Cf")
+    return visible.casefold()
+
+
+FITS = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""The names that every provider takes."""
+
+
+def fitting_name(name: str, entry: Tool, taken: set[str]) -> str:
+    """The name in the characters and the length that providers take, and unlike every name taken."""
+    fitting = re.sub(r"[^A-Za-z0-9_-]", "_", name)
+    if len(fitting) > 64 or fitting in taken:
+        fitting = f"{fitting[:55]}_{schema.fingerprint(entry.id)[:8]}"
+    return fitting

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hooksdk._config.named import NOT_THERE, NamedFile
-from hooksdk._config.own_settings import OwnSettings, lay
+from hooksdk._config.own_settings import OwnSettings, ProjectSettings, lay
 from hooksdk._config.rules import PLUGIN_SETTINGS, SETTINGS, Remark, Setting, Situation, settle
 from hooksdk._config.sources import Source, Sources, fold, plain
 from hooksdk._config.trust import PLUGINS_SETTING, Trust, look_up, plugins_path
@@ -29,13 +29,14 @@ class Merged:
     data: dict[str, Any] = field(default_factory=dict[str, Any])
     origins: dict[Place, str] = field(default_factory=dict[Place, str])
     widening: list[Remark] = field(default_factory=list[Remark])
-    """What counts only where the folder is trusted."""
+    """Settings that count only where the folder is trusted."""
     naming: list[Remark] = field(default_factory=list[Remark])
-    """The plugins that the project alone names; installed ones of strangers are loaded only where the folder is trusted."""
+    """The plugins that the project alone names; installed ones of strangers are loaded only where the folder is
+    trusted."""
     left_to_plugins: list[Remark] = field(default_factory=list[Remark])
     """The project's settings for plugins: each plugin decides on its own when it is loaded."""
     overruled: list[Remark] = field(default_factory=list[Remark])
-    """What does not count even where the folder is trusted."""
+    """Settings that do not count even where the folder is trusted."""
     named: Mapping[str, str] = field(default_factory=dict[str, str])
     """The plugins that the operator configured or allowed, by folded id."""
     unconfirmed: set[str] = field(default_factory=set[str])
@@ -45,10 +46,11 @@ class Merged:
     own_settings: dict[str, OwnSettings] = field(default_factory=dict[str, OwnSettings])
     """By folded id, for plugins that the project has settings for."""
     problems: list[str] = field(default_factory=list[str])
-    """What is odd about the files though it counts, in words for a warning: one plugin under two spellings, a user's file that
-    others can write."""
+    """What is odd about the files though it counts, in words for a warning: one plugin under two spellings, a user's
+    file that others can write."""
     digests: dict[Path, str] = field(default_factory=dict[Path, str])
-    """Of the files that count by trust in the folder, by resolved path: their content is to be this one when they are read."""
+    """Of the files that count by trust in the folder, by resolved path: their content is to be this one when they are
+    read."""
 
     def to_look_at(self) -> list[Remark]:
         """Everything of the project that trust would let count, or that a plugin may let count then."""
@@ -56,7 +58,7 @@ class Merged:
 
     @property
     def why_untrusted(self) -> str:
-        """Why those of `missing_trust` do not count."""
+        """Why the entries of `missing_trust` do not count."""
         changed = self.trust.state == "changed"
         return f"not used, since {'it has changed since you trusted it' if changed else 'you have not trusted this folder'}"
 
@@ -171,8 +173,8 @@ def _lay(merged: Merged, source: Source) -> None:
 
 
 def _check_own_plugins_file(merged: Merged, here: Situation, user: Source) -> None:
-    """The user's `plugins_file = true` is about folders that they had not seen when they wrote it: without trust a folder's
-    own code does not run for that."""
+    """The user's `plugins_file = true` is about folders that they had not seen when they wrote it: without trust a
+    folder's own code does not run for that."""
     own = merged.data.get("plugins_file", False)
     if own is False or (isinstance(own, str) and Path(own).is_absolute()):
         return
@@ -209,11 +211,15 @@ def _lay_project(merged: Merged, here: Situation, user: Source, project: Source,
         merged.origins.setdefault(("plugins", key), project.where)
         for entry, value in section.items():
             if entry == "config":
-                more = _code_settings(code, folded)
-                settings = OwnSettings(
-                    user=dict(own.get("config", {})), configured=has_section or folded in here.named, project=value, code=more,
-                    trusted=here.trusted, folder=here.folder, digests=merged.digests,
-                )  # fmt: skip
+                values = ProjectSettings(
+                    values=value,
+                    trusted=here.trusted,
+                    folder=here.folder,
+                    configured=has_section or folded in here.named,
+                    digests=merged.digests,
+                )
+                user_settings = dict(own.get("config", {}))
+                settings = OwnSettings(user=user_settings, project=values, code=_code_settings(code, folded))
                 _leave_to_plugin(merged, key, settings, project.where)
             else:
                 setting = Setting(f"plugins.{key}.{entry}", value, own.get(entry), here, folded)
@@ -234,7 +240,7 @@ def _leave_to_plugin(merged: Merged, key: str, settings: OwnSettings, where: str
     merged.own_settings[fold(key)] = settings
     _, missing = settings.usual()
     into = merged.data["plugins"][key].setdefault("config", {})
-    for name, value in settings.project.items():
+    for name, value in settings.project.values.items():
         place = ("plugins", key, "config", name)
         merged.left_to_plugins.append(
             Remark(".".join(place), value, "tightening counts now, loosening once trusted: the plugin decides")

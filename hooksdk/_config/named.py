@@ -12,8 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from hooksdk._config.sources import fold
-from hooksdk._config.words import trust_advice
+from hooksdk._config.sources import fold, trust_advice
 from hooksdk.errors import ConfigError, HookSDKError
 from hooksdk.manifest import ENTRY_POINTS, Contracts, file_names, find_manifest, read_manifest
 
@@ -39,7 +38,8 @@ class NamedFile:
 
     @cached_property
     def digest(self) -> str:
-        """`sha256:` and the digest of its content at the first look; `NOT_THERE` of what is not there or cannot be read."""
+        """`sha256:` and the digest of its content at the first look; `NOT_THERE` of what is not there or cannot be
+        read."""
         try:
             return content_digest(self.path.read_bytes()) if self.path.is_file() else NOT_THERE
         except OSError:
@@ -58,8 +58,9 @@ def check_digest(path: Path, digest: str, trusted: str, folder: Path) -> None:
 
 
 def named_files(project: Mapping[str, Any], folder: Path) -> tuple[NamedFile, ...]:
-    """The files that the settings of a folder name, in the order of the entries. Which settings of a plugin do, its manifest
-    says (`contracts.files` and `contracts.code`); where it does not, each text that leads to a file counts as its name."""
+    """The files that the settings of a folder name, in the order of the entries. Which settings of a plugin do, its
+    manifest says (`contracts.files` and `contracts.code`); where it does not, each text that leads to a file counts as
+    its name."""
     files: list[NamedFile] = []
     for name, value in project.items():
         if name == "plugins":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,8 +26,8 @@ class ProjectSettings:
     folder: Path
     """The project's folder, resolved: paths in the settings are outside of it or inside."""
     configured: bool = False
-    """True when the operator uses the plugin: named in the user's file, the environment or code, or given by code. What the
-    operator left at its default is their word as well."""
+    """True when the operator uses the plugin: named in the user's file, the environment or code, or given by code. What
+    the operator left at its default is their word as well."""
     digests: Mapping[Path, str] = field(default_factory=dict[Path, str])
     """Of the files that the settings name, where the folder is trusted: `sha256:...` by resolved path."""
 
@@ -36,8 +36,8 @@ class ProjectSettings:
         return resolve(self.folder / Path(name).expanduser())
 
     def read(self, name: str) -> bytes:
-        """What is in the file that one of the settings names. Raises `OSError`, and `ConfigError` for a file that has changed
-        since it was trusted with its folder."""
+        """What is in the file that one of the settings names. Raises `OSError`, and `ConfigError` for a file that has
+        changed since it was trusted with its folder."""
         path = self.path(name)
         content = path.read_bytes()
         if (digest := self.digests.get(path)) is not None:
@@ -50,29 +50,20 @@ class OwnSettings:
     """`[plugins.ID.config]` of each source, kept apart until the plugin is loaded."""
 
     user: Mapping[str, Any]
-    configured: bool
-    """True when the user's file, the environment or code names the plugin, with or without settings."""
-    project: Mapping[str, Any]
+    project: ProjectSettings
     code: Mapping[str, Any]
-    trusted: bool
-    folder: Path
-    digests: Mapping[Path, str]
-    """Of the files that the project's settings name, where the folder is trusted."""
 
     def usual(self) -> tuple[dict[str, Any], list[str]]:
-        """The settings of a plugin that says nothing about it, and which of the project's are left out: what the operator
-        sets holds, and a plugin that they configured or gave takes more from a trusted folder only."""
-        closed = self.configured and not self.trusted
-        more: Mapping[str, Any] = {} if closed else self.project
-        missing = [name for name in self.project if closed and name not in self.user]
-        return self._under_code({**more, **self.user}), missing
+        """The settings of a plugin that says nothing about it, and which of the project's are left out: what the
+        operator sets holds, and a plugin that they configured or gave takes more from a trusted folder only."""
+        values = self.project.values
+        closed = self.project.configured and not self.project.trusted
+        missing = [name for name in values if closed and name not in self.user]
+        return self._under_code({**({} if closed else values), **self.user}), missing
 
     def as_merged_by(self, with_project: Any) -> tuple[dict[str, Any], list[str]]:
         """The settings that the plugin's own method makes of them, and what it leaves out, in its words."""
-        project = ProjectSettings(
-            values=plain(self.project), trusted=self.trusted, folder=self.folder, configured=self.configured,
-            digests=self.digests,
-        )  # fmt: skip
+        project = replace(self.project, values=plain(self.project.values))
         # Code's settings are the operator's as well: the plugin weighs the project's against both.
         values, missing = with_project(self._under_code(plain(self.user)), project)
         return self._under_code(dict(values)), list(missing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from hooksdk._config.sources import fold, split_store
 from hooksdk._config.trust import plugins_path, resolve
@@ -30,9 +30,9 @@ class Situation:
     named: Mapping[str, str]
     """The plugins that the operator configured or allowed, by folded id."""
     widening: list[Remark] = field(default_factory=list[Remark])
-    """What counts only where the folder is trusted."""
+    """Settings that count only where the folder is trusted."""
     overruled: list[Remark] = field(default_factory=list[Remark])
-    """What does not count even there, since the operator's own word holds."""
+    """Settings that do not count even there, since the operator's own setting holds."""
     switched_off: set[str] = field(default_factory=set[str])
     """Folded ids of the plugins that the project alone, without trust, switches off."""
 
@@ -64,10 +64,6 @@ Rule = Callable[[Setting], Any]
 """The value that counts after the project's file, which has the setting; None: none."""
 
 
-def _project(setting: Setting) -> Any:
-    return setting.project
-
-
 def _store(setting: Setting) -> Any:
     kind, folder = split_store(setting.project)
     if not folder:
@@ -94,14 +90,12 @@ def _plugins_file(setting: Setting) -> Any:
 
 
 def _mcp(setting: Setting) -> Any:
-    # Each file inside needs trust at its content, besides: `hooksdk.cli._mcp.files`. A link inside stays one until then.
-    places = [str(setting.here.folder / Path(name).expanduser()) for name in _texts(setting.project)]
+    # Each file inside needs trust at its content, besides: `hooksdk.cli._mcp.files`. A link inside stays one until
+    # then.
+    names: list[str] = [setting.project] if isinstance(setting.project, str) else setting.project
+    places = [str(setting.here.folder / Path(name).expanduser()) for name in names]
     why = "the commands would start the MCP servers that these files name"
     return places if not places or setting.may_widen(why) else setting.own
-
-
-def _texts(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else value
 
 
 def _allow(setting: Setting) -> Any:
@@ -125,21 +119,29 @@ def _deny(setting: Setting) -> Any:
     return own + more
 
 
-def _on_missing_grant(setting: Setting) -> Any:
-    strict = setting.project in ("refuse", setting.own)
-    why = "a policy without its grant would be left out, instead of stopping the host"
-    return setting.project if strict or setting.may_widen(why) else setting.own
+def _strict_is(strict: str, why: str) -> Rule:
+    """The rule of a setting with one strict value, which always counts; any other one widens."""
+
+    def settled(setting: Setting) -> Any:
+        counts = setting.project in (strict, setting.own) or setting.may_widen(why)
+        return setting.project if counts else setting.own
+
+    return settled
+
+
+def _laid_over(why: str) -> Rule:
+    """The rule of a table that widens: it is laid over the user's."""
+
+    def settled(setting: Setting) -> Any:
+        own: dict[str, Any] = setting.own or {}
+        return {**own, **setting.project} if setting.may_widen(why) else setting.own
+
+    return settled
 
 
 def _record_first(setting: Setting) -> Any:
     why = "calls would run that nobody has written down"
     return setting.project if setting.project or not setting.own or setting.may_widen(why) else setting.own
-
-
-def _timeouts(setting: Setting) -> Any:
-    trusted = setting.may_widen("a handler that has too little time is left out, and one without a limit may hang")
-    own: dict[str, Any] = setting.own or {}
-    return {**own, **setting.project} if trusted else setting.own
 
 
 def _enabled(setting: Setting) -> Any:
@@ -158,22 +160,6 @@ def _grants(setting: Setting) -> Any:
     return own + more if more and setting.may_widen("a right that the plugin would have", more) else own
 
 
-def _mode(setting: Setting) -> Any:
-    weakens = setting.project not in ("enforce", setting.own)  # also a plugin that code gives, which nobody names here
-    return setting.own if weakens and not setting.may_widen("its policies would have no effect") else setting.project
-
-
-def _gateway(setting: Setting) -> Any:
-    own: dict[str, Any] = setting.own or {}
-    return {**own, **setting.project} if setting.may_widen("says who may use which tools of the gateway") else own
-
-
-def _prices(setting: Setting) -> Any:
-    own: dict[str, Any] = setting.own or {}
-    why = "what runs cost, and any limit in money, would be reckoned with these"
-    return {**own, **setting.project} if setting.may_widen(why) else own
-
-
 def _policy(setting: Setting) -> Any:
     # Each file has properties of its own; of two with one name the user's holds.
     tables: list[dict[str, Any]] = [setting.project, setting.own or {}]
@@ -181,47 +167,42 @@ def _policy(setting: Setting) -> Any:
     return {**tables[0], **tables[1], "properties": properties}
 
 
-def _guard(setting: Setting) -> Any:
-    return setting.overrule("it is about all projects, so it stands in the user's file")
-
-
-def _unknown(setting: Setting) -> Any:
-    return setting.project if setting.may_widen("may widen") else setting.own
-
-
 def _without(names: Any, others: Sequence[str]) -> list[str]:
     folded = set(map(fold, others))
     return [name for name in names if fold(name) not in folded]
 
 
-Effect = Literal["neutral", "adds up", "widens"]
-SETTINGS: dict[str, tuple[Effect, Rule]] = {
-    "store": ("widens", _store),  # but "memory" and the user's state folder do not
-    "plugins_file": ("widens", _plugins_file),  # the user's false holds
-    "mcp": ("widens", _mcp),  # but no file at all narrows
-    "allow": ("widens", _allow),  # but narrows where the user has no list and configured nothing that it leaves out
-    "deny": ("adds up", _deny),  # but widens for plugins that the operator configured
-    "on_missing_grant": ("widens", _on_missing_grant),  # "refuse" narrows
-    "record_first": ("widens", _record_first),  # but true narrows
-    "drain": ("neutral", _project),
-    "timeouts": ("widens", _timeouts),
-    "gateway": ("widens", _gateway),
-    "guard": ("neutral", _guard),
-    "policy": ("neutral", _policy),
-    "prices": ("widens", _prices),
+_timeouts = _laid_over("a handler that has too little time is left out, and one without a limit may hang")
+SETTINGS: dict[str, Rule] = {
+    "store": _store,  # widens, but "memory" and the user's state folder do not
+    "plugins_file": _plugins_file,  # widens; the user's false holds
+    "mcp": _mcp,  # widens, but no file at all narrows
+    "allow": _allow,  # widens, but narrows where the user has no list and configured nothing that it leaves out
+    "deny": _deny,  # adds up, but widens for plugins that the operator configured
+    "on_missing_grant": _strict_is(
+        "refuse", "a policy without its grant would be left out, instead of stopping the host"
+    ),
+    "record_first": _record_first,  # widens, but true narrows
+    "drain": lambda setting: setting.project,
+    "timeouts": _timeouts,
+    "gateway": _laid_over("says who may use which tools of the gateway"),
+    "guard": lambda setting: setting.overrule("it is about all projects, so it stands in the user's file"),
+    "policy": _policy,
+    "prices": _laid_over("what runs cost, and any limit in money, would be reckoned with these"),
 }
 """How a project's settings meet the user's. What neither stands here nor is a plugin's section widens."""
-PLUGIN_SETTINGS: dict[str, tuple[Effect, Rule]] = {
-    "enabled": ("adds up", _enabled),  # the user's false holds; false widens for plugins that the operator configured
-    "grants": ("widens", _grants),  # added to the user's
-    "mode": ("widens", _mode),  # "enforce" narrows
-    "timeouts": ("widens", _timeouts),
+PLUGIN_SETTINGS: dict[str, Rule] = {
+    "enabled": _enabled,  # adds up: the user's false holds; false widens for plugins that the operator configured
+    "grants": _grants,  # widens: added to the user's
+    "mode": _strict_is("enforce", "its policies would have no effect"),  # also one that code gives, which nobody names
+    "timeouts": _timeouts,
 }
 """The same for `[plugins.ID]`. The plugin's own settings, `config`, are in `own_settings.py`: only the plugin knows
 what they mean."""
 
 
-def settle(table: Mapping[str, tuple[Effect, Rule]], name: str, setting: Setting) -> Any:
+def settle(table: Mapping[str, Rule], name: str, setting: Setting) -> Any:
     """The value that counts for a setting of the project's file; None: none."""
-    _, rule = table.get(name, ("widens", _unknown))
-    return rule(setting)
+    if name in table:
+        return table[name](setting)
+    return setting.project if setting.may_widen("may widen") else setting.own

@@ -1,12 +1,14 @@
-"""Where settings come from: the user's file, the project's file, the environment and code."""
+"""The sources of settings: the user's file, the project's file, the environment and code; a watch over files; and the
+advice on settings that do not count."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +16,43 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from hooksdk.errors import ConfigError, did_you_mean, unknown_key
+
+
+def trust_advice(folder: Path) -> str:
+    """What to type so that a folder's settings count."""
+    name = str(folder)
+    return f"Look at it and type: hooksdk trust {shlex.quote(name) if name.isprintable() else repr(name)}"
+
+
+def printable_entry(entry: str) -> str:
+    """The entry's name, which a stranger may have written."""
+    return entry if entry.isprintable() else repr(entry)
+
+
+class FileWatch:
+    """Some files, which need not exist. A look costs one question to the file system for each."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._paths = tuple(paths)
+        self._seen = self._look()
+
+    def changed(self) -> bool:
+        """True when one of them is another than at the last look. Look first and read then: what is written while you
+        read is seen by the next look."""
+        before, self._seen = self._seen, self._look()
+        return self._seen != before
+
+    def _look(self) -> list[tuple[int, ...] | None]:
+        return [_stamp(path) for path in self._paths]
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev
+
 
 FILE_NAME = "hooksdk.toml"
 PROJECT_FILES = (FILE_NAME, "pyproject.toml")
@@ -27,11 +66,12 @@ OTHER_VARIABLES = {"HOOKSDK_HOME", "HOOKSDK_GUARD_DIR", "HOOKSDK_DISABLE_AUTOLOA
 DATABASES = ("sqlite", "postgresql")
 """Kinds of stores that have a URL."""
 MAX_DEPTH = 100
-"""Levels of tables and lists in a file. No setting needs ten; a cloned repository's file may have thousands, which would
-end as a RecursionError in whatever reads them."""
+"""Levels of tables and lists in a file. No setting needs ten; a cloned repository's file may have thousands, which
+would end as a RecursionError in whatever reads them."""
 
 MAX_BYTES = 2_000_000
-"""Of a file. A guard reads what an agent has written, and the calls of other agents wait for it: one of 50 MB takes a minute."""
+"""Of a file. A guard reads what an agent has written, and the calls of other agents wait for it: one of 50 MB takes a
+minute."""
 
 
 def fold(plugin_id: str) -> str:
@@ -72,17 +112,23 @@ class Sources:
 def read_sources(
     folder: Path, env: Mapping[str, str], overrides: Mapping[str, Any] | None, project: Source | None = None
 ) -> Sources:
-    """All sources of a project folder, with `project` in the place of its own file. Raises `ConfigError` for what cannot be read."""
+    """All sources of a project folder, with `project` in the place of its own file. Raises `ConfigError` for what
+    cannot be read."""
     user, trusted = _read_user(env)
     return Sources(
-        user=user, project=project or read_project(folder), environment=Source("environment", _from_environment(env)),
-        code=Source("Host(config=...)", overrides or {}), trusted=trusted, problems=_open_to_others(user_file(env)),
+        user=user,
+        project=project or read_project(folder),
+        environment=Source("environment", _from_environment(env)),
+        code=Source("Host(config=...)", overrides or {}),
+        trusted=trusted,
+        problems=_open_to_others(user_file(env)),
         as_trusted=project is not None,
-    )  # fmt: skip
+    )
 
 
 def trusted_digests(env: Mapping[str, str]) -> Mapping[str, str]:
-    """What the operator trusts: the digests of folders and files, by their paths, from the user's file. Raises `ConfigError`."""
+    """What the operator trusts: the digests of folders and files, by their paths, from the user's file. Raises
+    `ConfigError`."""
     return _read_user(env)[1]
 
 
@@ -104,14 +150,14 @@ def user_file(env: Mapping[str, str]) -> Path:
 
 
 def xdg_folder(variable: str, default: str, env: Mapping[str, str]) -> Path:
-    """The folder that a variable of the XDG base directories names. A relative one is ignored, as that specification has it:
-    it would lead into whatever folder somebody is in, such as a clone of a stranger's repository."""
+    """The folder that a variable of the XDG base directories names. A relative one is ignored, as that specification
+    has it: it would lead into whatever folder somebody is in, such as a clone of a stranger's repository."""
     folder = env.get(variable, "")
     return Path(folder if Path(folder).is_absolute() else default).expanduser()
 
 
 def _open_to_others(path: Path) -> list[str]:
-    """What is wrong with the file that holds the user's word: somebody else could change it, and every trust in it."""
+    """The problems of a user's file that others can write: somebody else could change it, and every trust in it."""
     if sys.platform == "win32":
         return []
     problems: list[str] = []
@@ -144,9 +190,10 @@ def config_files(folder: Path, env: Mapping[str, str]) -> list[Path]:
 
 
 def project_folder(start: Path, is_known: Callable[[Path], bool] = lambda _folder: False) -> Path:
-    """The nearest folder with settings of hooksdk, or that `is_known`, from this one up to the root of its repository, the one with
-    `.git`; this one where none has any. Nobody looks into the home folder, whose own files are no project's, into one that other users may
-    write, such as /tmp, or above these. Raises `ConfigError` for a file that cannot be read."""
+    """The nearest folder with settings of hooksdk, or that `is_known`, from this one up to the root of its repository,
+    the one with `.git`; this one where none has any. Nobody looks into the home folder, whose own files are no
+    project's, into one that other users may write, such as /tmp, or above these. Raises `ConfigError` for a file that
+    cannot be read."""
     folder, home = start.resolve(), Path.home().resolve()
     while not (is_known(folder) or _has_settings(folder)):
         above = folder.parent
@@ -163,7 +210,8 @@ def _has_settings(folder: Path) -> bool:
 
 
 def read_project(folder: Path) -> Source:
-    """The project's settings: `hooksdk.toml`, or where there is none `[tool.hooksdk]` of pyproject.toml. Raises `ConfigError`."""
+    """The project's settings: `hooksdk.toml`, or where there is none `[tool.hooksdk]` of pyproject.toml. Raises
+    `ConfigError`."""
     for name in PROJECT_FILES:
         text = _text(folder / name)
         if text is not None and (source := project_settings(text, str(folder / name))) is not None:
@@ -172,8 +220,8 @@ def read_project(folder: Path) -> Source:
 
 
 def project_settings(text: str, where: str) -> Source | None:
-    """The settings in the text of a project's file: a whole one, or the table `[tool.hooksdk]` of a pyproject.toml; None where
-    that has no such table. `where` is told in errors. Raises `ConfigError` for what is no TOML."""
+    """The settings in the text of a project's file: a whole one, or the table `[tool.hooksdk]` of a pyproject.toml;
+    None where that has no such table. `where` is told in errors. Raises `ConfigError` for what is no TOML."""
     data = _parsed(text, where)
     if not where.endswith("pyproject.toml"):
         if TRUST_TABLE in data:
@@ -257,8 +305,8 @@ def plain(value: Any) -> Any:
 
 
 def split_store(spec: str) -> tuple[str, str]:
-    """Kind and place of a store's spec: a folder, an SQLite file, or the rest of PostgreSQL's URL. Raises `ValueError` for
-    what is no store."""
+    """Kind and place of a store's spec: a folder, an SQLite file, or the rest of PostgreSQL's URL. Raises `ValueError`
+    for what is no store."""
     kind, mark, place = spec.partition("://")
     if mark and kind in DATABASES:
         place = place.removeprefix("/") if kind == "sqlite" and place.startswith("/") else place

@@ -1,5 +1,5 @@
-"""Whether the operator trusts a folder at what it holds now: its configuration, the plugins file that it would run, and the
-files that its settings name."""
+"""Whether the operator trusts a folder at what it holds now: its configuration, the plugins file that it would run, and
+the files that its settings name."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Trust:
 
     @cached_property
     def digest(self) -> str:
-        """Of what it held at the first look. Where nothing is trusted nobody looks: what a stranger's settings name may be
-        large, or another user's."""
+        """The digest at the first look. Where nothing is trusted nothing is read: files that a stranger's settings name
+        may be large, or another user's."""
         return self.measure()
 
     @property
@@ -93,8 +93,8 @@ def plugins_path(folder: Path, setting: bool | str) -> Path:
 
 
 def _digest(project: Mapping[str, Any], code: Sequence[NamedFile], files: Sequence[NamedFile]) -> str:
-    """Of the settings, however they are laid out and commented, and of the bytes of the plugins file and of each file that
-    the settings name. Without such files it is what 0.2.0 has recorded."""
+    """The digest of the settings, independent of layout and comments, and of the bytes of the plugins file and of each
+    file that the settings name. Without such files it is equal to the one that 0.2.0 has recorded."""
     settings = json.dumps(project, sort_keys=True, default=repr)
     hashed = hashlib.sha256(settings.encode("utf-8", "surrogatepass"))
     digests = [one.digest for one in code if one.digest != NOT_THERE]

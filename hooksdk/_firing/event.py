@@ -11,8 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from hooksdk._schema.fresh import Fresh
-from hooksdk._schema.frozen import Frozen
+from hooksdk._schema.fresh import Fresh, Frozen
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.records import Content, Record
 

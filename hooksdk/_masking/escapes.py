@@ -1,4 +1,5 @@
-"""A text as it reads once its escapes are undone, and where each character of that stands in the text as it was written."""
+"""A text as it reads once its escapes are undone, and where each character of that stands in the text as it was
+written."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from itertools import accumulate, combinations, product
 from urllib.parse import unquote
 
 MAX_DEPTH = 5
-"""How often a text is decoded. Each time may cost as much as the first, and JSON in JSON in an address has three escapes."""
+"""How often a text is decoded. Each time may cost as much as the first, and JSON in JSON in an address has three
+escapes."""
 MAX_WAYS = 32
 """How many texts one of those times may leave, where a value has escapes of its own: they are undone, or they stay."""
 
@@ -31,8 +33,8 @@ def _row(*characters: str) -> str:
 
 
 def _utf8(*mark: str, octal: bool = False) -> list[str]:
-    """One character beyond ASCII as the bytes of its UTF-8, each behind `mark`. As a whole: hex digits that stand behind a
-    lone `%` are no escape."""
+    """One character beyond ASCII as the bytes of its UTF-8, each behind `mark`. As a whole: hex digits that stand
+    behind a lone `%` are no escape."""
     if octal:
         first, more = (
             (("3", "[0-3]", "[0-7]"), ("3", "[45]", "[0-7]"), ("3", "6", "[0-7]")),
@@ -45,11 +47,17 @@ def _utf8(*mark: str, octal: bool = False) -> list[str]:
 
 _BACKSLASH = [
     r"\\[^uUx0-3\r\n]",  # by far the most frequent
-    *_utf8(r"\\", "x"), *_utf8(r"\\", octal=True),
-    _row(r"\\", "u", *[_HEX] * 4), _row(r"\\", "U", *[_HEX] * 8), _row(r"\\", "x", *[_HEX] * 2),
+    *_utf8(r"\\", "x"),
+    *_utf8(r"\\", octal=True),
+    _row(r"\\", "u", *[_HEX] * 4),
+    _row(r"\\", "U", *[_HEX] * 8),
+    _row(r"\\", "x", *[_HEX] * 2),
     _row(r"\\", "[ux]", r"\{", f"(?:{_HEX}{_WRAP}){{1,6}}") + r"\}",
-    _row(r"\\", "[0-3]", "[0-7]", "[0-7]"), r"\\[0-3][0-7]", r"\\\r\n", r"\\[\s\S]",
-]  # fmt: skip
+    _row(r"\\", "[0-3]", "[0-7]", "[0-7]"),
+    r"\\[0-3][0-7]",
+    r"\\\r\n",
+    r"\\[\s\S]",
+]
 _PERCENT = [*_utf8("%"), _row("%", "[0-7]", _HEX), _row("%", "u", *[_HEX] * 4)]
 _DOUBLED = [_row("%", "%"), _row(r"\$", r"\$")]
 """As formats, `configparser` and Compose files write one."""
@@ -59,9 +67,10 @@ _ENTITY = [
     _row("&", f"(?:[a-zA-Z0-9]{_WRAP}){{2,32}}") + ";",
 ]
 _UNSEEN = [
-    r"\x1b\[[0-9;:?]{0,32}[a-zA-Z]", r"</?(?:b|i|u|em|mark|strong|span|code|font|wbr)(?: class=['\"][\w -]{1,60}['\"])?/?>",
+    r"\x1b\[[0-9;:?]{0,32}[a-zA-Z]",
+    r"</?(?:b|i|u|em|mark|strong|span|code|font|wbr)(?: class=['\"][\w -]{1,60}['\"])?/?>",
     *"\u00ad\u200b\u200c\u200d\u2060\ufeff",
-]  # fmt: skip
+]
 """What a terminal or a page shows in colour, or not at all, is no part of the text."""
 FAMILIES = ("|".join(_BACKSLASH), "|".join(_PERCENT), *_DOUBLED, "|".join(_ENTITY), *_UNSEEN)
 Kept = frozenset[str]
@@ -89,12 +98,11 @@ _PAIR = re.compile(rf"([\ud800-\udbff]{_WRAP}[\udc00-\udfff])")
 _SIGNS = re.compile("([%$])")
 _TWO_SIGNS = re.compile(r"%\s{0,20}%"), re.compile(r"\$\s{0,20}\$")
 """Each by itself: what begins with one certain character is looked for ten times faster."""
-_CONTROL = {
-    "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0",
-}  # fmt: skip
+_CONTROL = dict(zip("abefnrtv0", "\a\b\x1b\f\n\r\t\v\0", strict=True))
 
 _NOISE = re.compile("([ \t-\r\x1c-\x1f\xa0'\"`+\\\\]+)")
-"""What writers put in, take away or double: line ends and blanks, `+` for a blank, quotes, and what concatenates two texts."""
+"""What writers put in, take away or double: line ends and blanks, `+` for a blank, quotes, and what concatenates two
+texts."""
 _NOISE_BYTES = bytes(code for code in range(128) if _NOISE.match(chr(code)))
 
 
@@ -108,8 +116,8 @@ class Reading:
     write: Callable[[str], str] = str
 
     def origin(self, spans: Iterable[Span], until: Reading | None = None) -> list[Span]:
-        """Where these stand in the text as it was written, or as it is read in `until`; with the whole of an escape of which
-        they are a part."""
+        """Where these stand in the text as it was written, or as it is read in `until`; with the whole of an escape of
+        which they are a part."""
         spans = list(spans)
         if self.source is None or self is until or not spans:
             return spans
@@ -126,15 +134,15 @@ class Reading:
 
 
 def ends_of(text: str) -> tuple[str, str]:
-    """What stands at both ends of a text that folding takes away."""
+    """The characters at both ends of a text that folding takes away."""
     parts = ["", *_NOISE.split(text), ""]
     return "" if parts[1] else parts[2], "" if parts[-2] else parts[-3]
 
 
 def readings(text: str, depth: int = MAX_DEPTH, kept: Sequence[Kept] = ()) -> Iterator[Reading]:
-    """The text as it is and with its escapes undone, as often as there are any, and so without those that are `kept`; what mail and
-    hex dumps hold; and the last one without `%` and `$`, where two of them stood together: then it is not known whether one was
-    meant."""
+    """The text as it is and with its escapes undone, as often as there are any, and so without those that are `kept`;
+    what mail and hex dumps hold; and the last one without `%` and `$`, where two of them stood together: then it is not
+    known whether one was meant."""
     written = Reading(text)
     if "=3D" in text or (("=\n" in text or "=\r\n" in text) and _SOFT_BREAK.search(text)):
         yield from _decoded(_rewritten(written, _QUOTED_PRINTABLE, _of_mail), depth, kept)
@@ -155,8 +163,8 @@ def without_signs(text: str) -> str:
 
 
 def _decoded(written: Reading, depth: int = MAX_DEPTH, kept: Sequence[Kept] = ()) -> Iterator[Reading]:
-    """The text with its escapes undone once, twice and so on. From any of these on, those of the families of one of `kept` may stay:
-    then they are the value's own, while another writer's stand around them."""
+    """The text with its escapes undone once, twice and so on. At each step the escapes of the families of one of `kept`
+    may stay: a value has such escapes itself, and another writer's stand around them."""
     seen = {written.text}
     latest: list[Reading] = [written]
     yield written

@@ -1,4 +1,4 @@
-"""In which forms a value is looked for. Escapes are none: the text is decoded instead."""
+"""The forms in which a value is looked for. Escapes need no form: the text is decoded instead."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ compared, would be found where it is not."""
 MIN_BASE64 = 6
 """Bytes of the shortest value that is looked for within the base64 of something longer."""
 MIN_LINE = 32
-"""Characters of a line of a longer value that is masked by itself, if it has no blanks: a line of a private key says much
-of it, while one of a settings file may be anybody's."""
+"""Characters of a line of a longer value that is masked by itself, if it has no blanks: a line of a private key says
+much of it, while one of a settings file may be anybody's."""
 MIN_OTHER = 6
 """Characters of what a value with an escape of its own may be read as, to be looked for: few of them may be a word."""
 _HALF_ESCAPE = re.compile(r"(?:%[0-9a-fA-F]?|\\(?:[uUx][0-9a-fA-F]{0,3})?|&#?)$")
@@ -44,7 +44,8 @@ def texts_of(value: str) -> Iterator[str]:
 
 
 def quoted(text: str) -> Iterator[str]:
-    """A text that is too short to be found without its quotes and blanks: with them, as several languages write them."""
+    """A text that is too short to be found without its quotes and blanks: with them, as several languages write
+    them."""
     yield from (text, text.replace("'", "''"), text.replace('"', '""'), text.replace(" ", "+"))
     yield from (
         text.replace("'", "'\"'\"'"),
@@ -66,8 +67,8 @@ def in_base64(value: str) -> Iterator[str]:
 
 
 def in_numbers(value: str) -> Iterator[str]:
-    """The bytes in hexadecimal, with what is usually put between them, and as the numbers of a list. Blanks do not count, so
-    groups need no form."""
+    """The bytes in hexadecimal, with what is usually put between them, and as the numbers of a list. Blanks do not
+    count, so groups need no form."""
     for text in dict.fromkeys((value, value.strip())):
         raw = text.encode("utf-8", "surrogatepass")
         for between in ("", ":", "-", ",", "0x", ",0x"):

@@ -117,9 +117,15 @@ class SecretMask:
         structured, meta, text = self.value(result.structured), self.value(result.meta), self.text(result.text)
         is_error, references = result.is_error, result.references
         return ToolResult(
-            text, is_error=is_error, blocks=blocks, structured=structured, meta=meta, references=references,
-            labels=result.labels, handle=result.handle,
-        )  # fmt: skip
+            text,
+            is_error=is_error,
+            blocks=blocks,
+            structured=structured,
+            meta=meta,
+            references=references,
+            labels=result.labels,
+            handle=result.handle,
+        )
 
     def record(self, record: Traced) -> Traced:
         """The same for a trace record and what it is about; its numbers are counts and times."""
@@ -134,8 +140,8 @@ class SecretMask:
         return replace(record, **changed)
 
     def error(self, error: BaseException) -> BaseException:
-        """Take the values out of an exception that leaves the session, its causes, and a group's members. They are changed
-        in place; one whose text cannot be changed is replaced by another of its kind. Answers what to raise."""
+        """Take the values out of an exception that leaves the session, its causes, and a group's members. They are
+        changed in place; one whose text cannot be changed is replaced by another of its kind. Answers what to raise."""
         return self._clean_error(error, {}) if self.active else error
 
     def _clean_error(self, error: BaseException, done: dict[int, BaseException]) -> BaseException:

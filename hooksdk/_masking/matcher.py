@@ -1,10 +1,12 @@
-"""Where values of secrets stand in a text, however it is escaped. A text is decoded as often as it has escapes, and searched
-for all values each time: the work grows with the text, and no more with what it is made of."""
+"""Where values of secrets stand in a text, however it is escaped, and where something of them was cut off. A text is
+decoded as often as it has escapes, and searched for all values each time: the work grows with the text, and no more
+with what it is made of."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from hooksdk._masking.escapes import (
     MAX_DEPTH,
@@ -19,8 +21,93 @@ from hooksdk._masking.escapes import (
     unescaped,
 )
 from hooksdk._masking.forms import in_base64, in_numbers, is_loose, quoted, texts_of
-from hooksdk._masking.parts import Parts
-from hooksdk._masking.sieve import Sieve
+
+_SIZES: dict[int, Literal["Q", "I"]] = {8: "Q", 4: "I"}
+"""Bytes of a block, and how `memoryview` calls a number of that size."""
+
+
+class Sieve:
+    """A text is read as a row of blocks. One of 15 bytes or more has a whole block of 8 in it wherever it begins, and
+    that is one of 8 which are known beforehand; one of 7 or more has a block of 4."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._tables: dict[int, dict[int, list[str]]] = {}
+        for text in texts:
+            raw = text.encode("utf-8", "surrogatepass")
+            size = next(size for size in _SIZES if len(raw) >= 2 * size - 1)
+            middle = (len(raw) - 2 * size + 1) // 2  # its beginning is often that of others, too
+            table = self._tables.setdefault(size, {})
+            for start in range(middle, middle + size):
+                table.setdefault(_blocks(raw[start : start + size], size)[0], []).append(text)
+
+    def sift(self, raw: bytes) -> list[str]:
+        """Those that may be in this text, given as UTF-8: all that are, and few others."""
+        left: set[str] = set()
+        for size, table in self._tables.items():
+            blocks = _blocks(raw, size)
+            if not table.keys().isdisjoint(blocks):
+                left.update(*(table[block] for block in table.keys() & set(blocks)))
+        return sorted(left)
+
+
+def _blocks(raw: bytes, size: int) -> memoryview[int]:
+    """The bytes of the text as numbers of `size` bytes each; a rest at its end is left out."""
+    return memoryview(raw)[: len(raw) // size * size].cast(_SIZES[size])
+
+
+MIN_PART = 15
+"""Characters of the shortest part that is masked: half of `hunter2-password` is a usual word."""
+ENOUGH = 48
+"""Characters of a part that are enough to mask it; of a value of fewer than twice as many it is half. The first ones of
+a key or a token are often the same for all of its kind."""
+_MARKS = ("\0", "…", "...", "[truncated", "(truncated", "<truncated", "truncated]", "truncated)", "truncated>")
+"""Marks of a cut, in a text without case and blanks; the first one stands for the end of the text."""
+_HALF_ESCAPE = re.compile("(?:[%&]#?[0-9a-z]{0,7}|[ux][0-9a-f]{0,3})?")
+_OTHER_HALF = re.compile("(?:[0-9a-f]{1,3}|[0-9a-z]{0,7};)?")
+_LONGEST_HALF = 9
+
+
+class Parts:
+    """Finds them. For each place at which a cut leaves enough of a value, the fifteen characters beside it are
+    known."""
+
+    def __init__(self) -> None:
+        self.least: set[str] = set()
+        """The shortest parts: where none of them is there is nothing to find."""
+        self._ends: dict[str, list[tuple[str, str]]] = {}
+        self._begins: dict[str, list[tuple[str, str]]] = {}
+
+    def add(self, value: str, name: str) -> None:
+        """Find parts of this value, too."""
+        least = max(MIN_PART, min((len(value) + 1) // 2, ENOUGH))
+        if least < len(value):
+            self.least |= {value[:least], value[-least:]}
+        for size in range(least, len(value)):
+            self._ends.setdefault(value[size - MIN_PART : size], []).append((value[:size], name))
+            self._begins.setdefault(value[-size:][:MIN_PART], []).append((value[-size:], name))
+
+    def find(self, text: str) -> list[tuple[Span, str]]:
+        """The places where the text, or a passage of it beside a mark of a cut, ends with the greater part of a value
+        or begins with it, each with the value's name."""
+        places: list[tuple[Span, str]] = []
+        ends, begins = [len(text)], [0]
+        for mark in _MARKS:
+            at = text.find(mark)
+            while at >= 0:
+                ends.append(at)
+                begins.append(at + len(mark))
+                at = text.find(mark, at + len(mark))
+        for end in ends:
+            for stop in range(max(end - _LONGEST_HALF, MIN_PART), end + 1):
+                for part, name in self._ends.get(text[stop - MIN_PART : stop], ()):
+                    if text.endswith(part, 0, stop) and _HALF_ESCAPE.fullmatch(text, stop, end):
+                        places.append(((stop - len(part), stop), name))
+        for begin in begins:
+            for start in range(begin, begin + _LONGEST_HALF):
+                for part, name in self._begins.get(text[start : start + MIN_PART], ()):
+                    if text.startswith(part, start) and _OTHER_HALF.fullmatch(text, begin, start):
+                        places.append(((start, start + len(part)), name))
+        return places
 
 
 class Hit(NamedTuple):
@@ -34,7 +121,7 @@ class Hit(NamedTuple):
 class _Form(NamedTuple):
     name: str
     before: str = ""
-    """What of the value stands in front of that which is looked for: blanks and quotes."""
+    """Blanks and quotes of the value in front of the searched form."""
     after: str = ""
 
 

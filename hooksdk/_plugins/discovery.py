@@ -94,19 +94,21 @@ def _tell_slips(plugin: Plugin) -> None:
 
 
 def _is_beside_its_built_in(plugin: Plugin, installed: Sequence[Plugin]) -> bool:
-    """True for a stranger with the id of a built-in that is there: that one is what the configuration means."""
+    """True for an installed plugin with the id of a built-in one that is there: the configuration means the
+    built-in."""
     twins = (one for one in installed if fold(one.id) == fold(plugin.id))
     return plugin.origin == "installed" and any(one.origin == "built-in" for one in twins)
 
 
 def _say_what_is_not_loaded(installed: Sequence[Plugin]) -> None:
-    """One line for whoever has installed a plugin and waits for it."""
+    """Log one line for installed plugins that are not loaded, for a person who waits for one."""
     strangers = ", ".join(plugin.id for plugin in installed if plugin.status == "not enabled")
     if strangers:
         logger.warning(
             "installed plugins that nobody has enabled are not loaded: %s. Switch one on with: hooksdk plugins enable ID. "
-            "The configuration's deny silences this line", strangers,
-        )  # fmt: skip
+            "The configuration's deny silences this line",
+            strangers,
+        )
     for plugin in installed:
         if plugin.status == "refused":
             logger.warning("%s", plugin.reason)
@@ -135,8 +137,9 @@ def _check_names(config: Config, known: Sequence[str]) -> None:
 def load_plugins(
     holders: Iterable[Any], config: Config, *, folder: Path, on_refusal: Callable[[Plugin, HookSDKError], None]
 ) -> tuple[Sequence[Plugin], str]:
-    """Every plugin of a host with this configuration, loaded as the host would, and the line on who judges tool calls. One
-    that cannot be loaded is handed to `on_refusal`; `PluginRefused` is raised for a plugins file that gives nothing."""
+    """Every plugin of a host with this configuration, loaded as the host would, and the line on who judges tool calls.
+    One that cannot be loaded is handed to `on_refusal`; `PluginRefused` is raised for a plugins file that gives
+    nothing."""
     registry = Registry(config)
     find_plugins(registry, holders, config, folder=folder, on_refusal=on_refusal)
     return registry.plugins, judging_line(registry.plan.get("before_tool_call", ()))
@@ -155,9 +158,9 @@ def load(plugin: Plugin) -> Any:
 
 
 def survey(config: Config, folder: Path, holders: Iterable[Any] = ()) -> list[Plugin]:
-    """Every plugin that a host with this configuration would know, in its order: `holders` are those that somebody names
-    beside it, imported already. Nothing of the others is imported, so one of them counts as loaded when its manifest and
-    the configuration speak against nothing."""
+    """Every plugin that a host with this configuration would know, in its order: `holders` are those that somebody
+    names beside it, imported already. Nothing of the others is imported, so one of them counts as loaded when its
+    manifest and the configuration speak against nothing."""
     plugins = [_look_at(holder, config) for holder in holders]
     try:
         path = plugins_file(config, folder)
@@ -185,8 +188,9 @@ def _look_at(holder: Any, config: Config) -> Plugin:
 
 
 def look_at(plugin: Plugin, config: Config) -> Plugin:
-    """Fill in what a plugin's code says of it, alone with this configuration: its hooks, its tools, its checked settings. An
-    installed one is imported for it. What speaks against loading it is its `refusal`, and is not raised."""
+    """Fill in what a plugin's code says of it, alone with this configuration: its hooks, its tools, its checked
+    settings. An installed one is imported for it. What speaks against loading it is its `refusal`, and is not
+    raised."""
     try:
         if plugin.holder is None:
             plugin.holder = load(plugin)

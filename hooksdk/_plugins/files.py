@@ -1,8 +1,8 @@
 """Plugins in files and modules of one's own: a project's plugins file, and what a person names on the command line.
 
-Both are imported with their folder at the end of `sys.path`, where it stays for imports inside functions: their neighbours
-can be imported, and no file of a project takes the place of a module that others import. They and their neighbours are
-compiled from their source.
+Both are imported with their folder at the end of `sys.path`, where it stays for imports inside functions: their
+neighbours can be imported, and no file of a project takes the place of a module that others import. They and their
+neighbours are compiled from their source.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def from_plugins_file(config: Config, folder: Path) -> list[Plugin]:
 
 def plugins_at(*places: str | Path, folder: Path | None = None) -> list[Any]:
     """The modules and classes that somebody names, for `Host(plugins=...)`: each as `FILE`, `FILE:CLASS`, `MODULE` or
-    `MODULE:CLASS`; paths and modules are looked for from `folder`, by default the current one. Without a class these are the
-    plugins that a plugins file of that content gives; a bare `MODULE:` is the module itself. Two names of one class give it
-    once.
+    `MODULE:CLASS`; paths and modules are looked for from `folder`, by default the current one. Without a class these
+    are the plugins that a plugins file of that content gives; a bare `MODULE:` is the module itself. Two names of one
+    class give it once.
 
     Raises `PluginRefused` for what is not there, does not import or yields nothing; and whatever a decorator raises.
     """
@@ -96,7 +96,8 @@ def _plugins_at(name: str, folder: Path) -> list[Any]:
 
 
 def names_file(place: str) -> bool:
-    """True where a text names a Python file, or a package's folder: it ends with `.py`, or has a separator of folders."""
+    """True where a text names a Python file, or a package's folder: it ends with `.py`, or has a separator of
+    folders."""
     return place.endswith(".py") or "/" in place or os.sep in place
 
 
@@ -108,7 +109,8 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def import_file(path: Path, who: str) -> types.ModuleType:
-    """A file as the module that its neighbours get when they import it: once, and inside of its package, if it is in one."""
+    """A file as the module that its neighbours get when they import it: once, and inside of its package, if it is in
+    one."""
     if path.is_dir() and (path / INIT).is_file():
         path /= INIT
     if not path.is_file():
@@ -192,7 +194,8 @@ def _run(path: Path, name: str, who: str) -> types.ModuleType:
 
 @contextmanager
 def _refusing(who: str, what: str, folder: Path) -> Generator[None]:
-    """Other people's code: whatever it raises is told in one line, with the line in its own files. Ctrl-C stays Ctrl-C."""
+    """Other people's code: whatever it raises is told in one line, with the line in its own files. Ctrl-C stays
+    Ctrl-C."""
     try:
         yield
     except (HookSDKError, KeyboardInterrupt):
@@ -214,8 +217,8 @@ def _line_in(folder: Path, error: BaseException) -> str:
 
 
 def _holders_of(module: types.ModuleType, path: Path, otherwise: str) -> list[Any]:
-    """What a file gives: the members of its `plugins`, in that order, or else itself and its classes with handlers. Raises
-    `PluginRefused` where that is nothing."""
+    """The plugins of a file: the members of its `plugins`, in that order, or else the file itself and its classes with
+    handlers. Raises `PluginRefused` for a file without any."""
     own = [member for _, member in members(module) if is_marked(member) and is_own(module, member)]
     named = vars(module).get("plugins")
     if named is None:

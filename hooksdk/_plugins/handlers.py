@@ -1,8 +1,8 @@
 """Handlers and tools that somebody marked and nobody would call: a policy must not be missing without a word.
 
-Refused is what can have no other meaning than a mistake: a marked policy whose name leads to something else, and a plugin
-without any handler or tool. What may be meant (an observer that was left out, a class that this host does not want) is a
-warning.
+Refused is what can have no other meaning than a mistake: a marked policy whose name leads to something else, and a
+plugin without any handler or tool. What may be meant (an observer that was left out, a class that this host does not
+want) is a warning.
 """
 
 from __future__ import annotations
@@ -45,8 +45,11 @@ def check_lost(plugin_id: str, holder: type | types.ModuleType, others: Containe
             if is_marked(member) and not is_own(holder, member, others) and member.__module__ not in others:
                 logger.warning(
                     "plugin '%s': '%s' is imported from %s, which is no part of the plugin, so it is not called here. Give "
-                    "that module to the host too, or call it in a handler of your own", plugin_id, name, member.__module__,
-                )  # fmt: skip
+                    "that module to the host too, or call it in a handler of your own",
+                    plugin_id,
+                    name,
+                    member.__module__,
+                )
 
 
 def _lost(holder: type | types.ModuleType) -> Iterable[tuple[Any, str, str]]:
@@ -99,8 +102,10 @@ def check_bare(plugin_id: str, holder: Any, expected: list[str], marked: Contain
         if bare and other_parameters(function, expected) is None:
             logger.warning(
                 "plugin '%s': %s has the name of a hook but no decorator, so it is never called. Write @hooks.%s above it",
-                plugin_id, locate(function), name,
-            )  # fmt: skip
+                plugin_id,
+                locate(function),
+                name,
+            )
 
 
 def check_empty(plugin_id: str, holder: type | types.ModuleType) -> None:
@@ -142,8 +147,10 @@ def tell_of_unregistered(plugin_id: str, module: types.ModuleType, registered: S
             continue
         logger.warning(
             "plugin '%s': the class %s in it has handlers and is no plugin of this host, so they are never called. Give it "
-            "to the host beside the module", plugin_id, holder.__qualname__,
-        )  # fmt: skip
+            "to the host beside the module",
+            plugin_id,
+            holder.__qualname__,
+        )
 
 
 def judging_line(handlers: Sequence[Handler]) -> str:

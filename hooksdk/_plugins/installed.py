@@ -1,4 +1,5 @@
-"""Installed plugins, known by metadata and manifests alone: nothing of a plugin, nor of its parent packages, is imported."""
+"""Installed plugins, known by metadata and manifests alone: nothing of a plugin, nor of its parent packages, is
+imported."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Container, Iterator, Sequence
 from importlib.metadata import Distribution, EntryPoint, distributions
 from pathlib import Path
 
-from hooksdk._config.words import trust_advice
+from hooksdk._config.sources import trust_advice
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
@@ -93,8 +94,10 @@ def switch_off(plugin: Plugin, config: Config) -> bool:
         giver = "code" if plugin.origin == "code" else plugin.origin
         logger.warning(
             "plugin '%s' stays on: the project's file switches it off, but %s gives it. %s",
-            plugin.id, giver, trust_advice(project),
-        )  # fmt: skip
+            plugin.id,
+            giver,
+            trust_advice(project),
+        )
     elif any(fold(plugin.id) == fold(name) for name in config.deny):
         plugin.status, plugin.reason = "denied", "denied by the configuration"
     elif section is not None and not section.enabled:
@@ -131,9 +134,9 @@ def installed_ids() -> set[str]:
 
 
 def _entries() -> Iterator[tuple[EntryPoint, bool, tuple[str, str]]]:
-    """The entry points of our group, each with whether it is a built-in, and name and version of its distribution. Of two
-    copies of a distribution the first on the path counts, as it does for imports; but a copy that only calls itself hooksdk
-    hides no built-in."""
+    """The entry points of our group, each with whether it is a built-in, and name and version of its distribution. Of
+    two copies of a distribution the first on the path counts, as it does for imports; but a copy that only calls itself
+    hooksdk hides no built-in."""
     only_built_ins = os.environ.get("HOOKSDK_DISABLE_AUTOLOAD", "") not in {"", "0"}
     names: set[str] = set()
     values: set[tuple[str, str]] = set()
@@ -158,14 +161,16 @@ def _entries() -> Iterator[tuple[EntryPoint, bool, tuple[str, str]]]:
 
 
 def _entries_of(distribution: Distribution) -> list[EntryPoint]:
-    """Its entry points of our group. Every host looks at hundreds of distributions, so the text of most is not parsed."""
+    """Its entry points of our group. Every host looks at hundreds of distributions, so the text of most is not
+    parsed."""
     if ENTRY_POINTS not in (distribution.read_text("entry_points.txt") or ""):
         return []
     return [entry for entry in distribution.entry_points if entry.group == ENTRY_POINTS]
 
 
 def _identity(distribution: Distribution) -> tuple[str, str]:
-    """Its name and its version, as far as they can be read. Both are in one file, which is long where it holds a README."""
+    """Its name and its version, as far as they can be read. Both are in one file, which is long where it holds a
+    README."""
     try:
         metadata = distribution.metadata
         name, version = (str(metadata[word]) if word in metadata else "" for word in ("Name", "Version"))

@@ -13,8 +13,8 @@ from typing import Any
 import pydantic
 from pydantic import BaseModel
 
+from hooksdk._config.sources import printable_entry, trust_advice
 from hooksdk._config.trust import resolve
-from hooksdk._config.words import printable_entry, trust_advice
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.config import Config
@@ -25,12 +25,12 @@ from hooksdk.errors import (
     PluginRefused,
     problem_text,
     unknown_key,
-)  # fmt: skip
+)
 from hooksdk.manifest import Manifest
 from hooksdk.patterns import ToolPattern
 
 CONSTRUCTOR = {"config", "family", "host", "state", "shared", "storage"}
-"""What a plugin class may ask for."""
+"""The parameters that a plugin class may ask for."""
 
 
 @dataclass(kw_only=True)
@@ -65,7 +65,7 @@ class Plugin:
     refusal: HookSDKError | None = None
     """Why it is refused, known before anything of it is imported."""
     asks_for: tuple[str, ...] = ()
-    """What its constructor takes."""
+    """The parameters of its constructor."""
 
     @classmethod
     def of(cls, holder: Any, origin: str = "code") -> Plugin:
@@ -79,8 +79,8 @@ class Plugin:
 
     @property
     def config_schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of its `Config`; None without one, and of a plugin that is not imported. What its code refuses,
-        the schema does too: a setting that is not there."""
+        """The JSON Schema of its `Config`; None without a `Config`, and for a plugin that is not imported. Unknown
+        settings are refused by the schema where the code refuses them."""
         model = getattr(self.holder, "Config", None)
         if not (isinstance(model, type) and issubclass(model, BaseModel)):
             return None
@@ -124,22 +124,29 @@ class Plugin:
         }
 
     def is_the_operators_own(self, project: Path) -> bool:
-        """True for what code gives, or a plugins file outside of the project's folder: no project that is not trusted
-        switches it off or sets anything of it. A plugins file inside comes with the project, as do the settings for it."""
+        """True for what code gives, or a plugins file outside of the project's folder: no project that is not
+        trusted switches it off or sets anything of it. A plugins file inside comes with the project, as do the
+        settings for it."""
         if self.origin in {"installed", "built-in"}:
             return False
         return self.origin == "code" or not resolve(Path(self.origin)).is_relative_to(project)
 
 
 def constructor_parameters(plugin: Plugin) -> tuple[str, ...]:
-    """What its constructor asks for. Raises `PluginRefused` for anything that nobody could give."""
+    """The parameters of its constructor. Raises `PluginRefused` for one that the host cannot give."""
     if not plugin.is_class:
         return ()
     parameters = list(inspect.signature(plugin.holder).parameters.values())
     for parameter in parameters:
-        if parameter.name not in CONSTRUCTOR and parameter.default is parameter.empty and parameter.kind not in {
-            parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD,
-        }:  # fmt: skip
+        if (
+            parameter.name not in CONSTRUCTOR
+            and parameter.default is parameter.empty
+            and parameter.kind
+            not in {
+                parameter.VAR_POSITIONAL,
+                parameter.VAR_KEYWORD,
+            }
+        ):
             advice = f"A plugin class may take {', '.join(sorted(CONSTRUCTOR))}; give anything else a default"
             raise PluginRefused(plugin.id, f"its constructor wants '{parameter.name}'", advice)
     return tuple(parameter.name for parameter in parameters if parameter.name in CONSTRUCTOR)
@@ -167,7 +174,7 @@ def configure(plugin: Plugin, config: Config) -> Any:
 
 
 def _misspelt(plugin: Plugin, names: Iterable[str]) -> dict[str, str]:
-    """By name, what is wrong with those that its `Config` does not have."""
+    """The settings that its `Config` does not have, each with the advice to give."""
     model = getattr(plugin.holder, "Config", None)
     if not (isinstance(model, type) and issubclass(model, BaseModel)) or model.model_config.get("extra") == "allow":
         return {}
@@ -180,8 +187,8 @@ def _values(plugin: Plugin, config: Config) -> dict[str, Any]:
     section, sources = config.plugin(plugin.id), config.own_settings(plugin.id)
     if sources is None:
         return dict(section.config) if section else {}
-    if plugin.is_the_operators_own(sources.folder):
-        sources = replace(sources, configured=True)
+    if plugin.is_the_operators_own(sources.project.folder):
+        sources = replace(sources, project=replace(sources.project, configured=True))
     with_project = getattr(getattr(plugin.holder, "Config", None), "with_project", None)
     if with_project is None:
         values, missing = sources.usual()
@@ -193,12 +200,12 @@ def _values(plugin: Plugin, config: Config) -> dict[str, Any]:
         except Exception as error:
             raise PluginRefused(plugin.id, f"its with_project raised {type(error).__name__}: {error}") from error
     # Trust would not help these. (A plugin may say in other words what it leaves out.)
-    misspelt = _misspelt(plugin, [name for name in missing if name in sources.project])
+    misspelt = _misspelt(plugin, [name for name in missing if name in sources.project.values])
     for problem in misspelt.values():
         logger.warning("[plugins.%s.config] of the project: %s", plugin.id, printable_entry(problem))
     missing = [name for name in missing if name not in misspelt]
     if missing:
-        advice = "" if sources.trusted else f". {trust_advice(sources.folder)}"
+        advice = "" if sources.project.trusted else f". {trust_advice(sources.project.folder)}"
         names = ", ".join(map(printable_entry, missing))
         logger.warning("[plugins.%s.config] of the project: not used: %s%s", plugin.id, names, advice)
     return values

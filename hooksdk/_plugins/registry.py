@@ -26,14 +26,14 @@ from hooksdk.errors import (
     PluginRefused,
     UnknownHook,
     did_you_mean,
-)  # fmt: skip
+)
 from hooksdk.hooks import HOOKS
 from hooksdk.manifest import needed_grants
 from hooksdk.tools import Tool, marked_tools
 
 
 class _Manager(pluggy.PluginManager):
-    """pluggy's manager, which takes those of a module's handlers that are its own."""
+    """pluggy's manager, which of a module's handlers registers those that the module defines itself."""
 
     def __init__(self, others: set[str]) -> None:
         super().__init__(PROJECT)
@@ -53,7 +53,8 @@ class Registry:
     def __init__(self, config: Config) -> None:
         self._config = config
         self.modules: set[str] = set()
-        """Names of the modules that are given as plugins: what another one imports from them is theirs."""
+        """Names of the modules that are given as plugins: handlers that another module imports from them belong to
+        them."""
         self._manager = _Manager(self.modules)
         marker = pluggy.HookspecMarker(PROJECT)
         specs = {name: staticmethod(marker(_plain_spec(name))) for name in HOOKS}
@@ -225,9 +226,12 @@ class Registry:
                     inspect.unwrap(impl.function).__code__.co_firstlineno,
                 )
             )
-            handlers = [self._handler(by_holder[id(impl.plugin)], hook, impl.function) for impl in impls
-                        if name in by_holder[id(impl.plugin)].hooks
-                        and impl.function.__name__ not in by_holder[id(impl.plugin)].unneeded]  # fmt: skip
+            handlers = [
+                self._handler(by_holder[id(impl.plugin)], hook, impl.function)
+                for impl in impls
+                if name in by_holder[id(impl.plugin)].hooks
+                and impl.function.__name__ not in by_holder[id(impl.plugin)].unneeded
+            ]
             if handlers:
                 plan[name] = handlers
         return plan

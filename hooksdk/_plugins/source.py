@@ -1,5 +1,5 @@
-"""Python files of a project, compiled from their source: a `.pyc` that somebody laid beside one is never read, since nobody
-looked at it, and no digest is of it. None is written either."""
+"""Python files of a project, compiled from their source: a `.pyc` that somebody laid beside one is never read, since
+nobody looked at it, and no digest is of it. None is written either."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import final
 from hooksdk._config.named import check_digest, content_digest
 
 _folders: set[str] = set()
-"""What is found by way of these folders is compiled from source; resolved."""
+"""Resolved folders. Modules that are found by way of them are compiled from source."""
 _digests: dict[Path, Mapping[Path, str]] = {}
 """By project folder: the files in it whose content is trusted, with the digests."""
 
@@ -36,8 +36,8 @@ class SourceLoader(SourceFileLoader):
 
 
 def expect(folder: Path, digests: Mapping[Path, str]) -> None:
-    """From now on these files run with this content alone, in the place of what was expected in this folder before. The other
-    modules beside them are compiled from their source, too."""
+    """From now on these files run with this content alone, in the place of what was expected in this folder before. The
+    other modules beside them are compiled from their source, too."""
     _digests[folder] = digests
     for path in digests:
         if path.suffix in SOURCE_SUFFIXES:
@@ -46,7 +46,8 @@ def expect(folder: Path, digests: Mapping[Path, str]) -> None:
 
 
 def from_source(folder: Path) -> None:
-    """What is imported by way of this folder from now on is compiled from source: its modules, and the packages in it."""
+    """What is imported by way of this folder from now on is compiled from source: its modules, and the packages in
+    it."""
     if _finder not in sys.path_hooks:
         sys.path_hooks.insert(0, _finder)
     name = str(folder.resolve())
@@ -58,7 +59,8 @@ def from_source(folder: Path) -> None:
 
 
 def _finder(folder: str) -> FileFinder:
-    """What Python asks for each folder in which it looks for modules. Raises `ImportError` for those of others."""
+    """The path hook that Python asks for each folder in which it looks for modules. Raises `ImportError` for folders of
+    others, which Python then reads as usual."""
     place = os.path.realpath(folder)
     entries = {os.path.realpath(one) for one in sys.path} | _folders
     # A folder of installed packages may lie in a project's: whose it is says the nearest place where Python looks.

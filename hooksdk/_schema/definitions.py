@@ -22,7 +22,8 @@ def definitions_in(given: object) -> list[JsonObject]:
 
 
 def read_definition(given: object, where: str) -> JsonObject:
-    """`name`, `description`, `parameters` and `annotations` of one definition. Raises `WrongArgument` for anything else."""
+    """`name`, `description`, `parameters` and `annotations` of one definition. Raises `WrongArgument` for anything
+    else."""
     body = plain(given)
     if not is_object(body):
         refuse(where, given, _EXAMPLE)

@@ -1,4 +1,4 @@
-"""What `hooksdk.schema` checks with, loaded at its first check: jsonschema, with work that has a limit.
+"""The engine of `hooksdk.schema`, loaded at its first check: jsonschema, with a limit on its work.
 
 Its validator classes get keywords here that cannot explode (`pattern`, `enum`, `uniqueItems`, `unevaluated*`) or that
 name what they refuse, and every visit of a subschema is counted.
@@ -183,7 +183,8 @@ def _ref(validator: Any, reference: str, instance: Any, _schema: Any) -> Iterato
 
 
 def _choice(stock: Any, most: int) -> Any:
-    """`anyOf` and `oneOf`, which write the errors of all branches only where the value fits none of them, or too many."""
+    """`anyOf` and `oneOf`, which write the errors of all branches only where the value fits none of them, or too
+    many."""
 
     def choose(validator: Any, branches: list[Any], instance: Any, schema: Any) -> Iterator[Any]:
         work.spend(len(branches) // 4)
@@ -229,9 +230,14 @@ class _Node(NamedTuple):
 
 
 _TYPES = {
-    "array": {list}, "boolean": {bool}, "integer": {int, float}, "null": {type(None)}, "number": {int, float},
-    "object": {dict}, "string": {str},
-}  # fmt: skip
+    "array": {list},
+    "boolean": {bool},
+    "integer": {int, float},
+    "null": {type(None)},
+    "number": {int, float},
+    "object": {dict},
+    "string": {str},
+}
 _ANY = set[type]().union(*_TYPES.values())
 
 

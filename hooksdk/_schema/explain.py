@@ -1,4 +1,4 @@
-"""What is wrong with arguments, in words that help a model to send better ones."""
+"""Explanations of wrong arguments, in words that help a model to send better ones."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Problem:
     path: str
     """Where: `arguments.options.count`, `arguments.rows[3]`, or `arguments` for the whole."""
     constraint: str
-    """The keyword of the schema; `schema` where the schema itself is broken, `limit` where checking would cost too much,
-    `json` where the value is no JSON."""
+    """The keyword of the schema; `schema` where the schema itself is broken, `limit` where checking would cost too
+    much, `json` where the value is no JSON."""
     message: str
     """What came and what is expected, at most 300 characters."""
     expected: Any = None
@@ -69,7 +69,8 @@ def _causes(error: Any, depth: int) -> list[Any]:
 
 
 def _rules_out(cause: Any) -> bool:
-    """Whether a branch is of another kind altogether: another type, or another value of what tells the branches apart."""
+    """Whether a branch is of another kind altogether: another type, or another value of what tells the branches
+    apart."""
     depth = len(cause.relative_path)
     return (depth == 0 and cause.validator == "type") or (depth <= 1 and cause.validator in {"const", "enum"})
 
@@ -151,12 +152,11 @@ def _about_name(constraint: str, name: str, value: dict[str, Any], schema: Any) 
     )
 
 
-_BOUNDS = {
-    "minimum": ">= {}", "maximum": "<= {}", "exclusiveMinimum": "> {}", "exclusiveMaximum": "< {}", "multipleOf": "a multiple of {}",
-    "minLength": "at least {} characters long", "maxLength": "at most {} characters long",
-    "minItems": "of at least {} items", "maxItems": "of at most {} items",
-    "minProperties": "of at least {} properties", "maxProperties": "of at most {} properties",
-}  # fmt: skip
+_OF_NUMBERS = {"minimum": ">= {}", "maximum": "<= {}", "exclusiveMinimum": "> {}", "exclusiveMaximum": "< {}"}
+_OF_TEXTS = {"minLength": "at least {} characters long", "maxLength": "at most {} characters long"}
+_OF_ARRAYS = {"minItems": "of at least {} items", "maxItems": "of at most {} items"}
+_OF_OBJECTS = {"minProperties": "of at least {} properties", "maxProperties": "of at most {} properties"}
+_BOUNDS = _OF_NUMBERS | {"multipleOf": "a multiple of {}"} | _OF_TEXTS | _OF_ARRAYS | _OF_OBJECTS
 
 
 def _describe(constraint: str, rule: Any, value: Any, got: str, error: Any) -> Iterator[str]:

@@ -1,11 +1,12 @@
-"""Fields of dataclasses that hand out a fresh copy at each access, or a value that is made when it is first read."""
+"""Fields of dataclasses that hand out a fresh copy at each access, refuse every change, or are made when first read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, NoReturn, TypeVar, cast, final, overload
 
+from hooksdk.errors import ReadOnlyArguments
 from hooksdk.values import clone
 
 T = TypeVar("T")
@@ -82,3 +83,73 @@ class _Stored:
     """Keeps `vars(instance)` from being a way to the value itself."""
 
     value: Any
+
+
+_OPERATORS = ("__delitem__", "__iadd__", "__imul__", "__ior__", "__setitem__")
+_OF_LISTS = ("append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort")
+_CHANGES = (*_OPERATORS, *_OF_LISTS, "popitem", "setdefault", "update")
+"""The methods by which dicts and lists change."""
+
+
+def _refusing(change: str) -> Callable[..., NoReturn]:
+    def refuse(*_arguments: Any, **_options: Any) -> NoReturn:
+        raise ReadOnlyArguments(change.strip("_"))
+
+    refuse.__name__ = change
+    return refuse
+
+
+class _Frozen:
+    """What copies and pickles of both kinds become: plain values that may be changed."""
+
+    def __deepcopy__(self, _memo: object) -> Any:
+        return clone(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return clone, (cast("Any", self).copy(),)
+
+
+@final
+class FrozenDict(_Frozen, dict[str, Any]):
+    """A JSON object that refuses every change. `dict(it)` is free at its own level, `copy.deepcopy(it)` at every
+    one."""
+
+    __slots__ = ()
+
+
+@final
+class FrozenList(_Frozen, list[Any]):
+    """A JSON array that refuses every change."""
+
+    __slots__ = ()
+
+
+for _kind, _plain in ((FrozenDict, dict), (FrozenList, list)):
+    for _name in _CHANGES:
+        if hasattr(_plain, _name):
+            setattr(_kind, _name, _refusing(_name))
+
+
+def freeze(value: Any) -> Any:
+    """A copy of a JSON value that nobody can change: its objects and arrays are frozen ones."""
+    kind = cast("type[object]", type(value))
+    if kind is dict:
+        return FrozenDict({key: each if type(each) in _ATOMS else freeze(each) for key, each in value.items()})
+    if kind is list:
+        return FrozenList([each if type(each) in _ATOMS else freeze(each) for each in value])
+    if kind is tuple:
+        return tuple(map(freeze, value))
+    plain = clone(value)
+    return freeze(plain) if isinstance(plain, (dict, list, tuple)) else plain
+
+
+_ATOMS = frozenset((str, int, float, bool, type(None)))
+
+
+class Frozen(Fresh[dict[str, Any]]):
+    """A `Fresh` field whose copies refuse changes."""
+
+    def __get__(self, instance: object | None, owner: type) -> Any:
+        if instance is None:
+            return super().__get__(instance, owner)
+        return freeze(peek(instance, self._name))

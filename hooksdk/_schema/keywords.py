@@ -10,16 +10,13 @@ from hooksdk._schema.patterns import MAX_STATES, Pattern
 from hooksdk.values import JsonObject, is_list, is_object
 
 TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
-HOLD_SCHEMA = {
-    "additionalItems", "additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then",
-    "unevaluatedItems", "unevaluatedProperties",
-}  # fmt: skip
+_OF_ARRAYS = {"additionalItems", "contains", "items", "unevaluatedItems"}
+_OF_OBJECTS = {"additionalProperties", "propertyNames", "unevaluatedProperties"}
+HOLD_SCHEMA = _OF_ARRAYS | _OF_OBJECTS | {"else", "if", "not", "then"}
 HOLD_LIST = {"allOf", "anyOf", "oneOf", "prefixItems"}
 HOLD_MAP = {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
 _TEXTS = {"$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveRef", "$ref", "$schema", "pattern"}
-_COUNTS = {
-    "maxContains", "maxItems", "maxLength", "maxProperties", "minContains", "minItems", "minLength", "minProperties"
-}  # fmt: skip
+_COUNTS = {f"{bound}{what}" for bound in ("max", "min") for what in ("Contains", "Items", "Length", "Properties")}
 
 
 def _is_number(value: Any) -> bool:
@@ -70,8 +67,8 @@ _RULES = {keyword: (is_allowed, words) for keywords, is_allowed, words in _TABLE
 
 
 def prepare(schema: Any, dialect: str) -> tuple[str | None, bool]:
-    """Check a schema, and compile its patterns in place. Returns what is wrong with it, or None (titles, descriptions and
-    the like are not checked), and whether each part means the same wherever it is used, because all its references
+    """Check a schema, and compile its patterns in place. Returns what is wrong with it, or None (titles, descriptions
+    and the like are not checked), and whether each part means the same wherever it is used, because all its references
     stay within the one document.
     """
     todo: list[tuple[str, Any]] = [("the schema", schema)]
@@ -136,7 +133,8 @@ def _is_older(key: str, value: Any, dialect: str) -> bool:
 
 
 def local_target(root: Any, reference: object) -> Any:
-    """What `#/$defs/x` points to inside the schema `root`. Raises `LookupError` where it points elsewhere or nowhere."""
+    """What `#/$defs/x` points to inside the schema `root`. Raises `LookupError` where it points elsewhere or
+    nowhere."""
     if not isinstance(reference, str) or reference.partition("/")[0] != "#":
         raise LookupError(reference)
     node = root

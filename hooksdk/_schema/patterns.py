@@ -1,7 +1,8 @@
 r"""Regular expressions of ECMA 262 in linear time: they run on the Rust engine that comes with pydantic.
 
 That engine has no look-around and no back-references. Conditions at the beginning, as in `^(?=.*\d)(?!-)...`, are
-patterns of their own; any other pattern with such parts runs on Python's engine, on texts so short that it cannot run away.
+patterns of their own; any other pattern with such parts runs on Python's engine, on texts so short that it cannot run
+away.
 """
 
 from __future__ import annotations
@@ -25,18 +26,21 @@ _TOKEN = re.compile(
     r"|\(\?(?:<?[=!]|P?<\w+>|[a-zA-Z-]*[:)])|.",
     re.DOTALL,
 )
-_RUST = {
-    r"\d": "[0-9]", r"\D": "[^0-9]", r"\w": "[A-Za-z0-9_]", r"\W": "[^A-Za-z0-9_]", r"\s": r"[\s\ufeff]",
-    r"\S": r"[^\s\ufeff]", r"\b": r"(?-u:\b)", r"\B": r"(?-u:\B)", r"\Z": r"\z", r"\0": r"\x00", r"\<": "<", r"\>": ">",
-    "[]": r"[^\s\S]", "[^]": "(?s:.)", "{": r"\{", "}": r"\}",
-}  # fmt: skip
-"""What Rust writes otherwise. `\\d`, `\\w` and `\\b` are ASCII in ECMA 262, and `\\Z` is what Python's servers write."""
+_CLASSES = {r"\d": "[0-9]", r"\D": "[^0-9]", r"\w": "[A-Za-z0-9_]", r"\W": "[^A-Za-z0-9_]"}
+_BLANKS = {r"\s": r"[\s\ufeff]", r"\S": r"[^\s\ufeff]"}
+_PLACES = {r"\b": r"(?-u:\b)", r"\B": r"(?-u:\B)", r"\Z": r"\z"}
+_SETS = {"[]": r"[^\s\S]", "[^]": "(?s:.)"}
+_SIGNS = {r"\0": r"\x00", r"\<": "<", r"\>": ">", "{": r"\{", "}": r"\}"}
+_RUST = _CLASSES | _BLANKS | _PLACES | _SETS | _SIGNS
+"""What Rust writes otherwise. `\\d`, `\\w` and `\\b` are ASCII in ECMA 262, and `\\Z` is what Python's servers
+write."""
 _PYTHON = {"$": r"\Z", r"\z": r"\Z", "[]": r"[^\s\S]", "[^]": "(?s:.)"}
 _CLOSE, _OR = ")", "|"
 
 
 class Pattern(str):
-    """The text of a pattern, ready to search with. Raises `ValueError` for what is no pattern, or one that is too large."""
+    """The text of a pattern, ready to search with. Raises `ValueError` for what is no pattern, or one that is too
+    large."""
 
     __slots__ = ("_parts", "states")
     states: int

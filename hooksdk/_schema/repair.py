@@ -72,8 +72,8 @@ class _Repair:
                 value[key] = self.value(schema, value[key])
 
     def _rename(self, variant: dict[str, Any], known: dict[str, Any], value: dict[str, Any]) -> None:
-        """`resourceType` for a missing `resource_type`: an unknown key that is written as one required key is, but for case
-        and separators, and only that one. Not where the schema says that there may be other keys."""
+        """`resourceType` for a missing `resource_type`: an unknown key that is written as one required key is, but for
+        case and separators, and only that one. Not where the schema says that there may be other keys."""
         missing = [key for key in variant.get("required", ()) if key in known and key not in value]
         others_welcome = variant.get("additionalProperties") not in (None, False) or variant.get("patternProperties")
         if not missing or others_welcome:

@@ -1,11 +1,11 @@
-"""What a check may cost, counted in steps: the same call is valid on every machine or on none.
+"""The cost of a check, counted in steps: the same call is valid on every machine or on none.
 
 A step is a visit of a subschema, or 16 names or items that it may have to look at, or 250 states of a pattern times
 characters; an error that somebody will read is five, and one more for each 1,000 characters that jsonschema writes into
 it. Each takes one to four microseconds. `Work.begin` says how many there are: 20,000 for any value, ten more for each
-value inside of it and one for each 50 characters. So a hostile schema costs at most 20,000 steps where the call is small
-(below 0.1 s), and 520,000 where it holds as many values as a call may have (one to two seconds). Five thousand rows of
-a plain table take a tenth of what they may, rows of four variants a third.
+value inside of it and one for each 50 characters. So a hostile schema costs at most 20,000 steps where the call is
+small (below 0.1 s), and 520,000 where it holds as many values as a call may have (one to two seconds). Five thousand
+rows of a plain table take a tenth of what they may, rows of four variants a third.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def _said(folded: str, config: Config, merged: Merged) -> object:
     """All by which a plugin is loaded and set up."""
     section, own = config.plugin(folded), merged.own_settings.get(folded)
     switches = folded in merged.unconfirmed, folded in merged.switched_off
-    return section and section.model_dump(), own and replace(own, digests={}), switches
+    return section and section.model_dump(), own and replace(own, project=replace(own.project, digests={})), switches
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,8 @@ if not TYPE_CHECKING:
 
 def open_store(spec: str | PathLike[str] | None) -> Store:
     """The store that a configuration names: `memory` (also where it names none), `jsonl`, `jsonl:DIRECTORY`,
-    `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`. A `Path` is the folder of a `JsonlStore`. Raises `ConfigError`."""
+    `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`. A `Path` is the folder of a `JsonlStore`. Raises
+    `ConfigError`."""
     if isinstance(spec, PathLike):
         from hooksdk.stores.jsonl import JsonlStore
 

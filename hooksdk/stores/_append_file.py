@@ -1,8 +1,8 @@
 """Files of JSON lines that only grow: the part of `JsonlStore` that runs in worker threads.
 
-A step is one or more lines that are stored whole or not at all: every line of it but the last begins with a blank, which JSON
-ignores. What a crash can leave is a torn last step; it is left out on reading and cut off before the next append. Any other
-damage is reported and nothing is touched.
+A step is one or more lines that are stored whole or not at all: every line of it but the last begins with a blank,
+which JSON ignores. What a crash can leave is a torn last step; it is left out on reading and cut off before the next
+append. Any other damage is reported and nothing is touched.
 """
 
 from __future__ import annotations
@@ -140,8 +140,8 @@ class AppendFile:
         return objects
 
     def begin(self, covered: Covered | None) -> bool:
-        """Before `scan`: what was read so far is forgotten. True where the file begins with what is `covered`, which is not
-        read again then. Raises `StoreError`."""
+        """Before `scan`: what was read so far is forgotten. True where the file begins with what is `covered`, which is
+        not read again then. Raises `StoreError`."""
         self._earlier = self._lines if self._lines.ends else self._earlier
         self._forget()
         try:
@@ -160,8 +160,8 @@ class AppendFile:
         return True
 
     def scan(self, take: Callable[[dict[str, Any], int], None]) -> None:
-        """Give each object of the complete steps that follow, with its size in bytes. Raises `StoreError` for damage other
-        than a torn end."""
+        """Give each object of the complete steps that follow, with its size in bytes. Raises `StoreError` for damage
+        other than a torn end."""
         try:
             with self._open() as fd:
                 data = read_from(fd, self._size)
@@ -189,8 +189,8 @@ class AppendFile:
     def _take(
         self, data: bytes, start: int, stop: int, number: int, take: Callable[[dict[str, Any], int], None]
     ) -> int:
-        """Give the lines of one step, which begins where `_size` is, one by one: a step may be as long as the file. Answers the
-        number of the last."""
+        """Give the lines of one step, which begins where `_size` is, one by one: a step may be as long as the file.
+        Answers the number of the last."""
         before = self._size - start
         for line, end in _lines_in(data, start, stop):
             number += 1
@@ -262,7 +262,8 @@ class AppendFile:
             self._lines.add(line, self._size)
 
     def rewrite(self, values: Sequence[object]) -> None:
-        """Put a new file with these values, one step each, in the place of this one, which stays where that is a `StoreError`."""
+        """Put a new file with these values, one step each, in the place of this one, which stays where that is a
+        `StoreError`."""
         data = b"".join(encode_for(str(self.path), value) + b"\n" for value in values)
         beside = self.path.with_name(f".{self.path.name}.tmp")
         try:
@@ -298,8 +299,8 @@ class AppendFile:
             return ()
 
     def verify(self) -> None:
-        """Raise `TranscriptChanged` when the content is not what was read and appended here. It is read again only where
-        inode, size or times are not those after the last append: a drain shall not cost more in a longer session.
+        """Raise `TranscriptChanged` when the content is not what was read and appended here. It is read again only
+        where inode, size or times are not those after the last append: a drain shall not cost more in a longer session.
         """
         try:
             if self._look() != self._stamp:

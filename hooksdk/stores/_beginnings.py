@@ -1,4 +1,4 @@
-"""How much of a session is read to say what it is about."""
+"""The beginning of a session that is read for its summary."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ class Transaction:
         self._texts = texts
 
     async def execute(self, statement: str, parameters: Parameters | None = None) -> CursorResult[Any]:
-        """One statement. `{now}` in it is the database's clock in seconds, `{skip_locked}` takes rows that nobody else takes,
-        `{alone}` those that nobody else changes until the transaction ends."""
+        """One statement. `{now}` in it is the database's clock in seconds, `{skip_locked}` takes rows that nobody else
+        takes, `{alone}` those that nobody else changes until the transaction ends."""
         return await self._connection.execute(self._texts(statement), parameters)
 
 
@@ -73,9 +73,11 @@ class Database:
         self._file = Path(url.database or "") if url.get_backend_name() == "sqlite" else None
         self._ready = False
         self._texts: dict[str, TextClause] = {}
-        # SQLite takes one writer at a time: who waits in this process waits in line instead of asking the file again and again.
+        # SQLite takes one writer at a time: who waits in this process waits in line instead of asking the file again
+        # and again.
         size: dict[str, Any] = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 600}
-        # A pooler gives each transaction another of the server's connections, where a prepared statement may be unknown.
+        # A pooler gives each transaction another of the server's connections, where a prepared statement may be
+        # unknown.
         unprepared: dict[str, Any] = {"connect_args": {"prepare_threshold": None}}
         self.engine = create_async_engine(url, **(size if self._file else unprepared))
         engine = self.engine.sync_engine
@@ -90,8 +92,11 @@ class Database:
             if self._file:
                 words = {"{now}": "((julianday('now') - 2440587.5) * 86400.0)", "{skip_locked}": "", "{alone}": ""}
             else:
-                words = {"{now}": "extract(epoch FROM clock_timestamp())", "{skip_locked}": "FOR UPDATE SKIP LOCKED",
-                         "{alone}": "FOR UPDATE"}  # fmt: skip
+                words = {
+                    "{now}": "extract(epoch FROM clock_timestamp())",
+                    "{skip_locked}": "FOR UPDATE SKIP LOCKED",
+                    "{alone}": "FOR UPDATE",
+                }
             complete = functools.reduce(lambda whole, word: whole.replace(*word), words.items(), statement)
             self._texts[statement] = text(complete)
         return self._texts[statement]
@@ -103,9 +108,9 @@ class Database:
     async def transaction(
         self, step: Callable[[Transaction], Awaitable[T]], *, writes: bool = True, patient: bool = True
     ) -> T:
-        """Run `step` in one transaction, to its end whoever cancels the caller: durable when this returns. It runs again
-        after a conflict, a busy file or a lost connection, a few times at most, and while the server restarts half a minute
-        long, if it is `patient`. Raises `StoreError`.
+        """Run `step` in one transaction, to its end whoever cancels the caller: durable when this returns. It runs
+        again after a conflict, a busy file or a lost connection, a few times at most, and while the server restarts
+        half a minute long, if it is `patient`. Raises `StoreError`.
         """
         return await run_shielded(self._persist, step, writes, RESTART if patient else 0)
 
@@ -134,7 +139,8 @@ class Database:
         if name := getattr(original, "sqlite_errorname", None):
             return str(name).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
         state = getattr(original, "sqlstate", None)
-        # Conflicts, deadlocks and waits for a lock; a server that has no connection to spare; one that ended the transaction.
+        # Conflicts, deadlocks and waits for a lock; a server that has no connection to spare; one that ended the
+        # transaction.
         return self._is_away(error) or str(state).startswith(("40", "55P03", "53300", "25P03"))
 
     def _is_away(self, error: Exception) -> bool:

@@ -1,4 +1,5 @@
-"""Who holds a lease in a database, and whether that worker is known to be gone, so that its lease need not lapse first."""
+"""Who holds a lease in a database, and whether that worker is known to be gone, so that its lease need not lapse
+first."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ _alive: WeakValueDictionary[str, object] = WeakValueDictionary()
 
 
 def new_holder() -> str:
-    """A name for one lease. Where the system tells it, with what tells processes of this machine apart: the machine's boot,
-    the namespace of process ids, and when the process started."""
+    """A name for one lease. Where the system tells it, with what tells processes of this machine apart: the machine's
+    boot, the namespace of process ids, and when the process started."""
     name = f"process {os.getpid()} on {socket.gethostname()} ({uuid.uuid4().hex[:8]}"
     place, start = _place(), _start(os.getpid())
     marks = f", boot {place[0]}, namespace {place[1]}, start {start}" if place and start else ""
@@ -41,8 +42,8 @@ def readable(holder: str) -> str:
 
 
 def is_gone(holder: str) -> bool:
-    """True where nobody can write under this lease any more: its process, of this machine, has ended, or this process has
-    let it go. False where that is not known."""
+    """True where nobody can write under this lease any more: its process, of this machine, has ended, or this process
+    has let it go. False where that is not known."""
     marks = MARKS.fullmatch(holder)
     if marks is None or (marks[2], marks[3]) != _place():
         return False

@@ -1,6 +1,5 @@
-"""What a reader found out about a long session, kept beside its file or rows for the next one. Never needed: where it does not
-fit them to the byte it is not used, and all is read.
-"""
+"""An index of a long session, kept beside its file or rows for the next reader. It is never needed: where it does not
+fit them to the byte it is not used, and all is read."""
 
 from __future__ import annotations
 
@@ -44,8 +43,8 @@ def _header(session_id: str) -> dict[str, Any]:
 
 
 def write_index(path: Path, session_id: str, index: Index) -> None:
-    """Put an index in the place of the one that is there. It is not waited for: what a power cut leaves does not fit. A disk
-    that cannot take it is no problem."""
+    """Put an index in the place of the one that is there. It is not waited for: what a power cut leaves does not fit. A
+    disk that cannot take it is no problem."""
     size, digest, lines = index.covered.size, index.covered.digest, index.covered.lines
     header = {**_header(session_id), "size": size, "sha256": digest, "lines": len(lines)}
     data = _seal(header, lines.ends.tobytes() + lines.marks.tobytes() + index.note)
@@ -63,7 +62,7 @@ def write_index(path: Path, session_id: str, index: Index) -> None:
 
 
 def read_index(path: Path, session_id: str) -> Index | None:
-    """The index of a session; None where there is none that is whole and of this kind of machine."""
+    """The index of a session; None where it is missing, damaged, or of another kind of machine."""
     try:
         header, body = _unseal(path.read_bytes(), _header(session_id))
         lines, count, start = LineTable(), int(header["lines"]), 0

@@ -111,7 +111,8 @@ class JsonlLog:
         return with_header(self._journal)[1:] if first is None else first
 
     async def read_lazily(self, reader: MessageReader) -> MessageSource:
-        """Show the journal and the messages to a reader; of those that an index covers nothing but their hash is read."""
+        """Show the journal and the messages to a reader; of those that an index covers nothing but their hash is
+        read."""
         return await self._alone(self._read_lazily, reader)
 
     def _read_lazily(self, reader: MessageReader) -> MessageSource:

@@ -33,8 +33,8 @@ def parse_line(path: Path, line: bytes, number: int) -> dict[str, Any]:
 
 
 def is_whole(path: Path, tail: bytes, number: int) -> bool:
-    """False for what a torn write leaves: the beginning of an object, or of a step that goes on. Raises `StoreError` for what
-    no write leaves.
+    """False for what a torn write leaves: the beginning of an object, or of a step that goes on. Raises `StoreError`
+    for what no write leaves.
     """
     if b"\0" in tail or not tail.startswith((b"{", b" ")):
         raise _damage(path, number, "this is no line that was begun here (a block of zeros, or foreign text)")
@@ -55,8 +55,8 @@ def _damage(path: Path, number: int, problem: str) -> StoreError:
 @final
 @dataclass(slots=True)
 class LineTable:
-    """Where each line of a file ends, and a number that tells its content from another. What stands between two ends is one
-    line, and blank lines before it."""
+    """The ends of a file's lines, and a number that tells its content from another. A line between two ends includes
+    the blank lines before it."""
 
     ends: array[int] = field(default_factory=lambda: array("Q"))
     marks: array[int] = field(default_factory=lambda: array("I"))

@@ -78,9 +78,10 @@ class SqlLog:
         self._size = self._covered = 0
         """Of the messages, and of those that the index covers."""
         self._doubtful = False
-        """A write was begun, and whether it was stored is not known: its rows are cut off before anything else is done."""
+        """A write was begun, and whether it was stored is not known: its rows are cut off before anything else is
+        done."""
         self._rewriting = False
-        """That write puts another journal in the place of the stored one: what is there then counts."""
+        """The write replaces the stored journal: the new one counts then."""
 
     async def _hold(
         self,
@@ -89,7 +90,8 @@ class SqlLog:
         *,
         patient: bool = True,
     ) -> T:
-        """Run a step in one transaction with a look at the lease, which is renewed; `committed` is told of its answer."""
+        """Run a step in one transaction with a look at the lease, which is renewed; `committed` is told of its
+        answer."""
 
         async def held(transaction: Transaction) -> T:
             if not (await transaction.execute(RENEW, self.row)).rowcount:
@@ -136,8 +138,8 @@ class SqlLog:
         return self._loaded and is_due(self._size, self._covered)
 
     async def read_lazily(self, reader: MessageReader) -> MessageSource:
-        """Show the journal and the messages to a reader; of those that an index covers nothing but their hash is looked at.
-        They stay in memory as they are stored. Raises `StoreError`."""
+        """Show the journal and the messages to a reader; of those that an index covers nothing but their hash is looked
+        at. They stay in memory as they are stored. Raises `StoreError`."""
 
         async def look(transaction: Transaction) -> tuple[list[bytes], list[Entry], bytes]:
             index = (await transaction.execute(INDEX, self.row)).scalar() or b""
@@ -230,7 +232,8 @@ class SqlLog:
         """Do nothing: the view is for readers of files."""
 
     async def verify(self) -> None:
-        """Raise `SessionBusy` when the lease is another's now, and `TranscriptChanged` when rows were added or cut off."""
+        """Raise `SessionBusy` when the lease is another's now, and `TranscriptChanged` when rows were added or cut
+        off."""
         await self._hold(self._compare)
 
     async def close(self) -> None:
@@ -257,8 +260,8 @@ async def read_rows(transaction: Transaction, session_id: str) -> tuple[list[Mes
 
 
 async def read_encoded(transaction: Transaction, session_id: str, page: int = ALL) -> tuple[list[bytes], list[Entry]]:
-    """Both sequences, the messages as their JSON. The journal first: the messages that it speaks of were stored before it was
-    written. Who does not hold the session reads all at once: of several pages some may be deleted meanwhile."""
+    """Both sequences, the messages as their JSON. The journal first: the messages that it speaks of were stored before
+    it was written. Who does not hold the session reads all at once: of several pages some may be deleted meanwhile."""
     journal = await _read_bodies(transaction, session_id, JOURNAL, ALL)
     entries = await in_thread(_parse, journal, JOURNAL, session_id)
     return await _read_bodies(transaction, session_id, MESSAGES, page), entries

@@ -33,7 +33,8 @@ class ValueFile:
             raise StoreError(str(self.path), f"cannot be read: {error}. Nothing was changed") from error
 
     def change(self, change: Callable[[dict[str, Any]], bool], wait: float = 5.0) -> bool:
-        """Read, change and write the values, alone; nothing is written where `change` answers False, as this does then."""
+        """Read, change and write the values, alone; nothing is written where `change` answers False, as this does
+        then."""
         deadline = time.monotonic() + wait
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

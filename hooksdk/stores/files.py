@@ -46,7 +46,7 @@ def sync(fd: int) -> None:
 
 
 def with_advice(error: Exception) -> str:
-    """What went wrong with a write, what became of the stored content, and what to do where that is known."""
+    """The error for a failed write: its cause, the state of the stored content, and what to do where that is known."""
     return f"{error}. What was stored before is whole{advice_for(error)}"
 
 

@@ -1,8 +1,8 @@
 """Sessions on disk: two append-only files each, of JSON lines that any tool can read.
 
-`NAME.messages.jsonl` holds the messages, `NAME.journal.jsonl` the trims and everything else that is recorded about them; its
-first line names the session. `NAME.index`, of long sessions, spares the next opening from reading all messages.
-`NAME.lock` is held while the session is open and counts its holders. Plugins' values are in `values/`.
+`NAME.messages.jsonl` holds the messages, `NAME.journal.jsonl` the trims and everything else that is recorded about
+them; its first line names the session. `NAME.index`, of long sessions, spares the next opening from reading all
+messages. `NAME.lock` is held while the session is open and counts its holders. Plugins' values are in `values/`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def file_name(name: str) -> str:
 class JsonlStore:
     """Sessions as files in one directory: `$HOOKSDK_HOME/sessions`, or `~/.local/state/hooksdk/sessions`, unless given.
 
-    With `materialize=True` the model's view is also written after each drain, as `NAME.view.jsonl`, for tools that read it.
+    With `materialize=True` the model's view is also written after each drain, as `NAME.view.jsonl`, for tools that read
+    it.
 
     ```python
     import anyio
@@ -105,8 +106,8 @@ class JsonlStore:
         return lease[0]
 
     async def delete_session(self, session_id: str, *, wait: float = 5.0) -> bool:
-        """Remove a session for good, a damaged one too; False where there is none. Raises `SessionBusy` when a holder does
-        not let go in time."""
+        """Remove a session for good, a damaged one too; False where there is none. Raises `SessionBusy` when a holder
+        does not let go in time."""
         base = self.directory / file_name(session_id)
         messages, journal = (base.with_name(f"{base.name}.{kind}.jsonl") for kind in ("messages", "journal"))
         if not messages.exists() and not journal.exists():
@@ -185,7 +186,8 @@ class JsonlStore:
         await run_shielded(in_thread, lambda: self._space(space).change(put))
 
     async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
-        """Put `new` in the place of `old`, if that is what is stored now; None stands for no value. Durable when this returns."""
+        """Put `new` in the place of `old`, if that is what is stored now; None stands for no value. Durable when this
+        returns."""
         place = f"storage '{space}'"
         fresh = json.loads(encode_for(place, new))
 
@@ -218,7 +220,8 @@ class JsonlStore:
 
 
 def _look(base: Path, session_id: str) -> tuple[list[Message], list[Entry]]:
-    """Both files without their lock. The journal first: the messages that it speaks of were stored before it was written."""
+    """Both files without their lock. The journal first: the messages that it speaks of were stored before it was
+    written."""
     paths = [base.with_name(f"{base.name}.{kind}.jsonl") for kind in ("journal", "messages")]
     if not all(path.exists() for path in paths):
         raise unknown_session(session_id)

@@ -52,8 +52,8 @@ def unlock(fd: int) -> None:
 
 
 def held_locks(directory: Path) -> list[Path]:
-    """The lock files of a folder that somebody holds now; none is changed. Raises `OSError` for one that cannot be opened.
-    A lock goes with its process, so a file that nobody holds means nothing."""
+    """The lock files of a folder that somebody holds now; none is changed. Raises `OSError` for one that cannot be
+    opened. A lock goes with its process, so a file that nobody holds means nothing."""
     return [path for path in sorted(directory.glob("*.lock")) if is_held(path)]
 
 
@@ -70,9 +70,9 @@ def is_held(path: Path) -> bool:
 class Lease:
     """The right to write one session, with a token that rises with every holder.
 
-    A session is held while its lock file is locked, whoever looks. The lock files of all sessions that one process holds in a
-    folder are one file under many names (hard links), so one descriptor locks them all. Where a system has no hard links,
-    each has its own.
+    A session is held while its lock file is locked, whoever looks. The lock files of all sessions that one process
+    holds in a folder are one file under many names (hard links), so one descriptor locks them all. Where a system has
+    no hard links, each has its own.
     """
 
     def __init__(self, path: Path, holder: _Holder) -> None:
@@ -316,8 +316,8 @@ def _make_durable(lease: Lease) -> None:
 
 
 def _is_locked_in_passing(path: Path) -> bool:
-    """True where a lock will be gone in a moment: a file that several sessions of a killed process share is locked while
-    somebody takes over one of them."""
+    """True where a lock will be gone in a moment: a file that several sessions of a killed process share is locked
+    while somebody takes over one of them."""
     try:
         process = _process(path) if path.stat().st_nlink > 1 else None
         if process:

@@ -1,8 +1,8 @@
 """Sessions in a database: SQLite for the workers of one machine, PostgreSQL for workers on many.
 
-Who opens a session gets a lease with a token that rises. The lease is renewed in the background and lapses when its worker
-dies or hangs; then any other worker may take the session over. Each write looks at the lease in its own transaction, so a
-worker that was suspended past its lease cannot write any more.
+Who opens a session gets a lease with a token that rises. The lease is renewed in the background and lapses when its
+worker dies or hangs; then any other worker may take the session over. Each write looks at the lease in its own
+transaction, so a worker that was suspended past its lease cannot write any more.
 """
 
 # ruff: noqa: S608 - the tables' names are fixed
@@ -52,12 +52,16 @@ FROM picked WHERE hooksdk_sessions.key = picked.key RETURNING hooksdk_sessions.n
 HELD = """
 SELECT name, holder, expires > {now} FROM hooksdk_sessions WHERE expires IS NOT NULL AND substr(name, 1, :length) = :beginning"""
 DELETE = [f"DELETE FROM hooksdk_{name} WHERE key = :key" for name in ("messages", "journal", "indexes", "sessions")]
-BEGINNINGS = "SELECT name, changed, (SELECT body FROM hooksdk_journal AS last WHERE last.key = hooksdk_sessions.key ORDER BY position DESC LIMIT 1)" + "".join(
-    f", (SELECT body FROM hooksdk_{table} AS line WHERE line.key = hooksdk_sessions.key AND position = {position}"
-    f" AND length(body) <= {MOST_BYTES})"
-    for table, count in (("messages", FIRST_MESSAGES), ("journal", FIRST_ENTRIES))
-    for position in range(count)
-) + " FROM hooksdk_sessions"  # fmt: skip
+BEGINNINGS = (
+    "SELECT name, changed, (SELECT body FROM hooksdk_journal AS last WHERE last.key = hooksdk_sessions.key ORDER BY position DESC LIMIT 1)"
+    + "".join(
+        f", (SELECT body FROM hooksdk_{table} AS line WHERE line.key = hooksdk_sessions.key AND position = {position}"
+        f" AND length(body) <= {MOST_BYTES})"
+        for table, count in (("messages", FIRST_MESSAGES), ("journal", FIRST_ENTRIES))
+        for position in range(count)
+    )
+    + " FROM hooksdk_sessions"
+)
 """Each body is looked up by its key: a condition on the position alone would go through all rows."""
 SET_VALUE = """
 INSERT INTO hooksdk_values (space, key, name, body) VALUES (:space, :key, :name, :body)
@@ -72,9 +76,9 @@ DELETE_VALUE = "DELETE FROM hooksdk_values WHERE space = :space AND key = :key"
 class SqlStore:
     """Sessions in a database: `sqlite:///FILE` for the workers of one machine, `postgresql://...` for workers on many.
 
-    `lease` is after how many seconds a session whose worker died or hangs is free for others; it is renewed three times in
-    that time. Needs the extra `sql`, for PostgreSQL `postgres`, and asyncio: SQLAlchemy does not run on trio.
-    Raises `ConfigError` for another URL, or where the extra is not installed.
+    `lease` is after how many seconds a session whose worker died or hangs is free for others; it is renewed three times
+    in that time. Needs the extra `sql`, for PostgreSQL `postgres`, and asyncio: SQLAlchemy does not run on trio. Raises
+    `ConfigError` for another URL, or where the extra is not installed.
 
     ```python
     import asyncio
@@ -141,8 +145,8 @@ class SqlStore:
     # Sessions
 
     async def open_session(self, session_id: str, *, wait: float = 5.0) -> SqlLog:
-        """Take hold of a session, new or old. Raises `SessionBusy` when another holder does not let go, and its lease does
-        not lapse, in time."""
+        """Take hold of a session, new or old. Raises `SessionBusy` when another holder does not let go, and its lease
+        does not lapse, in time."""
         database, holder = self._open(), _holders.new_holder()
         row = {"key": file_name(session_id), "name": json.dumps(session_id), "holder": holder, "lease": self.lease}
         row["claim"] = self._claims.pop(session_id, "")
@@ -197,9 +201,11 @@ class SqlStore:
                 logger.warning("the leases of %d sessions were not renewed: %s", len(rows), error)
 
     async def claim_abandoned(self, limit: int = 1) -> list[str]:
-        """Take over sessions whose worker died or hangs, those first that were left first; nobody else gets the same ones.
+        """Take over sessions whose worker died or hangs, those first that were left first; nobody else gets the same
+        ones.
 
-        Open each with this store (or its host) before the lease lapses again. At most `limit`; none where none was left.
+        Open each with this store (or its host) before the lease lapses again. At most `limit`; none where none was
+        left.
         """
         database, holder = self._open(), _holders.new_holder()
         row = {"holder": holder, "lease": self.lease, "limit": limit}
@@ -215,8 +221,8 @@ class SqlStore:
         return sessions
 
     async def list_held(self, prefix: str = "") -> dict[str, bool]:
-        """The sessions that somebody has opened and not closed, by id, those whose ids begin so: True while their holder is
-        alive, False where its lease has lapsed, or its process, of this machine, has ended."""
+        """The sessions that somebody has opened and not closed, by id, those whose ids begin so: True while their
+        holder is alive, False where its lease has lapsed, or its process, of this machine, has ended."""
         beginning = json.dumps(prefix)[:-1]
         row = {"beginning": beginning, "length": len(beginning)}
 
@@ -292,8 +298,9 @@ class SqlStore:
         await self._open().transaction(lambda transaction: transaction.execute(SET_VALUE, row))
 
     async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
-        """Put `new` in the place of `old`, if that is what is stored now; None stands for no value. Durable when this returns.
-        Raises `StoreError`, also where the connection was lost in between, and it is not known whether it was stored."""
+        """Put `new` in the place of `old`, if that is what is stored now; None stands for no value. Durable when this
+        returns. Raises `StoreError`, also where the connection was lost in between, and it is not known whether it was
+        stored."""
         place = f"storage '{space}'"
         row = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
         row["body"] = encode_for(place, new).decode()

@@ -34,8 +34,8 @@ class SessionSummary:
 
 
 async def list_summaries(store: Store) -> list[SessionSummary]:
-    """What every session is about, the last changed first. Of the stores that come with hooksdk only the first lines of each
-    are read, and so of others that are a `ListingStore`. Takes nothing, and waits for nobody.
+    """What every session is about, the last changed first. Of the stores that come with hooksdk only the first lines of
+    each are read, and so of others that are a `ListingStore`. Takes nothing, and waits for nobody.
 
     ```python
     import anyio
@@ -75,9 +75,14 @@ def summarize(beginning: SessionBeginning) -> SessionSummary:
     entry = next((entry for entry in beginning.journal if entry.get("kind") == "format"), None) or {}
     name, model, folder = (str(entry.get(key) or "") for key in ("name", "model", "folder"))
     return SessionSummary(
-        session_id=beginning.session_id, prompt=_first_prompt(beginning.messages, name), model=model, folder=folder,
-        format=name, changed=beginning.changed, problem=beginning.problem,
-    )  # fmt: skip
+        session_id=beginning.session_id,
+        prompt=_first_prompt(beginning.messages, name),
+        model=model,
+        folder=folder,
+        format=name,
+        changed=beginning.changed,
+        problem=beginning.problem,
+    )
 
 
 def _first_prompt(messages: Sequence[Message], format_name: str) -> str:

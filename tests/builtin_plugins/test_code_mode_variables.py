@@ -13,13 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from searching import CATALOG, Search, configuration, make, searching
 
-from builtin_plugins.tool_search._script.sandbox import Sandbox, Variables
+from builtin_plugins.tool_search._script.sandbox import Sandbox
 from builtin_plugins.tool_search._script.script import Limits
 from builtin_plugins.tool_search._script.variables import (
     MAX_ALL,
     MAX_NAMES,
     MAX_VALUE,
     SessionVariables,
+    Variables,
     assigned_in,
 )
 from hooksdk import Host, JsonlStore, MemoryStore, PluginState, ToolResult, hooks

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from searching import CATALOG, searching
 
-from builtin_plugins.tool_search._nearest.hits import nearest
-from builtin_plugins.tool_search._ranking import weights
+from builtin_plugins.tool_search._nearest import nearest
+from builtin_plugins.tool_search._ranking import postings as weights
 from builtin_plugins.tool_search._ranking.indexes import Indexes
-from builtin_plugins.tool_search._ranking.stems import stem
+from builtin_plugins.tool_search._ranking.words import stem
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, RankBm25Ranker, Ranked, Ranker, load_ranker
 from hooksdk import Tool
 from hooksdk.errors import ConfigError

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from builtin_plugins.tool_search._ranking.entries import entries
-from builtin_plugins.tool_search._ranking.stems import stem
-from builtin_plugins.tool_search._ranking.words import split_words
+from builtin_plugins.tool_search._ranking.words import split_words, stem
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, Ranker
 from tests.measured import RETRIEVAL
 

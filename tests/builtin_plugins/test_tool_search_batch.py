@@ -21,7 +21,7 @@ from searching import (
     searching,
 )
 
-from builtin_plugins.tool_search._bridge.batch import AT_ONCE, MAX_CALLS
+from builtin_plugins.tool_search._bridge.tools import AT_ONCE, MAX_CALLS
 from hooksdk import Approval, ApprovalRequest, Tool, ToolResult, hooks
 from hooksdk._run.context import Context
 from hooksdk.hooks import (

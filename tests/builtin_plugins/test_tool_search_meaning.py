@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from builtin_plugins.tool_search import ToolSearch
-from builtin_plugins.tool_search._nearest.hits import nearest
+from builtin_plugins.tool_search._nearest import nearest
 from builtin_plugins.tool_search._ranking.meaning import missing_package
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, MeaningRanker, load_ranker
 from tests.builtin_plugins.searching import CATALOG, searching

@@ -13,7 +13,7 @@ import pytest
 from searching import BRIDGE, CREATE_ISSUE, GET_FORECAST, READ_FILE, SEND_EMAIL, configuration, filler, make
 
 from builtin_plugins.tool_search import ToolSearch
-from builtin_plugins.tool_search._nearest.hits import nearest, steps
+from builtin_plugins.tool_search._nearest import nearest, steps
 from builtin_plugins.tool_search._ranking.indexes import Indexes
 from builtin_plugins.tool_search._reach import Reach
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, Ranked, load_ranker

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from searching import CREATE_ISSUE, Search, configuration, make, searching
 
-from builtin_plugins.tool_search._answers.result_forms import MAX_TOOLS, form_of
-from builtin_plugins.tool_search._answers.signatures import MAX_RETURNS, returns
+from builtin_plugins.tool_search._answers.signatures import MAX_RETURNS, MAX_TOOLS, form_of, returns
 from hooksdk import MemoryStore, Tool, ToolResult, hooks
 from hooksdk.hooks import Replace, ResolveSecrets, Secrets, TransformToolResult
 from hooksdk.testing import open_host

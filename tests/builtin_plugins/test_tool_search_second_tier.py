@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 from searching import BRIDGE, CREATE_ISSUE, SEND_EMAIL, configuration, make
 
-from builtin_plugins.tool_search._nearest.hits import Hit, nearest
-from builtin_plugins.tool_search._nearest.idle import wants_no_tool
-from builtin_plugins.tool_search._nearest.siblings import without_siblings
+from builtin_plugins.tool_search._nearest import Hit, nearest, wants_no_tool, without_siblings
 from builtin_plugins.tool_search.rankers import Ranked
 from hooksdk import Annotations, Host, Run, Session, Tool, ToolCall, hooks, schema
 from hooksdk.formats import get_format

@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from builtin_plugins.tool_search import ToolSearch
-from builtin_plugins.tool_search._nearest.hits import nearest
-from builtin_plugins.tool_search._ranking.vectors import BATCH
+from builtin_plugins.tool_search._nearest import nearest
+from builtin_plugins.tool_search._ranking.meaning import BATCH
 from builtin_plugins.tool_search.rankers import Bm25Ranker, Document, EmbeddedRanker, Ranker, Vectors, load_ranker
 from hooksdk import Tool
 from hooksdk.stores.memory import MemoryStore

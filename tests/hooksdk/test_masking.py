@@ -18,7 +18,7 @@ from hooksdk import Tool, ToolResult, hooks
 from hooksdk._masking import escapes
 from hooksdk._masking.escapes import MAX_DEPTH, fold, folded, readings, unescaped
 from hooksdk._masking.mask import SecretMask
-from hooksdk._masking.sieve import Sieve
+from hooksdk._masking.matcher import Sieve
 from hooksdk.hooks import ResolveSecrets, Secrets
 from tests.hooksdk.writers import LISTED, OTHERS
 from tests.stage import make, playing

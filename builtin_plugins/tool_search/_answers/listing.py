@@ -1,7 +1,7 @@
 """What the bridge says of the deferred tools: their owners, and on request a listing within a budget.
 
-Everything here is sorted: an unchanged catalog has the same bytes, whatever the order of its tools, so that a provider's
-prompt cache stays warm.
+Everything here is sorted: an unchanged catalog has the same bytes, whatever the order of its tools, so that a
+provider's prompt cache stays warm.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from builtin_plugins.tool_search._answers.signatures import clip, summary
+from builtin_plugins.tool_search._answers.signatures import summary
 from hooksdk import Tool, schema
+from hooksdk.values import clip
 
 MAX_OWNERS = 210
 """Characters that the names of servers and plugins may take in the bridge's description."""
@@ -56,7 +57,8 @@ def owners_line(tools: Iterable[Tool]) -> str:
 
 
 def owners_in(tools: Iterable[Tool], missing: Iterable[str]) -> str:
-    """The names of the owners, those without tools at this moment among them. Plugins' own tools are none of a server."""
+    """The names of all owners, also of those that have no tools at this moment. A plugin's own tools belong to no
+    server, so their plugins are left out."""
     names = sorted(
         {clip(name, 40) for name in [*(_owner(tool) for tool in tools if tool.source != "plugin"), *missing]}
     )

@@ -1,4 +1,4 @@
-"""Which tool a name of the model stands for, and what it reads where that is none."""
+"""The tool that a model means by a name, and the refusal it reads where there is no such tool."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from builtin_plugins.tool_search._answers.listing import not_available
-from builtin_plugins.tool_search._answers.signatures import clip, returns, row
-from builtin_plugins.tool_search._names import Names
+from builtin_plugins.tool_search._answers.signatures import returns, row
 from builtin_plugins.tool_search._ranking.words import squeeze
-from builtin_plugins.tool_search._sentences import HOW_TO_CALL, HOW_TO_CALL_IN_SCRIPT, HOW_TO_CALL_NATIVELY
+from builtin_plugins.tool_search._sentences import HOW_TO_CALL, Names, Way
 from builtin_plugins.tool_search.rankers import Ranker
 from hooksdk import Catalog, Tool, ToolError, schema
+from hooksdk.values import clip
 
 LONGEST_NAME = 200
 """Characters of a name that a refusal repeats."""
@@ -46,21 +46,18 @@ def reason_of(error: ToolError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the bridge reaches in this run."""
+    """The tools that the bridge reaches in this run, and how they are named and called."""
 
     catalog: Catalog
     deferred: frozenset[str]
     names: Names = field(default_factory=Names)
     ranker: Callable[[], Ranker] | None = None
     """Finds tools in the place of a name that there is not; without it none are looked for."""
-    in_script: bool = False
-    """Whether what is deferred is called in a script."""
-    native: bool = False
-    """Whether it is called by its own name, since the provider shows what a search found."""
+    way: Way = "tools"
     prompt: str = ""
-    """What the user asked last."""
+    """The newest prompt of the user."""
     returns: Callable[[Tool], str] = lambda tool: returns(tool.output_schema)
-    """What a tool returns, as far as it is known."""
+    """The form of a tool's result, as far as it is known."""
 
     def granted(self, name: str, arguments: Mapping[str, Any] | None = None) -> Tool:
         """The deferred tool that is meant. Raises `Refusal` for a bridge, a tool that is offered directly, one that is
@@ -92,18 +89,17 @@ class Scope:
         raise refusal(f"{problem}{advice}{self._missing()}{self.lines(hits)}", hits[0] if hits else None)
 
     def shared(self, name: str) -> str:
-        """What a name reads that several owners' tools share; empty for any other."""
+        """The refusal of a name that several owners' tools share; empty for any other name."""
         tools = [tool for one in self.catalog.sharing(name) if (tool := self.catalog.get(one)) is not None]
         return f"several tools are called '{name}'.{self.lines(tools)}" if tools else ""
 
     def unknown(self, name: str, arguments: Mapping[str, Any]) -> Refusal:
-        """What a direct call of a name reads that no tool has."""
+        """The refusal of a direct call of a name that no tool has."""
         hits, source = self.hits(name, arguments), self._source(name)
         advice = self.lines(hits)
         if not hits:
             near = self.catalog.suggest(name)
-            words = HOW_TO_CALL_IN_SCRIPT if self.in_script else HOW_TO_CALL_NATIVELY if self.native else HOW_TO_CALL
-            how = self.names.fill(words)
+            how = self.names.fill(HOW_TO_CALL[self.way])
             advice = (
                 f" Did you mean {' or '.join(near)}?" if near else f" There are tools that are not shown to you. {how}"
             )
@@ -112,8 +108,8 @@ class Scope:
         return Refusal(text, lead=hits[0] if hits else None)
 
     def hits(self, name: str, arguments: Mapping[str, Any] | None) -> list[Tool]:
-        """The tools that a made-up name and the words of its arguments find, or the words find at the source of that name. Those
-        that take exactly these arguments come first: a model invents a name sooner than keys."""
+        """The tools that a made-up name and the words of its arguments find, or the words find at the source of that
+        name. Those that take exactly these arguments come first: a model invents a name sooner than keys."""
         if self.ranker is None:
             return []
         ranker, words = self.ranker(), " ".join(_words(arguments))[:MAX_WORDS]
@@ -152,8 +148,11 @@ class Scope:
         """These tools with their signatures, one a line, and how they are called."""
         if not hits:
             return ""
-        bridge = "by their own names" if self.native else f"through {self.names.call}"
-        how = f"in a script for {self.names.code}" if self.in_script else bridge
+        how = {
+            "tools": f"through {self.names.call}",
+            "script": f"in a script for {self.names.code}",
+            "native": "by their own names",
+        }[self.way]
         rows = [
             row(tool) + ("" if tool.name in self.deferred else " (is shown to you: call it directly)") for tool in hits
         ]

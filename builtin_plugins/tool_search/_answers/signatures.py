@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast, final
 
-from hooksdk import Tool
+import anyio.to_thread
+
+from hooksdk import PluginState, Tool, ToolResult
 from hooksdk.schema import local_target
+from hooksdk.values import as_list, as_object, clip, is_list, is_mapping, kind_of
 
 MAX_SIGNATURE = 400
 MAX_REQUIRED = 2_000
-"""A call without its required parameters cannot work, so they are named beyond `MAX_SIGNATURE`; there is a bound all the same."""
+"""A call without its required parameters cannot work, so they are named beyond `MAX_SIGNATURE`; there is a bound all
+the same."""
 SENTENCE = 80
 """Characters of a tool's first sentence in a list."""
 MAX_VALUES = 8
@@ -28,14 +32,13 @@ def signature(
     name: str, parameters: Mapping[str, Any] | None, *, limit: int = MAX_SIGNATURE, most: int = MAX_REQUIRED
 ) -> str:
     """`create_issue(title: string, labels?: string[], state?: "open" | "closed")`: required first, then optional."""
-    properties = _mapping(parameters, "properties")
-    required = dict.fromkeys(_required(parameters))
+    root = parameters or {}
+    properties, required = as_object(root.get("properties")), dict.fromkeys(_required(root))
     names = [key for key in required if key in properties] + [key for key in properties if key not in required]
     parts: list[str] = []
     length = len(name)
     for index, key in enumerate(names):
-        kind = _type(properties[key], 0, 0, parameters or {})
-        part = f"{key}{'' if key in required else '?'}: {kind}"
+        part = f"{key}{'' if key in required else '?'}: {_type(properties[key], 0, 0, root)}"
         length += len(part) + 2
         if length > (most if key in required else limit):
             parts.append(f"... {len(names) - index} more{'' if key in required else ' optional'}")
@@ -45,8 +48,8 @@ def signature(
 
 
 def returns(output_schema: Mapping[str, Any] | None) -> str:
-    """`{total: integer, issues: {id: integer, title?: string}[]}`: what such a schema says of a result; empty where it says
-    nothing."""
+    """`{total: integer, issues: {id: integer, title?: string}[]}`: what such a schema says of a result; empty where it
+    says nothing."""
     if not output_schema:
         return ""
     text = _type(output_schema, 0, 0, output_schema)
@@ -68,52 +71,41 @@ def summary(description: str, limit: int = 160) -> str:
     return clip(text[: end.start() + 1] if end else text, limit)
 
 
-def clip(text: str, limit: int) -> str:
-    """The text, cut where it is longer."""
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
-
-
 def _type(part: object, depth: int, level: int, root: Mapping[str, Any]) -> str:
-    if not isinstance(part, Mapping) or level > MAX_NESTING:
+    if not is_mapping(part) or level > MAX_NESTING:
         return "any"
-    schema = cast("Mapping[str, Any]", part)
-    if "$ref" in schema:
-        return _type(_target(schema["$ref"], root), depth, level + 1, root)
-    if "const" in schema:
-        return _literal(schema["const"])
-    values: object = schema.get("enum")
-    if isinstance(values, list) and values:
-        options = [_literal(value) for value in cast("list[object]", values)[:MAX_VALUES]]
-        return " | ".join([*options, "..."] if len(cast("list[object]", values)) > MAX_VALUES else options)
+    if "$ref" in part:
+        return _type(_target(part["$ref"], root), depth, level + 1, root)
+    if "const" in part:
+        return _literal(part["const"])
+    if values := as_list(part.get("enum")):
+        return " | ".join([*map(_literal, values[:MAX_VALUES]), *(["..."] if len(values) > MAX_VALUES else [])])
     for key in ("anyOf", "oneOf", "allOf"):
-        options: object = schema.get(key)
-        if isinstance(options, list) and options and (key != "allOf" or len(cast("list[object]", options)) == 1):
-            few = cast("list[object]", options)[:MAX_VALUES]
-            kinds = dict.fromkeys(_type(option, depth, level + 1, root) for option in few)
-            kinds.pop("null", None)
-            return " | ".join(kinds) or "null"
-    kind: object = schema.get("type")
-    if isinstance(kind, list):
-        kinds = [str(one) for one in cast("list[object]", kind) if one != "null"]
-        return " | ".join(kinds) or "null"
+        options = as_list(part.get(key))
+        if options and (key != "allOf" or len(options) == 1):
+            kinds = dict.fromkeys(_type(option, depth, level + 1, root) for option in options[:MAX_VALUES])
+            return " | ".join(kind for kind in kinds if kind != "null") or "null"
+    kind: object = part.get("type")
+    if is_list(kind):
+        return " | ".join(str(one) for one in kind if one != "null") or "null"
     if kind == "array":
-        inner = _type(schema.get("items"), depth, level + 1, root)
+        inner = _type(part.get("items"), depth, level + 1, root)
         return f"({inner})[]" if " | " in inner else f"{inner}[]"
-    if kind == "object" or "properties" in schema:
-        return _object(schema, depth, level, root)
+    if kind == "object" or "properties" in part:
+        return _object(part, depth, level, root)
     return kind if isinstance(kind, str) else "any"
 
 
 def _object(schema: Mapping[str, Any], depth: int, level: int, root: Mapping[str, Any]) -> str:
-    properties = _mapping(schema, "properties")
+    properties = as_object(schema.get("properties"))
     if not properties or depth >= MAX_DEPTH:
         return "object"
-    required = set(_required(schema))
+    required = _required(schema)
     parts = [
         f"{key}{'' if key in required else '?'}: {_type(properties[key], depth + 1, level + 1, root)}"
         for key in list(properties)[:MAX_VALUES]
     ]
-    return "{" + ", ".join([*parts, "..."] if len(properties) > MAX_VALUES else parts) + "}"
+    return "{" + ", ".join([*parts, *(["..."] if len(properties) > MAX_VALUES else [])]) + "}"
 
 
 def _target(reference: object, root: Mapping[str, Any]) -> object:
@@ -125,15 +117,94 @@ def _target(reference: object, root: Mapping[str, Any]) -> object:
 
 
 def _literal(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return clip(text, 40)
+    return clip(json.dumps(value, ensure_ascii=False, default=str), 40)
 
 
-def _mapping(schema: Mapping[str, Any] | None, key: str) -> Mapping[str, Any]:
-    value: object = schema.get(key) if schema else None
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+def _required(schema: Mapping[str, Any]) -> list[str]:
+    return [str(one) for one in as_list(schema.get("required"))]
 
 
-def _required(schema: Mapping[str, Any] | None) -> list[str]:
-    value: object = schema.get("required") if schema else None
-    return [str(one) for one in cast("list[object]", value)] if isinstance(value, list) else []
+MAX_TOOLS = 100
+"""Tools whose results are remembered in a session, those that were seen last."""
+MAX_READ = 1_000_000
+"""Characters of a result that is read."""
+THREAD_FROM = 20_000
+"""Characters from which on it is read in a thread."""
+MAX_ITEMS = 20
+"""Items of a list, the first ones, that tell what it holds."""
+MAX_KEYS = 40
+"""Keys of an object; one with more is a table, whose keys are values themselves."""
+MAX_FORM_DEPTH = 4
+_KEY = re.compile(r"[A-Za-z_$@][\w$-]{0,39}", re.ASCII)
+"""A name of a field. An address, a path or an id is a value, wherever it stands."""
+_UNKNOWN = re.compile(r"\b(?:any|null)\b")
+"""In the form of a result: what another one may tell better, such as the items of an empty list."""
+
+
+@final
+class ResultForms:
+    """The forms of the results of a session's tools, by the tools' names; kept with the session."""
+
+    def __init__(self, state: PluginState) -> None:
+        self._state = state
+        self._forms: dict[str, str] = dict(state.get("returned", dict[str, str]()))
+
+    def of(self, tool: Tool) -> str:
+        """The form of the tool's result, by its output schema, else by an earlier result; empty where neither tells."""
+        return returns(tool.output_schema) or self._forms.get(tool.name, "")
+
+    def wants(self, tool: Tool) -> bool:
+        """Whether a result of the tool would tell something new."""
+        form = self._forms.get(tool.name)
+        return (form is None or bool(_UNKNOWN.search(form))) and not returns(tool.output_schema)
+
+    def note(self, tool: Tool, form: str) -> None:
+        """Keep the form of a new result. One that says less than the known form changes nothing."""
+        known = self._forms.get(tool.name, "")
+        if not form or form == known or (known and _UNKNOWN.search(form)):
+            return
+        self._forms.pop(tool.name, None)
+        self._forms[tool.name] = form
+        while len(self._forms) > MAX_TOOLS:
+            self._forms.pop(next(iter(self._forms)))
+        self._state["returned"] = {**self._forms}
+
+
+async def form_of(result: ToolResult) -> str:
+    """Keys and types of a result that is JSON, in the words of a signature; empty for any other."""
+    if len(result.text) > MAX_READ:
+        return ""
+    return _form_of(result) if len(result.text) < THREAD_FROM else await anyio.to_thread.run_sync(_form_of, result)
+
+
+def _form_of(result: ToolResult) -> str:
+    value = result.structured
+    if value is None and result.text.lstrip()[:1] in {"{", "["}:
+        try:
+            value = json.loads(result.text)
+        except (ValueError, RecursionError):
+            return ""
+    return returns(_schema_of([cast("object", value)], 0)) if isinstance(value, (dict, list)) else ""
+
+
+def _schema_of(values: Sequence[object], depth: int) -> dict[str, Any]:
+    """One schema for all these values: objects and lists are merged, of other values each type is named once."""
+    objects = [value for value in values if is_mapping(value)]
+    lists = [value for value in values if is_list(value)]
+    kinds: list[dict[str, Any]] = [_object_of(objects, depth)] if objects else []
+    if lists:
+        items = [item for value in lists for item in value[:MAX_ITEMS]]
+        kinds.append({"type": "array", "items": _schema_of(items[:MAX_ITEMS], depth + 1)})
+    types = dict.fromkeys(kind_of(value) for value in values if not isinstance(value, (Mapping, list)))
+    kinds += [{"type": kind} for kind in types if not (kind == "integer" and "number" in types)]
+    return kinds[0] if len(kinds) == 1 else {"anyOf": kinds} if kinds else {}
+
+
+def _object_of(objects: Sequence[Mapping[Any, object]], depth: int) -> dict[str, Any]:
+    """One object for all of these: a key that some of them have not is optional."""
+    keys = dict.fromkeys(key for one in objects for key in one)
+    if depth >= MAX_FORM_DEPTH or len(keys) > MAX_KEYS or not all(_KEY.fullmatch(str(key)) for key in keys):
+        return {"type": "object"}
+    properties = {key: _schema_of([one[key] for one in objects if key in one], depth + 1) for key in keys}
+    required = [key for key in keys if all(key in one for one in objects)]
+    return {"type": "object", "properties": properties, "required": required}

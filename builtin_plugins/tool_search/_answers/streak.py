@@ -1,4 +1,4 @@
-"""Searches without a call: a model that only searches reads something new instead of the same again."""
+"""Searches without a call: a model that only searches reads something new instead of the same answer again."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from builtin_plugins.tool_search._answers.answers import described
 from builtin_plugins.tool_search._answers.listing import names_by_owner
-from builtin_plugins.tool_search._answers.parts import compact
 from builtin_plugins.tool_search._answers.scope import NOTHING_CALLED, Refusal, Scope, reason_of
 from builtin_plugins.tool_search._sentences import NO_HITS, NOTHING_FITS, REFUSED_AGAIN, REPEATED, SOME_HITS
+from hooksdk.values import compact
 
 CHANGES = 3
 """From the third search in a row without a call, the answer tells the model to stop searching, if two of them showed no
@@ -58,13 +58,13 @@ class Streak:
         told = f"{NOTHING_CALLED}{REFUSED_AGAIN} {reason[:1].upper()}{reason[1:]}"
         if refused.lead is None:
             return Refusal(f"{told} {NOTHING_FITS}")
-        through = refused.lead.name in scope.deferred and not scope.in_script and not scope.native
+        through = refused.lead.name in scope.deferred and scope.way == "tools"
         how = f" through {scope.names.call}" if through else ""
         return Refusal(f"{told}\nTo call {refused.lead.name}{how}: {compact(described(refused.lead))} {NOTHING_FITS}")
 
     def guide(self, answer: dict[str, Any], *, scope: Scope, repeated: bool) -> dict[str, Any]:
-        """Count one more search. Where more searching would not help, or the same was searched for before, its answer becomes
-        another one: the best hit with its schema, the others by name, and the names of all tools by owner."""
+        """Count one more search. Where more searching would not help, or the same was searched for before, its answer
+        becomes another one: the best hit with its schema, the others by name, and the names of all tools by owner."""
         catalog, deferred = scope.catalog, scope.deferred
         groups = answer["results"]
         self._searches += 1

@@ -9,26 +9,35 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, pairwise
 
-from builtin_plugins.tool_search._ranking.entries import FIRST, NAME, OWNER, Document
-from builtin_plugins.tool_search._ranking.lexicon import (
+from builtin_plugins.tool_search._ranking.entries import FIRST, NAME, OWNER, Document, Ranked
+from builtin_plugins.tool_search._ranking.postings import (
+    FIELD_BITS,
+    FIELD_MASK,
+    K1,
+    WEIGHTS,
+    Gains,
+    Owners,
+    Postings,
+    Spellings,
+    Term,
+    Values,
+    Word,
+    arrays,
+    only_reads,
+)
+from builtin_plugins.tool_search._ranking.vocabulary import by_stem
+from builtin_plugins.tool_search._ranking.words import (
     Kind,
     abbreviations,
     capabilities,
     initials,
     kinds,
     phrases,
+    split_words,
+    squeeze,
+    stem,
     synonyms,
 )
-from builtin_plugins.tool_search._ranking.owners import Owners
-from builtin_plugins.tool_search._ranking.postings import FIELD_BITS, FIELD_MASK, Postings
-from builtin_plugins.tool_search._ranking.purpose import only_reads
-from builtin_plugins.tool_search._ranking.ranked import Ranked
-from builtin_plugins.tool_search._ranking.spelling import Spellings
-from builtin_plugins.tool_search._ranking.stems import stem
-from builtin_plugins.tool_search._ranking.terms import Term, Values, Word, arrays
-from builtin_plugins.tool_search._ranking.vocabulary import by_stem
-from builtin_plugins.tool_search._ranking.weights import K1, WEIGHTS, Gains
-from builtin_plugins.tool_search._ranking.words import split_words, squeeze
 
 _PROMINENT = frozenset({NAME, FIRST, OWNER})
 # The weight of a word that was derived (a pair, a synonym, ...), as a share of one that stands in the query.
@@ -111,8 +120,8 @@ class Bm25Ranker:
         ]
 
     def evidence(self, query: str) -> dict[str, float | None]:
-        """What speaks for each tool that shares a word with the query, by its id: see `Ranked.evidence`. Of a tool that is not
-        there nothing speaks for it."""
+        """What speaks for each tool that shares a word with the query, by its id: see `Ranked.evidence`. Of a tool that
+        is not there nothing speaks for it."""
         query = query[:_QUERY_LIMIT]
         ids, rare = self._postings.ids, self._rare
         if not rare:
@@ -156,9 +165,9 @@ class Bm25Ranker:
     def _floor(self, words: Sequence[Word]) -> tuple[float, set[int]]:
         """Tell the score up to which a hit is weak, and the tools that are not weak all the same.
 
-        Correct paraphrases score as low as wrong answers do, so only short queries are judged: those that name a capability
-        which the catalog lacks, and those whose words a hit hardly has. All but the shortest may name several, of which a
-        tool that has one in its name is meant.
+        Correct paraphrases score as low as wrong answers do, so only short queries are judged: those that name a
+        capability which the catalog lacks, and those whose words a hit hardly has. All but the shortest may name
+        several, of which a tool that has one in its name is meant.
         """
         unique = _unique(words)
         terms = {word.stem: word.idf for word in unique}
@@ -214,7 +223,8 @@ class Bm25Ranker:
         return sums
 
     def _kinds_of(self, words: Sequence[Word], plain: set[str]) -> Iterator[Values]:
-        """What the kinds add of which the words name one, each kind once; one that the words name themselves is none."""
+        """What the kinds add of which the words name one, each kind once; one that the words name themselves is
+        none."""
         named = {word.stem for word in words}
         wanted = [kind for word in words if not plain or word.text in plain for kind in kinds().get(word.stem, ())]
         for kind in dict.fromkeys(wanted):

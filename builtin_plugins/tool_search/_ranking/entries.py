@@ -1,13 +1,37 @@
-"""Tools as search words, split and stemmed once for each definition."""
+"""What a ranker is given and answers, and tools as search words, split and stemmed once for each definition."""
+
+from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from builtin_plugins.tool_search._ranking.stems import stem
-from builtin_plugins.tool_search._ranking.words import APART, FIELD_END, chunked, split_words, squeeze, tool_text
+from builtin_plugins.tool_search._ranking.words import APART, FIELD_END, chunked, split_words, squeeze, stem, tool_text
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A tool that fits a query, and how well."""
+
+    id: str
+    score: float
+    weak: bool
+    """The tool covers so little of the query that it is probably not what was asked for."""
+    evidence: float | None = None
+    """How strongly the words speak for the tool, whatever the query's length: its score as a share of the weight of a
+    word that only one tool has. None where that is not known: in a catalog of a few tools, or where the query is the
+    tool's name. A ranker of your own that answers None is given the evidence of its words."""
+
+
+class Ranker(Protocol):
+    """Anything that orders a catalog by a query."""
+
+    def search(self, query: str, limit: int) -> list[Ranked]:
+        """Answer at most `limit` tools, the best first."""
+        ...
+
 
 FIELDS = 7
 NAME, FIRST, OWNER = 0, 1, 6
@@ -19,7 +43,7 @@ _MAX_CHUNKS = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """What a ranker knows of a tool."""
+    """A tool as a ranker gets it."""
 
     id: str
     name: str
@@ -27,7 +51,8 @@ class Document:
     parameters: Mapping[str, Any] | None
     owner: str
     fingerprint: str = ""
-    """Of the tool's name, description and parameters. A tool that has one is split into words once, in every catalog."""
+    """Of the tool's name, description and parameters. A tool that has one is split into words once, in every
+    catalog."""
     read_only: bool | None = None
     """What the tool's annotations say; None where they are silent."""
 
@@ -46,7 +71,7 @@ class Entry:
     text: str
     """The fields, split by tabs; in each, a line break keeps apart words that are no neighbours."""
     source: str
-    """What it was made of, in chunks between blanks."""
+    """The text of the tool in chunks between blanks."""
 
     def fields(self) -> list[str]:
         """The stems of each field as a text."""

@@ -40,8 +40,8 @@ class _Parameters(Mapping[str, Any]):
 
 
 class Documents(Sequence[Document]):
-    """What a ranker knows of tools, made when it is asked for: the copies of a large catalog's schemas never lie there all at
-    once, which would keep the garbage collector busy for a fifth of the time that an index takes."""
+    """The documents of tools, each made when it is asked for: all copies of a large catalog's schemas at once would
+    keep the garbage collector busy for a fifth of the time that an index takes."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = tools
@@ -72,7 +72,8 @@ class Indexes:
 
     def of(self, tools: Sequence[Tool]) -> Ranker:
         """The ranker of these tools."""
-        # Three long tuples, since one for each tool takes twice as long to make, and a large catalog is looked up often.
+        # Three long tuples, since one for each tool takes twice as long to make, and a large catalog is looked up
+        # often.
         key = (*map(_OWNER, tools),), (*map(_FINGERPRINT, tools),), (*map(_read_only, map(_ANNOTATIONS, tools)),)
         with self._lock:
             if key in self._rankers:
@@ -89,11 +90,17 @@ class Indexes:
 
 def _document(tool: Tool) -> Document:
     return Document(
-        id=tool.name, name=tool.name, description=tool.description, parameters=_Parameters(tool), owner=tool.owner,
-        fingerprint=tool.fingerprint, read_only=_read_only(tool.annotations),
-    )  # fmt: skip
+        id=tool.name,
+        name=tool.name,
+        description=tool.description,
+        parameters=_Parameters(tool),
+        owner=tool.owner,
+        fingerprint=tool.fingerprint,
+        read_only=_read_only(tool.annotations),
+    )
 
 
 def _read_only(annotations: Annotations) -> bool | None:
-    """What the annotations say; a tool that destroys is none that reads, whatever else they say."""
+    """The annotation `read_only`. A tool that is annotated as destructive does not count as reading, whatever else it
+    says."""
     return False if annotations.destructive else annotations.read_only

@@ -12,16 +12,16 @@ from typing import Any, cast
 
 import anyio
 
-from builtin_plugins.tool_search._ranking.embedded import EmbeddedRankers
 from builtin_plugins.tool_search._ranking.entries import Document
-from builtin_plugins.tool_search._ranking.vectors import BATCH, Vectors, key_of
+from builtin_plugins.tool_search._ranking.meaning import BATCH, EmbeddedRankers, Vectors, key_of
 from hooksdk import Storage
 from hooksdk.tasks import in_abandonable_thread
 
 logger = logging.getLogger("hooksdk.tool_search")
 
 MAX_KEPT = 20_000
-"""Vectors that are kept, at 1 kB each: where there are more, those of tools that the catalog no longer has are forgotten."""
+"""The most vectors that the storage holds, at 1 kB each. Beyond it vectors of tools that the catalog no longer has are
+deleted."""
 TOGETHER = 256
 """Vectors under one key: a store of files writes all of a plugin's values anew for each."""
 _PREFIX = "vectors:"
@@ -30,7 +30,7 @@ _SAME = 0.99  # the least cosine of what one model makes of one text, on whateve
 
 
 class Keeping:
-    """What makes the vectors of a host's tools in the background. All its methods are for the host's loop."""
+    """Makes the vectors of a host's tools in the background. All its methods are for the host's loop."""
 
     def __init__(self, vectors: Vectors) -> None:
         self._vectors = vectors
@@ -43,8 +43,8 @@ class Keeping:
         self._thread = anyio.CapacityLimiter(1)
 
     async def want(self, documents: Sequence[Document], storage: Storage) -> None:
-        """Have the vectors of these tools made, unless they are there. Waits for those that were kept, once, and for none that is
-        made."""
+        """Have the vectors of these tools made, unless they are there. Waits for those that were kept, once, and for
+        none that is made."""
         missing = self._vectors.missing(documents)
         if missing:
             async with self._loading:
@@ -59,7 +59,7 @@ class Keeping:
             self._wake.set()
 
     async def work(self) -> None:
-        """Make what is wanted and keep what was made, by a search too, until it is cancelled."""
+        """Make the wanted vectors and store new ones, also those that a search made, until it is cancelled."""
         while True:
             await self._wake.wait()
             self._wake = anyio.Event()
@@ -89,7 +89,7 @@ class Keeping:
             await self._storage.set(f"{self._prefix}{name}", value)
 
     async def _probe(self) -> Any:
-        """What the model makes of one text, by which it is known again."""
+        """The vector of a fixed text, by which the model is known again."""
         if self._sign is None:
             rows = await in_abandonable_thread(self._vectors.of_texts, [_PROBE], limiter=self._thread)
             self._sign = None if rows is None else rows[0]
@@ -100,7 +100,8 @@ class Keeping:
         return f"{_PREFIX}{self._vectors.name}:"
 
     async def _load(self, storage: Storage, wanted: set[str]) -> None:
-        """Read what was kept, and forget what is damaged or of another model, and of too much what is not wanted."""
+        """Load the stored vectors. Damaged ones and those of another model are deleted, and above the limit those that
+        no wanted tool has."""
         keys = [key for key in await storage.keys() if key.startswith(self._prefix)]
         if not keys:
             return
@@ -124,7 +125,8 @@ class Keeping:
 
 @asynccontextmanager
 async def keeping(factory: object) -> AsyncGenerator[Keeping | None, None]:
-    """What makes and keeps the vectors of a factory's rankers, as long as the block lasts; None where they need none."""
+    """The background worker for a factory's vectors, as long as the block lasts; None where its rankers need no
+    vectors."""
     if not isinstance(factory, EmbeddedRankers):
         yield None
         return
@@ -149,7 +151,7 @@ def _row(text: object) -> Any:
 
 
 def _read(value: object, probe: Any) -> dict[str, Any] | None:
-    """The vectors that were kept; None where they are damaged, or where another model made them."""
+    """Decode stored vectors; None where they are damaged, or another model made them."""
     try:
         kept = cast("Mapping[str, Any]", value)
         before = _row(kept["probe"])

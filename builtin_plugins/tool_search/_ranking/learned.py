@@ -1,7 +1,7 @@
-"""What was called after which words: it lifts the same tools when alike words are searched again.
+"""Learning from use: a tool that was called after some words ranks higher when alike words are searched again.
 
-Kept in the plugin's storage, a key for each tool. Of the words only salted hashes of their stems are kept, no text and no
-order; words with digits, which may be secrets, are not kept at all.
+The plugin's storage has one key for each tool. Of the words only salted hashes of their stems are stored, no text and
+no order; words with digits, which may be secrets, are not stored at all.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import cast
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import anyio
+from pydantic import Field, TypeAdapter, ValidationError
 
 from builtin_plugins.tool_search._ranking.indexes import Indexes
-from builtin_plugins.tool_search._ranking.stems import stem
-from builtin_plugins.tool_search._ranking.words import split_words
+from builtin_plugins.tool_search._ranking.words import split_words, stem
 from builtin_plugins.tool_search.rankers import Ranked, Ranker
 from hooksdk import Storage, Tool
 
 logger = logging.getLogger("hooksdk.tool_search")
 
 LIFT = 0.5
-"""What a tool that was always called after these words gains at most, as a share of the best hit's score."""
+"""The most that a tool gains which was always called after these words, as a share of the best hit's score."""
 HALF_LIFE = 30.0
 """Days in which what was learned loses half of its weight."""
 MAX_TOOLS, MAX_WORDS = 300, 60
@@ -37,12 +37,15 @@ _SURE = 0.5  # strength from which on a tool that was called after such words is
 _DAY = 86_400.0
 _TOOL, _SALT = "used:", "salt"
 
-Uses = dict[str, tuple[float, float]]
+_Kept = Annotated[float, Field(ge=0, lt=1e6, strict=True)]
+Uses = dict[str, tuple[_Kept, _Kept]]
 """By the hash of a word: how often the tool was called after it, and on which day that was true."""
+_USES: TypeAdapter[Uses] = TypeAdapter(Uses)
 
 
 class Memory:
-    """What all sessions of a host have learned. `load` and `note` are for the host's loop, `strengths` for any thread."""
+    """The uses of tools that all sessions of a host have noted. `load` and `note` are for the host's loop, `strengths`
+    for any thread."""
 
     def __init__(self, today: Callable[[], float] = lambda: time.time() / _DAY) -> None:
         self._today = today
@@ -53,7 +56,7 @@ class Memory:
         self._lock = threading.Lock()
 
     async def load(self, storage: Storage) -> None:
-        """Read what other processes kept, too. What is damaged is told once and left out."""
+        """Load what this and other processes stored. Damaged entries are deleted, with one warning."""
         keys = await storage.keys()
         salt = await storage.get(_SALT)
         if not isinstance(salt, str) or not salt:
@@ -62,43 +65,35 @@ class Memory:
         found: dict[str, Uses] = {}
         for key in keys:
             if key.startswith(_TOOL):
-                uses = _parse(await storage.get(key))
-                if uses is None:
-                    self._tell(key)
+                try:
+                    found[key.removeprefix(_TOOL)] = _read(await storage.get(key, {}))
+                except ValidationError:
+                    if not self._told:
+                        logger.warning("tool_search: what was learned under %r is damaged; it is forgotten", key)
+                    self._told = True
                     await storage.delete(key)
-                else:
-                    found[key.removeprefix(_TOOL)] = uses
         with self._lock:
             self._salt, self._uses = salt, found
-
-    def _tell(self, key: str) -> None:
-        if not self._told:
-            self._told = True
-            logger.warning("tool_search: what was learned under %r is damaged; it is left out and forgotten", key)
 
     async def note(self, storage: Storage, tool: str, words: Sequence[str]) -> None:
         """A tool was called after these words."""
         async with self._writing:
-            await self._note(storage, tool, words)
-
-    async def _note(self, storage: Storage, tool: str, words: Sequence[str]) -> None:
-        today = self._today()
-        key = _TOOL + tool
-        uses = _parse(await storage.get(key)) or {}  # another process may have added to it
-        for word in dict.fromkeys(words):
-            name = self._hash(word)
-            uses[name] = (_faded(uses.get(name), today) + 1.0, today)
-        newest = sorted(uses.items(), key=lambda pair: (-_faded(pair[1], today), pair[0]))[:MAX_WORDS]
-        uses = dict(newest)
-        await storage.set(key, {name: list(use) for name, use in uses.items()})
-        with self._lock:
-            self._uses[tool] = uses
-            oldest = sorted(self._uses, key=lambda one: max((day for _, day in self._uses[one].values()), default=0.0))
-            surplus = oldest[: max(0, len(oldest) - MAX_TOOLS)]
+            today = self._today()
+            try:
+                uses = _read(await storage.get(_TOOL + tool, {}))  # another process may have added to it
+            except ValidationError:
+                uses = Uses()
+            uses |= {name: (_faded(uses.get(name), today) + 1.0, today) for name in map(self._hash, words)}
+            newest = sorted(uses.items(), key=lambda pair: (-_faded(pair[1], today), pair[0]))[:MAX_WORDS]
+            await storage.set(_TOOL + tool, {name: list(use) for name, use in newest})
+            with self._lock:
+                self._uses[tool] = dict(newest)
+                latest = {one: max((day for _, day in uses.values()), default=0.0) for one, uses in self._uses.items()}
+                surplus = sorted(latest, key=latest.__getitem__)[: max(0, len(latest) - MAX_TOOLS)]
+                for one in surplus:
+                    del self._uses[one]
             for one in surplus:
-                del self._uses[one]
-        for one in surplus:
-            await storage.delete(_TOOL + one)
+                await storage.delete(_TOOL + one)
 
     def strengths(self, words: Sequence[str]) -> dict[str, float]:
         """By tool, how sure it is that it is meant by these words, 0 to 1."""
@@ -122,20 +117,10 @@ def _faded(use: tuple[float, float] | None, today: float) -> float:
     return use[0] * 0.5 ** (max(0.0, today - use[1]) / HALF_LIFE) if use else 0.0
 
 
-def _parse(value: object) -> Uses | None:
-    """What was kept, within its limits; None where it is nothing that was written here."""
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        return None
-    uses: Uses = {}
-    for name, use in cast("Mapping[str, object]", value).items():
-        numbers = cast("list[object]", use) if isinstance(use, list) else []
-        if len(numbers) != 2 or not all(type(one) in (int, float) and 0 <= cast("float", one) < 1e6 for one in numbers):
-            return None
-        count, day = cast("list[float]", numbers)
-        uses[name] = (float(count), float(day))
-    return dict(list(uses.items())[:MAX_WORDS])
+def _read(value: object) -> Uses:
+    """Decode the stored uses of a tool, within the limits. Raises `ValidationError` for anything that was not written
+    here."""
+    return dict([*_USES.validate_python(value).items()][:MAX_WORDS])
 
 
 def words_of(query: str) -> list[str]:
@@ -159,17 +144,19 @@ class Learning:
         ranker = self._indexes.of(tools)
         return _Lifted(self, ranker, tools) if self._learns else ranker
 
-    def strengths(self, words: Sequence[str]) -> dict[str, float]:
-        """By the id of a tool, see `Memory.strengths`."""
-        return self._memory.strengths(words)
-
-    def searched(self, query: str, words: list[str], hits: frozenset[str]) -> None:
-        """A query was answered."""
+    def search(self, ranker: Ranker, tools: Sequence[Tool], query: str, limit: int) -> list[Ranked]:
+        """The ranker's hits, each lifted by a bounded share of the best score."""
+        words = words_of(query)
+        strengths = self._memory.strengths(words) if words else {}
+        known = {tool.name: strengths[tool.id] for tool in tools if tool.id in strengths} if strengths else {}
+        hits = ranker.search(query, limit + len(known))
+        hits = lifted(hits, known)[: max(0, limit)] if known else hits
         with self._lock:
-            self._queries[query] = (words, hits)
+            self._queries[query] = (words, frozenset(hit.id for hit in hits))
             self._queries.move_to_end(query)
             while len(self._queries) > _MAX_QUERIES:
                 self._queries.popitem(last=False)
+        return hits
 
     async def called(self, tool: Tool, storage: Storage) -> None:
         """A tool was called and answered: note it under the queries that found it; where none did, under the latest."""
@@ -185,24 +172,14 @@ class Learning:
             await self._memory.note(storage, tool.id, words)
 
 
+@dataclass(frozen=True)
 class _Lifted:
-    def __init__(self, learning: Learning, ranker: Ranker, tools: Sequence[Tool]) -> None:
-        self._learning = learning
-        self._ranker = ranker
-        self._tools = tools
+    learning: Learning
+    ranker: Ranker
+    tools: Sequence[Tool]
 
     def search(self, query: str, limit: int) -> list[Ranked]:
-        """The ranker's hits, each lifted by a bounded share of the best score."""
-        words = words_of(query)
-        strengths = self._learning.strengths(words) if words else {}
-        if not strengths:
-            hits = self._ranker.search(query, limit)
-        else:
-            names = {tool.id: tool.name for tool in self._tools if tool.id in strengths}
-            known = {names[one]: strength for one, strength in strengths.items() if one in names}
-            hits = lifted(self._ranker.search(query, limit + len(known)), known)[: max(0, limit)]
-        self._learning.searched(query, words, frozenset(hit.id for hit in hits))
-        return hits
+        return self.learning.search(self.ranker, self.tools, query, limit)
 
 
 def lifted(hits: Sequence[Ranked], strengths: Mapping[str, float]) -> list[Ranked]:

@@ -8,8 +8,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import BeforeValidator
 
-from builtin_plugins.tool_search._ranking.stems import stem
-from builtin_plugins.tool_search._ranking.words import split_words
+from builtin_plugins.tool_search._ranking.words import split_words, stem
 from hooksdk.config import ProjectSettings
 
 MAX_TERMS, MAX_MEANINGS, MAX_CHARS = 2_000, 50, 100

@@ -1,12 +1,144 @@
-"""How text becomes search words: names and texts split at case, digits and signs, schemas walked near their root first."""
+"""How text becomes search words: names and texts split at case, digits and signs, schemas walked near their root first;
+the stems of English words; and what is known about words beforehand, in the lists of the folder `words`."""
+
+from __future__ import annotations
 
 import re
+import threading
 import unicodedata
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, islice
-from typing import cast
+from functools import cache, lru_cache
+from importlib import import_module
+from importlib.resources import files
+from itertools import accumulate, islice, product
+from typing import Any, cast
 
-from builtin_plugins.tool_search._ranking.lexicon import stop_words
+_MAX_STEMS = 1 << 16
+_stemming = threading.Lock()
+
+
+@cache
+def _stemmer() -> Any:
+    # Loaded here, because only a search needs it. It has no types, and its own cache makes a new word three times as
+    # slow.
+    return import_module("Stemmer").Stemmer("english", 0)
+
+
+@lru_cache(_MAX_STEMS)
+def stem(word: str) -> str:
+    """Cut an English word to its stem; words of other languages mostly stay as they are."""
+    with _stemming:  # one stemmer must not work in two threads at once
+        return str(_stemmer().stemWord(word))
+
+
+Kind = tuple[str, ...]
+
+
+def _lines(name: str) -> list[list[str]]:
+    """The lines of a word list, each as its words; a line that begins with # is a comment."""
+    text = files("builtin_plugins.tool_search").joinpath("words", f"{name}.txt").read_text("utf-8")
+    return [line.split() for line in text.splitlines() if not line.startswith("#")]
+
+
+@cache
+def word_list(name: str) -> frozenset[str]:
+    """The words of one of the lists, as they are written: `stop_words` are not searched for, verbs of `reading` ask for
+    nothing but an answer, those of `changing` for a change."""
+    return frozenset(word for line in _lines(name) for word in line)
+
+
+@cache
+def phrase_list(name: str) -> frozenset[tuple[str, ...]]:
+    """The phrases of one of the lists, as they are written: sentences begin with `closings` that thank, praise or take
+    leave, and have `dialogue` where they speak of the conversation itself."""
+    return frozenset(tuple(phrase.split("_")) for phrase in word_list(name))
+
+
+def _without_self(groups: Mapping[str, Mapping[str, None]]) -> Mapping[str, tuple[str, ...]]:
+    return {one: tuple(other for other in group if other != one) for one, group in groups.items()}
+
+
+@cache
+def synonyms() -> Mapping[str, tuple[str, ...]]:
+    """Map a stem to the stems that may be written for it."""
+    groups: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for line in _lines("synonyms"):
+        group = dict.fromkeys(map(stem, line))
+        for one in group:
+            groups[one].update(group)
+    return _without_self(groups)
+
+
+@cache
+def abbreviations() -> Mapping[str, tuple[str, ...]]:
+    """Map a stem to its short forms, or to the single words it is short for."""
+    groups: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for short, *long_forms in _lines("abbreviations") + _lines("forms"):
+        for word in long_forms:
+            if "_" not in word:
+                groups[stem(short)][stem(word)] = None
+                groups[stem(word)][stem(short)] = None
+    return _without_self(groups)
+
+
+@cache
+def phrases() -> Mapping[str, tuple[str, ...]]:
+    """Map a short form to the words of the phrase it stands for."""
+    return {
+        short: tuple(word.split("_"))
+        for short, *long_forms in _lines("abbreviations")
+        for word in long_forms
+        if "_" in word
+    }
+
+
+@cache
+def initials() -> Mapping[tuple[str, ...], str]:
+    """Map the stems of a phrase to its short form."""
+    return {tuple(map(stem, words)): stem(short) for short, words in phrases().items()}
+
+
+@cache
+def capabilities() -> frozenset[str]:
+    """Stems that name a capability, so that a catalog without them lacks it."""
+    return frozenset(map(stem, word_list("capabilities")))
+
+
+@cache
+def answer_beginnings() -> frozenset[tuple[str, ...]]:
+    """How sentences begin that ask for words rather than for a tool, as they are written."""
+    return frozenset(words for line in _lines("answers") for words in product(*[place.split("|") for place in line]))
+
+
+@cache
+def kinds() -> Mapping[str, tuple[Kind, ...]]:
+    """Map a stem to the kinds of thing that it is one of, each as stems of equal meaning."""
+    found: dict[str, dict[Kind, None]] = {}
+    for line in _lines("kinds"):
+        names, _, examples = " ".join(line).partition(":")
+        kind = tuple(dict.fromkeys(map(stem, names.split())))
+        for example in map(stem, examples.split()):
+            if example not in kind:
+                found.setdefault(example, {})[kind] = None
+    return {one: tuple(of) for one, of in found.items()}
+
+
+@cache
+def destructive_verbs() -> tuple[frozenset[str], ...]:
+    """Stems of verbs that destroy something, those in one group that are said for one another."""
+    return tuple(frozenset(map(stem, line)) for line in _lines("destructive"))
+
+
+@cache
+def opposites() -> tuple[tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]], ...]:
+    """Pairs of verbs of opposite effect: for either side the phrases that name it, each as stems."""
+    pairs: list[tuple[tuple[tuple[str, ...], ...], ...]] = []
+    for line in _lines("opposites"):
+        sides = " ".join(line).split("|")
+        pairs.append(tuple(tuple(tuple(map(stem, phrase.split("_"))) for phrase in side.split()) for side in sides))
+    return tuple((one, two) for one, two in pairs)
+
 
 _LETTERS = str.maketrans(
     {"ß": "ss", "ẞ": "SS", "ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "æ": "ae", "œ": "oe", "đ": "d", "\u0131": "i"}
@@ -21,7 +153,8 @@ _WORD = re.compile(
 )
 _LONGEST_WORD = 40
 APART, FIELD_END = "\x01", "\x02"
-"""In a tool's text: between two texts of a field, so that the words beside it are no neighbours, and between two fields."""
+"""In a tool's text: between two texts of a field, so that the words beside it are no neighbours, and between two
+fields."""
 # No word reaches beyond a chunk, so that each chunk of a catalog is split and stemmed once, wherever it stands.
 _CHUNK = re.compile(rf"[A-Za-z0-9]+|[{APART}{FIELD_END}]|[{_UNSPACED}]|[^\W_A-Za-z0-9{_UNSPACED}]+")
 _SIGNS = bytes([code for code in range(128) if not chr(code).isalnum()])
@@ -39,15 +172,15 @@ def plain_letters(text: str) -> str:
 
 def split_words(text: str) -> list[str]:
     """Split a text or an identifier into lower-case words, without stop words."""
-    skipped = stop_words()
+    skipped = word_list("stop_words")
     return [
         word for each in _WORD.findall(plain_letters(text)) if (word := each[:_LONGEST_WORD].lower()) not in skipped
     ]
 
 
 def chunked(text: str) -> str:
-    """A text whose chunks stand between blanks: runs of letters and digits, whose words `split_words` tells, and the separators
-    of a tool's text."""
+    """A text whose chunks stand between blanks: runs of letters and digits, whose words `split_words` tells, and the
+    separators of a tool's text."""
     if text.isascii():  # several times as fast as the pattern, and nearly every text is
         return text.encode().translate(_BLANKS).decode()
     return " ".join(_CHUNK.findall(plain_letters(text)))
@@ -59,7 +192,7 @@ def name_words(name: object, count: int | None = None) -> list[str]:
 
 
 def squeeze(text: object) -> str:
-    """A name so that its case and its separators no longer matter."""
+    """The name without case and separators, for comparing."""
     name = _text(text, _NAME_LIMIT)
     if name.isascii():
         return name.encode().translate(_LOWER, _SIGNS).decode()
@@ -80,7 +213,8 @@ def _text(value: object, limit: int) -> str:
 
 
 def _plain(mapping: Mapping[object, object]) -> dict[object, object]:
-    """The first of a mapping's items: one that is no dict itself takes far longer to be asked for keys that it lacks."""
+    """The first of a mapping's items: one that is no dict itself takes far longer to be asked for keys that it
+    lacks."""
     plain = cast("dict[object, object]", mapping)
     return (
         plain if type(mapping) is dict and len(plain) <= _SCHEMA_NODES else dict(islice(plain.items(), _SCHEMA_NODES))
@@ -129,7 +263,7 @@ def _walk(schema: object) -> tuple[list[str], list[str], list[str]]:
 
 
 def _joined(texts: Sequence[str]) -> str:
-    """A field: as much of its texts as it may have."""
+    """Join the texts of a field, cut at the field's limit."""
     text = f" {APART} ".join(texts)
     if len(text) > _FIELD_LIMIT:
         starts = accumulate(map(len, texts), initial=0)
@@ -139,7 +273,7 @@ def _joined(texts: Sequence[str]) -> str:
 
 
 def tool_text(name: object, description: object, parameters: object, owner: object) -> str:
-    """All that a tool is found by, with `FIELD_END` between its fields, and `APART` between the texts of one.
+    """The searchable text of a tool, with `FIELD_END` between its fields and `APART` between the texts of one.
 
     The fields are: name, first sentence, rest of the description, names, descriptions and enum values of the
     parameters, owner.

@@ -5,30 +5,19 @@ A worker is driven step by step in threads, so that the same code serves asyncio
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib.util
-import os
-import signal
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, final
+from typing import TYPE_CHECKING, final
 
 import anyio
 import anyio.to_thread
 
-from builtin_plugins.tool_search._script.script import (
-    Function,
-    Limits,
-    OverLimit,
-    Printout,
-    Script,
-    Variable,
-    read_variables,
-)
-from builtin_plugins.tool_search._script.serialise import PRELUDE_FILE, READING, prelude
-from builtin_plugins.tool_search._sentences import SCRIPT_MODULES
+from builtin_plugins.tool_search._script.script import Function, Limits, OverLimit, Script, Worker, read_variables
+from builtin_plugins.tool_search._script.serialise import PRELUDE_FILE, READING
+from builtin_plugins.tool_search._script.variables import Variable, Variables
 from hooksdk.tasks import run_shielded
 
 if TYPE_CHECKING:
@@ -41,8 +30,6 @@ WORKERS = 64
 GRACE = 1.0
 """Seconds past its limit after which a worker is killed that did not stop by itself."""
 _NOT_SUPPORTED = "NotImplementedError: The monty syntax parser does not yet support "
-
-_T = TypeVar("_T")
 
 
 def is_installed() -> bool:
@@ -77,20 +64,8 @@ class ScriptResult:
     not_awaited: Sequence[str] = ()
     """The calls that it did not wait for: given up, or never begun."""
     variables: Mapping[str, Variable] | None = None
-    """What it has left in the variables that were asked for; None where that cannot be told, as after a script that was
-    stopped."""
-
-
-@dataclass(frozen=True, slots=True)
-class Variables:
-    """The global variables that a script begins with, and those that are read when it has ended."""
-
-    values: Mapping[str, object]
-    names: Sequence[str]
-    most: int = 0
-    """Characters of JSON that one of them may have."""
-    room: int = 0
-    """Characters that all may have together."""
+    """The variables that were asked for, as the script has left them; None where they cannot be read, as after a script
+    that was stopped."""
 
 
 @final
@@ -102,7 +77,7 @@ class Sandbox:
         self._pool: monty.Monty | None = None
         self._starting = anyio.Lock()
         self._closed = False
-        self._taken: set[_Worker] = set()
+        self._taken: set[Worker] = set()
         self._alive = anyio.Semaphore(workers)
         self._places = anyio.Semaphore(COMPUTING)
         self._threads = anyio.CapacityLimiter(workers + COMPUTING)
@@ -110,8 +85,9 @@ class Sandbox:
     async def run(
         self, code: str, functions: Mapping[str, Function], limits: Limits, variables: Variables | None = None
     ) -> ScriptResult:
-        """Run a script that may call these functions and has these variables. However it ends, the outcome says so; what a
-        function raises is raised in the script under the same built-in name. When this is cancelled, the worker is killed."""
+        """Run a script that may call these functions and has these variables. However it ends, the outcome says so;
+        what a function raises is raised in the script under the same built-in name. When this is cancelled, the worker
+        is killed."""
         import pydantic_monty as monty
 
         worker_limits: monty.ResourceLimits = {
@@ -119,29 +95,29 @@ class Sandbox:
             "max_memory": limits.memory,
             "max_recursion_depth": limits.depth,
         }
-        printout = Printout(limits.printed)
         script = Script(functions, limits)
-        source, _ = prelude(tuple(functions))
-        variables = variables or Variables({}, ())
         value, problem, left = None, None, None
         try:
             async with self._worker(worker_limits) as worker:
-                await worker.step(lambda: worker.session.feed_run(f"{source}\nimport {', '.join(SCRIPT_MODULES)}"))
                 try:
-                    value = await script.drive(worker.step, worker.session, code, printout, variables.values)
+                    value = await script.run(worker, code, variables.values if variables else {})
                 except monty.MontyError as error:
                     problem = _problem(error, limits, code)
                     if not _is_whole(error):
                         raise
-                left = await _read_variables(worker, variables)
+                left = await _left_by(worker, variables)
         except monty.MontyError as error:
             problem = problem or _problem(error, limits, code)
         except OverLimit as error:
             problem = problem or str(error)
         return ScriptResult(
-            value=value, printed=printout.text, characters=printout.characters, problem=problem,
-            not_awaited=script.not_awaited, variables=left,
-        )  # fmt: skip
+            value=value,
+            printed=script.printout.text,
+            characters=script.printout.characters,
+            problem=problem,
+            not_awaited=script.not_awaited,
+            variables=left,
+        )
 
     async def close(self) -> None:
         """Stop every worker, also those whose scripts still run; no other one is started."""
@@ -157,11 +133,11 @@ class Sandbox:
                 await self._in_thread(functools.partial(pool.__exit__, None, None, None))
 
     @asynccontextmanager
-    async def _worker(self, limits: monty.ResourceLimits) -> AsyncGenerator[_Worker, None]:
+    async def _worker(self, limits: monty.ResourceLimits) -> AsyncGenerator[Worker, None]:
         """A worker of one's own. It goes back to the pool, or is killed if a step of it was given up."""
         async with self._alive:
             session = (await run_shielded(self._started)).checkout(limits=limits)
-            worker = _Worker(session, self._threads, self._places)
+            worker = Worker(session, self._threads, self._places)
             try:
                 # A worker that is being taken or given back when asyncio cancels the task would be lost to the pool.
                 await run_shielded(self._in_thread, worker.take)
@@ -192,61 +168,13 @@ class Sandbox:
         await anyio.to_thread.run_sync(function, limiter=self._threads)
 
 
-@final
-class _Worker:
-    """One worker process while a script has it."""
-
-    def __init__(self, session: monty.MontySession, threads: anyio.CapacityLimiter, places: anyio.Semaphore) -> None:
-        self.session = session
-        self._threads = threads
-        self._places = places
-        self._is_taken = False
-        self._busy = False
-        self._pid: int | None = None
-
-    def take(self) -> None:
-        """Take it out of the pool."""
-        self.session.__enter__()
-        self._is_taken = True
-        self._pid = self.session.worker_pid  # a busy worker does not say it
-
-    def give_back(self) -> None:
-        """Give it back to the pool, if it was taken."""
-        if self._is_taken:
-            self.session.__exit__(None, None, None)
-
-    async def step(self, function: Callable[[], _T]) -> _T:
-        """Let the worker go on, in a thread; a cancellation does not wait for it."""
-        async with self._places:
-            self._busy = True
-            try:
-                answer = await anyio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=self._threads)
-            except Exception:
-                self._busy = False
-                raise
-            self._busy = False
-            return answer
-
-    def kill_if_busy(self) -> None:
-        """A worker whose step was given up would go on to its limit, and its thread with it."""
-        if self._busy:
-            self.kill()
-
-    def kill(self) -> None:
-        """End the process, whatever it does."""
-        if self._pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, getattr(signal, "SIGKILL", signal.SIGTERM))
-
-
-async def _read_variables(worker: _Worker, variables: Variables) -> Mapping[str, Variable] | None:
-    """What the script has left. Whatever goes wrong here: it was run, and its value counts."""
+async def _left_by(worker: Worker, variables: Variables | None) -> Mapping[str, Variable] | None:
+    """The variables that the script has left. A failure here is no failure of the script: it was run, and its value
+    counts."""
     import pydantic_monty as monty
 
-    if not variables.names:
-        return {}
     try:
-        return await read_variables(worker.step, worker.session, variables.names, variables.most, variables.room)
+        return await read_variables(worker, variables) if variables and variables.names else {}
     except (monty.MontyError, OverLimit):
         return None
 
@@ -263,12 +191,11 @@ def _problem(error: monty.MontyError, limits: Limits, code: str) -> str:
     import pydantic_monty as monty
 
     text = str(error)
-    if isinstance(error, monty.MontyCrashedError):
-        if error.timed_out:
-            return f"It was stopped: it ran longer than {limits.seconds:g} s of its own time."
-        return "It was stopped: its worker process died. The next script gets another one."
-    if "time limit exceeded" in text and text.startswith("TimeoutError"):
+    crashed = isinstance(error, monty.MontyCrashedError)
+    if error.timed_out if crashed else text.startswith("TimeoutError") and "time limit exceeded" in text:
         return f"It was stopped: it ran longer than {limits.seconds:g} s of its own time."
+    if crashed:
+        return "It was stopped: its worker process died. The next script gets another one."
     if "exceeded its memory limit" in text or "memory limit exceeded" in text:
         return f"It was stopped: it needed more than {limits.memory // 2**20} MiB of memory."
     if isinstance(error, (monty.MontyRuntimeError, monty.MontySyntaxError)):

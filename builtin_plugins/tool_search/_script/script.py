@@ -1,21 +1,23 @@
 """One script while it runs: its stops at calls of the host, and its value.
 
-The worker stops at each call of a host function. The host's event loop runs the function, and the worker goes on with its
-result.
+The worker stops at each call of a host function. The host's event loop runs the function, and the worker goes on with
+its result.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast, final
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, final
 
 import anyio
 from anyio.abc import TaskGroup
 
-from builtin_plugins.tool_search._script.last_value import keeping_value
 from builtin_plugins.tool_search._script.serialise import (
     MAX_TEXT,
     PRELUDE_FILE,
@@ -25,6 +27,8 @@ from builtin_plugins.tool_search._script.serialise import (
     reading_variables,
 )
 from builtin_plugins.tool_search._script.values import THREAD_FROM, clean
+from builtin_plugins.tool_search._script.variables import Variable, Variables, keeping_value
+from builtin_plugins.tool_search._sentences import SCRIPT_MODULES
 
 if TYPE_CHECKING:
     import pydantic_monty as monty
@@ -39,16 +43,10 @@ AT_ONCE = 16
 """Calls of one script that run at a time; the others of a `gather` wait for their turn."""
 _SLEEPS = {"system.sleep", "system.async_sleep"}
 _RAISED = (PermissionError, TypeError, ValueError)
-"""What keeps its name in the script; everything else is a `RuntimeError` there."""
+"""Exceptions that keep their name in the script; every other one is a `RuntimeError` there."""
 
 Function = Callable[..., Awaitable[object]]
 _T = TypeVar("_T")
-
-
-class Step(Protocol):
-    """Lets the worker go on, and comes back when it has stopped again."""
-
-    async def __call__(self, function: Callable[[], _T]) -> _T: ...
 
 
 @final
@@ -58,19 +56,13 @@ class Printout:
 
     keep: int
     characters: int = 0
-    _parts: list[str] = field(default_factory=list[str])
+    text: str = ""
 
     def __call__(self, _stream: Literal["stdout", "stderr"], text: str) -> None:
-        if self.characters < self.keep:
-            self._parts.append(text[: self.keep - self.characters])
+        self.text = (self.text + text)[: self.keep]
         self.characters += len(text)
         if self.characters > MAX_PRINTED:
             raise MemoryError(f"the script printed more than {MAX_PRINTED:,} characters")
-
-    @property
-    def text(self) -> str:
-        """The beginning."""
-        return "".join(self._parts)
 
 
 class OverLimit(Exception):
@@ -78,18 +70,8 @@ class OverLimit(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variable:
-    """What a script has left in one of its global variables."""
-
-    value: object = None
-    """As JSON."""
-    problem: str = ""
-    """Why it cannot be told, if so."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one script may take."""
+    """The limits of one script."""
 
     seconds: float
     """Of its own time, and of its own sleep: the time of the functions that it waits for does not count."""
@@ -103,10 +85,58 @@ class Limits:
 
 
 @final
+class Worker:
+    """One worker process while a script has it."""
+
+    def __init__(self, session: monty.MontySession, threads: anyio.CapacityLimiter, places: anyio.Semaphore) -> None:
+        self.session = session
+        self._threads = threads
+        self._places = places
+        self._is_taken = False
+        self._busy = False
+        self._pid: int | None = None
+
+    def take(self) -> None:
+        """Take it out of the pool."""
+        self.session.__enter__()
+        self._is_taken = True
+        self._pid = self.session.worker_pid  # a busy worker does not say it
+
+    def give_back(self) -> None:
+        """Give it back to the pool, if it was taken."""
+        if self._is_taken:
+            self.session.__exit__(None, None, None)
+
+    async def step(self, function: Callable[[], _T]) -> _T:
+        """Let the worker go on, in a thread; a cancellation does not wait for it."""
+        async with self._places:
+            self._busy = True
+            try:
+                answer = await anyio.to_thread.run_sync(function, abandon_on_cancel=True, limiter=self._threads)
+            except Exception:
+                self._busy = False
+                raise
+            self._busy = False
+            return answer
+
+    def kill_if_busy(self) -> None:
+        """A worker whose step was given up would go on to its limit, and its thread with it."""
+        if self._busy:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the process, whatever it does."""
+        if self._pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+@final
 class Script:
     """One script while it runs: its calls, from the moment that it makes them until it has their results."""
 
     def __init__(self, functions: Mapping[str, Function], limits: Limits) -> None:
+        self.printout = Printout(limits.printed)
         self._functions = functions
         self._limits = limits
         self._calls = 0
@@ -116,68 +146,72 @@ class Script:
         self._waiting: dict[int, Callable[[], Awaitable[object]]] = {}
         self._results: dict[int, monty.ExternalSettledResult] = {}
         self._source = b""
-        self._places = prelude(tuple(functions))[1]
+        self._prelude, self._places = prelude(tuple(functions))
         names = "|".join(map(re.escape, functions)).encode()
         self._direct = re.compile(rb"await\s+(?:" + names + rb")\s*\(")
-        self._interrupt: KeyboardInterrupt | None = None
+        self._problem: BaseException | None = None
         self._arrived = anyio.Event()
         self._turns = anyio.Semaphore(AT_ONCE)
 
     @property
     def not_awaited(self) -> list[str]:
-        """What was called and never waited for."""
+        """The calls that the script never waited for."""
         return list(self._labels.values())
 
-    async def drive(
-        self, step: Step, session: monty.MontySession, code: str, printout: Printout, variables: Mapping[str, object]
-    ) -> object:
+    async def run(self, worker: Worker, code: str, variables: Mapping[str, object]) -> object:
         """Run it to its end, with these global variables to begin with. Returns the value of its last line, as JSON."""
-        problem: BaseException | None = None
         value: object = None
         async with anyio.create_task_group() as tasks:
             try:
-                value = await self._run_code(step, session, code, printout, variables, tasks)
+                value = await self._value_of(worker, code, variables, tasks)
             except Exception as error:  # raised outside the task group, which would wrap it
-                problem = error
+                self._problem = self._problem or error
             tasks.cancel_scope.cancel()
-        if problem := self._interrupt or problem:
-            raise problem
+        if self._problem is not None:
+            raise self._problem
         return value
 
-    async def _run_code(
-        self, step: Step, session: monty.MontySession, code: str, printout: Printout, variables: Mapping[str, object],
-        tasks: TaskGroup,
-    ) -> object:  # fmt: skip
+    async def _value_of(self, worker: Worker, code: str, variables: Mapping[str, object], tasks: TaskGroup) -> object:
         import pydantic_monty as monty
 
-        def feed(source: str) -> Callable[[], monty.SyncSnapshot]:
-            self._source = source.encode()
-            return functools.partial(session.feed_start, source, inputs={**variables}, print_callback=printout)
-
-        for source in keeping_value(code):
-            try:
-                snapshot = await step(feed(source))
-            except monty.MontySyntaxError:
-                if printout.characters:
-                    raise
-                # The last line is no expression, or the script is wrong: then the error must quote the script as it was written.
-            else:
-                break
-        else:
-            source, snapshot = code, await step(feed(code))
-        await self._go_on(step, snapshot, tasks)
-        if source is code:
+        modules = f"{self._prelude}\nimport {', '.join(SCRIPT_MODULES)}"
+        await worker.step(lambda: worker.session.feed_run(modules))
+        snapshot, keeps_value = await self._begin(worker, code, variables)
+        await self._go_on(worker, snapshot, tasks)
+        if not keeps_value:
             return None
         self._source = b""
-        snapshot = await step(functools.partial(session.feed_start, reading_value(code), print_callback=printout))
+        reading = functools.partial(worker.session.feed_start, reading_value(code), print_callback=self.printout)
+        snapshot = await worker.step(reading)
         if not isinstance(snapshot, monty.MontyComplete):
             raise OverLimit("It was stopped: its value called something while it was read.")
-        (value, *more) = await step(lambda: _read(str(snapshot.output))) or [None]
+        (value, *more) = await worker.step(lambda: _read(str(snapshot.output))) or [None]
         if more:
             raise OverLimit("It was stopped: it changed what writes its value.")
         return value
 
-    async def _go_on(self, step: Step, snapshot: monty.SyncSnapshot, tasks: TaskGroup) -> None:
+    async def _begin(
+        self, worker: Worker, code: str, variables: Mapping[str, object]
+    ) -> tuple[monty.SyncSnapshot, bool]:
+        """Where it stops first, and whether its value is kept."""
+        import pydantic_monty as monty
+
+        def feed(source: str) -> Callable[[], monty.SyncSnapshot]:
+            self._source = source.encode()
+            start = worker.session.feed_start
+            return functools.partial(start, source, inputs={**variables}, print_callback=self.printout)
+
+        for source in keeping_value(code):
+            try:
+                return await worker.step(feed(source)), True
+            except monty.MontySyntaxError:
+                if self.printout.characters:
+                    raise
+                # The last line is no expression, or the script is wrong: then the error must quote it as it was
+                # written.
+        return await worker.step(feed(code)), False
+
+    async def _go_on(self, worker: Worker, snapshot: monty.SyncSnapshot, tasks: TaskGroup) -> None:
         import pydantic_monty as monty
 
         while not isinstance(snapshot, monty.MontyComplete):
@@ -188,13 +222,13 @@ class Script:
             elif snapshot.is_os_function and snapshot.function_name not in _SLEEPS:
                 resume = snapshot.resume_not_handled
             else:
-                resume = functools.partial(snapshot.resume, await self._answer_call(step, snapshot))
-            snapshot = await step(resume)
+                resume = functools.partial(snapshot.resume, await self._answer_call(worker, snapshot))
+            snapshot = await worker.step(resume)
 
-    async def _answer_call(self, step: Step, snapshot: monty.FunctionSnapshot) -> monty.ExternalResult:
+    async def _answer_call(self, worker: Worker, snapshot: monty.FunctionSnapshot) -> monty.ExternalResult:
         """The immediate answer to a call: usually a future, which gets its result when the script waits for it."""
         if snapshot.is_os_function:
-            seconds = self._sleep((await step(lambda: snapshot.args))[0])  # a number: the worker has checked it
+            seconds = self._sleep((await worker.step(lambda: snapshot.args))[0])  # a number: the worker has checked it
             if snapshot.function_name == "system.sleep":
                 await anyio.sleep(seconds)
                 return {"return_value": None}
@@ -211,7 +245,7 @@ class Script:
         self._lengths[snapshot.call_id] = len(text)
         if sum(self._lengths.values()) > MAX_OPEN:
             raise OverLimit(f"It was stopped: its open calls have more than {MAX_OPEN:,} characters of arguments.")
-        keywords, *positional = _read(text) if len(text) < THREAD_FROM else await step(lambda: _read(text))
+        keywords, *positional = _read(text) if len(text) < THREAD_FROM else await worker.step(lambda: _read(text))
         if not isinstance(keywords, dict):
             raise OverLimit("It was stopped: it changed what writes its calls.")
         first = repr(positional[0][:100]) if positional and isinstance(positional[0], str) else ""
@@ -236,7 +270,7 @@ class Script:
             if call_id in self._waiting:
                 tasks.start_soon(self._run, call_id, self._waiting.pop(call_id))
         while not self._results:
-            if self._interrupt is not None:
+            if self._problem is not None:
                 raise OverLimit("It was interrupted.")
             self._arrived = anyio.Event()
             await self._arrived.wait()
@@ -255,7 +289,7 @@ class Script:
                 kind = type(error).__name__ if type(error) in _RAISED else "RuntimeError"
                 result = {"exc_type": cast("monty.ExcType", kind), "message": clean(str(error))}
             except KeyboardInterrupt as error:  # raised outside the task group, which would wrap it
-                self._interrupt = error
+                self._problem = error
                 self._arrived.set()
                 return
         self._results[call_id] = result
@@ -266,24 +300,22 @@ def _read(text: str) -> list[Any]:
     return read_json(clean(text[: MAX_TEXT + 1]))
 
 
-async def read_variables(
-    step: Step, session: monty.MontySession, names: Sequence[str], most: int, room: int
-) -> dict[str, Variable]:
-    """What a script that has ended has left in these global variables; see `reading_variables`. Those that there are not are
-    left out."""
+async def read_variables(worker: Worker, wanted: Variables) -> dict[str, Variable]:
+    """The values of these global variables after the script has ended; see `reading_variables`. Names that are not
+    defined are left out."""
     import pydantic_monty as monty
 
-    snapshot = await step(functools.partial(session.feed_start, reading_variables(names, most, room)))
+    reading = reading_variables(wanted.names, wanted.most, wanted.room)
+    snapshot = await worker.step(functools.partial(worker.session.feed_start, reading))
     while isinstance(snapshot, monty.NameLookupSnapshot):
-        snapshot = await step(snapshot.resume)  # there is no such variable
-    if not isinstance(snapshot, monty.MontyComplete):
-        raise OverLimit("It changed what writes its variables.")
+        snapshot = await worker.step(snapshot.resume)  # there is no such variable
     assigned: dict[str, Variable] = {}
-    for entry in await step(lambda: _read(str(snapshot.output))):
+    written = str(snapshot.output) if isinstance(snapshot, monty.MontyComplete) else "[0]"
+    for entry in await worker.step(lambda: _read(written)):
         match entry:
-            case [str(name), [value]] if name in names:
+            case [str(name), [value]] if name in wanted.names:
                 assigned[name] = Variable(value=value)
-            case [str(name), str(problem)] if name in names:
+            case [str(name), str(problem)] if name in wanted.names:
                 assigned[name] = Variable(problem=problem)
             case _:
                 raise OverLimit("It changed what writes its variables.")

@@ -1,5 +1,5 @@
-"""How values leave a script: as JSON text alone, written by code that runs in the sandbox with the script's own time and
-memory.
+"""How values leave a script: as JSON text alone, written by code that runs in the sandbox with the script's own time
+and memory.
 
 The host must not read a value of a script in any other way. What shares its parts is small in the sandbox and may be
 endless once it is copied, written out or only hashed as a key, and the host could not stop in the middle of that.
@@ -39,6 +39,7 @@ def __make__(
     BaseException=BaseException, Exception=Exception, TypeError=TypeError, NameError=NameError,
 ):
     import dataclasses, datetime, json, math
+    MAX_DEPTH, MAX_VALUES, MAX_CHARACTERS, MAX_BITS = LIMITS
     dumps, isfinite, is_dataclass = json.dumps, math.isfinite, dataclasses.is_dataclass
     date, time = datetime.date, datetime.time
     LARGE = 1 << MAX_BITS
@@ -46,8 +47,8 @@ def __make__(
     VIEWS = ("dict_keys", "dict_values", "dict_items", "deque")
 
     def json_of(sources, roots, strict, names, most=MAX_CHARACTERS, same=False):
-        # JSON of these values. Strict raises for what JSON has not; otherwise that is described in words. Same raises also for
-        # what would come back as something else.
+        # JSON of these values. Strict raises for what JSON has not; otherwise that is described in words. Same raises
+        # also for what would come back as something else.
         values, room = MAX_VALUES, most if same else most + 1000  # for names and marks
 
         def too_long():
@@ -268,19 +269,14 @@ def prelude(functions: Sequence[str]) -> tuple[str, dict[tuple[int, int], str]]:
     """
     source = _SOURCE.replace("FUNCTION_NAMES", ", ".join(functions))
     source = source.replace("FUNCTIONS", "".join(_FUNCTION.replace("NAME", name) for name in functions))
-    for name, limit in (
-        ("DEPTH", MAX_DEPTH),
-        ("VALUES", MAX_VALUES),
-        ("CHARACTERS", MAX_CHARACTERS),
-        ("BITS", MAX_BITS),
-    ):
-        source = source.replace(f"MAX_{name}", str(limit))
+    source = source.replace("LIMITS", str((MAX_DEPTH, MAX_VALUES, MAX_CHARACTERS, MAX_BITS)))
     ends = [match.end() for match in re.finditer(re.escape(_ASK.encode()), source.encode())]
     return source, {(end - len(_ASK), end): name for end, name in zip(ends, functions, strict=True)}
 
 
 def read_json(text: str) -> list[Any]:
-    """What the sandbox wrote as this text, of which no more than `MAX_TEXT` and one more character need be given."""
+    """Decode the JSON text that the sandbox wrote. No more than `MAX_TEXT` and one more character of it need be
+    given."""
     try:
         value: object = json.loads(text, parse_constant=_refuse) if len(text) <= MAX_TEXT else None
         if isinstance(value, list) and _is_flat(cast("object", value)):
@@ -312,14 +308,15 @@ def _is_flat(value: object) -> bool:
 
 
 def reading_value(code: str) -> str:
-    """The code that writes `__value__` as a JSON list of one. An instance shows the attributes that the script mentions,
-    since the sandbox cannot list them."""
+    """The code that writes `__value__` as a JSON list of one. An instance shows the attributes that the script
+    mentions, since the sandbox cannot list them."""
     names = {match[1] or match[2] for match in _ATTRIBUTE.finditer(code)}
     return f'{READING}(__value__, {sorted(names)[:MAX_NAMES]})}}"'
 
 
 def reading_variables(names: Sequence[str], most: int, room: int) -> str:
-    """The code that writes these global variables as a JSON list, each as its name and a list of its value, or a text that
-    says why it has no JSON that comes back as the same. One of them may have `most` characters, all together `room`."""
+    """The code that writes these global variables as a JSON list, each as its name and a list of its value, or a text
+    that says why it has no JSON that comes back as the same. One of them may have `most` characters, all together
+    `room`."""
     reads = ", ".join(f"lambda: {name}" for name in names)
     return f'{READING_VARIABLES}({[*names]}, [{reads}], {most}, {room})}}"'

@@ -6,16 +6,14 @@ import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast, final
+from typing import Any, final
 
 import anyio.to_thread
 
-from builtin_plugins.tool_search._answers.answers import compact, described, number_of, search, texts_of
+from builtin_plugins.tool_search._answers.answers import described, texts_of
 from builtin_plugins.tool_search._answers.scope import Refusal, Scope, reason_of
-from builtin_plugins.tool_search._answers.signatures import clip
 from builtin_plugins.tool_search._bridge.tools import CHANGES
 from builtin_plugins.tool_search._bridge.written_call import ARGUMENT_KEYS, NAME_KEYS
-from builtin_plugins.tool_search._names import Names
 from builtin_plugins.tool_search._script.sandbox import Sandbox, ScriptResult
 from builtin_plugins.tool_search._script.script import Limits
 from builtin_plugins.tool_search._script.values import THREAD_FROM, TooLarge, as_json, beginning, clean, result_value
@@ -26,9 +24,9 @@ from builtin_plugins.tool_search._sentences import (
     SCRIPT_ADVICE,
     SCRIPT_MODULES,
 )
-from builtin_plugins.tool_search.rankers import Ranker
-from hooksdk import Tool, ToolContext, ToolError, ToolResult, schema
+from hooksdk import Catalog, Tool, ToolContext, ToolError, ToolResult, schema
 from hooksdk.errors import did_you_mean
+from hooksdk.values import clip, compact, is_mapping
 
 MAX_CODE = 20_000
 """Characters of a script."""
@@ -52,27 +50,25 @@ _UNDEFINED = re.compile(r"NameError: name '(\w+)' is not defined")
 def code_tool(
     description: str,
     *,
+    find: Callable[[Sequence[str], object, Scope], dict[str, Any]],
+    scope: Callable[[Catalog], Scope],
     sandbox: Sandbox,
-    ranker: Callable[[ToolContext], Ranker],
     seconds: float,
     slowest: float,
-    default_limit: int,
-    max_limit: int,
-    names: Names,
-    returns: Callable[[Tool], str],
     variables: SessionVariables,
 ) -> Tool:
     """`tool_search_code` with this description. A script has `seconds` of its own time; `slowest` is the longest time
-    that a tool may take."""
+    that a tool may take. `find` answers queries and a limit."""
 
     async def run(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        code = _read_code(arguments.get("code"), names.code)
-        script = _Functions(context, lambda: ranker(context), default_limit, max_limit, names, returns, variables)
+        reach = scope(context.catalog)
+        code = _read_code(arguments.get("code"), reach.names.code)
+        script = _Functions(context, reach, find, variables)
         functions = {"search": script.search, "describe": script.describe, "call": script.call}
         wanted = variables.wanted(code, context.mask)
         return script.answer(await sandbox.run(code, functions, Limits(seconds=seconds), wanted))
 
-    tool = Tool(
+    return Tool(
         name="tool_search_code",
         description=description,
         parameters={
@@ -85,7 +81,6 @@ def code_tool(
         # The script's own time and its calls' time; while a person is asked the run stops this clock.
         timeout=seconds + max(CALLS_SECONDS, slowest),
     )
-    return tool.copy(name=names.code)
 
 
 def _read_code(code: object, name: str) -> str:
@@ -102,14 +97,11 @@ def _read_code(code: object, name: str) -> str:
 @final
 @dataclass
 class _Functions:
-    """What one script can call, and what became of its calls."""
+    """The functions that one script can call, and the outcome of its calls."""
 
     context: ToolContext
-    ranker: Callable[[], Ranker]
-    default_limit: int
-    max_limit: int
-    names: Names
-    returns: Callable[[Tool], str]
+    scope: Scope
+    find: Callable[[Sequence[str], object, Scope], dict[str, Any]]
     variables: SessionVariables
     done: list[str] = field(default_factory=list[str])
     """The tools whose calls succeeded, in the order in which the calls ended."""
@@ -118,41 +110,29 @@ class _Functions:
 
     async def search(self, /, query: object = None, limit: object = None, **keywords: object) -> list[dict[str, Any]]:
         """The hits of one query or of several, each once."""
-        queries = [
-            clip(one, LONGEST_QUERY) for one in texts_of(query if query is not None else keywords.get("queries"))
-        ]
-        if not queries:
+        written = texts_of(query if query is not None else keywords.get("queries"))
+        if not written:
             raise TypeError('search needs a query, such as await search("create issue")')
-        most = max(1, min(number_of(limit, self.default_limit), self.max_limit))
+        queries = [clip(one, LONGEST_QUERY) for one in written]
         # In a thread, as the first search of a large catalog makes its index.
-        groups = (await anyio.to_thread.run_sync(self._find, queries, most))["results"]
+        groups = (await anyio.to_thread.run_sync(self.find, queries, limit, self.scope))["results"]
         hits = {hit["name"]: hit for group in reversed(groups) for hit in reversed(group["hits"])}
         self.context.count("searches", len(groups))
         self.context.count("hits", len(hits))
         return as_json([*reversed(hits.values())])
-
-    def _find(self, queries: Sequence[str], most: int) -> dict[str, Any]:
-        return search(queries, most, scope=self._scope(), ranker=self.ranker())
-
-    def _scope(self) -> Scope:
-        """Every granted tool: a script may call those that are shown, too."""
-        catalog = self.context.catalog
-        return Scope(
-            catalog, frozenset(tool.name for tool in catalog), self.names, in_script=True, returns=self.returns
-        )
 
     async def describe(self, /, name: object = None, **keywords: object) -> dict[str, Any]:
         """Description and schemas of one tool."""
         name = _name_of(name if name is not None else keywords.get("names"), "describe")
         self.context.count("describes", 1)
         try:
-            tool = self._scope().granted(name)
+            tool = self.scope.granted(name)
         except Refusal as error:
-            raise ValueError(reason_of(error).replace(f"{self.names.search} ", "search ")) from None
+            raise ValueError(reason_of(error).replace(f"{self.scope.names.search} ", "search ")) from None
         answer = {"name": tool.name, **described(tool)}
         form: object = tool.output_schema
         if form is None or len(compact(form)) > MAX_RETURNS:
-            form = self.returns(tool)
+            form = self.scope.returns(tool)
         return as_json({**answer, "returns": form} if form else answer)
 
     async def call(self, /, *positional: object, **keywords: object) -> Any:
@@ -165,7 +145,7 @@ class _Functions:
                 return _value_of(name, result)
             return await anyio.to_thread.run_sync(_value_of, name, result)
         text = clean(result.text)
-        if self.names.bridge(name) and self.context.catalog.get(name) is None:
+        if self.scope.names.bridge(name) and self.context.catalog.get(name) is None:
             text = f"'{name}' was not run: a script calls tools by their own names."
         if text.startswith("Blocked") or name in self.context.catalog.withheld:
             raise PermissionError(text)
@@ -181,15 +161,14 @@ class _Functions:
         wrapper = next((key for key in ARGUMENT_KEYS if _wraps(key, keywords, tool)), None)
         if fields is None and wrapper:
             fields = keywords.pop(wrapper)
-        raw: object = dict(cast("Mapping[str, Any]", fields)) if isinstance(fields, Mapping) else fields
         try:
-            arguments = cast("dict[str, Any]", raw) if isinstance(raw, dict) else schema.parse_arguments(raw)
+            arguments = dict(fields) if is_mapping(fields) else schema.parse_arguments(fields)
         except schema.BadArguments as error:
             raise TypeError(f"the arguments of '{name}' cannot be read. {error}") from None
         return name, {**keywords, **arguments}
 
     def answer(self, outcome: ScriptResult) -> ToolResult:
-        """What the model reads of the script; what it has left in its variables is kept."""
+        """The answer to the model. The variables that the script has left are kept."""
         lost = self.variables.take(outcome.variables or {})
         if outcome.not_awaited:  # which is said already
             lost = [one for one in lost if "was not awaited" not in one]
@@ -223,29 +202,26 @@ class _Functions:
 
     def _failure(self, outcome: ScriptResult, lost: Sequence[str]) -> str:
         problem = clean(outcome.problem or "")
-        parts = [f"The script failed. {problem}", *(advice for part, advice in SCRIPT_ADVICE if part in problem)]
+        advice = [advice for part, advice in SCRIPT_ADVICE if part in problem]
         if match := _UNDEFINED.search(problem):
-            parts.append(self._instead_of(match[1]))
-        if self.done:
-            parts.append(f"Calls that it had made: {_few(self.done)}. {NOT_UNDONE}")
-        if self.failed:
-            parts.append(f"Calls that failed: {_few(self.failed)}")
-        if kept := self._kept(outcome):
-            parts.append(f"Kept for later scripts: {kept}")
-        if lost:
-            parts.append(f"Not kept for later scripts: {'; '.join(lost)}")
-        if outcome.not_awaited:
-            parts.append(f"Given up: {_few(outcome.not_awaited)}")
-        if outcome.characters:
-            parts.append(f"It had printed: {clip(clean(outcome.printed), MAX_ANSWER // 2)}")
-        return "\n".join(filter(None, parts))
+            advice.append(self._instead_of(match[1]))
+        told = {
+            "Calls that it had made": f"{_few(self.done)}. {NOT_UNDONE}" if self.done else "",
+            "Calls that failed": _few(self.failed),
+            "Kept for later scripts": self._kept(outcome),
+            "Not kept for later scripts": "; ".join(lost),
+            "Given up": _few(outcome.not_awaited),
+            "It had printed": clip(clean(outcome.printed), MAX_ANSWER // 2),
+        }
+        lines = (f"{what}: {text}" for what, text in told.items() if text)
+        return "\n".join([f"The script failed. {problem}", *filter(None, advice), *lines])
 
     def _kept(self, outcome: ScriptResult) -> str:
         return _few([name for name in outcome.variables or () if name in self.variables.names])
 
     def _instead_of(self, name: str) -> str:
-        """What to write in place of a name that is not defined in a script."""
-        if (usual := self.names.bridge(name)) in INSTEAD_IN_SCRIPT:
+        """Advice on a name that is not defined in a script."""
+        if (usual := self.scope.names.bridge(name)) in INSTEAD_IN_SCRIPT:
             return f"There is no {name} in a script: write {INSTEAD_IN_SCRIPT[usual]}"
         tool = self.context.catalog.get(name)
         if tool is not None:
@@ -263,7 +239,7 @@ def _value_of(name: str, result: ToolResult) -> Any:
 
 
 def _wraps(key: str, keywords: Mapping[str, object], tool: Tool | None) -> bool:
-    """Whether all arguments stand under this key, which is none of the tool's own."""
+    """Whether a keyword wraps all arguments of the call and is no parameter of the tool itself."""
     is_wrapper = key in keywords and not (tool and key in tool.parameter_names)
     return is_wrapper and (key == "arguments" or isinstance(keywords[key], Mapping))
 
@@ -274,8 +250,8 @@ def _few(names: Sequence[str], most: int = 20) -> str:
 
 def _name_of(value: object, function: str) -> str:
     """A tool's name, also where a hit of a search is given in its place."""
-    if isinstance(value, Mapping):
-        value = cast("Mapping[str, object]", value).get("name")
+    if is_mapping(value):
+        value = value.get("name")
     if not isinstance(value, str) or not value.strip():
         raise TypeError(f'{function} needs the name of a tool, such as await {function}("create_issue")')
     return clip(clean(value.strip()), LONGEST_NAME)

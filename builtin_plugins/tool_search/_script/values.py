@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast, final
 
-from builtin_plugins.tool_search._answers.answers import compact
+from hooksdk.values import compact
 
 THREAD_FROM = 20_000
 """Characters from which on a text is parsed in a thread, so that the event loop goes on."""
@@ -28,13 +28,13 @@ class TooLarge(Exception):
 
 
 def as_json(value: object) -> Any:
-    """What the host answers a script, as JSON that can be sent to a worker."""
+    """A value of the host as JSON that can be sent to a worker."""
     return _Reader().read(value, 0)
 
 
 def result_value(structured: object, text: str) -> Any:
-    """What a tool answered: its structured result, else the object or list that its text is JSON of, else the text.
-    Raises `TooLarge`."""
+    """The result of a tool for a script: its structured result, else the object or list that its text is JSON of, else
+    the text. Raises `TooLarge`."""
     for get in (lambda: structured, lambda: json.loads(text) if text.lstrip()[:1] in {"{", "["} else None):
         try:
             if (value := get()) is not None:

@@ -1,4 +1,5 @@
-"""What the scripts of a session assign at their top level, kept for its later scripts."""
+"""The value of a script's last line, and the variables that it assigns at its top level, kept for later scripts of its
+session."""
 
 from __future__ import annotations
 
@@ -6,15 +7,13 @@ import builtins
 import json
 import keyword
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, final
 
-from builtin_plugins.tool_search._answers.parts import compact
-from builtin_plugins.tool_search._script.last_value import TEXT_OR_COMMENT, statements
-from builtin_plugins.tool_search._script.sandbox import Variables
-from builtin_plugins.tool_search._script.script import Variable
 from builtin_plugins.tool_search._sentences import SCRIPT_MODULES
 from hooksdk import PluginState
+from hooksdk.values import compact
 
 MAX_NAMES = 100
 """Variables that a session keeps, and that are looked for in one script."""
@@ -23,11 +22,22 @@ MAX_VALUE = 100_000
 MAX_ALL = 200_000
 """Characters of all variables of a session: they are stored with it."""
 FUNCTIONS = ("search", "describe", "call")
-"""What a script can call."""
+"""The functions that a script can call."""
 STATE = "variables"
 """Where they are in the plugin's state."""
 _TAKEN = frozenset({*FUNCTIONS, *SCRIPT_MODULES, *dir(builtins), *keyword.kwlist})
-"""What has a meaning of its own at the beginning of each script."""
+"""Names that have a meaning at the beginning of each script."""
+TEXT_OR_COMMENT = (
+    r'"""(?s:\\.|[^\\])*?(?:"""|\Z)|\'\'\'(?s:\\.|[^\\])*?(?:\'\'\'|\Z)'
+    r'|"(?:\\(?:\r\n|(?s:.))|[^"\\\n])*"?|\'(?:\\(?:\r\n|(?s:.))|[^\'\\\n])*\'?|#[^\n]*'
+)
+"""The texts and comments of a script, as a pattern that needs no second look, however they are left open."""
+_TOKEN = re.compile(TEXT_OR_COMMENT + r"|\\\r?\n|(?P<mark>[()\[\]{};\n])")
+_DEFINES = re.compile(r"(?:async\s+)?def\b")
+_RETURNS = re.compile(
+    r"((?:if|elif|else|for|while|with|try|except|finally)\b[^\"'#]*:\s*)?return\b(?=.*\S)",  # also in the line of a block
+    re.DOTALL,
+)
 _QUIET = re.compile(TEXT_OR_COMMENT)
 _WORD = re.compile(r"[^\W\d]\w*")
 _OPENS = re.compile(r"(?:(?:async\s+)?def|class)\b")
@@ -36,9 +46,97 @@ _ASSIGNS = re.compile(r"(?<![=!<>:])=(?!=)")
 _TARGET = re.compile(r"(?<![\w.])[^\W\d]\w*(?![\w]|\s*[.(\[])")
 
 
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """The global variables that a script begins with, and those that are read when it has ended."""
+
+    values: Mapping[str, object]
+    names: Sequence[str]
+    most: int
+    """Characters of JSON that one of them may have."""
+    room: int
+    """Characters that all may have together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """One global variable as a script has left it."""
+
+    value: object = None
+    """As JSON."""
+    problem: str = ""
+    """Why its value cannot be kept; empty where it can."""
+
+
+def keeping_value(code: str) -> list[str]:
+    """The script with the value of its last line kept under a name, and what a `return` at the top level gives, too.
+    Where that line is no expression the first of these is a syntax error, and the second keeps only the others."""
+    lines = list(statements(code))
+    returns = list(_returns(code, lines))
+    edited = [_edited(code, [*returns, *_last(code, lines, returns)]), _edited(code, returns)]
+    return list(dict.fromkeys(one for one in edited if one != code))
+
+
+def _edited(code: str, edits: Sequence[tuple[int, int, str]]) -> str:
+    for start, end, text in reversed(edits):
+        code = f"{code[:start]}{text}{code[end:]}"
+    return code
+
+
+def _last(
+    code: str, lines: Sequence[tuple[int, int]], returns: Sequence[tuple[int, int, str]]
+) -> list[tuple[int, int, str]]:
+    if not lines or (returns and returns[-1][1] == lines[-1][1]):
+        return []
+    start, end = lines[-1]
+    line = code[start:end]
+    if line[0].isspace():
+        if code[start - 1 : start] != ";":
+            return []  # in a block
+        start += len(line) - len(line.lstrip())
+    return [(start, end, f"__value__ = ({code[start:end]}\n)")]
+
+
+def _returns(code: str, lines: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
+    """Of each `return` with a value that is in no function, and how its value is kept. In one line, so that an error
+    after it has the line that it had; before a comment in the middle of the script that cannot be, and the value is
+    lost."""
+    functions: list[int] = []
+    for start, end in lines:
+        line = code[start:end]
+        text = line.lstrip()
+        indent = len(line) - len(text)
+        if code[start - 1 : start] != ";":
+            while functions and indent <= functions[-1]:
+                functions.pop()
+            if _DEFINES.match(text):
+                functions.append(indent)
+        match = _RETURNS.match(text)
+        comment = "#" in text
+        if match and not functions and not (comment and end != lines[-1][1]):
+            value = text[match.end() :].strip() + ("\n" if comment else "")
+            yield start + indent, end, f"{match[1] or ''}__value__ = ({value}); return"
+
+
+def statements(code: str) -> Iterator[tuple[int, int]]:
+    """Where the statements begin and end: a line each, or the parts of one between semicolons."""
+    start = depth = 0
+    for token in (*_TOKEN.finditer(code), None):
+        mark = token["mark"] if token else "\n"
+        if mark is None:
+            continue
+        if mark not in ";\n":
+            depth = max(0, depth + (1 if mark in "([{" else -1))
+        elif token is None or depth == 0:
+            end = token.start() if token else len(code)
+            if (line := code[start:end].strip()) and not line.startswith("#"):
+                yield start, end
+            start = end + 1
+
+
 def assigned_in(code: str) -> list[str]:
-    """The names that a script may assign at its top level, blocks such as `if` and `for` included. A name too many is looked
-    up in vain; the code is no tree here, since building one of any script could bring down the host."""
+    """The names that a script may assign at its top level, blocks such as `if` and `for` included. A name too many is
+    looked up in vain; the code is no tree here, since building one of any script could bring down the host."""
     names: dict[str, None] = {}
     for statement in _top_level(_QUIET.sub(_without_text, code)):
         names.update(dict.fromkeys(_IN_PASSING.findall(statement)))
@@ -68,7 +166,7 @@ def _top_level(code: str) -> Iterator[str]:
 
 
 def _flat(statement: str) -> str:
-    """The statement without what stands in the brackets of calls and indexes, where `=` assigns nothing."""
+    """The statement without the contents of call and index brackets, where `=` assigns nothing."""
     text: list[str] = []
     hides: list[bool] = []
     last = ""
@@ -99,7 +197,7 @@ class SessionVariables:
         return [*self._texts]
 
     def wanted(self, code: str, mask: Callable[[str], str]) -> Variables:
-        """What this script gets. A value that has become known as a secret's since is masked."""
+        """The variables for this script. A value that has become known as a secret's since is masked."""
         named = dict.fromkeys(name for name in _WORD.findall(code) if name in self._texts)
         values: dict[str, object] = {}
         for name in named:
@@ -112,7 +210,8 @@ class SessionVariables:
         return Variables(values, names, MAX_VALUE, MAX_ALL - others)
 
     def take(self, assigned: Mapping[str, Variable]) -> list[str]:
-        """Keep what a script has left. Answers why the others are not kept; what they were before is gone."""
+        """Keep the variables that a script has left. Answers why the others are not kept; their earlier values are
+        dropped."""
         problems: list[str] = []
         for name, one in assigned.items():
             text = "" if one.problem else compact(one.value)

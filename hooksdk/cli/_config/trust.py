@@ -201,7 +201,7 @@ def _check_settings(merged: Merged) -> None:
         settings = merged.own_settings.get(fold(plugin.id))
         if settings is None or plugin.origin != "built-in":
             continue
-        values = {**settings.user, **settings.project}
+        values = {**settings.user, **settings.project.values}
         refusal = look_at(plugin, Config(plugins={plugin.id: PluginConfig(config=values)})).refusal
         if isinstance(refusal, ConfigError):
             raise CommandProblem(f"{merged.project}: {refusal} (correct it first: nothing was trusted)")

@@ -1,20 +1,125 @@
-"""Tools that resemble a better one so much that a model takes the wrong one: they are left out, where the prompt says which is
-meant. Search finds them all the same."""
+"""The tools that fit what the user asked: how they are found, and which of those that resemble each other are left
+out."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 from typing import cast
 
 from builtin_plugins.tool_search._answers.signatures import summary
-from builtin_plugins.tool_search._nearest.hits import Hit
-from builtin_plugins.tool_search._ranking.lexicon import changing_verbs, destructive_verbs, opposites
-from builtin_plugins.tool_search._ranking.stems import stem
-from builtin_plugins.tool_search._ranking.words import name_words, split_words
+from builtin_plugins.tool_search._ranking.words import (
+    answer_beginnings,
+    destructive_verbs,
+    name_words,
+    opposites,
+    phrase_list,
+    split_words,
+    stem,
+    word_list,
+)
+from builtin_plugins.tool_search.rankers import Ranked, Ranker
 from hooksdk import Tool
+
+MAX_STEPS = 8
+"""Sentences of a prompt that are searched one by one, beside the whole of it."""
+EVIDENCE, EVIDENCE_UNASKED = 0.37, 0.74
+"""What has to speak for a hit (see `Ranked.evidence`), and where no tool seems to be asked for."""
+NEAR, FAR = 0.5, 0.3
+"""The shares of the best hit's score down to which a hit is near, and where the list ends. Chosen on one half of the
+queries of `benchmarks/prefetch.py`."""
+_STEP_END = re.compile(r"(?<=[.!?;])\s+|[\u3002\uff01\uff1f\uff1b]|\n+|,?\s+(?:and\s+)?then\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A tool that fits a prompt."""
+
+    name: str
+    near: bool
+    """Whether it fits nearly as well as the best hit does."""
+    first: bool
+    """Whether nothing fits better, the prompt or one of its sentences."""
+
+
+def nearest(ranker: Ranker, prompt: str, count: int) -> list[Hit]:
+    """The tools that fit what was asked, the best first, and none that fits badly. A prompt of several sentences is
+    searched as a whole and by each of them."""
+    hits: dict[str, Hit] = {}
+    for hit in _in_turns([_hits(ranker, query, count) for query in (prompt, *steps(prompt))]):
+        known = hits.get(hit.name, hit)
+        hits[hit.name] = Hit(hit.name, near=hit.near or known.near, first=hit.first or known.first)
+    return [*hits.values()][:count]
+
+
+def steps(prompt: str) -> list[str]:
+    """The sentences of a prompt, where there are several."""
+    parts = [part for part in _STEP_END.split(prompt) if len(part.split()) > 1]
+    return parts[:MAX_STEPS] if len(parts) > 1 else []
+
+
+def _hits(ranker: Ranker, query: str, count: int) -> list[Hit]:
+    least = EVIDENCE_UNASKED if wants_no_tool(query) else EVIDENCE
+    hits = [hit for hit in ranker.search(query, count) if _fits(hit, least)]
+    best = hits[0].score if hits else 0.0
+    return [
+        Hit(hit.id, near=_reaches(hit, NEAR * best), first=hit is hits[0]) for hit in hits if _reaches(hit, FAR * best)
+    ]
+
+
+def _fits(hit: Ranked, evidence: float) -> bool:
+    return not hit.weak and (hit.evidence is None or hit.evidence >= evidence)
+
+
+def _reaches(hit: Ranked, score: float) -> bool:
+    """Whether the hit has this score. A ranker of one's own may count in negative numbers: then nothing is too far."""
+    return score <= 0.0 or hit.score >= score
+
+
+def _in_turns(lists: Sequence[Sequence[Hit]]) -> Iterator[Hit]:
+    """The first of each list, the second of each, and so on."""
+    for turn in zip_longest(*lists):
+        yield from (hit for hit in turn if hit is not None)
+
+
+MAX_SENTENCE = 400
+"""Characters of a sentence that are read: who thanks or asks back is brief."""
+_PLAIN_WORD = re.compile(r"[a-z]+")
+_BEFORE = frozenset(["and", "but", "no", "oh", "ok", "okay", "so", "very", "well", "wow", "yes"])
+_BEGINNING, _LONGEST_BEGINNING = 100, 4  # characters that are read, words that a beginning has at most
+
+
+def wants_no_tool(sentence: str) -> bool:
+    """Whether a sentence rather asks the model for words of its own, thanks it, takes leave or speaks of the
+    conversation. One that thanks and asks for something, by a usual verb of tools, does not."""
+    if _wants_words(sentence):
+        return True
+    words = _PLAIN_WORD.findall(sentence[:MAX_SENTENCE].lower().replace("'", "").replace("\u2019", ""))
+    while words and words[0] in _BEFORE:
+        del words[0]
+    if not (word_list("changing") | word_list("reading")).isdisjoint(words):
+        return False
+    return any(_stands(phrase, words[: len(phrase)]) for phrase in phrase_list("closings")) or any(
+        _stands(phrase, words) for phrase in phrase_list("dialogue")
+    )
+
+
+def _stands(phrase: tuple[str, ...], words: Sequence[str]) -> bool:
+    size = len(phrase)
+    return any(tuple(words[at : at + size]) == phrase for at in range(len(words) - size + 1))
+
+
+def _wants_words(sentence: str) -> bool:
+    """Whether a sentence rather asks the model itself for words, such as an explanation or a poem, than for a tool."""
+    words = _PLAIN_WORD.findall(sentence[:_BEGINNING].lower())
+    while words and words[0] in word_list("polite"):
+        del words[0]
+    return any(tuple(words[:count]) in answer_beginnings() for count in range(1, _LONGEST_BEGINNING + 1))
+
 
 MAX_PROMPT = 4_000
 """Characters of a prompt in which a verb is looked for."""
@@ -28,7 +133,7 @@ _AFTER_NOT = 2  # words that are meant by it: "do not even delete it", "instead 
 
 
 class Prompt:
-    """What the user asked, as the verbs that it holds."""
+    """The verbs of a prompt."""
 
     def __init__(self, text: str) -> None:
         self._text = text[:MAX_PROMPT].casefold().replace("\u2019", "'")
@@ -47,7 +152,8 @@ class Prompt:
         return stems
 
     def has(self, *phrases: tuple[str, ...]) -> bool:
-        """Whether one of these phrases, each as stems, stands in it, with a few words between at most, and not denied."""
+        """Whether one of these phrases, each as stems, stands in it, with a few words between at most, and not
+        denied."""
         return any(self._has(phrase) for phrase in phrases)
 
     def count(self, words: Sequence[str]) -> int:
@@ -106,8 +212,8 @@ def _form(tool: Tool) -> object:
 
 
 def _is_opposed(tool: tuple[str, list[str]], other: tuple[str, list[str]], prompt: Prompt) -> bool:
-    """Whether the tool, given by its owner and the words of its name, does the opposite of the other one, and the prompt names
-    only what the other does."""
+    """Whether the tool, given by its owner and the words of its name, does the opposite of the other one, and the
+    prompt names only what the other does."""
     (owner, own), (other_owner, theirs) = tool, other
     if owner != other_owner or len(own) != len(theirs):
         return False
@@ -146,12 +252,12 @@ def _is_too_much(tool: Tool, better: Sequence[Hit], tools: Mapping[str, Tool], p
 
 
 def _destructive(tool: Tool) -> frozenset[str]:
-    """The verbs, as stems, by which a prompt names a tool that destroys something; none where it does not, by its annotations,
-    else by its name."""
+    """The verbs, as stems, by which a prompt names a tool that destroys something; none where it does not, by its
+    annotations, else by its name."""
     said = tool.annotations
     own = [stem(word) for word in name_words(tool.own_name)[:VERB_PLACES]]
     for group in destructive_verbs():
         if not group.isdisjoint(own):
             return frozenset() if said.read_only or said.destructive is False else group
     # Its annotation alone: `write_file` of many servers. Whoever asks for a change may mean it.
-    return frozenset(map(stem, changing_verbs())) | set(own) if said.destructive else frozenset()
+    return frozenset(map(stem, word_list("changing"))) | set(own) if said.destructive else frozenset()

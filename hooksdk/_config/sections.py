@@ -1,0 +1,64 @@
+"""The section of one plugin in the configuration, and all of them by the plugins' ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field
+
+from hooksdk._config.sources import fold
+from hooksdk._firing.hook import Grant
+from hooksdk.errors import did_you_mean
+from hooksdk.hooks import HOOKS
+
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _known_hooks(value: dict[str, float]) -> dict[str, float]:
+    for name in value:
+        if name not in HOOKS:
+            raise ValueError(f"'{name}' is not a hook.{did_you_mean(name, HOOKS)}")
+    return value
+
+
+Timeouts = Annotated[dict[str, Seconds], pydantic.AfterValidator(_known_hooks)]
+
+
+class PluginConfig(Strict):
+    """`[plugins.ID]`. A section that is there switches its plugin on, unless it says `enabled = false`."""
+
+    enabled: pydantic.StrictBool = True
+    grants: list[Grant] = Field(default_factory=list[Grant])
+    """What an installed plugin may do: the words of `hooksdk.hooks.GRANTS`."""
+    mode: Literal["enforce", "shadow"] = "enforce"
+    """`shadow`: its policies are called, and their answers have no effect but are recorded."""
+    timeouts: Timeouts = Field(default_factory=dict)
+    """Seconds by hook; beats what the plugin's author wrote."""
+    config: dict[str, Any] = Field(default_factory=dict)
+    """The plugin's own configuration."""
+
+    @property
+    def is_required(self) -> bool:
+        """True where `enabled = true` is written: a host without the plugin does not start."""
+        return self.enabled and "enabled" in self.model_fields_set
+
+
+class Sections(dict[str, PluginConfig]):
+    """The sections of plugins, each found by any spelling of its id: a host of a thousand plugins asks for each several
+    times."""
+
+    _names: Mapping[str, str] = {}
+    """Their names, by folded id."""
+    _size = 0
+
+    def find(self, plugin_id: str) -> PluginConfig | None:
+        """The section of one plugin; of two spellings the first."""
+        if self._size != len(self):
+            self._names, self._size = {fold(name): name for name in reversed(self)}, len(self)
+        return self.get(self._names.get(fold(plugin_id), ""))
