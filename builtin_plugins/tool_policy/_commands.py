@@ -12,11 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from builtin_plugins.tool_policy._conditions import MAX_CHARS, Leaf, words_of
-from builtin_plugins.tool_policy._lines import LINE_NAMES, resembles_line
+from builtin_plugins.tool_policy._lines import resembles_line
 from builtin_plugins.tool_policy._running import may_run
+from builtin_plugins.tool_policy._tables import INPUT_NAMES, LINE_NAMES, WORDS_NAMES
 
-_ARGUMENTS = {"args", "arguments", "argv", "params", "parameters", "options", "flags"}
-_INPUTS = {"stdin", "input"}
 _TOKEN = re.compile(
     r"""
     (?P<blank> [ \t]+ )
@@ -109,11 +108,11 @@ class CommandReader:
             for other in {leaf.name: leaf for leaf in leaves if _parent(leaf) == _parent(line)}.values():
                 words = lists.get(other.name, [str(other.value)])
                 last = (words_of(other.name) or [""])[-1]
-                if last in _ARGUMENTS:
+                if last in WORDS_NAMES:
                     # A tool may hand the words on as they are, or put them into a line.
                     texts = [" ".join(words)] if surely else [" ".join(words), shlex.join(words)]
                     yield from (Leaf(line.name, f"{line.value} {text}", in_list=False) for text in texts)
-                elif last in _INPUTS and not surely:
+                elif last in INPUT_NAMES and not surely:
                     yield Leaf(line.name, f"{line.value} <<< {shlex.quote(words[0])}", in_list=False)
 
 

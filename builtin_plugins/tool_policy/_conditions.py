@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, cast
 
-from builtin_plugins.tool_policy._lines import LINE_NAMES, resembles_line
+from builtin_plugins.tool_policy._lines import resembles_line
 from builtin_plugins.tool_policy._shell import MAX_LINE
+from builtin_plugins.tool_policy._tables import LINE_NAMES
 from hooksdk import Tool
 from hooksdk.values import BadArguments, json_in, place_of
 

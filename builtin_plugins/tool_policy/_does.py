@@ -8,11 +8,9 @@ from typing import Any, cast
 
 from builtin_plugins.tool_policy._conditions import Condition, words_of
 from builtin_plugins.tool_policy._effects import Part, parts_of_line, parts_of_patch, surely_reads
+from builtin_plugins.tool_policy._tables import FOLDER_NAMES
 from builtin_plugins.tool_policy._vocabulary import EVERYTHING, Kind, Use, Vocabulary
 from hooksdk import Tool
-
-_FOLDERS = {"cwd", "workdir", "dir", "directory"}
-"""Last words of the arguments that say where a line starts."""
 
 
 class Does:
@@ -79,7 +77,7 @@ class Does:
 
     def _parts(self, arguments: Mapping[str, Any], use: Use) -> Iterator[tuple[str, list[Part] | None]]:
         folder = next(
-            (one for name, one in arguments.items() if words_of(name)[-1:] and words_of(name)[-1] in _FOLDERS and isinstance(one, str)), ""
+            (one for name, one in arguments.items() if words_of(name)[-1:] and words_of(name)[-1] in FOLDER_NAMES and isinstance(one, str)), ""
         )  # fmt: skip
         for name, line in _lines(arguments, use):
             yield name, parts_of_line(line, folder)

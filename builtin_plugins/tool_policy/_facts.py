@@ -8,13 +8,14 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, product
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from builtin_plugins.tool_policy._conditions import EVERY, Condition
 from builtin_plugins.tool_policy._does import Does
 from builtin_plugins.tool_policy._limits import Limit
 from builtin_plugins.tool_policy._names import NameReader, OutsideReader
 from builtin_plugins.tool_policy._origins import ADDRESSES, Reading
+from builtin_plugins.tool_policy._rule import Rule
 from builtin_plugins.tool_policy._vocabulary import Vocabulary
 from builtin_plugins.tool_policy._watch import READERS, Watch
 from hooksdk import Tool, schema
@@ -33,9 +34,6 @@ from hooksdk.rules import (
     names_in_schema,
 )
 from hooksdk.values import place_of
-
-if TYPE_CHECKING:
-    from builtin_plugins.tool_policy._rules import Rule
 
 _READERS = {**READERS, "path_outside": OutsideReader(), "path_name": NameReader()}
 

@@ -10,11 +10,8 @@ from urllib.parse import unquote, urlsplit
 
 from builtin_plugins.tool_policy._conditions import MAX_CHARS, AloneReader, words_of
 from builtin_plugins.tool_policy._lines import texts_in
+from builtin_plugins.tool_policy._tables import HOST_NAMES
 
-_LAST_WORDS = {
-    "url", "urls", "uri", "uris", "link", "links", "href", "endpoint", "host", "hosts", "hostname", "domain", "domains",
-    "site", "website", "address", "server", "origin", "webhook", "callback", "proxy",
-}  # fmt: skip
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = rf"{_LABEL}(?:\.{_LABEL})*"
 _HOST = rf"(?P<host>{_NAME}|\[[0-9a-f:.]+\])(?::(?P<port>\d{{1,5}}))?"
@@ -40,7 +37,7 @@ class HostReader(AloneReader):
     def is_named(self, name: str) -> bool:
         """True for `url`, `base_url`, `webhookUrl`."""
         words = words_of(name)
-        return bool(words) and words[-1] in _LAST_WORDS
+        return bool(words) and words[-1] in HOST_NAMES
 
     def resembles(self, text: str) -> bool:
         """True for a text with a scheme or with two slashes at its start."""

@@ -17,13 +17,8 @@ from builtin_plugins.tool_policy._folders import folders_in
 from builtin_plugins.tool_policy._lines import texts_of
 from builtin_plugins.tool_policy._shell import read_line, with_holes
 from builtin_plugins.tool_policy._shell_words import FILLED, FOUND, HOLES
+from builtin_plugins.tool_policy._tables import PATH_NAMES, PATH_PAIRS
 
-_LAST_WORDS = {
-    "path", "paths", "file", "files", "filename", "filenames", "filepath", "filepaths", "pathname", "dir", "dirs",
-    "directory", "directories", "folder", "folders", "cwd", "root", "roots", "workdir", "src", "source", "sources", "dst",
-    "dest", "destination", "target", "targets", "location",
-}  # fmt: skip
-_PAIRS = {("file", "name"), ("file", "names"), ("folder", "name"), ("directory", "name"), ("path", "name")}
 MAX_TEXTS = 500
 """Words of a line that are looked up on the disk."""
 MAX_LOOKS = 5000
@@ -54,7 +49,7 @@ class PathReader(AloneReader):
     def is_named(self, name: str) -> bool:
         """True for `path`, `source_file`, `fileName`."""
         words = words_of(name)
-        return bool(words) and (words[-1] in _LAST_WORDS or tuple(words[-2:]) in _PAIRS)
+        return bool(words) and (words[-1] in PATH_NAMES or tuple(words[-2:]) in PATH_PAIRS)
 
     def resembles(self, text: str) -> bool:
         """True for a text that begins as a path from the root, from a home or upwards, or that is a file's address."""
