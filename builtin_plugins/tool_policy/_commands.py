@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from builtin_plugins.tool_policy._conditions import MAX_CHARS, Leaf, words_of
+from builtin_plugins.tool_policy._conditions import MAX_CHARS, Leaf, Reader, words_of
 from builtin_plugins.tool_policy._lines import resembles_line
 from builtin_plugins.tool_policy._running import may_run
 from builtin_plugins.tool_policy._tables import INPUT_NAMES, LINE_NAMES, WORDS_NAMES
@@ -43,7 +43,7 @@ class Reading:
     """Why it may run something else, too."""
 
 
-class CommandReader:
+class CommandReader(Reader):
     """Reads shell command lines."""
 
     noun = "a command line"
@@ -76,20 +76,6 @@ class CommandReader:
         """True when the line may run one of these programs. Without a name that says so a text counts as a line only when
         it can be read as one."""
         return "*" in wanted or may_run(text, wanted, named=named)
-
-    def in_line(self, line: str, wanted: Sequence[str], workspace: str | None) -> bool:  # noqa: ARG002 - the protocol's parameters
-        """A line in a line is what `possibly` looks for."""
-        return False
-
-    def in_texts(
-        self,
-        texts: Sequence[str],  # noqa: ARG002 - the protocol's parameter
-        starts: Sequence[str],  # noqa: ARG002 - the protocol's parameter
-        wanted: Sequence[str],  # noqa: ARG002 - the protocol's parameter
-        workspace: str | None,  # noqa: ARG002 - the protocol's parameter
-    ) -> bool:
-        """So is a command of one."""
-        return False
 
     def joined(self, leaves: Sequence[Leaf], *, surely: bool) -> Iterator[Leaf]:
         """A list of words as a line; and a line with the arguments, and for a deny the input, that stand beside it."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, final
 
-from builtin_plugins.tool_policy._facts import FitsReading, MayDo, MayMean, SurelyDoes, Watched, WrittenFact, facts_of
+from builtin_plugins.tool_policy._conditions import folder_in
+from builtin_plugins.tool_policy._facts import DoesKinds, FitsReading, Means, Watched, WrittenFact, facts_of
 from builtin_plugins.tool_policy._origins import Reading
+from builtin_plugins.tool_policy._paths import absolute
 from builtin_plugins.tool_policy._rule import Rule
 from builtin_plugins.tool_policy._vocabulary import WORDS, Vocabulary
 from hooksdk import Tool
 from hooksdk.hooks import BeforeToolCall, Event, ToolCallStart
 from hooksdk.patterns import ToolPattern
-from hooksdk.rules import Fact, RunFact, ToolFact, ToolNamed
+from hooksdk.rules import Fact, RunFact, ToolFact, ToolNamed, current_folder
 
+PATH_KEYS = ("path_inside", "path_outside", "path_name")
 _ANY_NAME = ToolNamed(("*",), exact=True)
 
 
@@ -29,12 +32,14 @@ class CompiledRule:
         self.exact = rule.action == "allow"
         """Names count as they are written; else by their words, and owners in any case."""
         self.facts = facts_of(rule, vocabulary)
+        self._vocabulary = vocabulary
         self._run_facts = [fact for fact in self.facts if isinstance(fact, RunFact)]
         self._named = [fact for fact in self.facts if isinstance(fact, ToolNamed)] or [_ANY_NAME]
         self._tool_facts = [fact for fact in self.facts if isinstance(fact, ToolFact) and fact not in self._named]
         self._written = [fact for fact in self.facts if isinstance(fact, WrittenFact)]
-        self._watch = next((fact.watch for fact in self._written if isinstance(fact, Watched)), None)
-        self._does = next((fact.does for fact in self._written if isinstance(fact, (MayDo, SurelyDoes))), None)
+        self._rooted_at: dict[str | None, Sequence[WrittenFact]] = {}
+        self._watched = next((fact for fact in self._written if isinstance(fact, Watched)), None)
+        self._does = next((fact.does for fact in self._written if isinstance(fact, DoesKinds)), None)
         readings = (fact.reading for fact in self.facts if isinstance(fact, FitsReading))
         self.reading = next(readings, Reading(None, None, None))
 
@@ -101,25 +106,61 @@ class CompiledRule:
         may be meant. `met` are conditions that count as met. Raises `Undecidable`, and `LookupError` where it is not known where values come from."""
         # Each access makes a copy of the arguments, and most rules look at none.
         arguments: Mapping[str, Any] = event.arguments if self._written else {}
-        tool, workspace = event.tool, event.workspace_dir
-        written = (fact for fact in self._written if fact not in met)
-        problem = next((why for fact in written if (why := fact.why_not(arguments, tool, workspace))), "")
+        problem = ""
+        for folder, written in self._from_each_folder(event.workspace_dir, arguments, met):
+            problem = next((why for fact in written if (why := fact.why_not(arguments, event.tool, folder))), "")
+            if bool(problem) is self.exact:  # an allow must hold from each folder, a deny and an ask from one
+                break
         if problem or not self.reading or not isinstance(event, BeforeToolCall):
             return problem
         if any(isinstance(fact, FitsReading) for fact in met):
             return ""
         return self.reading.why_not(event)
 
+    def _from_each_folder(
+        self, workspace: str | None, arguments: Mapping[str, Any], met: Collection[Fact]
+    ) -> Iterator[tuple[str | None, Sequence[WrittenFact]]]:
+        """The folders that relative words of a call may start from, each with the conditions that are not met yet: the workspace,
+        where the call runs, and from there the folder that it names itself. Relative folders of the rule mean the workspace."""
+        open_ones = [at for at, fact in enumerate(self._written) if fact not in met]
+        yield workspace, [self._written[at] for at in open_ones]
+        if not any(getattr(self.rule, key) for key in PATH_KEYS):
+            return
+        starts = [workspace, current_folder.get()]
+        starts += [absolute(named, start) for start in starts] if (named := folder_in(arguments)) else []
+        for folder in dict.fromkeys(starts):
+            if folder and folder != workspace:
+                rooted = self._rooted(workspace)
+                yield folder, [rooted[at] for at in open_ones]
+
+    def _rooted(self, workspace: str | None) -> Sequence[WrittenFact]:
+        """The conditions with the rule's relative folders as paths from the root."""
+        if workspace not in self._rooted_at:
+            rooted = self.rule.model_copy(
+                update={
+                    key: {
+                        name: [absolute(text, workspace) or text for text in texts] for name, texts in targets.items()
+                    }
+                    for key in ("path_inside", "path_outside")
+                    if (targets := getattr(self.rule, key))
+                }
+            )
+            facts = facts_of(rooted, self._vocabulary)
+            self._rooted_at[workspace] = [fact for fact in facts if isinstance(fact, WrittenFact)]
+        return self._rooted_at[workspace]
+
     def unwatched_names(self, tool: Tool) -> list[tuple[str, str]]:
         """The arguments of a tool that no condition of an allow looks at, each with the condition that would."""
-        return self._watch.unwatched_names(tool) if self._watch else []
+        return self._watched.unwatched_names(tool) if self._watched else []
 
     def why(self, event: BeforeToolCall) -> str:
         """What in the call a deny or an ask goes by; empty where it goes by nothing in it."""
-        arguments, workspace = event.arguments, event.workspace_dir
-        if self._does:
-            whys = [self._does.why(arguments, event.tool, workspace)]
-        else:
-            conditions = [fact.condition for fact in self._written if isinstance(fact, MayMean)]
-            whys = [condition.why(arguments, workspace) for condition in conditions]
+        arguments = event.arguments
+        whys: list[str] = []
+        for folder, written in self._from_each_folder(event.workspace_dir, arguments, ()):
+            conditions = [fact.condition for fact in written if isinstance(fact, Means)]
+            whys = [fact.does.why(arguments, event.tool, folder) for fact in written if isinstance(fact, DoesKinds)]
+            whys += [condition.why(arguments, folder) for condition in conditions]
+            if all(whys):
+                break
         return "; ".join(why for why in (*whys, self.reading.why(event)) if why)

@@ -10,23 +10,16 @@ from itertools import chain
 from typing import cast
 
 from builtin_plugins.tool_policy._rule import GRAVITY, Rule
+from builtin_plugins.tool_policy._tables import words_in
 from hooksdk import Tool
 from hooksdk.patterns import Source, ToolPattern
 from hooksdk.rules import says_part_of_a_name, wildcard
 
-_CONDITIONS = (
-    "does",
-    "arguments",
-    "path_inside",
-    "path_outside",
-    "path_name",
-    "url_host",
-    "command",
-    "limit",
-    "after_reading",
-    "values_from",
-    "values_from_elsewhere",
+_COMPARED = words_in(
+    "action tools annotations sources owners agents triggers workspaces requester reason title severity"
 )
+_CONDITIONS = [name for name in Rule.model_fields if name not in _COMPARED]
+"""What a rule says of the call itself: of one that says any of it is not known what it covers."""
 
 
 def dead_rules(rules: Sequence[Rule]) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote
 
-from builtin_plugins.tool_policy._conditions import MAX_CHARS, AloneReader, words_of
+from builtin_plugins.tool_policy._conditions import MAX_CHARS, Reader, Words, words_of
 from builtin_plugins.tool_policy._folders import folders_in
 from builtin_plugins.tool_policy._lines import texts_of
 from builtin_plugins.tool_policy._shell import read_line, with_holes
@@ -39,12 +39,10 @@ _READ_ANOTHER_WAY = re.compile(
 )
 
 
-class PathReader(AloneReader):
+class PathReader(Reader):
     """Reads paths."""
 
     noun = "a path"
-    lists = True
-    only_named = False
 
     def is_named(self, name: str) -> bool:
         """True for `path`, `source_file`, `fileName`."""
@@ -123,11 +121,9 @@ class PathReader(AloneReader):
                 return True
         return False
 
-    def in_texts(
-        self, texts: Sequence[str], starts: Sequence[str], wanted: Sequence[str], workspace: str | None
-    ) -> bool:
+    def in_words(self, words: Words, wanted: Sequence[str], workspace: str | None) -> bool:
         """The same of the words of one command, and of the folders that the line goes to."""
-        return _may_be_any(texts, starts) or self._in_folders(texts, starts, wanted, workspace)
+        return _may_be_any(*words) or self._in_folders(*words, wanted, workspace)
 
     def _in_folders(
         self, texts: Sequence[str], starts: Sequence[str], wanted: Sequence[str], workspace: str | None

@@ -24,6 +24,7 @@ from builtin_plugins.tool_policy._names import check_name
 from builtin_plugins.tool_policy._origins import ByPath, ReadLabels
 from builtin_plugins.tool_policy._paths import check_folder
 from builtin_plugins.tool_policy._strict import Strict, Texts, as_list, check_known
+from builtin_plugins.tool_policy._tables import words_in
 from builtin_plugins.tool_policy._vocabulary import KINDS, Kind
 from hooksdk import Annotations, schema
 from hooksdk.errors import did_you_mean, problem_text
@@ -222,22 +223,31 @@ def _text_of(problem: Any) -> str:
     return problem_text(problem)
 
 
-_KEYWORDS = {
-    "$schema", "$id", "$anchor", "$dynamicAnchor", "$ref", "$dynamicRef", "$recursiveRef", "$recursiveAnchor",
-    "$vocabulary", "$comment", "$defs", "definitions", "allOf", "anyOf", "oneOf", "not", "if", "then", "else",
-    "dependentSchemas", "dependentRequired", "dependencies", "prefixItems", "items", "additionalItems", "contains",
-    "properties", "patternProperties", "additionalProperties", "propertyNames", "unevaluatedItems",
-    "unevaluatedProperties", "type", "enum", "const", "multipleOf", "maximum", "exclusiveMaximum", "minimum",
-    "exclusiveMinimum", "maxLength", "minLength", "pattern", "maxItems", "minItems", "uniqueItems", "maxContains",
-    "minContains", "maxProperties", "minProperties", "required", "title", "description", "default", "deprecated",
-    "readOnly", "writeOnly", "examples", "format", "contentEncoding", "contentMediaType", "contentSchema",
-}  # fmt: skip
-_BY_NAME = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
-_IN_LIST = {"allOf", "anyOf", "oneOf", "prefixItems"}
-_INSIDE = {
-    "items", "additionalItems", "contains", "additionalProperties", "propertyNames", "not", "if", "then", "else",
-    "unevaluatedItems", "unevaluatedProperties",
-}  # fmt: skip
+_BY_NAME = words_in("""
+    properties patternProperties $defs definitions dependentSchemas
+""")
+"""Keywords of JSON Schema that hold schemas by name."""
+_IN_LIST = words_in("""
+    allOf anyOf oneOf prefixItems
+""")
+"""Those that hold a list of schemas."""
+_INSIDE = words_in("""
+    items additionalItems contains additionalProperties propertyNames not if then else unevaluatedItems
+    unevaluatedProperties
+""")
+"""Those that hold one schema."""
+_KEYWORDS = (
+    _BY_NAME
+    | _IN_LIST
+    | _INSIDE
+    | words_in("""
+    $schema $id $anchor $dynamicAnchor $ref $dynamicRef $recursiveRef $recursiveAnchor $vocabulary $comment
+    dependentRequired dependencies type enum const multipleOf maximum exclusiveMaximum minimum exclusiveMinimum
+    maxLength minLength pattern maxItems minItems uniqueItems maxContains minContains maxProperties minProperties
+    required title description default deprecated readOnly writeOnly examples format contentEncoding
+    contentMediaType contentSchema
+""")
+)
 
 
 def check_keywords(part: object, path: str) -> None:

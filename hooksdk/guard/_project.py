@@ -184,7 +184,14 @@ class Project:
 
 
 def _of_the_agent_itself(event: HookEvent) -> HookEvent:
-    return HookEvent(agent=event.agent, kind="other", name=event.name, session=event.session, folder=event.folder)
+    return HookEvent(
+        agent=event.agent,
+        kind="other",
+        name=event.name,
+        session=event.session,
+        folder=event.folder,
+        began_in=event.began_in,
+    )
 
 
 async def _keep_host(host: Host, *, task_status: TaskStatus[tuple[Host, anyio.Event, anyio.Event]]) -> None:

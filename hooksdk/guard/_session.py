@@ -75,7 +75,7 @@ class AgentSession:
         about = self._about
         facts = {"agent": about.agent, "session": about.session, "helper": about.helper or None, "shadow": self._shadow}
         run = self.session.run(
-            step.prompt or None, agent_id=about.helper_type or about.agent, workspace_dir=str(about.folder),
+            step.prompt or None, agent_id=about.helper_type or about.agent, workspace_dir=str(about.began_in or about.folder),
             trigger=None if about.helper else "user", metadata={"guard": facts}, transcript=False, approver=self._ask,
             continues=self._continues,
         )  # fmt: skip

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hooksdk.config import split_store
 from hooksdk.errors import ConfigError
 from hooksdk.stores.jsonl import JsonlStore
 from hooksdk.stores.memory import MemoryStore
-from hooksdk.stores.sql import SqlStore
 from hooksdk.stores.summaries import SessionSummary, list_summaries, summarize
 from hooksdk.transcript import SessionLog, Store
+
+if TYPE_CHECKING:
+    from hooksdk.stores.sql import SqlStore
 
 __all__ = [
     "JsonlStore", "MemoryStore", "SessionLog", "SessionSummary", "SqlStore", "Store", "list_summaries", "open_store", "summarize",
@@ -29,4 +32,19 @@ def open_store(spec: str | PathLike[str] | None) -> Store:
         kind, place = split_store(spec)
     except ValueError as error:
         raise ConfigError("store", (str(error),)) from None
-    return JsonlStore(place or None) if kind == "jsonl" else SqlStore(spec)
+    if kind == "jsonl":
+        return JsonlStore(place or None)
+    from hooksdk.stores.sql import SqlStore
+
+    return SqlStore(spec)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """The database store is loaded when it is used: most hosts have none."""
+        if name != "SqlStore":
+            raise AttributeError(f"module 'hooksdk.stores' has no attribute '{name}'", name=name)
+        from hooksdk.stores.sql import SqlStore
+
+        return SqlStore
