@@ -13,20 +13,17 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
+from builtin_plugins.tool_policy._answers import NO_RULE, Explanation, RuleFit, answer_of, denial, undecidable
+from builtin_plugins.tool_policy._compiled import CompiledRule
 from builtin_plugins.tool_policy._dead import dead_rules, problem_of
-from builtin_plugins.tool_policy._explain import Explanation, RuleFit, text_of
 from builtin_plugins.tool_policy._facts import Undecidable, facts_of
 from builtin_plugins.tool_policy._labels import ResultLabels, doubtful_trust, labels_of
 from builtin_plugins.tool_policy._layers import STRICTNESS, add_project
-from builtin_plugins.tool_policy._lint import problems_of, unpriced, unsaid_tools
 from builtin_plugins.tool_policy._misspelt import Misspelt
-from builtin_plugins.tool_policy._near import near_misses_of, would_count
-from builtin_plugins.tool_policy._rules import GRAVITY, Action, CompiledRule, Rule, read_rules
-from builtin_plugins.tool_policy._spending import Reached, Spending, fitting, no_price
+from builtin_plugins.tool_policy._rule import GRAVITY, Action, Rule, read_rules, text_of
 from builtin_plugins.tool_policy._vocabulary import WORDS, Kind, Vocabulary, read_vocabulary
 from hooksdk import FamilyState, Storage, Tool, hooks
 from hooksdk.config import Notice, ProjectSettings
-from hooksdk.costs import model_name
 from hooksdk.hooks import (
     AfterModelCall,
     AfterToolCall,
@@ -86,6 +83,8 @@ class ToolPolicy:
     def diagnose(cls, config: Config, tools: Sequence[Tool] | None) -> Iterator[str]:
         """What `hooksdk doctor` says of these rules: patterns that stop less than they seem to, ones that meet nothing, and
         tools that are near to one."""
+        from builtin_plugins.tool_policy._lint import near_misses_of, problems_of, unpriced, unsaid_tools
+
         yield from problems_of(config.rules, tools)
         yield from doubtful_trust(config.results, tools or ())
         yield from map(Notice, unsaid_tools(config.rules, tools or (), Vocabulary(config.vocabulary)))
@@ -134,10 +133,14 @@ class ToolPolicy:
         words = Vocabulary(config.vocabulary)
         numbered = [CompiledRule(rule, number, words) for number, rule in enumerate(config.rules, 1)]
         self._rules = sorted(numbered, key=lambda rule: GRAVITY[rule.rule.action])  # of equals the first stays first
-        self._spending = Spending([rule for rule in self._rules if rule.rule.limit], family, storage)
         self._misspelt = Misspelt(self._rules, family)
+        self._spending = None
+        if limited := [rule for rule in self._rules if rule.rule.limit]:
+            from builtin_plugins.tool_policy._spending import Spending
+
+            self._spending = Spending(limited, self._misspelt, family, storage)
         self._results = config.results
-        self._default = CompiledRule(Rule(action=config.default, reason=_NO_RULE[config.default]), 0)
+        self._default = CompiledRule(Rule(action=config.default, reason=NO_RULE[config.default]), 0)
 
     @hooks.narrow_tools.first
     async def look(self, event: NarrowTools) -> None:
@@ -149,7 +152,7 @@ class ToolPolicy:
         """Withhold the tools of which no call could be allowed."""
         rules = [rule for rule in self._rules if rule.fits_run(event) and not rule.rule.limit]
         closed = {tool.id: rule for tool in event.tools if (rule := self._closing(tool, rules))}
-        reasons = {_denial(rule) for rule in closed.values()}
+        reasons = {denial(rule) for rule in closed.values()}
         reason = reasons.pop() if len(reasons) == 1 else "the tool policy denies it"
         return Withhold(list(closed), reason) if closed else None
 
@@ -182,75 +185,47 @@ class ToolPolicy:
                 if not (fits or doubtful) and (doubt := self._misspelt.doubt(rule, event)):
                     doubtful = rule, doubt
             except (Undecidable, LookupError) as problem:
-                return Block(_undecidable(rule, problem))
+                return Block(undecidable(rule, problem))
             if fits:
                 # Doubt loosens nothing: of equals the rule that surely fits decides.
                 if doubtful is None or GRAVITY[rule.rule.action] <= GRAVITY[doubtful[0].rule.action]:
-                    return _answer(rule, event.tool, strange or unclear)
+                    return answer_of(rule, event.tool, strange or unclear)
                 break
             unclear += strange
-        return _answer(doubtful[0], event.tool, (), doubtful[1]) if doubtful else None
+        return answer_of(doubtful[0], event.tool, (), doubtful[1]) if doubtful else None
 
     @hooks.before_tool_call.last
     async def judge_limits(self, event: BeforeToolCall) -> Block | Ask | None:
         """Let a rule decide whose limit leaves nothing. A call that began already was counted then."""
-        if not self._spending.rules or event.begun:
-            return None
-        await self._spending.settle()
-        try:
-            for rule in fitting(self._spending.rules, event, self._misspelt):
-                if reached := await self._spending.reached(rule, event, event.tool):
-                    return _at_limit(reached, event.tool)
-        except Undecidable as problem:
-            return Block(f"the limits of the tool policy cannot be checked: {problem}")
-        return None
+        return await self._spending.judge(event) if self._spending else None
 
     @hooks.tool_call_start.last
     async def begin(self, event: ToolCallStart) -> Block | None:
         """Count the call. Of calls at once each was judged before any was counted, so here the last one too many is held back."""
-        reached = await self._spending.begin(event, list(fitting(self._spending.rules, event, self._misspelt)))
-        if reached is None:
-            return None
-        again = (
-            "; other calls were faster, so call again to have a person asked"
-            if reached.rule.rule.action == "ask"
-            else ""
-        )
-        return Block(f"{_limit_reason(reached)}{again}")
+        return await self._spending.begin(event) if self._spending else None
 
     @hooks.after_tool_call
     async def end(self, event: AfterToolCall) -> None:
         """A call that a loop took to run it, and never ran, has not begun."""
-        await self._spending.end(event)
+        if self._spending:
+            await self._spending.end(event)
 
     @hooks.before_model_call.first
     async def before_request(self, event: BeforeModelCall) -> Block | None:
         """End a run for whose requests a limit leaves nothing. What cannot be counted is not spent."""
-        try:
-            await self._spending.settle()
-            for rule in self._spending.rules:
-                if not rule.fits_run(event):
-                    continue
-                if problem := _without_price(rule, event):
-                    return Block(problem)
-                if rule.rule.action == "deny" and rule.about_all_tools and (
-                    reached := await self._spending.reached(rule, event, None)
-                ):  # fmt: skip
-                    return Block(_limit_reason(reached))
-        except Exception as error:  # a failing handler would be skipped, and the request made
-            return Block(f"the limits of the tool policy cannot be checked: {error}")
-        self._spending.asks(event)
-        return None
+        return await self._spending.before_request(event) if self._spending else None
 
     @hooks.after_model_call(wait=True)
     async def count_usage(self, event: AfterModelCall) -> None:
         """Count what the request used, before the run goes on."""
-        await self._spending.replied(event)
+        if self._spending:
+            await self._spending.replied(event)
 
     @hooks.agent_end
     async def count_the_rest(self, event: AgentEnd) -> None:  # noqa: ARG002 - what is left over is known here
         """Count the last reply as well where no provider says what it used."""
-        await self._spending.settle()
+        if self._spending:
+            await self._spending.settle()
 
     def explain(self, event: BeforeToolCall) -> Explanation:
         """What the policy says of a call, by which rule and why. It is judged as `judge` does, and nothing runs."""
@@ -271,18 +246,22 @@ class ToolPolicy:
                 elif action != "allow":
                     why = rule.why(event)
             except (Undecidable, LookupError) as problem:
-                action, why = "deny", _undecidable(rule, problem)
+                action, why = "deny", undecidable(rule, problem)
             place.append(RuleFit(number=rule.number, action=action, text=text, why=why))
         # Of equals the one that surely fits decides; a doubt loosens nothing.
         deciding, *beaten = sorted([*fits[:1], *in_doubt], key=lambda one: GRAVITY[one.action]) or [None]
         beaten += fits[1:]
-        action = deciding.action if deciding else "allow"
         return Explanation(
-            action=action, deciding=deciding, also_fit=[one for one in beaten if one and one.number], do_not_fit=others,
+            action=deciding.action if deciding else "allow",
+            deciding=deciding,
+            also_fit=[one for one in beaten if one and one.number],
+            do_not_fit=others,
             near_misses=list(self._near_misses(event.tool)),
-        )  # fmt: skip
+        )
 
     def _near_misses(self, tool: Tool) -> Iterator[RuleFit]:
+        from builtin_plugins.tool_policy._lint import would_count
+
         for rule in self._rules:
             pattern = rule.near_miss(tool)
             if pattern is not None and would_count(rule, tool, self._rules, self._default.rule.action):
@@ -295,54 +274,3 @@ class ToolPolicy:
         yield from (rule for rule in rules if rule.fits_tool(tool))
         if not tool.bridge:
             yield self._default
-
-
-_NO_RULE: dict[Action, str] = {"allow": "", "deny": "no rule of the tool policy allows it", "ask": ""}
-
-
-def _denial(rule: CompiledRule) -> str:
-    return rule.rule.reason or f"{rule.name} of the tool policy denies it"
-
-
-def _undecidable(rule: CompiledRule, problem: Exception) -> str:
-    return f"the call cannot be checked against {rule.name} of the tool policy: {problem}"
-
-
-def _limit_reason(reached: Reached) -> str:
-    return f"{_denial(reached.rule)}: {reached.words}"
-
-
-def _at_limit(reached: Reached, tool: Tool) -> Block | Ask:
-    """A question says nothing that changes with what was used: a yes is for this wording."""
-    compiled, rule = reached.rule, reached.rule.rule
-    if rule.action == "deny":
-        return Block(_limit_reason(reached))
-    limit = f"The limit of {reached.limit.words(reached.used.unit)} is reached."
-    description = (
-        f"{rule.reason} {limit}" if rule.reason else f"{compiled.name} of the tool policy asks for a person. {limit}"
-    )
-    return Ask(
-        rule.title or f"Run {tool.label or tool.name} past its limit?", description, rule.severity, rule=text_of(rule)
-    )
-
-
-def _without_price(compiled: CompiledRule, event: BeforeModelCall) -> str:
-    """Why a limit in dollars cannot be held; empty where it can."""
-    limit, model = compiled.rule.limit, model_name(event.provider, event.model)
-    if limit is None or limit.dollars is None or event.prices.price(model) is not None:
-        return ""
-    return f"{compiled.name} of the tool policy lets through {limit.words('dollars')}, and there is {no_price(event.prices, model)}"
-
-
-def _answer(compiled: CompiledRule, tool: Tool, strange: Sequence[Origin], doubt: str = "") -> Block | Ask | None:
-    rule, unsaid = compiled.rule, doubt or compiled.unsaid(tool)
-    if rule.action == "deny":
-        reason = f"{_denial(compiled)} ({strange[0].place})" if strange else _denial(compiled)
-        return Block(f"{reason} ({unsaid})" if unsaid else reason)
-    if rule.action == "ask":
-        title = rule.title or f"Run {tool.label or tool.name}?"
-        title = f"{title} ({unsaid})" if unsaid else title  # the refusal where nobody can be asked has the title alone
-        description = rule.reason or f"{compiled.name} of the tool policy asks for a person."
-        words = text_of(rule) if compiled.number else "default"
-        return Ask(title, description, rule.severity, rule=words, evidence=strange)
-    return None

@@ -11,12 +11,11 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from builtin_plugins.tool_policy._conditions import MAX_CHARS, Leaf, words_of
-from builtin_plugins.tool_policy._lines import LINE_NAMES, resembles_line
+from builtin_plugins.tool_policy._conditions import MAX_CHARS, Leaf, Reader, words_of
+from builtin_plugins.tool_policy._lines import resembles_line
 from builtin_plugins.tool_policy._running import may_run
+from builtin_plugins.tool_policy._tables import INPUT_NAMES, LINE_NAMES, WORDS_NAMES
 
-_ARGUMENTS = {"args", "arguments", "argv", "params", "parameters", "options", "flags"}
-_INPUTS = {"stdin", "input"}
 _TOKEN = re.compile(
     r"""
     (?P<blank> [ \t]+ )
@@ -44,7 +43,7 @@ class Reading:
     """Why it may run something else, too."""
 
 
-class CommandReader:
+class CommandReader(Reader):
     """Reads shell command lines."""
 
     noun = "a command line"
@@ -78,20 +77,6 @@ class CommandReader:
         it can be read as one."""
         return "*" in wanted or may_run(text, wanted, named=named)
 
-    def in_line(self, line: str, wanted: Sequence[str], workspace: str | None) -> bool:  # noqa: ARG002 - the protocol's parameters
-        """A line in a line is what `possibly` looks for."""
-        return False
-
-    def in_texts(
-        self,
-        texts: Sequence[str],  # noqa: ARG002 - the protocol's parameter
-        starts: Sequence[str],  # noqa: ARG002 - the protocol's parameter
-        wanted: Sequence[str],  # noqa: ARG002 - the protocol's parameter
-        workspace: str | None,  # noqa: ARG002 - the protocol's parameter
-    ) -> bool:
-        """So is a command of one."""
-        return False
-
     def joined(self, leaves: Sequence[Leaf], *, surely: bool) -> Iterator[Leaf]:
         """A list of words as a line; and a line with the arguments, and for a deny the input, that stand beside it."""
         lists: dict[str, list[str]] = {}
@@ -109,11 +94,11 @@ class CommandReader:
             for other in {leaf.name: leaf for leaf in leaves if _parent(leaf) == _parent(line)}.values():
                 words = lists.get(other.name, [str(other.value)])
                 last = (words_of(other.name) or [""])[-1]
-                if last in _ARGUMENTS:
+                if last in WORDS_NAMES:
                     # A tool may hand the words on as they are, or put them into a line.
                     texts = [" ".join(words)] if surely else [" ".join(words), shlex.join(words)]
                     yield from (Leaf(line.name, f"{line.value} {text}", in_list=False) for text in texts)
-                elif last in _INPUTS and not surely:
+                elif last in INPUT_NAMES and not surely:
                     yield Leaf(line.name, f"{line.value} <<< {shlex.quote(words[0])}", in_list=False)
 
 

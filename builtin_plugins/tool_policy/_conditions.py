@@ -7,13 +7,15 @@ An allow must fit only what it surely means, a deny or an ask whatever it may me
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, cast
 
-from builtin_plugins.tool_policy._lines import LINE_NAMES, resembles_line
+from builtin_plugins.tool_policy._lines import resembles_line
 from builtin_plugins.tool_policy._shell import MAX_LINE
+from builtin_plugins.tool_policy._tables import FOLDER_NAMES, FOLDER_PAIRS, LINE_NAMES
 from hooksdk import Tool
 from hooksdk.values import BadArguments, json_in, place_of
 
@@ -42,6 +44,14 @@ class Leaf:
         return self.name.partition(".")[0]
 
 
+class Words(NamedTuple):
+    """The words of one command of a line that may be paths or addresses."""
+
+    texts: Sequence[str]
+    starts: Sequence[str]
+    """Where the line starts, and the folders that it goes to from there; none for the run's workspace alone."""
+
+
 def leaves_of(arguments: Mapping[str, Any]) -> Iterator[Leaf]:
     """Every value in the arguments that holds no other, and every key below the arguments' own names."""
     waiting: list[tuple[str, Any, bool]] = [(name, arguments[name], False) for name in reversed(list(arguments))]
@@ -63,6 +73,16 @@ def words_of(name: str) -> list[str]:
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", last)]
 
 
+def folder_in(arguments: Mapping[str, Any]) -> str:
+    """The folder that a call names for its command lines to start in: `workdir`, `dir_path`. Empty where it names none."""
+    named = ((words_of(name), value) for name, value in arguments.items() if isinstance(value, str))
+    return next((value for words, value in named if _names_folder(words)), "")
+
+
+def _names_folder(words: Sequence[str]) -> bool:
+    return bool(words) and (words[-1] in FOLDER_NAMES or tuple(words[-2:]) in FOLDER_PAIRS)
+
+
 def is_line(leaf: Leaf, *, by_value: bool = True) -> bool:
     """True for a value that is a command line by the names on the way to it, or by its looks."""
     if any((words := words_of(name)) and words[-1] in LINE_NAMES for name in with_outer(leaf.name)):
@@ -75,53 +95,43 @@ def _is_unread(leaf: Leaf) -> bool:
     return isinstance(leaf.value, str) and len(leaf.value) > MAX_LINE and is_line(leaf, by_value=False)
 
 
-class Reader(Protocol):
-    """One kind of condition: paths, addresses or command lines."""
+class Reader(ABC):
+    """One kind of condition: paths, addresses or command lines. Each is asked which way doubt counts."""
 
     noun: str
     """What an argument holds, such as `a path`."""
-    lists: bool
+    lists = True
     """Whether a list may hold several of them."""
-    only_named: bool
+    only_named = False
     """Whether other arguments mean nothing where one has a name that says so."""
 
+    @abstractmethod
     def is_named(self, name: str) -> bool:
         """True for an argument whose name says that it holds one."""
-        ...
 
+    @abstractmethod
     def resembles(self, text: str) -> bool:
         """True for a text that a tool would hardly take for anything else."""
-        ...
 
+    @abstractmethod
     def surely(self, text: str, wanted: Sequence[str], workspace: str | None) -> str:
         """Why the text is not surely one of those wanted; empty when it is."""
-        ...
 
+    @abstractmethod
     def possibly(self, text: str, wanted: Sequence[str], workspace: str | None, *, named: bool) -> bool:
         """True when the text may be one of those wanted. `named`: the argument's name says that it holds one."""
-        ...
 
-    def in_line(self, line: str, wanted: Sequence[str], workspace: str | None) -> bool:
-        """True when one of those wanted may stand in a command line."""
-        ...
+    def in_line(self, line: str, wanted: Sequence[str], workspace: str | None) -> bool:  # noqa: ARG002 - of those that look
+        """True when one of those wanted may stand in a command line; a command in a line is looked for by `possibly`."""
+        return False
 
-    def in_texts(
-        self, texts: Sequence[str], starts: Sequence[str], wanted: Sequence[str], workspace: str | None
-    ) -> bool:
-        """True when one of those wanted may stand among the words of a command, which starts in one of these folders."""
-        ...
+    def in_words(self, words: Words, wanted: Sequence[str], workspace: str | None) -> bool:  # noqa: ARG002 - of those that look
+        """True when one of those wanted may stand among the words of one command of a line."""
+        return False
 
-    def joined(self, leaves: Sequence[Leaf], *, surely: bool) -> Iterable[Leaf]:
+    def joined(self, leaves: Sequence[Leaf], *, surely: bool) -> Iterable[Leaf]:  # noqa: ARG002 - of those that join
         """What a tool may make of several arguments, such as a line of a list of words. `surely`: what any tool may make of
         them, to be judged for an allow."""
-        ...
-
-
-class AloneReader:
-    """What readers have in common that look at each argument alone."""
-
-    def joined(self, leaves: Sequence[Leaf], *, surely: bool) -> Iterable[Leaf]:  # noqa: ARG002 - the protocol's parameters
-        """Nothing: a path or an address is not put together."""
         return ()
 
 
@@ -185,9 +195,9 @@ class Condition:
                     return f"the argument '{leaf.name}' fits {self.key} ({', '.join(wanted)}), or may fit it"
         return ""
 
-    def fits_words(self, argument: str, words: Sequence[str], starts: Sequence[str], workspace: str | None) -> bool:
+    def fits_words(self, argument: str, words: Words, workspace: str | None) -> bool:
         """Whether a deny or an ask fits one command of a line that stands in this argument."""
-        return any(self.reader.in_texts(words, starts, wanted, workspace) for wanted in self._listed(argument))
+        return any(self.reader.in_words(words, wanted, workspace) for wanted in self._listed(argument))
 
     def _listed(self, name: str) -> list[list[str]]:
         """What a deny or an ask lists for an argument, or for all that it does not name."""

@@ -7,24 +7,19 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import cast
 
-from builtin_plugins.tool_policy._patterns import all_hold, tools_hold
-from builtin_plugins.tool_policy._rules import GRAVITY, Rule
-from hooksdk.rules import says_part_of_a_name
+from builtin_plugins.tool_policy._rule import GRAVITY, Rule
+from builtin_plugins.tool_policy._tables import words_in
+from hooksdk import Tool
+from hooksdk.patterns import Source, ToolPattern
+from hooksdk.rules import says_part_of_a_name, wildcard
 
-_CONDITIONS = (
-    "does",
-    "arguments",
-    "path_inside",
-    "path_outside",
-    "path_name",
-    "url_host",
-    "command",
-    "limit",
-    "after_reading",
-    "values_from",
-    "values_from_elsewhere",
+_COMPARED = words_in(
+    "action tools annotations sources owners agents triggers workspaces requester reason title severity"
 )
+_CONDITIONS = [name for name in Rule.model_fields if name not in _COMPARED]
+"""What a rule says of the call itself: of one that says any of it is not known what it covers."""
 
 
 def dead_rules(rules: Sequence[Rule]) -> list[tuple[int, int]]:
@@ -120,15 +115,15 @@ def _covers(wide: Rule, narrow: Rule) -> bool:
     if any(getattr(wide, name) is not None for name in _CONDITIONS):
         return False
     exact = {"wide_exact": wide.action == "allow", "narrow_exact": narrow.action == "allow"}
-    if not tools_hold(wide.tools, narrow.tools, **exact):
+    if not _tools_hold(wide.tools, narrow.tools, **exact):
         return False
     if narrow.action != "allow":
         # A bridge tool is met by patterns that say part of its name, not by those for all names.
         named = [pattern for pattern in wide.tools if says_part_of_a_name(pattern)]
-        if not tools_hold(named, [pattern for pattern in narrow.tools if _may_be_a_bridge(pattern)], **exact):
+        if not _tools_hold(named, [pattern for pattern in narrow.tools if _may_be_a_bridge(pattern)], **exact):
             return False
     pairs = ((wide.owners, narrow.owners), (wide.agents, narrow.agents))
-    if not all(all_hold(*pair) for pair in pairs):
+    if not all(_all_hold(*pair) for pair in pairs):
         return False
     for ours, theirs in ((wide.sources, narrow.sources), (wide.triggers, narrow.triggers)):
         if ours is not None and (theirs is None or not set(theirs) <= set(ours)):
@@ -143,3 +138,47 @@ def _covers(wide: Rule, narrow: Rule) -> bool:
 def _may_be_a_bridge(pattern: str) -> bool:
     source = pattern.partition(":")[0] if ":" in pattern else "*"
     return says_part_of_a_name(pattern) and (source == "plugin" or not source.isalpha())
+
+
+def _all_hold(wide: Sequence[str] | None, narrow: Sequence[str] | None) -> bool:
+    """True when each of the narrow patterns is held by one of the wide; None stands for all."""
+    if wide is None:
+        return True
+    return narrow is not None and all(any(_holds(one, other) for one in wide) for other in narrow)
+
+
+def _tools_hold(wide: Sequence[str], narrow: Sequence[str], *, wide_exact: bool, narrow_exact: bool) -> bool:
+    """The same for patterns of tools; an `exact` side counts as it is written, the other one by its words."""
+
+    def holds(one: str, other: str) -> bool:
+        # By words a ? stands for a joint or for a letter, and several separators for one: what holds is not certain then.
+        if not narrow_exact and ("?" in one or re.search(r"([^\w*?:]|_){2}", other)):
+            return one == other
+        return _tool_holds(one, other) or (narrow_exact and not wide_exact and _means_named(one, other))
+
+    return all(any(holds(one, other) for one in wide) for other in narrow)
+
+
+def _holds(wide: str, narrow: str) -> bool:
+    if wide == narrow:
+        return True
+    # A pattern's own text stands for all that it holds, once no ? of the wide one can take a * in it.
+    return not ("?" in wide and "*" in narrow) and wildcard(wide).fullmatch(narrow) is not None
+
+
+def _tool_holds(wide: str, narrow: str) -> bool:
+    if wide == narrow or set(wide) <= set("*:"):
+        return True
+    wide_parts, narrow_parts = wide.split(":", 2), narrow.split(":", 2)
+    if len(wide_parts) == 1:  # it fits the name that the model sees as well as the owner's
+        return _holds(wide, narrow_parts[-1])
+    return len(narrow_parts) == 3 and all(map(_holds, wide_parts, narrow_parts))
+
+
+def _means_named(wide: str, narrow: str) -> bool:
+    """True when the narrow pattern is for tools of one name, and the wide one means them by their words."""
+    if set("*?") & set(narrow) or (":" in wide and ":" not in narrow):
+        return False
+    *owned, name = narrow.split(":", 2)
+    tool = Tool(name=name, source=cast("Source", owned[0]), owner=owned[1]) if owned else Tool(name=name)
+    return ToolPattern(wide).may_mean(tool)

@@ -6,13 +6,10 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from builtin_plugins.tool_policy._conditions import Condition, words_of
+from builtin_plugins.tool_policy._conditions import Condition, Words, folder_in
 from builtin_plugins.tool_policy._effects import Part, parts_of_line, parts_of_patch, surely_reads
 from builtin_plugins.tool_policy._vocabulary import EVERYTHING, Kind, Use, Vocabulary
 from hooksdk import Tool
-
-_FOLDERS = {"cwd", "workdir", "dir", "directory"}
-"""Last words of the arguments that say where a line starts."""
 
 
 class Does:
@@ -78,9 +75,7 @@ class Does:
         return ""
 
     def _parts(self, arguments: Mapping[str, Any], use: Use) -> Iterator[tuple[str, list[Part] | None]]:
-        folder = next(
-            (one for name, one in arguments.items() if words_of(name)[-1:] and words_of(name)[-1] in _FOLDERS and isinstance(one, str)), ""
-        )  # fmt: skip
+        folder = folder_in(arguments)
         for name, line in _lines(arguments, use):
             yield name, parts_of_line(line, folder)
         patches = [(name, arguments[name]) for name in use.patches if isinstance(arguments.get(name), str)]
@@ -96,7 +91,7 @@ class Does:
     def _part(self, name: str, part: Part, arguments: Mapping[str, Any], workspace: str | None) -> str:
         if not part.does & self._wanted:
             return ""
-        if not all(one.fits_words(name, part.words, part.starts, workspace) for one in self._in_words):
+        if not all(one.fits_words(name, Words(part.words, part.starts), workspace) for one in self._in_words):
             return ""
         if not all(one.why(arguments, workspace) for one in self._conditions if one.key == "command"):
             return ""

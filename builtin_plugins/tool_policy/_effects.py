@@ -14,39 +14,26 @@ from itertools import islice, pairwise
 from builtin_plugins.tool_policy._commands import read_plainly
 from builtin_plugins.tool_policy._denied import base
 from builtin_plugins.tool_policy._folders import Folders, folders_in
-from builtin_plugins.tool_policy._launchers import PREFIXES, SHELLS
 from builtin_plugins.tool_policy._lines import below, parts_of, texts_in, texts_of
 from builtin_plugins.tool_policy._paths import MAX_TEXTS
 from builtin_plugins.tool_policy._shell import read_line, with_holes
 from builtin_plugins.tool_policy._shell_words import HOLES, Command
+from builtin_plugins.tool_policy._tables import (
+    COPYING,
+    GIT_READS,
+    GIT_STAYS,
+    NOTHING,
+    PREFIXES,
+    READING,
+    SEARCHING,
+    SHELLS,
+    WRITING,
+)
 from builtin_plugins.tool_policy._vocabulary import EVERYTHING, Kind
 
 _MAX_LINES = 8
 """Lines within lines, such as `sh -c "sh -c '...'"`."""
 
-NOTHING = frozenset({
-    ":", "[", "[[", "break", "cd", "continue", "dirs", "echo", "exit", "export", "false", "for", "id", "popd", "printf", "ps", "pushd", "pwd",
-    "return", "seq", "shift", "sleep", "test", "true", "type", "uname", "unset", "wait", "which", "whoami",
-})  # fmt: skip
-"""Programs that touch no file: `test` and `[` only ask whether there is one."""
-READING = frozenset({
-    "base64", "basename", "cat", "cksum", "cmp", "column", "comm", "cut", "df", "diff", "dirname", "du", "egrep", "expand", "fgrep", "fold",
-    "grep", "head", "hexdump", "jq", "ls", "md5sum", "nl", "od", "paste", "readlink", "realpath", "rev", "sha1sum", "sha256sum", "stat",
-    "strings", "tac", "tail", "tr", "wc", "zcat", "zgrep",
-})  # fmt: skip
-"""Programs that read files, and have no option that writes."""
-_WRITING = frozenset({"chgrp", "chmod", "chown", "mkdir", "rm", "rmdir", "tee", "touch", "truncate", "unlink"})
-_COPYING = frozenset({"cp", "install", "ln"})
-_SEARCHING = frozenset({"egrep", "fgrep", "grep", "jq", "rg", "sed", "zgrep"})
-"""Programs whose first argument is a pattern."""
-_GIT_READS = frozenset({
-    "blame", "cat-file", "describe", "diff", "log", "ls-files", "ls-tree", "merge-base", "rev-list", "rev-parse", "shortlog", "show", "status",
-})  # fmt: skip
-_GIT_STAYS = frozenset({
-    "add", "apply", "branch", "checkout", "cherry-pick", "clean", "commit", "init", "merge", "mv", "rebase", "reset", "restore", "revert", "rm",
-    "stash", "switch", "tag", "worktree",
-})  # fmt: skip
-"""Commands of git that change files and reach nobody."""
 _FIND_DOES = re.compile(r"-(?:exec|ok|delete|fprint|fls)")
 _SED_WRITES = re.compile(r"(?:^|[;{}\s\d$/])[eErRwW](?:[\s;}]|$)|[^\w\s]\w*[ew]\w*\s*(?:[;}]|$)|[^\w\s]\w*w\s")
 _IN_PLACE = re.compile(r"-[a-zA-Z]*i|--i")
@@ -182,13 +169,13 @@ def _known_parts(program: str, words: Sequence[str], command: Command) -> list[P
     """What a program of the tables does with its arguments; None for one that may do anything."""
     if program in NOTHING:
         return []
-    if program in _SEARCHING:
+    if program in SEARCHING:
         words = _without_pattern(words) if program != "sed" or not _may_write(words) else words
     if program in READING or (program == "rg" and not _any(words, r"--p|--h")):
         return [_part("read", words=words)]
-    if program in _WRITING:
+    if program in WRITING:
         return [_part("write", words=words)]
-    if program in _COPYING or program == "mv":
+    if program in COPYING or program == "mv":
         last = command.last if words and not _any(words, r"-\w*t|--t") and program != "mv" else words
         return [_part("read", words=words), _part("write", words=last)]
     if program == "sed":
@@ -245,9 +232,9 @@ def _git(words: Sequence[str]) -> list[Part] | None:
         at += 1 + (words[at] == "-C")
     name, rest = "".join(words[at : at + 1]), words[at + 1 :]
     words = [*words[:at], *rest]
-    if name in _GIT_READS and not _any(rest, r"--o|--ext|--textconv"):
+    if name in GIT_READS and not _any(rest, r"--o|--ext|--textconv"):
         return [_part("read", words=words)]
-    if name not in _GIT_STAYS or _any(rest, r"--exec|-x"):
+    if name not in GIT_STAYS or _any(rest, r"--exec|-x"):
         return None
     words = [word for before, word in pairwise(("", *words)) if not re.fullmatch(r"-a?m|--message", before)]
     # What git changes lies in its work tree, whatever is filled in.

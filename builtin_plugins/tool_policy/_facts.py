@@ -7,16 +7,20 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain, product
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from builtin_plugins.tool_policy._conditions import EVERY, Condition
+from builtin_plugins.tool_policy._commands import CommandReader
+from builtin_plugins.tool_policy._conditions import EVERY, Condition, Leaf, Reader, leaves_of, with_outer
 from builtin_plugins.tool_policy._does import Does
+from builtin_plugins.tool_policy._hosts import HostReader
 from builtin_plugins.tool_policy._limits import Limit
 from builtin_plugins.tool_policy._names import NameReader, OutsideReader
 from builtin_plugins.tool_policy._origins import ADDRESSES, Reading
+from builtin_plugins.tool_policy._paths import PathReader
+from builtin_plugins.tool_policy._rule import Rule
 from builtin_plugins.tool_policy._vocabulary import Vocabulary
-from builtin_plugins.tool_policy._watch import READERS, Watch
 from hooksdk import Tool, schema
 from hooksdk.hooks import BeforeToolCall
 from hooksdk.rules import (
@@ -34,10 +38,12 @@ from hooksdk.rules import (
 )
 from hooksdk.values import place_of
 
-if TYPE_CHECKING:
-    from builtin_plugins.tool_policy._rules import Rule
-
-_READERS = {**READERS, "path_outside": OutsideReader(), "path_name": NameReader()}
+_ALLOWING: Mapping[str, Reader] = {"path_inside": PathReader(), "url_host": HostReader(), "command": CommandReader()}
+"""The conditions that an allow may have, by the rule's key."""
+_READERS = {**_ALLOWING, "path_outside": OutsideReader(), "path_name": NameReader()}
+_GRAVE = ("command", "url_host")
+"""What makes an allow unsure where it has no condition for it. A path beside a command or an address does not: most shells and
+fetchers take one. `hooksdk doctor` tells of it."""
 
 
 class Undecidable(ValueError):
@@ -90,31 +96,90 @@ class FitsSchema(WrittenFact):
 
 @dataclass(frozen=True)
 class Watched(WrittenFact):
-    """Nothing in the call is a command or an address that the conditions of an allow do not look at."""
+    """Nothing in the call is a command or an address that the conditions of an allow do not look at: a command reads and writes any
+    file, whatever is said of the paths beside it."""
 
-    conditions: tuple[MayMean | SurelyMeans, ...]
+    conditions: tuple[Means, ...]
     names: tuple[str, ...]
-    watch: Watch = field(compare=False)
+    """Arguments that the rule's JSON Schema names."""
+
+    @cached_property
+    def _keys(self) -> frozenset[str]:
+        return frozenset(one.key for one in self.conditions)
+
+    @cached_property
+    def _named(self) -> frozenset[str]:
+        """Arguments of which the rule speaks by name; with `EVERY` where a condition is about all of them."""
+        return frozenset(self.names).union(*(one.condition.targets for one in self.conditions))
 
     def why_not(self, arguments: Mapping[str, Any], tool: Tool, workspace: str | None) -> str:  # noqa: ARG002
-        """What is."""
-        return self.watch.problem(arguments)
+        """Which command or address no condition looks at."""
+        for leaf in leaves_of(arguments):
+            if not isinstance(leaf.value, str) or not leaf.value or self._is_named(leaf.name):
+                continue
+            for key in _GRAVE:
+                reader = _ALLOWING[key]
+                meant = _is_meant(key, leaf) or (EVERY in self._named and reader.resembles(leaf.value))
+                if meant and key not in self._keys:
+                    return f"the argument '{leaf.name}' may hold {reader.noun}, and the rule has no {key} for it"
+        return ""
+
+    def unwatched_names(self, tool: Tool) -> list[tuple[str, str]]:
+        """The arguments of a tool that by their names hold what no condition looks at, each with the condition that would."""
+        return [
+            (name, key)
+            for name in tool.parameter_names
+            for key in _ALLOWING
+            if key not in self._keys and not self._is_named(name) and _is_meant(key, Leaf(name, "", in_list=False))
+        ]
+
+    def _is_named(self, name: str) -> bool:
+        """True for an argument that the rule speaks of by its name, or that is part of one."""
+        return not self._named.isdisjoint(with_outer(name))
 
     def in_words(self) -> str:
         """In a few words."""
         return "no command and no address beside its conditions"
 
 
+def _is_meant(key: str, leaf: Leaf) -> bool:
+    """True for a value that by its name is what this condition looks at."""
+    if key == "url_host" and " " in leaf.value.strip() and "//" not in leaf.value:
+        return False  # the address of a house
+    return any(_ALLOWING[key].is_named(one) for one in with_outer(leaf.name))
+
+
 @dataclass(frozen=True)
-class _Means(WrittenFact):
+class Means(WrittenFact):
+    """The arguments surely hold nothing but what a condition lists (`exact`, for an allow), or may hold it (for a deny or an ask)."""
+
     key: str
     targets: tuple[tuple[str, tuple[str, ...]], ...]
+    exact: bool
     condition: Condition = field(compare=False)
+
+    def why_not(self, arguments: Mapping[str, Any], tool: Tool, workspace: str | None) -> str:
+        """What they hold besides; or that nothing in them may be meant."""
+        if self.exact:
+            return self.condition.why_not(arguments, tool, workspace)
+        return "" if self.condition.why(arguments, workspace) else f"nothing in the arguments fits {self.key}"
+
+    def implies(self, other: CallFact) -> bool:
+        """Whoever lists more is met by more; but for folders that paths lie outside of."""
+        if not isinstance(other, Means) or self.exact is not other.exact:
+            return False
+        return other.lists_less(self) if self.key == "path_outside" else self.lists_less(other)
+
+    def lists_less(self, other: Means) -> bool:
+        """True where the other one lists the same for the same arguments, or more."""
+        theirs = dict(other.targets)
+        return (self.key, theirs.keys()) == (other.key, dict(self.targets).keys()) and all(
+            set(texts) <= set(theirs[name]) for name, texts in self.targets
+        )
 
     def named(self) -> Iterator[NamedArgument]:
         """Those that it lists something for by name."""
-        any_of = isinstance(self, MayMean)
-        return (_named(name, texts if any_of else None) for name, texts in self.targets if name != EVERY)
+        return (_named(name, None if self.exact else texts) for name, texts in self.targets if name != EVERY)
 
     def in_words(self) -> str:
         """The key with what it lists."""
@@ -128,48 +193,34 @@ class _Means(WrittenFact):
                 plain = one.replace("*", "x").replace("?", "x").rstrip("/")
                 yield {argument if name == EVERY else name: text.format(plain) if plain != "." else "x"}
 
-    def lists_less(self, other: _Means) -> bool:
-        """True where the other one lists the same for the same arguments, or more."""
-        theirs = dict(other.targets)
-        return (self.key, theirs.keys()) == (other.key, dict(self.targets).keys()) and all(
-            set(texts) <= set(theirs[name]) for name, texts in self.targets
-        )
-
 
 @dataclass(frozen=True)
-class MayMean(_Means):
-    """The arguments may hold what a condition lists, for a deny or an ask."""
+class DoesKinds(WrittenFact):
+    """The call surely does nothing but what is listed, and something of it (`exact`, for an allow); or it may do something of that, with
+    what meets the conditions (for a deny or an ask)."""
 
-    def why_not(self, arguments: Mapping[str, Any], tool: Tool, workspace: str | None) -> str:  # noqa: ARG002
-        """Nothing in them may."""
-        return "" if self.condition.why(arguments, workspace) else f"nothing in the arguments fits {self.key}"
-
-    def implies(self, other: CallFact) -> bool:
-        """Whoever lists more is met by more; but for folders that paths lie outside of."""
-        if not isinstance(other, MayMean):
-            return False
-        return other.lists_less(self) if self.key == "path_outside" else self.lists_less(other)
-
-
-@dataclass(frozen=True)
-class SurelyMeans(_Means):
-    """The arguments surely hold nothing but what a condition lists, for an allow."""
+    kinds: frozenset[str]
+    conditions: tuple[Means, ...]
+    vocabulary: tuple[tuple[str, frozenset[str]], ...]
+    exact: bool
+    does: Does = field(compare=False)
 
     def why_not(self, arguments: Mapping[str, Any], tool: Tool, workspace: str | None) -> str:
-        """What they hold besides."""
-        return self.condition.why_not(arguments, tool, workspace)
+        """It may do something else; or it surely does."""
+        if self.exact:
+            return self.does.why_not_surely(arguments, tool)
+        done = self.does.why(arguments, tool, workspace)
+        return "" if done else "nothing in the call does that, as far as it says"
+
+    def settled_by(self, tool: Tool) -> bool | None:
+        """What is said of the tool, where it runs no lines."""
+        return self.does.surely_settled_by(tool) if self.exact else self.does.may_settled_by(tool)
 
     def implies(self, other: CallFact) -> bool:
-        """Whoever lists more is met by more."""
-        return isinstance(other, SurelyMeans) and self.lists_less(other)
-
-
-@dataclass(frozen=True)
-class _DoesFact(WrittenFact):
-    kinds: frozenset[str]
-    conditions: tuple[_Means, ...]
-    vocabulary: tuple[tuple[str, frozenset[str]], ...]
-    does: Does = field(compare=False)
+        """Whoever lists more is met by more, in the same vocabulary."""
+        if not isinstance(other, DoesKinds) or (self.exact, self.vocabulary) != (other.exact, other.vocabulary):
+            return False
+        return self.kinds <= other.kinds and other.conditions in {(), self.conditions}
 
     def named(self) -> Iterator[NamedArgument]:
         """Those of its conditions."""
@@ -185,46 +236,6 @@ class _DoesFact(WrittenFact):
             yield from ({}, {"command": "x"}, {"command": "ls"}, {"path": "x"}, {"url": "https://x/"})
         for some in product(*(list(one.examples()) for one in self.conditions)):
             yield {name: value for one in some for name, value in one.items()}
-
-    def _in_same_words(self, other: _DoesFact) -> bool:
-        return self.vocabulary == other.vocabulary
-
-
-@dataclass(frozen=True)
-class MayDo(_DoesFact):
-    """The call may do something of what is listed, with what meets the conditions, for a deny or an ask."""
-
-    def why_not(self, arguments: Mapping[str, Any], tool: Tool, workspace: str | None) -> str:
-        """It surely does something else."""
-        done = self.does.why(arguments, tool, workspace)
-        return "" if done else "nothing in the call does that, as far as it says"
-
-    def settled_by(self, tool: Tool) -> bool | None:
-        """What is said of the tool, where it runs no lines."""
-        return self.does.may_settled_by(tool)
-
-    def implies(self, other: CallFact) -> bool:
-        """Whoever lists more is met by more."""
-        if not isinstance(other, MayDo) or not self._in_same_words(other):
-            return False
-        return self.kinds <= other.kinds and other.conditions in {(), self.conditions}
-
-
-@dataclass(frozen=True)
-class SurelyDoes(_DoesFact):
-    """The call surely does nothing but what is listed, and something of it, for an allow."""
-
-    def why_not(self, arguments: Mapping[str, Any], tool: Tool, workspace: str | None) -> str:  # noqa: ARG002
-        """It may do something else."""
-        return self.does.why_not_surely(arguments, tool)
-
-    def settled_by(self, tool: Tool) -> bool | None:
-        """What is said of the tool, where it runs no lines."""
-        return self.does.surely_settled_by(tool)
-
-    def implies(self, other: CallFact) -> bool:
-        """Whoever lists more is met by more."""
-        return isinstance(other, SurelyDoes) and self._in_same_words(other) and self.kinds <= other.kinds
 
 
 @dataclass(frozen=True)
@@ -341,21 +352,20 @@ def _written_facts(rule: Rule, vocabulary: Vocabulary, *, exact: bool) -> list[W
     facts: list[WrittenFact] = []
     if rule.arguments is not None:
         facts.append(FitsSchema(json.dumps(rule.arguments, sort_keys=True), rule.arguments))
-    kind = SurelyMeans if exact else MayMean
     means = tuple(
-        kind(
-            key, tuple((name, tuple(texts)) for name, texts in sorted(targets.items())), Condition(key, reader, targets)
+        Means(
+            key,
+            tuple((name, tuple(texts)) for name, texts in sorted(targets.items())),
+            exact,
+            Condition(key, reader, targets),
         )
         for key, reader in _READERS.items()
         if (targets := getattr(rule, key))
     )
     if rule.does is not None:
         does = Does(rule.does, [one.condition for one in means], vocabulary)
-        facts.append(
-            (SurelyDoes if exact else MayDo)(frozenset(rule.does), () if exact else means, vocabulary.said, does)
-        )
+        facts.append(DoesKinds(frozenset(rule.does), () if exact else means, vocabulary.said, exact, does))
     if not exact:  # what a deny is about and does it must meet the conditions, too
         return facts if rule.does is not None else [*facts, *means]
     names: Mapping[str, Any] = (rule.arguments or {}).get("properties") or {}
-    watch = Watch({one.key: one.condition.targets for one in means}, names)
-    return [*facts, *([Watched(means, tuple(sorted(names)), watch)] if means else []), *means]
+    return [*facts, *([Watched(means, tuple(sorted(names)))] if means else []), *means]

@@ -9,10 +9,10 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from builtin_plugins.tool_policy._denied import base
-from builtin_plugins.tool_policy._launchers import LAUNCHERS, SHELLS
 from builtin_plugins.tool_policy._lines import as_printed
 from builtin_plugins.tool_policy._shell import read_line
 from builtin_plugins.tool_policy._shell_words import ASSIGNMENT, CLOSE, COMMA, HOLES, OPEN, SPLIT, Command, expanded
+from builtin_plugins.tool_policy._tables import LAUNCHERS, SHELLS
 
 _MAX_DEPTH = 4
 """Lines within lines, and variables that are made of variables."""

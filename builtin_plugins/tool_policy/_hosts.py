@@ -8,13 +8,10 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from urllib.parse import unquote, urlsplit
 
-from builtin_plugins.tool_policy._conditions import MAX_CHARS, AloneReader, words_of
+from builtin_plugins.tool_policy._conditions import MAX_CHARS, Reader, Words, words_of
 from builtin_plugins.tool_policy._lines import texts_in
+from builtin_plugins.tool_policy._tables import HOST_NAMES
 
-_LAST_WORDS = {
-    "url", "urls", "uri", "uris", "link", "links", "href", "endpoint", "host", "hosts", "hostname", "domain", "domains",
-    "site", "website", "address", "server", "origin", "webhook", "callback", "proxy",
-}  # fmt: skip
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = rf"{_LABEL}(?:\.{_LABEL})*"
 _HOST = rf"(?P<host>{_NAME}|\[[0-9a-f:.]+\])(?::(?P<port>\d{{1,5}}))?"
@@ -30,17 +27,15 @@ _LOCALHOST = re.compile(r"(?<![\w-])localhost(?:\.localdomain)?(?!\.?[\w-])")
 """All of them lead to the machine itself, so who denies one denies all."""
 
 
-class HostReader(AloneReader):
+class HostReader(Reader):
     """Reads addresses of the web."""
 
     noun = "an address"
-    lists = True
-    only_named = False
 
     def is_named(self, name: str) -> bool:
         """True for `url`, `base_url`, `webhookUrl`."""
         words = words_of(name)
-        return bool(words) and words[-1] in _LAST_WORDS
+        return bool(words) and words[-1] in HOST_NAMES
 
     def resembles(self, text: str) -> bool:
         """True for a text with a scheme or with two slashes at its start."""
@@ -75,17 +70,11 @@ class HostReader(AloneReader):
 
     def in_line(self, line: str, wanted: Sequence[str], workspace: str | None) -> bool:
         """True when a word of the line, without its quotes, names one of the hosts."""
-        return self.in_texts(list(texts_in(line)), (), wanted, workspace)
+        return self.in_words(Words(list(texts_in(line)), ()), wanted, workspace)
 
-    def in_texts(
-        self,
-        texts: Sequence[str],
-        starts: Sequence[str],  # noqa: ARG002 - the protocol's parameter
-        wanted: Sequence[str],
-        workspace: str | None,
-    ) -> bool:
+    def in_words(self, words: Words, wanted: Sequence[str], workspace: str | None) -> bool:
         """The same of the words of one command."""
-        return self.possibly(" ".join(dict.fromkeys(texts)), wanted, workspace, named=False)
+        return self.possibly(" ".join(dict.fromkeys(words.texts)), wanted, workspace, named=False)
 
 
 def check_host(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, cast
 from pydantic import AfterValidator
 
 from builtin_plugins.tool_policy._strict import Strict, Texts
+from builtin_plugins.tool_policy._tables import words_in
 from hooksdk import Tool
 from hooksdk.calls import read_labels
 from hooksdk.errors import did_you_mean
@@ -16,10 +17,10 @@ from hooksdk.patterns import ToolPattern, check_patterns
 
 TRUSTED = "trusted"
 _KNOWN = (TRUSTED, "untrusted")
-_NAMED_BY_OTHERS = frozenset({
-    "calendar", "channel", "chat", "comment", "commit", "contact", "email", "event", "file", "inbox", "issue", "mail", "message",
-    "note", "page", "post", "pull", "review", "search", "thread", "ticket", "transaction", "web", "webpage",
-})  # fmt: skip
+_NAMED_BY_OTHERS = words_in("""
+    calendar channel chat comment commit contact email event file inbox issue mail message note page post pull
+    review search thread ticket transaction web webpage
+""")
 """Words in the names of tools that answer what others may have named or written."""
 
 

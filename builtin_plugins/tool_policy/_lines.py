@@ -7,17 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from builtin_plugins.tool_policy._shell import read_line, with_holes
 from builtin_plugins.tool_policy._shell_words import FOUND, Command
+from builtin_plugins.tool_policy._tables import BEGINNING_A_LINE, GOES_DOWN
 
-LINE_NAMES = frozenset({
-    "command", "commands", "cmd", "cmds", "cmdline", "commandline", "script", "shell", "bash", "exec", "argv", "program", "executable",
-})  # fmt: skip
-"""The last words of names such as `shell_command`."""
-_PROGRAMS = frozenset({
-    "apt-get", "awk", "bash", "cd", "chmod", "chown", "cp", "crontab", "curl", "dd", "docker", "eval", "git", "grep", "kubectl", "ln", "ls",
-    "mkfs", "mv", "nc", "node", "npm", "npx", "perl", "pip", "powershell", "python", "python3", "rm", "rmdir", "rsync", "scp", "sed", "sh", "ssh", "sudo",
-    "systemctl", "tar", "wget", "xargs", "zsh",
-})  # fmt: skip
-"""Programs whose names begin no sentence."""
 _WITH_A_PATH = re.compile(
     r"(?:cat|echo|find|head|less|more|nano|open|source|tail|touch|type|vi|vim)\s+[\"'<]?\s*(?:-|/|~|\.\.?/)"
 )
@@ -25,13 +16,6 @@ _WITH_A_PATH = re.compile(
 _MAX_DEPTH = 4
 _PARTS = re.compile(r"[=:,@]")
 _ADDRESS = re.compile(r"https?://", re.IGNORECASE)
-_RECURSIVE = re.compile(r"-[a-zA-Z]*[rR]|--rec")
-_GOES_DOWN = {
-    **dict.fromkeys(("chgrp", "chmod", "chown", "cp", "egrep", "fgrep", "grep", "rm", "zgrep"), _RECURSIVE),
-    **dict.fromkeys(("rsync", "scp", "zip"), re.compile(r"-[a-zA-Z]*[ar]|--rec|--arch")),
-    "find": re.compile(r"-(?:exec|ok|delete)"), "git": re.compile("--no-index"), "rg": re.compile(""), "tar": re.compile(r"-?[a-zA-Z]*[cru]|--cr|--app|--up"),
-}  # fmt: skip
-"""Programs that may go through whole folders, and the arguments with which they do."""
 
 
 def resembles_line(text: str) -> bool:
@@ -41,7 +25,7 @@ def resembles_line(text: str) -> bool:
     if not start or "\n" in start or len(start) > 1000:
         return False
     first = re.findall(r"(?:^|[;&|`]|\$\()\s*(?:[\w./-]*/)?([\w.-]+)(?=[\s;&|)]|$)", start)
-    if any(word in _PROGRAMS for word in first) and (" " in start or len(first) > 1):
+    if any(word in BEGINNING_A_LINE for word in first) and (" " in start or len(first) > 1):
         return True
     return _WITH_A_PATH.match(start) is not None
 
@@ -81,7 +65,7 @@ def below(words: Sequence[str]) -> list[str]:
     """What a program opens that goes through whole folders: something in each."""
     program, *options = words or [""]
     program = program.rpartition("/")[2]
-    if program not in _GOES_DOWN or not any(map(_GOES_DOWN[program].match, options)):
+    if program not in GOES_DOWN or not any(map(GOES_DOWN[program].match, options)):
         return []
     folders = [word for word in options if word and not word.startswith("-")]
     return [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from builtin_plugins.tool_policy._explain import text_of
-from builtin_plugins.tool_policy._rules import CompiledRule
+from builtin_plugins.tool_policy._compiled import CompiledRule
+from builtin_plugins.tool_policy._rule import text_of
 from hooksdk import FamilyState, Tool
 from hooksdk.hooks import BeforeToolCall, NarrowTools, ToolCallStart
 from hooksdk.rules import UnknownArgument, is_about, named_arguments, unknown_arguments

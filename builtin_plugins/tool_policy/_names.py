@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from builtin_plugins.tool_policy._conditions import Words
 from builtin_plugins.tool_policy._paths import (
     MAX_LOOKS,
     MAX_TEXTS,
@@ -41,10 +42,9 @@ class NameReader(PathReader):
         place = absolute(text, workspace) if named or self.resembles(text) else None
         return place is not None and _has_name(resolved(place), wanted)
 
-    def in_texts(
-        self, texts: Sequence[str], starts: Sequence[str], wanted: Sequence[str], workspace: str | None
-    ) -> bool:
+    def in_words(self, words: Words, wanted: Sequence[str], workspace: str | None) -> bool:
         """True when a word of a command may be a path with one of the names, from wherever the line goes."""
+        texts, starts = words
         places = list(dict.fromkeys((workspace, *places_of(starts, workspace))))
         if len(texts) * len(places) > MAX_LOOKS or len(texts) > MAX_TEXTS:
             return True
@@ -67,10 +67,9 @@ class OutsideReader(PathReader):
             return False
         return _may_be_outside(text, wanted, workspace, workspace)
 
-    def in_texts(
-        self, texts: Sequence[str], starts: Sequence[str], wanted: Sequence[str], workspace: str | None
-    ) -> bool:
+    def in_words(self, words: Words, wanted: Sequence[str], workspace: str | None) -> bool:
         """True when a word of a command may be a path outside, from wherever the line goes."""
+        texts, starts = words
         if len(texts) > MAX_TEXTS:
             return True
         places = places_of(starts, workspace) or [workspace]

@@ -12,18 +12,13 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote
 
-from builtin_plugins.tool_policy._conditions import MAX_CHARS, AloneReader, words_of
+from builtin_plugins.tool_policy._conditions import MAX_CHARS, Reader, Words, words_of
 from builtin_plugins.tool_policy._folders import folders_in
 from builtin_plugins.tool_policy._lines import texts_of
 from builtin_plugins.tool_policy._shell import read_line, with_holes
 from builtin_plugins.tool_policy._shell_words import FILLED, FOUND, HOLES
+from builtin_plugins.tool_policy._tables import PATH_NAMES, PATH_PAIRS
 
-_LAST_WORDS = {
-    "path", "paths", "file", "files", "filename", "filenames", "filepath", "filepaths", "pathname", "dir", "dirs",
-    "directory", "directories", "folder", "folders", "cwd", "root", "roots", "workdir", "src", "source", "sources", "dst",
-    "dest", "destination", "target", "targets", "location",
-}  # fmt: skip
-_PAIRS = {("file", "name"), ("file", "names"), ("folder", "name"), ("directory", "name"), ("path", "name")}
 MAX_TEXTS = 500
 """Words of a line that are looked up on the disk."""
 MAX_LOOKS = 5000
@@ -44,17 +39,15 @@ _READ_ANOTHER_WAY = re.compile(
 )
 
 
-class PathReader(AloneReader):
+class PathReader(Reader):
     """Reads paths."""
 
     noun = "a path"
-    lists = True
-    only_named = False
 
     def is_named(self, name: str) -> bool:
         """True for `path`, `source_file`, `fileName`."""
         words = words_of(name)
-        return bool(words) and (words[-1] in _LAST_WORDS or tuple(words[-2:]) in _PAIRS)
+        return bool(words) and (words[-1] in PATH_NAMES or tuple(words[-2:]) in PATH_PAIRS)
 
     def resembles(self, text: str) -> bool:
         """True for a text that begins as a path from the root, from a home or upwards, or that is a file's address."""
@@ -128,11 +121,9 @@ class PathReader(AloneReader):
                 return True
         return False
 
-    def in_texts(
-        self, texts: Sequence[str], starts: Sequence[str], wanted: Sequence[str], workspace: str | None
-    ) -> bool:
+    def in_words(self, words: Words, wanted: Sequence[str], workspace: str | None) -> bool:
         """The same of the words of one command, and of the folders that the line goes to."""
-        return _may_be_any(texts, starts) or self._in_folders(texts, starts, wanted, workspace)
+        return _may_be_any(*words) or self._in_folders(*words, wanted, workspace)
 
     def _in_folders(
         self, texts: Sequence[str], starts: Sequence[str], wanted: Sequence[str], workspace: str | None

@@ -7,23 +7,22 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from builtin_plugins.tool_policy._denied import HOLE, Denied, base
-from builtin_plugins.tool_policy._launchers import (
+from builtin_plugins.tool_policy._shell import read_line, with_holes
+from builtin_plugins.tool_policy._shell_words import FILE, FILLED, FOUND, HOLES, SPLIT, Command
+from builtin_plugins.tool_policy._tables import (
     APPENDING,
     CODE,
-    FLAGS,
     GIT_RUNS,
     GROUPING,
     JOINING,
     NAMING,
+    OPTIONS,
     PREFIXES,
     QUIET,
     RUNNING,
     SHELLS,
     SOURCING,
-    VALUES,
 )
-from builtin_plugins.tool_policy._shell import read_line, with_holes
-from builtin_plugins.tool_policy._shell_words import FILE, FILLED, FOUND, HOLES, SPLIT, Command
 
 _MAX_STEPS = 200_000
 """Characters and words that are looked at before the line counts as one that cannot be read: some 0.3 s."""
@@ -293,12 +292,13 @@ def _takes_value(program: str, option: str) -> bool | None:
     """Whether the next word is the option's value; None where both are possible."""
     if "=" in option:
         return False
+    values, flags = OPTIONS.get(program, ("", ""))
     for at, letter in enumerate(option[1:], 2):
         if program in APPENDING and letter in "eil":
             return False  # their values are never words of their own
-        if letter in VALUES.get(program, ""):
+        if letter in values:
             return at == len(option)
-        if letter not in FLAGS.get(program, ""):
+        if letter not in flags:
             return None
     return False
 

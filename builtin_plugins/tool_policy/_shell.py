@@ -31,10 +31,8 @@ _OTHERWISE = re.compile(r"(\w+):?[-=+](?=.)", re.DOTALL)
 """Before what stands for a variable that has no value."""
 _NUMBERS = frozenset("#?$!-")
 """`$?` and the like stand for a number."""
-_ESCAPES = {
-    "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", "'": "'",
-    '"': '"', "?": "?",
-}  # fmt: skip
+_ESCAPES = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
+"""What a letter after a backslash stands for in `$'...'`."""
 _ESCAPE = re.compile(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c([\s\S])|([\s\S]))"
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from builtin_plugins.tool_policy._tables import words_in
+
 _MAX_WORDS, _MAX_BRACES, _MAX_NESTED = 64, 16, 40
 """Words that one word with braces may become, the braces in it, and those within each other."""
 
@@ -22,9 +24,7 @@ _WITH_COMMA = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
 _WITHOUT_COMMA = re.compile(f"{OPEN}([^{OPEN}{COMMA}{CLOSE}]*){CLOSE}")
 
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
-_LEADING = frozenset({
-    "if", "then", "else", "elif", "fi", "do", "done", "while", "until", "!", "{", "}", "esac",
-})  # fmt: skip
+_LEADING = words_in("if then else elif fi do done while until ! { } esac")
 """Words of the shell after which a command may stand."""
 
 

@@ -8,13 +8,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from builtin_plugins.tool_policy._explain import text_of
+from builtin_plugins.tool_policy._answers import denial
+from builtin_plugins.tool_policy._compiled import CompiledRule
+from builtin_plugins.tool_policy._facts import Undecidable
 from builtin_plugins.tool_policy._limits import SCOPES, Limit, Unit, Used, count, is_over, with_amount
 from builtin_plugins.tool_policy._misspelt import Misspelt
-from builtin_plugins.tool_policy._rules import CompiledRule
+from builtin_plugins.tool_policy._rule import text_of
 from hooksdk import FamilyState, Storage, Tool
 from hooksdk.costs import PriceList, Usage, model_name, usage_of
-from hooksdk.hooks import AfterModelCall, AfterToolCall, BeforeModelCall, BeforeToolCall, Event, ToolCallStart
+from hooksdk.hooks import (
+    AfterModelCall,
+    AfterToolCall,
+    Ask,
+    BeforeModelCall,
+    BeforeToolCall,
+    Block,
+    Event,
+    ToolCallStart,
+)
 from hooksdk.schema import estimate_tokens
 
 Count = Mapping[str, Any]
@@ -64,8 +75,15 @@ class _Amount:
 class Spending:
     """The rules with limits of one session, and what was used of them."""
 
-    def __init__(self, rules: Sequence[CompiledRule], family: FamilyState | None, storage: Storage | None) -> None:
-        self.rules = rules
+    def __init__(
+        self,
+        rules: Sequence[CompiledRule],
+        misspelt: Misspelt,
+        family: FamilyState | None,
+        storage: Storage | None,
+    ) -> None:
+        self._rules = rules
+        self._misspelt = misspelt
         self._family = family
         self._storage = storage
         self._begun: dict[str, list[list[_Taken]]] = {}
@@ -77,7 +95,29 @@ class Spending:
         self._estimate: tuple[AfterModelCall, Usage] | None = None
         """Of a reply whose provider has counted nothing so far."""
 
-    async def reached(self, rule: CompiledRule, event: Event, tool: Tool | None) -> Reached | None:
+    async def judge(self, event: BeforeToolCall) -> Block | Ask | None:
+        """What a rule says of the call whose limit leaves nothing. A call that began already was counted then."""
+        if event.begun:
+            return None
+        await self.settle()
+        try:
+            for rule in self._fitting(event):
+                if reached := await self._reached(rule, event, event.tool):
+                    return _answer_at_limit(reached, event.tool)
+        except Undecidable as problem:
+            return Block(f"the limits of the tool policy cannot be checked: {problem}")
+        return None
+
+    def _fitting(self, event: BeforeToolCall | ToolCallStart) -> Iterator[CompiledRule]:
+        """The rules that are about this call. Raises `Undecidable`."""
+        for rule in self._rules:
+            if not (rule.fits_tool(event.tool) and rule.fits_run(event)):
+                continue
+            doubted = rule.looks_at_arguments and rule.why_not(event)
+            if not doubted or self._misspelt.doubt(rule, event):
+                yield rule
+
+    async def _reached(self, rule: CompiledRule, event: Event, tool: Tool | None) -> Reached | None:
         """What was used of a rule's limit, where nothing is left."""
         limit = _limit_of(rule)
         for unit in limit.amounts:
@@ -88,18 +128,19 @@ class Spending:
                 return Reached(rule, used, limit)
         return None
 
-    async def begin(self, event: ToolCallStart, rules: Sequence[CompiledRule]) -> Reached | None:
-        """Count a call that begins; where a limit leaves nothing it is counted nowhere, and that rule is the answer. Past a limit
-        that asks goes a call about which a person said yes."""
+    async def begin(self, event: ToolCallStart) -> Block | None:
+        """Count a call that begins, or refuse it where a limit leaves nothing: then it is counted nowhere. Past a limit that asks goes
+        a call about which a person said yes. Of calls at once each was judged before any was counted."""
         taken: list[_Taken] = []
-        for rule in rules:
+        for rule in list(self._fitting(event)):
             limit, place = _limit_of(rule), self._place(rule, "calls", event, event.tool)
             if limit.calls is None:
                 continue
-            used = await self._take(place, limit, past=was_granted(rule, event))
+            used = await self._take(place, limit, past=_was_granted(rule, event))
             if used is not None:
                 await self._give_back(taken)
-                return Reached(rule, used, limit)
+                again = "; other calls were faster, so call again to have a person asked" * (rule.rule.action == "ask")
+                return Block(f"{_limit_reason(Reached(rule, used, limit))}{again}")
             taken.append((place, limit))
         if taken:
             self._begun.setdefault(event.call.id, []).append(taken)
@@ -133,9 +174,22 @@ class Spending:
 
     # Tokens and money
 
-    def asks(self, event: BeforeModelCall) -> None:
-        """A request is about to be made."""
+    async def before_request(self, event: BeforeModelCall) -> Block | None:
+        """Refuse a request for which a limit leaves nothing, or of which nobody knows the price; else note its tokens."""
+        try:
+            await self.settle()
+            for rule in self._rules:
+                if not rule.fits_run(event):
+                    continue
+                if problem := _why_no_price(rule, event):
+                    return Block(problem)
+                is_for_run = rule.rule.action == "deny" and rule.about_all_tools
+                if is_for_run and (reached := await self._reached(rule, event, None)):
+                    return Block(_limit_reason(reached))
+        except Exception as error:  # a failing handler would be skipped, and the request made
+            return Block(f"the limits of the tool policy cannot be checked: {error}")
         self._prompt = event.tokens
+        return None
 
     async def replied(self, event: AfterModelCall) -> None:
         """Count what a request used. Where nobody counts it, its tokens are estimated before the next step."""
@@ -151,7 +205,7 @@ class Spending:
 
     def _note(self, event: AfterModelCall, usage: Usage) -> None:
         model = model_name(event.provider, event.model)
-        for rule in self.rules:
+        for rule in self._rules:
             limit = _limit_of(rule)
             if not rule.fits_run(event):
                 continue
@@ -238,23 +292,38 @@ def no_price(prices: PriceList, model: str) -> str:
     return f"{prices.source(model).rstrip('.')}. Write {advice}: session.run(model='openai:gpt-4o'), or HookSDK(host, model='openai:gpt-4o') in a framework"
 
 
-def was_granted(rule: CompiledRule, event: ToolCallStart) -> bool:
+def _was_granted(rule: CompiledRule, event: ToolCallStart) -> bool:
     """True where a person was asked by this rule, and said yes."""
     asked = text_of(rule.rule)
     return rule.rule.action == "ask" and any((one.plugin, one.rule) == ("tool_policy", asked) for one in event.granted)
 
 
-def fitting(
-    rules: Sequence[CompiledRule], event: BeforeToolCall | ToolCallStart, misspelt: Misspelt
-) -> Iterator[CompiledRule]:
-    """The rules that are about this call. Raises `Undecidable`."""
-    for rule in rules:
-        if rule.fits_tool(event.tool) and rule.fits_run(event) and not (
-            rule.looks_at_arguments and rule.why_not(event) and not misspelt.doubt(rule, event)
-        ):  # fmt: skip
-            yield rule
-
-
 def _limit_of(rule: CompiledRule) -> Limit:
     assert rule.rule.limit is not None
     return rule.rule.limit
+
+
+def _limit_reason(reached: Reached) -> str:
+    return f"{denial(reached.rule)}: {reached.words}"
+
+
+def _answer_at_limit(reached: Reached, tool: Tool) -> Block | Ask:
+    """A question says nothing that changes with what was used: a yes is for this wording."""
+    compiled, rule = reached.rule, reached.rule.rule
+    if rule.action == "deny":
+        return Block(_limit_reason(reached))
+    limit = f"The limit of {reached.limit.words(reached.used.unit)} is reached."
+    description = (
+        f"{rule.reason} {limit}" if rule.reason else f"{compiled.name} of the tool policy asks for a person. {limit}"
+    )
+    return Ask(
+        rule.title or f"Run {tool.label or tool.name} past its limit?", description, rule.severity, rule=text_of(rule)
+    )
+
+
+def _why_no_price(compiled: CompiledRule, event: BeforeModelCall) -> str:
+    """Why a limit in dollars cannot be held; empty where it can."""
+    limit, model = compiled.rule.limit, model_name(event.provider, event.model)
+    if limit is None or limit.dollars is None or event.prices.price(model) is not None:
+        return ""
+    return f"{compiled.name} of the tool policy lets through {limit.words('dollars')}, and there is {no_price(event.prices, model)}"

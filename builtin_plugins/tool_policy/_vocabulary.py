@@ -36,38 +36,54 @@ def _use(*does: Kind, lines: str = "", patches: str = "", texts: str = "") -> Us
 _READ, _REACH, _NOTHING = _use("read"), _use("reach"), _use()
 _EDIT = _use("read", "write", texts="old_string new_string edits instruction")
 
+
+def _each(names: str, use: Use) -> dict[str, Use]:
+    return dict.fromkeys(names.split(), use)
+
+
+_LINE = _use("run", lines="command", texts="description")
+_WRITE = _use("write", texts="content")
+_READERS = _each("read_file read_many_files list_directory glob grep_search search_file_content", _READ)
+
 AGENTS: Mapping[str, Mapping[str, Use]] = {
     "claude-code": {
-        "Bash": _use("run", lines="command", texts="description"),
-        "Read": _READ, "Glob": _READ, "Grep": _READ, "LS": _READ, "NotebookRead": _READ,
-        "Write": _use("write", texts="content"), "Edit": _EDIT, "MultiEdit": _EDIT,
+        "Bash": _LINE,
+        "Write": _WRITE,
         "NotebookEdit": _use("read", "write", texts="new_source"),
-        "WebFetch": _use("reach", texts="prompt"), "WebSearch": _REACH,
-        "Agent": _NOTHING, "Task": _NOTHING, "TaskOutput": _NOTHING, "TaskStop": _NOTHING, "BashOutput": _NOTHING,
-        "KillBash": _NOTHING, "KillShell": _NOTHING, "TodoWrite": _NOTHING, "AskUserQuestion": _NOTHING,
-        "EnterPlanMode": _NOTHING, "ExitPlanMode": _NOTHING, "ToolSearch": _NOTHING,
+        "WebFetch": _use("reach", texts="prompt"),
+        "WebSearch": _REACH,
+        **_each("Read Glob Grep LS NotebookRead", _READ),
+        **_each("Edit MultiEdit", _EDIT),
+        **_each("Agent Task TaskOutput TaskStop BashOutput KillBash KillShell TodoWrite AskUserQuestion", _NOTHING),
+        **_each("EnterPlanMode ExitPlanMode ToolSearch", _NOTHING),
     },
     "codex": {
-        "Bash": _use("run", lines="command", texts="description"),
-        "shell": _use("run", lines="command", texts="justification"),
-        "shell_command": _use("run", lines="command", texts="justification"),
-        "local_shell": _use("run", lines="command"), "exec_command": _use("run", lines="cmd", texts="justification"),
+        "Bash": _LINE,
+        **_each("shell shell_command", _use("run", lines="command", texts="justification")),
+        "local_shell": _use("run", lines="command"),
+        "exec_command": _use("run", lines="cmd", texts="justification"),
         "apply_patch": _use("read", "write", patches="command input patch"),
-        "view_image": _READ, "web_search": _REACH, "update_plan": _NOTHING,
+        "view_image": _READ,
+        "web_search": _REACH,
+        "update_plan": _NOTHING,
     },
     "gemini": {
-        "run_shell_command": _use("run", lines="command", texts="description"),
-        "read_file": _READ, "read_many_files": _READ, "list_directory": _READ, "glob": _READ, "grep_search": _READ,
-        "search_file_content": _READ, "write_file": _use("write", texts="content"), "replace": _EDIT,
-        "web_fetch": _REACH, "google_web_search": _REACH, "write_todos": _NOTHING,
+        "run_shell_command": _LINE,
+        **_READERS,
+        "write_file": _WRITE,
+        "replace": _EDIT,
+        **_each("web_fetch google_web_search", _REACH),
+        "write_todos": _NOTHING,
     },
     "qwen": {
-        "run_shell_command": _use("run", lines="command", texts="description"),
-        "read_file": _READ, "read_many_files": _READ, "list_directory": _READ, "glob": _READ, "grep_search": _READ,
-        "search_file_content": _READ, "write_file": _use("write", texts="content"), "edit": _EDIT,
-        "web_fetch": _REACH, "web_search": _REACH, "todo_write": _NOTHING, "exit_plan_mode": _NOTHING, "task": _NOTHING,
+        "run_shell_command": _LINE,
+        **_READERS,
+        "write_file": _WRITE,
+        "edit": _EDIT,
+        **_each("web_fetch web_search", _REACH),
+        **_each("todo_write exit_plan_mode task", _NOTHING),
     },
-}  # fmt: skip
+}
 """By the agents' names, each agent's own tools. Of those that start another agent nothing is said: its calls are judged."""
 
 _KNOWN = {name: use for tools in AGENTS.values() for name, use in tools.items()}

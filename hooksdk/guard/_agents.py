@@ -38,6 +38,9 @@ class HookEvent:
     session: str
     """The agent's own id of its session."""
     folder: Path
+    """Where the agent is, as it says with each hook: a `cd` of an earlier call counts, and the folder that a call names."""
+    began_in: Path | None = None
+    """Where its session began, which the relative paths of rules mean; None: in `folder`."""
     tool: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     call_id: str = ""

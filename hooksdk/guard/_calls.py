@@ -9,6 +9,7 @@ from typing import final
 from hooksdk.approvals import Approval, digest_of
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.guard._agents import AGENTS, HookEvent, Verdict, texts_in, tool_of, with_texts
+from hooksdk.rules import current_folder
 from hooksdk.run import JudgedCall, Run
 from hooksdk.tools import Tool
 
@@ -53,7 +54,7 @@ class AgentCalls:
 
     async def judge(self, run: Run, event: HookEvent, call_id: str = "") -> JudgedCall:
         """What the plugins say of a call that is about to run. `call_id` is by what they know it, in the place of the agent's id."""
-        judged = await run.judge(ToolCall(call_id or _key(event), event.tool, event.arguments))
+        judged = await _judged(run, event, call_id or _key(event))
         if judged.result is None and any(SECRET.search(text) for text in texts_in(judged.arguments)):
             refusal = f"'{event.tool}' was not run: {self._agent.title}'s own tools are given no secrets by name."
             await judged.refuse(text=refusal, unanswered="not_asked")
@@ -75,7 +76,7 @@ class AgentCalls:
         judged = self._open.pop(key, None)
         if judged is None:  # judged by a guard that has died since
             self._ran.add(key)
-            judged = await run.judge(ToolCall(key, event.tool, event.arguments))
+            judged = await _judged(run, event, key)
             self._ran.discard(key)
         if judged.pending is not None:  # the person at the agent said yes, since it has run
             await judged.approve(Approval(True, by=f"the person at {self._agent.title}"))
@@ -129,6 +130,15 @@ class AgentCalls:
     def clear(self) -> None:
         """Forget the calls that have no result; their run tells what became of them."""
         self._open.clear()
+
+
+async def _judged(run: Run, event: HookEvent, call_id: str) -> JudgedCall:
+    """What the plugins say of a call where the agent is, which a `cd` of an earlier call may have changed."""
+    before = current_folder.set(str(event.folder))
+    try:
+        return await run.judge(ToolCall(call_id, event.tool, event.arguments))
+    finally:
+        current_folder.reset(before)
 
 
 def _instead(event: HookEvent, text: str) -> Verdict:

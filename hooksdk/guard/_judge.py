@@ -105,7 +105,7 @@ class Judge:
         shadow = shadow or time.time() < paused_until()
         async with self._opening:
             folder, waits, workspace = await pinned_folder(event)
-            event = replace(event, folder=workspace)
+            event = replace(event, began_in=workspace)
             if (other := self._projects.get((folder, not shadow))) is not None:
                 await other.leave(event)  # of two hosts only one can have a session
             if (folder, shadow) not in self._projects:

@@ -23,6 +23,10 @@ from hooksdk.stores import open_store
 SESSION_IDLE = 900.0
 """Seconds without a hook after which a session is closed; an agent that was killed never ends its own."""
 
+_FOR_MODELS = ("tool_search",)
+"""Built-in plugins that are on by default, and of no use here: an agent offers its model the tools itself. One that the
+configuration names is loaded all the same."""
+
 
 @final
 class Project:
@@ -44,6 +48,8 @@ class Project:
         self._at_rest = anyio.Event()
 
     def _host(self, config: Config) -> Host:
+        idle = [name for name in _FOR_MODELS if config.plugin(name) is None and name not in (config.allow or ())]
+        config = config.model_copy(update={"deny": [*config.deny, *idle]})
         host = Host(config=config, folder=self.folder, store=self._store)
         if not self._shadow:
             return host
@@ -178,7 +184,14 @@ class Project:
 
 
 def _of_the_agent_itself(event: HookEvent) -> HookEvent:
-    return HookEvent(agent=event.agent, kind="other", name=event.name, session=event.session, folder=event.folder)
+    return HookEvent(
+        agent=event.agent,
+        kind="other",
+        name=event.name,
+        session=event.session,
+        folder=event.folder,
+        began_in=event.began_in,
+    )
 
 
 async def _keep_host(host: Host, *, task_status: TaskStatus[tuple[Host, anyio.Event, anyio.Event]]) -> None:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import final
+from functools import cached_property
+from typing import TYPE_CHECKING, final
 
 import anyio
 from anyio.abc import TaskStatus
 
 from hooksdk.approvals import Approval, ApprovalRequest, Later, digest_of
-from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import PolicyFailed, RunBlocked, SessionClosed
 from hooksdk.guard._agents import AGENTS, HookEvent, Verdict
 from hooksdk.guard._calls import AgentCalls
 from hooksdk.host import Host
 from hooksdk.run import Run
 from hooksdk.session import Session
+
+if TYPE_CHECKING:
+    from hooksdk.desk import ApprovalDesk
 
 logger = logging.getLogger("hooksdk")
 
@@ -34,7 +37,6 @@ class AgentSession:
         self.used = anyio.current_time()
         """When it was last asked."""
         self._agent = AGENTS[event.agent]
-        self._desk = ApprovalDesk(wait=0)
         self._about, self._shadow, self._continues, self._is_over = event, shadow, continues, is_over
         self._is_alone = False
         name = f"guard-{event.agent}-{event.session}"
@@ -73,7 +75,7 @@ class AgentSession:
         about = self._about
         facts = {"agent": about.agent, "session": about.session, "helper": about.helper or None, "shadow": self._shadow}
         run = self.session.run(
-            step.prompt or None, agent_id=about.helper_type or about.agent, workspace_dir=str(about.folder),
+            step.prompt or None, agent_id=about.helper_type or about.agent, workspace_dir=str(about.began_in or about.folder),
             trigger=None if about.helper else "user", metadata={"guard": facts}, transcript=False, approver=self._ask,
             continues=self._continues,
         )  # fmt: skip
@@ -113,6 +115,13 @@ class AgentSession:
         async with self._turn:
             if self._run is None:  # a call that came at the same time may have taken it up
                 await self._begin_run("")
+
+    @cached_property
+    def _desk(self) -> ApprovalDesk:
+        """Where a question waits for a person whom the agent cannot ask itself."""
+        from hooksdk.desk import ApprovalDesk  # with the first such question: most sessions have none
+
+        return ApprovalDesk(wait=0)
 
     @property
     def _asks(self) -> bool:

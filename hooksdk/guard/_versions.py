@@ -27,13 +27,11 @@ from hooksdk.config import (
     trust_advice,
 )
 from hooksdk.errors import ConfigError
-from hooksdk.gateway import config_problems
 from hooksdk.guard._settings import guard_problems
 from hooksdk.stores.files import replace_file
 from hooksdk.values import is_object
 
 Json = dict[str, Any]
-_TABLES = {"gateway": config_problems, "guard": guard_problems}
 _USER = "user.json"
 _KINDS: Mapping[str, type] = {"where": str, "settings": dict, "files": dict}
 _OF_USER: Mapping[str, type] = {"variables": dict, "autoload": str}
@@ -41,6 +39,15 @@ _OF_PROJECT: Mapping[str, type] = {"folder": str, "trusted": bool}
 """What stands in the two records."""
 _AUTOLOAD = "HOOKSDK_DISABLE_AUTOLOAD"
 """A variable that leaves out installed plugins, policies among them."""
+
+
+def _gateway_problems(table: object) -> Sequence[str]:
+    from hooksdk.gateway import config_problems  # for a configuration with such a table alone
+
+    return config_problems(table)
+
+
+_TABLES = {"gateway": _gateway_problems, "guard": guard_problems}
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from hooksdk.rules._facts import (
     ToolFact,
     ToolNamed,
     Triggered,
+    current_folder,
     says_part_of_a_name,
     wildcard,
 )
@@ -33,5 +34,5 @@ from hooksdk.rules._rules import ACTIONS, CLAIMS, Action, CallClass, Claim, Desc
 
 __all__ = [
     "ACTIONS", "CLAIMS", "Action", "ByAgent", "CallClass", "CallFact", "Claim", "DescribedRule", "Fact", "FromSource", "InWorkspace", "NamedArgument", "OwnedBy", "Requested", "Rules",
-    "RunFact", "Says", "ToolFact", "ToolNamed", "Triggered", "UnknownArgument", "as_judged", "is_about", "named_arguments", "names_in_schema", "says_part_of_a_name", "unknown_arguments", "wildcard",
+    "RunFact", "Says", "ToolFact", "ToolNamed", "Triggered", "UnknownArgument", "as_judged", "current_folder", "is_about", "named_arguments", "names_in_schema", "says_part_of_a_name", "unknown_arguments", "wildcard",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -14,6 +15,9 @@ from hooksdk.hooks import BeforeToolCall, Event
 from hooksdk.patterns import ToolPattern
 from hooksdk.tools import Tool
 
+current_folder: ContextVar[str | None] = ContextVar("hooksdk folder of the call that is judged", default=None)
+"""Set by whoever judges a call that runs in another folder than its run's workspace. Rules take a relative word of such a call for
+a path from either; the relative paths of the rules themselves mean the workspace."""
 UNSAID = {"read_only": False, "destructive": True, "idempotent": False, "open_world": True}
 """What MCP says of a tool that says nothing; one that only reads destroys nothing."""
 

@@ -12,7 +12,7 @@ from test_policy_conditions import ATTACKS_ON_COMMANDS, ATTACKS_ON_HOSTS, ATTACK
 
 from builtin_plugins.tool_policy import ToolPolicy
 from builtin_plugins.tool_policy._lint import problems_of
-from builtin_plugins.tool_policy._rules import Rule
+from builtin_plugins.tool_policy._rule import Rule
 from hooksdk import Tool
 from hooksdk.hooks import BeforeToolCall
 from hooksdk.testing import event, make_workspace

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from builtin_plugins.tool_policy import ToolPolicy
 from builtin_plugins.tool_policy._dead import _covers, _decides_first, candidates_of, dead_rules  # pyright: ignore[reportPrivateUsage]
-from builtin_plugins.tool_policy._rules import Rule
+from builtin_plugins.tool_policy._rule import Rule
 from hooksdk import Annotations, ApprovalRequest, Host, MemoryStore, Tool, ToolCall, hooks
 from hooksdk.config import Notice
 from hooksdk.errors import ConfigError

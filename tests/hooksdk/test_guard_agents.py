@@ -311,6 +311,31 @@ async def test_other_arguments_are_what_runs(agent: Agent):
             assert '"command": "echo safe > e"' in place.model.results[0]
 
 
+NO_SECRETS = """
+[[plugins.tool_policy.config.rules]]
+action = "deny"
+does = "read"
+path_inside = "secret"
+reason = "secrets are not read here"
+"""
+FOLDER_ARGUMENTS = {"codex": "workdir", "gemini": "dir_path", "qwen": "directory"}
+"""By agent, the argument that names the folder of one line; Claude Code keeps that of its last `cd`."""
+
+
+async def test_a_relative_word_is_a_path_from_the_folder_in_which_the_line_runs(agent: Agent):
+    async with guarded(agent, NO_SECRETS) as place:
+        secret = place.project / "secret"
+        secret.mkdir()
+        (secret / "x").write_text("hush")
+        place.model.will_run("cd secret && pwd", "cat x")
+        if name := FOLDER_ARGUMENTS.get(agent.name):
+            place.model.steps[-1].arguments[name] = str(secret)
+        done = await place.desk.ask()
+        went, denied = place.model.results
+        assert str(secret) in went, done
+        assert "secrets are not read here" in denied, done
+
+
 async def test_a_policy_that_crashes_or_hangs_and_a_judge_that_is_killed_refuse_the_call_and_the_next_one_runs(
     agent: Agent,
 ):

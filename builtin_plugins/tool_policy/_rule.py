@@ -1,9 +1,11 @@
-"""What a rule says, checked when the host starts, and whether it fits a tool, a run and a call."""
+"""What a rule may say, checked when the host starts: every mistake is told with what to write."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Annotated, Any, Literal, cast, final
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
     AfterValidator,
@@ -16,21 +18,18 @@ from pydantic import (
 
 from builtin_plugins.tool_policy._commands import check_command
 from builtin_plugins.tool_policy._conditions import EVERY, Targets
-from builtin_plugins.tool_policy._facts import FitsReading, MayDo, MayMean, SurelyDoes, Watched, WrittenFact, facts_of
 from builtin_plugins.tool_policy._hosts import check_host
-from builtin_plugins.tool_policy._keywords import check_keywords
 from builtin_plugins.tool_policy._limits import Limit
 from builtin_plugins.tool_policy._names import check_name
-from builtin_plugins.tool_policy._origins import ByPath, Reading, ReadLabels
+from builtin_plugins.tool_policy._origins import ByPath, ReadLabels
 from builtin_plugins.tool_policy._paths import check_folder
-from builtin_plugins.tool_policy._requester import Requester
 from builtin_plugins.tool_policy._strict import Strict, Texts, as_list, check_known
-from builtin_plugins.tool_policy._vocabulary import KINDS, WORDS, Kind, Vocabulary
-from hooksdk import Annotations, Tool, schema
-from hooksdk.errors import problem_text
-from hooksdk.hooks import BeforeToolCall, Event, ToolCallStart
-from hooksdk.patterns import SOURCES, ToolPattern, check_patterns
-from hooksdk.rules import Fact, RunFact, ToolFact, ToolNamed
+from builtin_plugins.tool_policy._tables import words_in
+from builtin_plugins.tool_policy._vocabulary import KINDS, Kind
+from hooksdk import Annotations, schema
+from hooksdk.errors import did_you_mean, problem_text
+from hooksdk.patterns import SOURCES, check_patterns
+from hooksdk.rules import Requested
 
 Action = Literal["allow", "deny", "ask"]
 GRAVITY: dict[Action, int] = {"deny": 0, "ask": 1, "allow": 2}
@@ -62,7 +61,29 @@ _STOPPING = {
 """What an allow has not, with what to write."""
 _ALLOWING = {"values_from": "stands in rules that allow; a deny and an ask take values_from_elsewhere"}
 _OF_READING = ("after_reading", "values_from_elsewhere")
-_ANY_NAME = ToolNamed(("*",), exact=True)
+
+
+class Requester(Strict):
+    """Who asked, as the host said it with `session.run(requester=...)`."""
+
+    is_owner: bool | None = None
+    """`true`: known to be the owner. `false`: everybody else, and whoever is not known."""
+    roles: Texts | None = None
+    """Has at least one of these."""
+    id: Texts | None = None
+    """Is one of these."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Requester:
+        if self.is_owner is None and self.roles is None and self.id is None:
+            raise ValueError("it is empty; write is_owner, roles or id")
+        return self
+
+    @property
+    def fact(self) -> Requested:
+        """The same as a fact."""
+        roles, ids = (None if one is None else tuple(one) for one in (self.roles, self.id))
+        return Requested(self.is_owner, roles, ids)
 
 
 class Rule(Strict):
@@ -202,109 +223,73 @@ def _text_of(problem: Any) -> str:
     return problem_text(problem)
 
 
-@final
-class CompiledRule:
-    """One rule, made ready for many questions."""
+_BY_NAME = words_in("""
+    properties patternProperties $defs definitions dependentSchemas
+""")
+"""Keywords of JSON Schema that hold schemas by name."""
+_IN_LIST = words_in("""
+    allOf anyOf oneOf prefixItems
+""")
+"""Those that hold a list of schemas."""
+_INSIDE = words_in("""
+    items additionalItems contains additionalProperties propertyNames not if then else unevaluatedItems
+    unevaluatedProperties
+""")
+"""Those that hold one schema."""
+_KEYWORDS = (
+    _BY_NAME
+    | _IN_LIST
+    | _INSIDE
+    | words_in("""
+    $schema $id $anchor $dynamicAnchor $ref $dynamicRef $recursiveRef $recursiveAnchor $vocabulary $comment
+    dependentRequired dependencies type enum const multipleOf maximum exclusiveMaximum minimum exclusiveMinimum
+    maxLength minLength pattern maxItems minItems uniqueItems maxContains minContains maxProperties minProperties
+    required title description default deprecated readOnly writeOnly examples format contentEncoding
+    contentMediaType contentSchema
+""")
+)
 
-    def __init__(self, rule: Rule, number: int, vocabulary: Vocabulary = WORDS) -> None:
-        self.rule = rule
-        self.number = number
-        """From 1; 0 is the default."""
-        self.name = f"rule {number}" if number else "the default"
-        self.exact = rule.action == "allow"
-        """Names count as they are written; else by their words, and owners in any case."""
-        self.facts = facts_of(rule, vocabulary)
-        self._run_facts = [fact for fact in self.facts if isinstance(fact, RunFact)]
-        self._named = [fact for fact in self.facts if isinstance(fact, ToolNamed)] or [_ANY_NAME]
-        self._tool_facts = [fact for fact in self.facts if isinstance(fact, ToolFact) and fact not in self._named]
-        self._written = [fact for fact in self.facts if isinstance(fact, WrittenFact)]
-        self._watch = next((fact.watch for fact in self._written if isinstance(fact, Watched)), None)
-        self._does = next((fact.does for fact in self._written if isinstance(fact, (MayDo, SurelyDoes))), None)
-        readings = (fact.reading for fact in self.facts if isinstance(fact, FitsReading))
-        self.reading = next(readings, Reading(None, None, None))
 
-    @property
-    def conditional(self) -> bool:
-        """True when the call itself decides, so that nothing can be said of the tool alone."""
-        return self.looks_at_arguments or self.rule.limit is not None
+def check_keywords(part: object, path: str) -> None:
+    """A misspelt keyword is no error in JSON Schema: it holds for everything, which no rule can mean."""
+    if not isinstance(part, dict):
+        return
+    for name, inner in cast("dict[str, Any]", part).items():
+        where = f"{path}.{name}".lstrip(".")
+        if name not in _KEYWORDS and not name.startswith("x-"):
+            near = did_you_mean(name, _KEYWORDS)
+            hint = near or f' Arguments stand under properties: {{"properties": {{"{name}": ...}}}}.'
+            raise ValueError(f"'{where}' is not a JSON Schema keyword.{hint}")
+        below: Iterable[tuple[str, object]] = ()
+        if name in _BY_NAME and isinstance(inner, dict):
+            below = cast("dict[str, Any]", inner).items()
+        elif name in _IN_LIST and isinstance(inner, list):
+            below = ((str(at), each) for at, each in enumerate(cast("list[object]", inner)))
+        elif name in _INSIDE:
+            below = (("", inner),)
+        for key, each in below:
+            check_keywords(each, f"{where}.{key}".rstrip("."))
 
-    @property
-    def looks_at_arguments(self) -> bool:
-        """True when what the call says decides."""
-        return bool(self._written or self.reading)
 
-    @property
-    def about_all_tools(self) -> bool:
-        """True when it says nothing of tools and calls, so that it is about the whole run."""
-        rule = self.rule
-        said = (rule.annotations, rule.sources, rule.owners)
-        return not self.looks_at_arguments and rule.tools == ["*"] and all(one is None for one in said)
+_SETTINGS_LEFT_OUT = {"reason", "title", "severity"}
 
-    @property
-    def always(self) -> bool:
-        """True when it fits every call, in every run, of the tools that it is about."""
-        return not (self.conditional or self._run_facts)
 
-    def fits_run(self, event: Event) -> bool:
-        """True for runs that the rule is about."""
-        return all(fact.holds(event) for fact in self._run_facts)
+def text_of(rule: Rule) -> str:
+    """A rule in one line, as it stands in TOML."""
+    written = rule.model_dump(exclude_unset=True, exclude=_SETTINGS_LEFT_OUT, mode="json")
+    return ", ".join(f"{name} = {_toml(value)}" for name, value in written.items())
 
-    def fits_tool(self, tool: Tool) -> bool:
-        """True for tools that the rule is about. Of a bridge tool a pattern must say part of the name."""
-        return all(fact.holds(tool) for fact in self._named) and self._fits_otherwise(tool)
 
-    @property
-    def patterns(self) -> list[ToolPattern]:
-        """What its `tools` say."""
-        return self._named[0].compiled
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        if set(value) == {"*"}:  # pyright: ignore[reportUnknownArgumentType]
+            return _toml(value["*"])  # pyright: ignore[reportUnknownArgumentType]
+        inner = ", ".join(f"{_key(str(name))} = {_toml(one)}" for name, one in value.items() if one is not None)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return f"{{ {inner} }}"
+    if isinstance(value, list):
+        return _toml(value[0]) if len(value) == 1 else f"[{', '.join(map(_toml, value))}]"  # pyright: ignore[reportUnknownArgumentType]
+    return json.dumps(value)
 
-    def near_miss(self, tool: Tool) -> ToolPattern | None:
-        """The pattern that somebody may believe to mean this tool, where none of the rule does."""
-        if tool.bridge or self.fits_tool(tool) or not self._fits_otherwise(tool):
-            return None
-        nearly_means = ToolPattern.may_mean if self.exact else ToolPattern.nearly_means
-        return next((pattern for pattern in self.patterns if nearly_means(pattern, tool)), None)
 
-    def _fits_otherwise(self, tool: Tool) -> bool:
-        """True where nothing but the name and the call may stand against it."""
-        return all(fact.holds(tool) for fact in self._tool_facts)
-
-    def unsaid(self, tool: Tool) -> str:
-        """What the rule takes the tool for though it does not say so itself, in words; empty where it does."""
-        if self._does and not self.exact and not self._does.knows(tool):
-            return f"nobody says what {tool.name} does, so it counts as everything"
-        wanted = {} if self.exact or self.rule.annotations is None else self.rule.annotations
-        words = [
-            f"{'' if value else 'not '}{name.replace('_', '-')}"
-            for name, value in wanted.items()
-            if getattr(tool.annotations, name) is None
-        ]
-        return f"{tool.name} says nothing of it, so it counts as {' and '.join(words)}" if words else ""
-
-    def why_not(self, event: BeforeToolCall | ToolCallStart, met: Collection[Fact] = ()) -> str:
-        """Why the rule does not fit the call; empty when it does. An allow fits only what is sure, a deny and an ask whatever
-        may be meant. `met` are conditions that count as met. Raises `Undecidable`, and `LookupError` where it is not known where values come from."""
-        # Each access makes a copy of the arguments, and most rules look at none.
-        arguments: Mapping[str, Any] = event.arguments if self._written else {}
-        tool, workspace = event.tool, event.workspace_dir
-        written = (fact for fact in self._written if fact not in met)
-        problem = next((why for fact in written if (why := fact.why_not(arguments, tool, workspace))), "")
-        if problem or not self.reading or not isinstance(event, BeforeToolCall):
-            return problem
-        if any(isinstance(fact, FitsReading) for fact in met):
-            return ""
-        return self.reading.why_not(event)
-
-    def unwatched_names(self, tool: Tool) -> list[tuple[str, str]]:
-        """The arguments of a tool that no condition of an allow looks at, each with the condition that would."""
-        return self._watch.unwatched_names(tool) if self._watch else []
-
-    def why(self, event: BeforeToolCall) -> str:
-        """What in the call a deny or an ask goes by; empty where it goes by nothing in it."""
-        arguments, workspace = event.arguments, event.workspace_dir
-        if self._does:
-            whys = [self._does.why(arguments, event.tool, workspace)]
-        else:
-            conditions = [fact.condition for fact in self._written if isinstance(fact, MayMean)]
-            whys = [condition.why(arguments, workspace) for condition in conditions]
-        return "; ".join(why for why in (*whys, self.reading.why(event)) if why)
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
