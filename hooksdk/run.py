@@ -38,11 +38,11 @@ from hooksdk._tasks.limits import describe
 from hooksdk._tasks.shielding import run_shielded
 from hooksdk.calls import CallInDoubt, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
-from hooksdk.costs import model_name
 from hooksdk.errors import AsyncOnly, PolicyFailed, RunBlocked, WrongArgument, check
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, ProviderJson, SdkObject
 from hooksdk.formats.intake import as_tools, messages_in, usage_in
 from hooksdk.formats.kit import replies_in
+from hooksdk.formats.usage import model_name
 from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.records import AttemptStarted, Content, ModelCalled, ModelReplied, RunEnded, RunStarted
 from hooksdk.tools import Deferral, Tool
@@ -237,7 +237,7 @@ class Run(AsyncOnly):
         """Say which model the next requests go to, for a framework that tells so late, or changes it: provider (None: not known)
         and name. Of several names for one model the first that has a price counts. Without a `context_window` it is the one
         that genai-prices has, if any."""
-        prices = self._parts.prices
+        prices = self._parts.prices()
         known = [one for one in names if len(names) == 1 or prices.price(model_name(*one))] or names
         for provider, model in known[:1]:
             self._state.info = replace(self.info, provider=provider, model=model)

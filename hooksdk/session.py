@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self, final
+from typing import TYPE_CHECKING, Any, Self, final
 
 import anyio
 
@@ -29,16 +29,20 @@ from hooksdk._tasks.shielding import run_shielded
 from hooksdk._transcript.storage import as_store_errors
 from hooksdk.approvals import Approver
 from hooksdk.calls import CallInDoubt, ToolResult, TrimReceipt
-from hooksdk.costs import PriceList, Request, requests_in
 from hooksdk.errors import AsyncOnly, ConfigError, FenceClosed, PluginRefused, SessionClosed, check_list, check_text
 from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
 from hooksdk.formats.intake import messages_in
+from hooksdk.formats.usage import Request, requests_in
 from hooksdk.hooks import RunInfo, SessionEndReason
 from hooksdk.patterns import ToolPattern
 from hooksdk.records import SessionEnded, SessionStarted, Settled
 from hooksdk.run import Run
 from hooksdk.tools import Deferral, Expose, Tool
 from hooksdk.transcript import DrainReport, Results, SessionLog, Transcript
+
+if TYPE_CHECKING:
+    from hooksdk.costs import PriceList
+
 
 __all__ = ["Listener", "Session"]
 
@@ -349,13 +353,18 @@ class Session(AsyncOnly):
         parts = RunParts(
             dispatcher=dispatcher, transcript=own_transcript, store=self._parts.store, format=get_format(format),
             tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states, family=kept, reading=reading,
-            secrets=self._secrets, open_run=self._open_run, prices=PriceList(self._parts.config.prices),
+            secrets=self._secrets, open_run=self._open_run, prices=self._prices,
             allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call", record_first=self._parts.config.record_first,
             contracts=registry.contracts, expose=expose, deferral=deferral, continues=continues, unmatched=self._unmatched,
             missing_grants=registry.missing_conversation(), transcript_kept=transcript, withhold=withhold, in_doubt=in_doubt,
             for_others=family is not None and parent_run is None,
         )  # fmt: skip
         return Run(parts, info, input=json_value("session.run(input)", input), context_window=context_window)
+
+    def _prices(self) -> PriceList:
+        from hooksdk.costs import PriceList  # most runs ask for no price
+
+        return PriceList(self._parts.config.prices)
 
     def child(self, session_id: str | None = None, *, tools: Iterable[str] | None = None) -> Session:
         """A sub-agent's session, with a transcript and plugin instances of its own. `tools` are patterns (`read_*`,

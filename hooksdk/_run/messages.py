@@ -15,11 +15,11 @@ from hooksdk._tasks.background import logger
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.sizes import message_tokens
 from hooksdk.calls import ToolCall
-from hooksdk.costs import Request, estimate_change, model_name, usage_of
 from hooksdk.errors import RunBlocked, UnknownResult
 from hooksdk.formats import GivenMessage, Message, ProviderJson
 from hooksdk.formats.intake import call_in, messages_in
 from hooksdk.formats.sending import sendable
+from hooksdk.formats.usage import Request, model_name, usage_of
 from hooksdk.hooks import RunInfo
 from hooksdk.records import TrimDrained
 from hooksdk.transcript import Entry, Transcript
@@ -165,7 +165,11 @@ async def drain_trims(state: RunState) -> None:
     before = state.parts.transcript.ask(message_tokens) if tracing else []
     report = await state.parts.transcript.drain()
     state.stats.drained(report)
-    cost = estimate_change(before, state.parts.transcript.ask(message_tokens)) if tracing else None
+    cost = None
+    if tracing:
+        from hooksdk.costs import estimate_change  # the one figure of ring 2 that a trace has
+
+        cost = estimate_change(before, state.parts.transcript.ask(message_tokens))
     for trim in report.trims:
         await state.trace(
             TrimDrained(handle=trim.handle, status=trim.status, plugin=trim.owner, tool=trim.tool, turns_ago=trim.age,

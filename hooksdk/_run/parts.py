@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 from hooksdk import schema
 from hooksdk._firing.dispatcher import Dispatcher
@@ -21,7 +21,6 @@ from hooksdk._tasks.background import Background, logger
 from hooksdk.approvals import Approver
 from hooksdk.calls import CallInDoubt, Labels
 from hooksdk.config import Config
-from hooksdk.costs import PriceList
 from hooksdk.errors import MissingGrant, RunAlreadyOpen
 from hooksdk.formats import MessageFormat
 from hooksdk.hooks import RunInfo
@@ -29,6 +28,9 @@ from hooksdk.patterns import ToolPattern
 from hooksdk.state import PluginHost, PluginState
 from hooksdk.tools import Deferral, Expose, Tool
 from hooksdk.transcript import Store, Transcript
+
+if TYPE_CHECKING:
+    from hooksdk.costs import PriceList
 
 
 class ParentRun(Protocol):
@@ -100,7 +102,7 @@ class RunParts:
     secrets: SecretMask
     """The values that the session's calls were given."""
     open_run: OpenRun
-    prices: PriceList
+    prices: Callable[[], PriceList]
     allowed: Sequence[Sequence[ToolPattern]]
     """Which tools this session may be granted at all: each layer is a sub-agent's, and every layer must match."""
     parent_run: ParentRun | None = None
