@@ -55,6 +55,7 @@ answer of the SDK stands for the messages in it."""
 GivenTool = Tool | Callable[..., Any] | Mapping[str, Any] | SdkObject
 """A tool, a function that becomes one, or a definition in a provider's JSON, as a dict or as the SDK's object."""
 GivenTools = Iterable[GivenTool]
+"""Several of them."""
 
 ProviderJson = Any
 """A JSON object for a request to a provider, a dict. To type checkers it is `Any`, so that it fits the SDKs' own types,
