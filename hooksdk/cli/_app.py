@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from hooksdk.cli._console import complain
 from hooksdk.cli._groups import LaterGroups
 from hooksdk.cli._options import (
     WINDOW,
@@ -41,15 +42,8 @@ app = typer.Typer(
 )
 
 
-def complain(text: str) -> None:
-    """Say what is wrong, on stderr."""
-    from hooksdk.cli import _console
-
-    _console.complain(text)
-
-
 def run(arguments: Sequence[str]) -> int:
-    """Run the command with these arguments, and answer its exit code. Every foreseen problem is one clear line."""
+    """Run the command with these arguments, and return its exit code. Every foreseen problem is one clear line."""
     stdout: Any = sys.stdout  # None where it is closed
     if getattr(stdout, "errors", None) == "strict":
         # An answer with a character that the encoding lacks must not be lost.
@@ -60,10 +54,10 @@ def run(arguments: Sequence[str]) -> int:
         if stdout is not None:
             stdout.flush()
     except OSError as error:
-        reader_left = isinstance(error, BrokenPipeError)  # it has seen enough, such as `head`: no failure
+        reader_left = isinstance(error, BrokenPipeError)  # such as `head`, which has read enough: no failure
         if not reader_left and error.errno != errno.ENOSPC:
             raise
-        # What is still to be written, at the end of the process too, goes nowhere.
+        # The rest of the output, at the end of the process too, is dropped.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not reader_left:
             complain(f"the output cannot be written: {error.strerror}")
@@ -78,12 +72,9 @@ def _run(arguments: Sequence[str]) -> int:
         code = INTERRUPTED
     except typer.Exit as end:
         code = end.exit_code
-    except ConfigError as error:
-        complain(str(error))
-        code = BAD_CONFIG
     except HookSDKError as error:
         complain(str(error))
-        code = 1
+        code = BAD_CONFIG if isinstance(error, ConfigError) else 1
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # typer's answer to it
             raise end.__context__ from None

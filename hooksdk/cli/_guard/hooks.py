@@ -247,7 +247,7 @@ def hook_command(agent: str, *more: str, trial: bool = False) -> str:
 
 
 def is_guards(command: object, agent: str = "") -> bool:
-    """True for the command of the guard's hooks, of any hooksdk, for this agent."""
+    """True for the command of the guard's hooks, of any hooksdk, for this agent, or without a name for any agent."""
     pattern = rf"hooksdk[/\\]guard[/\\]client\.py'?\s+{re.escape(agent)}\b"
     return isinstance(command, str) and re.search(pattern, command) is not None
 

@@ -85,9 +85,7 @@ def try_rules(
         status.update(f"judging {counted(len(calls), 'call')}")
         problems = [problem for reading in readings.values() for problem in reading.problems]
         findings, judged = anyio.run(_judge, calls, fixed, problems)
-    view = View(_document(begin, readings, judged, findings, problems))
-    _add_lines(view, begin, readings, judged, findings)
-    view.show(as_json=as_json)
+    _view(begin, readings, judged, findings, problems).show(as_json=as_json)
     for path, problem in () if as_json else problems:
         print_line(stderr_console(), "[yellow]problem[/]", f"{safe(path)}: {one_line(problem)}")
 
@@ -178,11 +176,40 @@ def _shown(call: RecordedCall) -> str:
     return f"{call.tool} {clip(' '.join((values or [''])[0].split()), CHARS)}"
 
 
-def _add_lines(
-    view: View, begin: datetime, readings: Mapping[str, Reading], judged: int, findings: Sequence[Finding]
-) -> None:
-    parts = [f"{AGENTS[agent].title} {len(one.calls):,}" for agent, one in readings.items() if one.calls]
+def _view(
+    begin: datetime,
+    readings: Mapping[str, Reading],
+    judged: int,
+    findings: Sequence[Finding],
+    problems: Sequence[tuple[Path, str]],
+) -> View:
     actions = Counter(one.action for one in findings)
+    view = View(
+        {
+            "since": begin.isoformat(),
+            "calls": judged,
+            "agents": {agent: {"calls": len(one.calls), "files": one.files} for agent, one in readings.items()},
+            "asked": actions["ask"],
+            "denied": actions["deny"],
+            "findings": [
+                {
+                    "action": one.action,
+                    "rule": one.number,
+                    "text": one.rule,
+                    "why": one.why,
+                    "agent": one.call.agent,
+                    "session": one.call.session,
+                    "folder": one.call.folder or None,
+                    "tool": one.call.tool,
+                    "arguments": dict(one.call.arguments),
+                    "time": one.call.when.isoformat(),
+                }
+                for one in findings
+            ],
+            "problems": [{"path": str(path), "problem": problem} for path, problem in problems],
+        }
+    )
+    parts = [f"{AGENTS[agent].title} {len(one.calls):,}" for agent, one in readings.items() if one.calls]
     when = f"{begin.astimezone():%Y-%m-%d %H:%M}"
     if judged:
         outcome = f"{actions['ask']:,} would be asked about, {actions['deny']:,} denied"
@@ -198,35 +225,4 @@ def _add_lines(
         view.markup(f"            [dim]{one_line(f'rule {number}: {rule}' if number else rule)}[/]")
         if folder:
             view.markup(f"            [dim]in {one_line(folder)}[/]")
-
-
-def _document(
-    begin: datetime,
-    readings: Mapping[str, Reading],
-    judged: int,
-    findings: Sequence[Finding],
-    problems: Sequence[tuple[Path, str]],
-) -> dict[str, Any]:
-    return {
-        "since": begin.isoformat(),
-        "calls": judged,
-        "agents": {agent: {"calls": len(one.calls), "files": one.files} for agent, one in readings.items()},
-        "asked": sum(one.action == "ask" for one in findings),
-        "denied": sum(one.action == "deny" for one in findings),
-        "findings": [
-            {
-                "action": one.action,
-                "rule": one.number,
-                "text": one.rule,
-                "why": one.why,
-                "agent": one.call.agent,
-                "session": one.call.session,
-                "folder": one.call.folder or None,
-                "tool": one.call.tool,
-                "arguments": dict(one.call.arguments),
-                "time": one.call.when.isoformat(),
-            }
-            for one in findings
-        ],
-        "problems": [{"path": str(path), "problem": problem} for path, problem in problems],
-    }
+    return view
