@@ -1,5 +1,8 @@
 """A chain of signed records, which a third party can verify: what was decided, who answered on which evidence, and what
-ran."""
+ran.
+
+Status: trial.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@ sessions of the store. A definition that changed, a name that looks like a known
 orders to the model are reported, or the tool is withheld until somebody approves it. If something may be withheld, the
 audit is part of narrowing the tools, and a definition is recorded before its tool is granted. Otherwise the audit runs
 in the background.
+
+Status: stable.
 """
 
 from __future__ import annotations

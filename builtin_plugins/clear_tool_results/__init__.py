@@ -1,5 +1,8 @@
 """Old tool results of a long conversation are shortened as soon as that saves more than it costs of the prompt
-cache."""
+cache.
+
+Status: stable.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Small models repeat what has worked, and then there are three meetings or three restarts. Calls of tools that only read
 are left out, and so are calls that a tool's own code makes.
+
+Status: stable.
 """
 
 from __future__ import annotations

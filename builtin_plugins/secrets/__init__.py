@@ -2,6 +2,8 @@
 
 The model writes `{{secret:NAME}}`. The configuration says which tools may have NAME, and where its value comes from. A
 value is read each time a call asks for it, and kept nowhere. Results of tools are searched by the rules of Kingfisher.
+
+Status: stable.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Spans and metrics come from the trace, in the background, with the times at which things happened. Two spans are made
 while they happen, so that they are current for the code inside: that of a run, and that of a tool while it runs.
+
+Status: trial.
 """
 
 from __future__ import annotations

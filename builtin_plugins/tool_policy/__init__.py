@@ -3,6 +3,8 @@ fits, `default` decides.
 
 What no call could ever be allowed is withheld: the model does not see it. What depends on a call's arguments is judged when
 the call is made. Every call is judged in full, so a tool that came round the narrowing is caught there.
+
+Status: stable.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 They are core tools, which tool search never defers: a model should not fill its context window with a search for the
 means to free it, and the note in a trimmed result's place names `recall-tool-result`.
+
+Status: stable.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ The model is offered the core tools and three bridge tools. `tool_search` answer
 search is normally enough; `tool_call` is turned into the real call before any policy sees it. In code mode there is one
 bridge tool instead, which runs a script that searches and calls. The tools nearest to what the user asked are shown
 beside the bridge.
+
+Status: stable.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Every hook, decision and timing as a line of JSON, in a file for `tail -f` and any other tool."""
+"""Every hook, decision and timing as a line of JSON, in a file for `tail -f` and any other tool.
+
+Status: stable.
+"""
 
 from __future__ import annotations
 

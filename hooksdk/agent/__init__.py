@@ -2,6 +2,8 @@
 
 Take it as it is, or as the pattern for a loop of your own. The session's plugins do policies, approvals, traces and
 trims.
+
+Status: stable.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ def is_whole(files: list[Path], key: str, head: str) -> bool:
     report = verify([file_source(path) for path in files], read_public_key(key), [Head.of(head)])
     return report.damage is None
 ```
+
+Status: trial.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The `hooksdk` command. Needs `pip install 'hooksdk[cli]'`."""
+"""The `hooksdk` command. Needs `pip install 'hooksdk[cli]'`.
+
+Status: stable.
+"""
 
 from __future__ import annotations
 

@@ -12,6 +12,8 @@ messages = [{"role": "user", "content": "Hello."}, {"role": "assistant", "conten
 bill = replay(messages, get_format("openai-chat"), prices=Prices(write=1))
 assert (bill.requests, bill.read) == (1, 0)
 ```
+
+Status: stable.
 """
 
 from __future__ import annotations

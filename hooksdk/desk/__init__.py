@@ -1,6 +1,8 @@
 """The approval desk: records of questions that wait for a person, and the ways to people who answer.
 
 The answer comes from a terminal, a client of the gateway, a web service, or `hooksdk approvals` in another process.
+
+Status: stable.
 """
 
 from __future__ import annotations

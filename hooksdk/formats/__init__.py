@@ -2,6 +2,8 @@
 
 Messages are opaque JSON objects otherwise: what a format does not name here is kept to the byte. A format is loaded
 when it is first asked for by its name.
+
+Status: stable.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@
         await gateway.serve_stdio()
 
 Needs `pip install 'hooksdk[mcp]'`.
+
+Status: stable.
 """
 
 from __future__ import annotations

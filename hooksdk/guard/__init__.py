@@ -2,6 +2,8 @@
 
 An agent's hooks ask a judge, which runs once for each user: `hooksdk.guard.client` is what they start. `Judge` is the same
 without a socket. It needs a system with Unix sockets.
+
+Status: stable.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ history = read_history(
 assert (history.source, history.format) == ("gemini", "openai-chat")
 assert list_results(history.messages, history.format)[0].tool == "now"
 ```
+
+Status: trial.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@
             offered = await run.resolve_tools(servers.tools())
 
 Needs `pip install 'hooksdk[mcp]'`. Works on asyncio and trio.
+
+Status: stable.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """What the agent loop asks of a model, and clients over the providers' own SDKs, which are imported when a model is
-made."""
+made.
+
+Status: stable.
+"""
 
 from __future__ import annotations
 

@@ -9,6 +9,8 @@ records = [
 ]
 assert "completed" in page(records)
 ```
+
+Status: trial.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """What a policy's rules say, in one form for matching calls and for proofs about all of them.
 
-A plugin describes its rules by a class method `describe_rules(config) -> Rules`, and may match calls by the same facts."""
+A plugin describes its rules by a class method `describe_rules(config) -> Rules`, and may match calls by the same facts.
+
+Status: trial.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Where sessions are kept: in memory, in two append-only files each, or in a database."""
+"""Where sessions are kept: in memory, in two append-only files each, or in a database.
+
+Status: stable.
+"""
 
 from __future__ import annotations
 

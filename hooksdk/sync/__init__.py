@@ -6,6 +6,8 @@
 A host has an event loop in a thread of its own. So it works in scripts, in threads (which may share a host), and where
 an event loop runs already, such as a notebook; the calling thread waits. Plugins and tools are the same, plain or
 async.
+
+Status: stable.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ async def main() -> None:
 
 anyio.run(main)
 ```
+
+Status: stable.
 """
 
 from __future__ import annotations
