@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 
 from hooksdk import Host, Tool, ToolCall
@@ -20,7 +19,7 @@ from hooksdk.cli._console import counted, one_line, stderr_console, warnings_sho
 from hooksdk.cli._policy_calls import SupposedCall, judge_call, schema_of_call
 from hooksdk.cli._project import ThrowawayStore, open_host, open_servers, project_config
 from hooksdk.cli._view import View
-from hooksdk.errors import did_you_mean, problem_text, unknown_key
+from hooksdk.errors import did_you_mean
 from hooksdk.testing import Attack, ScriptedApprover, attacks, make_workspace
 
 HINT = "TARGETS.toml"
@@ -66,15 +65,10 @@ def read_targets(path: Path) -> list[Target]:
     targets: list[Target] = []
     problems: list[str] = []
     for number, entry in enumerate(cast("list[dict[str, Any]]", entries), 1):
-        try:
-            own = [
-                unknown_key(key, Target.model_fields, "a known key") for key in entry if key not in Target.model_fields
-            ]
-            if not own:
-                targets.append(Target.model_validate(entry))
-                own = _missing(targets[-1])
-        except ValidationError as error:
-            own = [problem_text(one) for one in error.errors()]
+        target, own = Target.read(entry)
+        if target is not None:
+            targets.append(target)
+            own = _missing(target)
         problems += [f"target {number}: {problem}" for problem in own]
     if problems:
         raise _bad(f"{path}: {'; '.join(problems)}")

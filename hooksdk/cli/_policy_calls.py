@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -37,6 +37,18 @@ class SupposedCall(BaseModel):
     agent_id: str = "main"
     trigger: Literal["user", "schedule", "subagent", "other"] = "user"
     requester: dict[str, Any] | None = None
+
+    @classmethod
+    def read(cls, document: Any) -> tuple[Self | None, list[str]]:
+        """The call that a document describes, or everything that is wrong with it."""
+        known = cls.model_fields
+        problems = [unknown_key(name, known, "a known key") for name in as_object(document) if name not in known]
+        if not problems:
+            try:
+                return cls.model_validate(document), []
+            except ValidationError as error:
+                problems = [problem_text(one) for one in error.errors()]
+        return None, problems
 
     @property
     def run_options(self) -> dict[str, Any]:
@@ -132,22 +144,15 @@ def _plain_call(document: Any, place: str) -> Any:
 
 
 def _checked(document: Any, place: str) -> CallFile:
-    known = CallFile.model_fields
     body = as_object(document)
-    problems = [unknown_key(name, known, "a known key") for name in body if name not in known]
-    if problems:
+    if str(body.get("tool")).count(":") >= 2:
+        body = {**body, **dict(zip(("source", "owner", "tool"), str(body["tool"]).split(":", 2), strict=True))}
+    call, problems = CallFile.read(body or document)
+    if body.keys() - CallFile.model_fields.keys():
         problems.append(f"a call as a provider or MCP writes it is {_SHAPES}")
-    try:
+    if call is not None:
+        known = Annotations.names()
+        problems = [unknown_key(name, known, "a known annotation") for name in set(call.annotations) - set(known)]
         if not problems:
-            if str(body.get("tool")).count(":") >= 2:
-                body = {**body, **dict(zip(("source", "owner", "tool"), str(body["tool"]).split(":", 2), strict=True))}
-            call = CallFile.model_validate(body or document)
-            problems = [
-                unknown_key(name, Annotations.names(), "a known annotation")
-                for name in set(call.annotations) - set(Annotations.names())
-            ]
-            if not problems:
-                return call
-    except ValidationError as error:
-        problems = [problem_text(one) for one in error.errors()]
+            return call
     raise typer.BadParameter(f"{place}: {'; '.join(problems)}", param_hint=CALL)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hooksdk.testing import Call, Turn, call
+from hooksdk.values import as_object
 
 PROMPT = "Make a spreadsheet of the log of our repository, and check that it is right."
 HEADINGS = ["commit", "author", "date", "message"]
@@ -77,7 +78,10 @@ def _work(turn: Turn, office: Office, repository: Path, folder: Path, elsewhere:
     if missing := [what for what in office.needs if what not in tools]:
         yield f"I found no tool to {' or '.join(missing)}, so I cannot do this."
         return
-    use = _caller(turn)
+    offered = turn.offered
+
+    def use(tool: str, **arguments: Any) -> Call:
+        return Call(tool, arguments) if tool in offered else call("tool_call", name=tool, arguments=arguments)
 
     turn = yield use(tools["log"], repo_path=str(repository), max_count=100)
     rows = _read_log(turn.result.text)
@@ -102,7 +106,8 @@ def _work(turn: Turn, office: Office, repository: Path, folder: Path, elsewhere:
 
     if "trim-tool-result" in turn.offered:
         turn = yield call("list-tool-results", min_characters=1000)
-        if handle := _longest(turn.result.text, tools["log"]):
+        results = json.loads(turn.result.text)["results"]
+        if handle := next((one["handle"] for one in results if one["trimmable"] and one["tool"] == tools["log"]), None):
             authors = sorted({row[1] for row in rows})
             replacement = f"{len(rows)} commits by {', '.join(authors)}; all of them are in {path.name}."
             yield call("trim-tool-result", id=handle, replacement=replacement, reason="it is in the spreadsheet now")
@@ -111,37 +116,24 @@ def _work(turn: Turn, office: Office, repository: Path, folder: Path, elsewhere:
 
 
 def _find_tools(turn: Turn, office: Office) -> Generator[Answer, Turn, dict[str, str]]:
-    """By search where a bridge is offered, else among the definitions that are shown."""
-    if "tool_search" not in turn.offered:
-        known = {name: set(_properties(definition)) for name, definition in turn.definitions.items()}
-        fitting = {
-            what: [name for name, has in known.items() if needs <= has] for what, (_, needs) in office.needs.items()
-        }
-        return {what: names[0] for what, names in fitting.items() if names}
-    turn = yield call("tool_search", queries=[query for query, _ in office.needs.values()])
+    """By what each is for, the tool that a search finds; without search, one of those whose definitions are shown."""
+    found: list[dict[str, set[str]]] = []
+    if "tool_search" in turn.offered:
+        turn = yield call("tool_search", queries=[query for query, _ in office.needs.values()])
+        for one in turn.result.json()["results"]:
+            found.append({hit["name"]: set(re.findall(r"(\w+)\??:", hit["call"])) for hit in one["hits"]})
+    else:
+        parameters = {name: as_object(definition["parameters"]) for name, definition in turn.definitions.items()}
+        shown = {name: set(as_object(schema.get("properties"))) for name, schema in parameters.items()}
+        found = [shown] * len(office.needs)
     names: dict[str, str] = {}
-    for (what, (_, needs)), group in zip(office.needs.items(), turn.result.json()["results"], strict=True):
-        for hit in group["hits"]:
-            if what not in names and needs <= set(re.findall(r"(\w+)\??:", hit["call"])):
-                names[what] = hit["name"]
+    for (what, (_, needs)), tools in zip(office.needs.items(), found, strict=True):
+        if fitting := [name for name, has in tools.items() if needs <= has]:
+            names[what] = fitting[0]
     return names
 
 
-def _properties(definition: Mapping[str, Any]) -> dict[str, Any]:
-    parameters: dict[str, Any] = definition["parameters"] or {}
-    return parameters.get("properties", {})
-
-
-def _caller(turn: Turn) -> Callable[..., Call]:
-    def use(tool: str, **arguments: Any) -> Call:
-        if tool in turn.offered:
-            return Call(tool, arguments)
-        return call("tool_call", name=tool, arguments=arguments)
-
-    return use
-
-
-def _read_log(text: str) -> list[list[str]]:
+def _read_log(text: str) -> Rows:
     entries = re.findall(r"Commit: (\S+)\nAuthor: (.*?)\nDate: (\S+).*?\nMessage: (.*?)\n", text)
     return [[commit[:10], author, date, message] for commit, author, date, message in entries]
 
@@ -151,10 +143,3 @@ def _values(text: str) -> Rows:
         return [[str(cell) for cell in row] for row in json.loads(text)["values"]]
     except (ValueError, KeyError, TypeError):
         return []
-
-
-def _longest(text: str, tool: str) -> str | None:
-    """The handle of the largest result of this tool that can be trimmed."""
-    results = [one for one in json.loads(text)["results"] if one["trimmable"] and one["tool"] == tool]
-    best = max(results, key=lambda one: one["characters"], default=None)
-    return str(best["handle"]) if best else None

@@ -2,39 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hooksdk.cli._options import Json, Project
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReplayOptions:
-    """What to replay, against what, and where to."""
-
-    source: str
-    plugins: Sequence[str]
-    everything: bool = False
-    """The project's own plugins, too."""
-    history_format: str | None = None
-    mcp: Sequence[Path] = ()
-    tools: Path | None = None
-    workspace: str | None = None
-    only_differing: bool = False
-    write: Path | None = None
-    check: Path | None = None
-    values: bool = False
-    test: Path | None = None
-    whole: bool = False
-    session: str | None = None
-    """Of a chain."""
-    store: str | None = None
-    as_json: bool = False
-    project: Path = Path()
+from hooksdk.cli._replay.options import ReplayOptions
 
 
 def replay(

@@ -11,7 +11,7 @@ from typing import Any
 
 from hooksdk import Annotations, Config, Tool
 from hooksdk.cli._console import CommandProblem
-from hooksdk.cli._replay.command import ReplayOptions
+from hooksdk.cli._replay.options import ReplayOptions
 from hooksdk.errors import ConfigError
 from hooksdk.formats import get_format
 from hooksdk.histories import History

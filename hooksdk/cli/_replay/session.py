@@ -15,7 +15,7 @@ from hooksdk import Config, Host, Tool
 from hooksdk.cli._console import CommandProblem, counted, printable, stderr_console, stdout_console, warnings_shown
 from hooksdk.cli._project import open_servers, project_config, without_records
 from hooksdk.cli._replay.chain import ChainCall, ChainSession, Comparison, compare, is_chain, session_of_chain
-from hooksdk.cli._replay.command import ReplayOptions
+from hooksdk.cli._replay.options import ReplayOptions
 from hooksdk.cli._replay.recorded_test import Recorded, write_test
 from hooksdk.cli._sessions.look import look_at, with_session
 from hooksdk.cli._view import View
