@@ -47,6 +47,11 @@ class GatewaySession:
         calls: The client's calls, once the session is open.
         closing: True once the session takes no more requests.
         ended: Set once its run and its stored session are closed.
+        _idle: Seconds without a request after which it ends; None: it lasts until it is told to end.
+        _leaving: True once it was told to end.
+        _requests: The number of requests that are being served.
+        _last_request: The time at which the last request ended.
+        _news: Set, and replaced, when a request begins or ends, and when the session is to end.
 
     """
 
@@ -61,8 +66,8 @@ class GatewaySession:
         idle: float | None,
         shared_id: str | None = None,
     ) -> None:
-        """It ends after `idle` seconds without a request; None: when it is told to. `shared_id` is the id of the
-        session that several gateways have: this is the part of this gateway."""
+        """The session ends after `idle` seconds without a request; None: when it is told to. `shared_id` is the id of
+        the session that several gateways have: this is the part of this gateway."""
         self.client = SessionClient(shared, identity, request, shared_id)
         self.tools = SessionTools(self.client)
         self.offers = SessionOffers(self.client, self.tools)
@@ -73,7 +78,6 @@ class GatewaySession:
         self._requests = 0
         self._last_request = 0.0
         self._news = anyio.Event()
-        """Set, and replaced, when a request begins or ends, and when the session is to end."""
 
     @property
     def id(self) -> str:
@@ -82,7 +86,7 @@ class GatewaySession:
 
     @property
     def identity(self) -> Identity:
-        """Who the client is."""
+        """The client's name and profile."""
         return self.client.identity
 
     @property

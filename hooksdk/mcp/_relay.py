@@ -153,22 +153,22 @@ class SilentClient:
 
     @property
     def capabilities(self) -> types.ClientCapabilities | None:
-        """It can answer nothing."""
+        """None: it can answer no questions."""
         return None
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """It has no `_meta`."""
+        """Nothing: its requests have no `_meta`."""
         return {}
 
     @property
     def log_level(self) -> types.LoggingLevel | None:
-        """It wants to hear nothing."""
+        """None: it hears no log messages."""
         return None
 
     @property
     def shows_pages(self) -> bool:
-        """It opens none."""
+        """False: it has nobody to show a page to."""
         return False
 
     async def show_page(self, page: SignInPage) -> None:
@@ -204,7 +204,7 @@ class RunningCall:
     """
 
     def __init__(self, context: ToolContext | None) -> None:
-        """It is made in the task of the call; `context` is the tool's."""
+        """An object is made in the task of the call; `context` is the tool's."""
         self.client = current_client.get()
         self.questions: set[anyio.CancelScope] = set()
         self.is_sent = True
