@@ -28,8 +28,7 @@ EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 FOR_DEVELOPERS = {"dev", "docs"}
 
 NEEDS = {
-    "": "builtin_plugins.* hooksdk.* hooksdk.cli hooksdk.gateway hooksdk.gateway._settings "
-    "hooksdk.gateway.status",
+    "": "builtin_plugins.* hooksdk.* hooksdk.cli hooksdk.gateway hooksdk.gateway._settings hooksdk.gateway.status",
     "otel": "builtin_plugins.telemetry.*",
     "google-adk": "hooksdk.adapters._adk_contents hooksdk.adapters.google_adk",
     "dbos": "hooksdk.adapters._dbos_run hooksdk.adapters.dbos",

@@ -34,9 +34,6 @@ if not TYPE_CHECKING:
         """Load the names that need the MCP SDK when they are used: the settings are read without the SDK, too."""
         if name not in __all__:
             raise AttributeError(f"module 'hooksdk.gateway' has no attribute '{name}'", name=name)
-        from hooksdk.gateway._gateway import Gateway, ToolSource, current_request, own_streams
+        from hooksdk.gateway import _gateway
 
-        globals().update(
-            Gateway=Gateway, ToolSource=ToolSource, current_request=current_request, own_streams=own_streams
-        )
-        return globals()[name]
+        return getattr(_gateway, name)

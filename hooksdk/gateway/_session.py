@@ -33,7 +33,7 @@ logger = logging.getLogger("hooksdk")
 RECENT = 2.0
 """Seconds after a request in which the ends of its calls may not be written yet."""
 ENDS_WRITTEN = 0.25
-"""Seconds between two looks whether they are."""
+"""Seconds between two writes of the ends of calls, by which other gateways learn of them."""
 
 
 @final
@@ -166,7 +166,8 @@ class GatewaySession:
             await remove(shared.host.store, self.client.stored_id)
 
     async def _wait_for_end(self, session: Session) -> None:
-        deployment, touched = self.client.shared.ids.deployment, 0.0
+        deployment = self.client.shared.ids.deployment
+        touched = written = 0.0
         self._last_request = anyio.current_time()
         while not self._leaving:
             news, now, rest = self._news, anyio.current_time(), None
@@ -175,12 +176,13 @@ class GatewaySession:
                 if rest <= 0:
                     return
             if deployment is not None and (self._requests or now - self._last_request <= RECENT):
-                is_touched = self.client.is_shared and self._requests and now - touched > (self._idle or 0) / PRECISION
                 try:
-                    if is_touched:
+                    if self.client.is_shared and self._requests and now - touched > (self._idle or 0) / PRECISION:
                         touched = now
                         await deployment.touch(self.id)
-                    await session.write_ends()
+                    if now - written >= ENDS_WRITTEN:
+                        written = now
+                        await session.write_ends()
                 except HookSDKError as problem:
                     logger.warning("other gateways cannot be told of session '%s': %s", self.id, problem)
                 rest = ENDS_WRITTEN if rest is None else min(rest, ENDS_WRITTEN)
