@@ -33,12 +33,9 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """What needs the MCP SDK is loaded when it is used: the settings are read without it, too."""
+        """Load the names that need the MCP SDK when they are used: the settings are read without the SDK, too."""
         if name not in __all__:
             raise AttributeError(f"module 'hooksdk.gateway' has no attribute '{name}'", name=name)
-        from hooksdk.gateway._gateway import Gateway, ToolSource, current_request, own_streams
+        from hooksdk.gateway import _gateway
 
-        globals().update(
-            Gateway=Gateway, ToolSource=ToolSource, current_request=current_request, own_streams=own_streams
-        )
-        return globals()[name]
+        return getattr(_gateway, name)

@@ -1,4 +1,5 @@
-"""Which requests over HTTP are served: from which pages, by which host name, how often, and while the gateway stops."""
+"""Checks that requests over HTTP pass: the web page that they come from, the host that they name, their rate, and
+whether the gateway is stopping."""
 
 from __future__ import annotations
 

@@ -40,7 +40,8 @@ class Undelivered:
         weakref.finalize(result, self._confirms.pop, id(result), None)
 
     def take(self, result: object) -> Confirm | None:
-        """How to confirm this result, for the caller that delivers it; None for a result of no call."""
+        """The `confirm` of this result's call, for the caller that delivers the result; None for a result of no
+        call."""
         return self._confirms.pop(id(result), None)
 
 

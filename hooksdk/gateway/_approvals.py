@@ -158,8 +158,8 @@ class ClientApprovals:
             )
         return error(
             f"'{name}' was not run yet: it waits for a person's approval, number {record.number} "
-            f"({clip(record.title, 200)}). Only a person can give it. Call it again with the same arguments once they have; until then go on with "
-            "something else."
+            f"({clip(record.title, 200)}). Only a person can give it. Call it again with the same arguments once "
+            "they have; until then go on with something else."
         )
 
     async def _is_left(self, holder: str) -> bool:

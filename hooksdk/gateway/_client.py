@@ -64,7 +64,7 @@ class CallingClient:
 
     @property
     def log_level(self) -> types.LoggingLevel | None:
-        """How much it wants to hear of what servers log; in the stateless protocol each request says so."""
+        """The level from which on it hears what servers log; in the stateless protocol each request says so."""
         level = self.meta.get(types.LOG_LEVEL_META_KEY)
         return level if level in LEVELS else self.level
 

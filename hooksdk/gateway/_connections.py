@@ -117,7 +117,7 @@ class Connections:
         default_factory=dict["Connection", asyncio.Transport], init=False
     )
     _deadlines: dict[Connection, float] = field(default_factory=dict["Connection", float], init=False)
-    """When connections without a whole request are closed; the one that has waited longest is first."""
+    """The times at which connections without a whole request are closed; the one that has waited longest is first."""
     _repeats: Repeats = field(default_factory=Repeats, init=False)
 
     def __len__(self) -> int:
@@ -183,7 +183,7 @@ class Connection(H11Protocol):
     def __init__(self, connections: Connections, **options: Any) -> None:
         super().__init__(**options)
         self.since = time.monotonic()
-        """When it began to wait for a request."""
+        """The time at which it began to wait for a request."""
         self._waits = True
         self._connections = connections
         self._received = 0

@@ -124,7 +124,7 @@ class Gateway:
 
     @property
     def config(self) -> GatewayConfig:
-        """What clients are shown, and who may do what."""
+        """The configuration: the tools that clients are shown, and the rights of each."""
         return self._parts.config
 
     @property
@@ -164,8 +164,8 @@ class Gateway:
     # Sessions
 
     def identity(self, name: str, profile: str | None, *, transport: str) -> Identity:
-        """Who a client with this profile is. Raises `ConfigError` for a profile that the configuration does not
-        have."""
+        """The identity of a client with this profile. Raises `ConfigError` for a profile that the configuration does
+        not have."""
         profile_name, settings = profile_of(self.config, profile)
         return Identity(name=name, profile_name=profile_name, profile=settings, transport=transport)
 

@@ -1,5 +1,5 @@
-"""What sessions have left that other sessions must know: calls in doubt, which began and of which nobody knows how
-they ended. A client whose gateway died gets another session, and an equal call is asked about there, too."""
+"""Calls in doubt that sessions have left: they began, and nobody knows how they ended. A client whose gateway died
+gets another session, and an equal call is asked about there, too."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class LeftCalls:
             logger.warning("call '%s' stays in doubt: %s", effect_id, problem)
 
     async def _delete(self, session_id: str) -> None:
-        """Delete a gateway's closed part of a session: without a call in doubt it holds nothing that somebody needs."""
+        """Delete a gateway's closed part of a session: without a call in doubt nothing in it is needed."""
         try:
             await self._host.store.delete_session(session_id, wait=0.5)
             await self._host.store.delete_value(LEFT, session_id)
@@ -178,7 +178,7 @@ class OtherSessionsCalls:
 
     @property
     def in_doubt(self) -> Sequence[CallInDoubt]:
-        """Those calls, as far as they were found."""
+        """The calls that were found so far."""
         return [*self._left.known(), *self._running]
 
     async def find(self, tool: Tool | None, arguments: object) -> None:

@@ -36,7 +36,7 @@ BACKLOG = 100
 
 @dataclass(frozen=True)
 class Listening:
-    """Where and how to listen."""
+    """The address and the settings of a server that listens."""
 
     host: str
     port: int
@@ -58,8 +58,8 @@ async def listen(app: Starlette, how: Listening, on_stop: Callable[[], Awaitable
     connections = Connections(most_connections(how.config.max_connections), tls, how.metrics)
     if sends_tokens_unencrypted(how.host, how.config):
         logger.warning(
-            "tokens and results go over the network in the clear: set [gateway.tls], or [gateway] url to the https address "
-            "of a proxy in front"
+            "tokens and results go over the network in the clear: set [gateway.tls], or [gateway] url to the https "
+            "address of a proxy in front"
         )
     with _bound(how.host, how.port) as listener, few_lines():
         address = listener.getsockname()

@@ -24,7 +24,7 @@ _SECOND_BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300
 
 @final
 class Metrics:
-    """The gateway's instruments. Before somebody sets a provider, and without the SDK, they do nothing."""
+    """The gateway's instruments. Without a provider, and without OpenTelemetry's SDK, they do nothing."""
 
     def __init__(self, provider: MeterProvider | None = None) -> None:
         meter = metrics.get_meter("hooksdk.gateway", version("hooksdk"), meter_provider=provider)

@@ -168,8 +168,8 @@ class OpenCalls:
         raise MCPError(types.INVALID_PARAMS, text)
 
     async def _withdraw(self, state: str) -> bool:
-        """Let nobody else answer the questions of this state; False where somebody was quicker, here or at another
-        gateway."""
+        """Let nobody else answer the questions of this state; False where they were answered meanwhile,
+        here or at another gateway."""
         if self._exchange is not None and not await self._exchange.withdraw(state):
             return False
         return self._calls.pop(state, None) is not None
@@ -237,7 +237,8 @@ class OpenCalls:
 @final
 @dataclass(eq=False)
 class CallExchange:
-    """What the gateways of a shared session write for each other about its open calls, under the state of each call.
+    """The entries that the gateways of a shared session write for each other about its open calls, under the state of
+    each.
 
     An entry has these fields, one after the other: `part`, the id of the session's part at the gateway that makes the
     call, and `same`, the digest of name and arguments; `answers`, which the other gateway was given; `gone`, once the

@@ -33,7 +33,7 @@ logger = logging.getLogger("hooksdk")
 RECENT = 2.0
 """Seconds after a request in which the ends of its calls may not be written yet."""
 ENDS_WRITTEN = 0.25
-"""Seconds between two looks whether they are."""
+"""Seconds between two writes of the ends of calls, by which other gateways learn of them."""
 
 
 @final
@@ -47,6 +47,11 @@ class GatewaySession:
         calls: The client's calls, once the session is open.
         closing: True once the session takes no more requests.
         ended: Set once its run and its stored session are closed.
+        _idle: Seconds without a request after which it ends; None: it lasts until it is told to end.
+        _leaving: True once it was told to end.
+        _requests: The number of requests that are being served.
+        _last_request: The time at which the last request ended.
+        _news: Set, and replaced, when a request begins or ends, and when the session is to end.
 
     """
 
@@ -61,8 +66,8 @@ class GatewaySession:
         idle: float | None,
         shared_id: str | None = None,
     ) -> None:
-        """It ends after `idle` seconds without a request; None: when it is told to. `shared_id` is the id of the
-        session that several gateways have: this is the part of this gateway."""
+        """The session ends after `idle` seconds without a request; None: when it is told to. `shared_id` is the id of
+        the session that several gateways have: this is the part of this gateway."""
         self.client = SessionClient(shared, identity, request, shared_id)
         self.tools = SessionTools(self.client)
         self.offers = SessionOffers(self.client, self.tools)
@@ -73,7 +78,6 @@ class GatewaySession:
         self._requests = 0
         self._last_request = 0.0
         self._news = anyio.Event()
-        """Set, and replaced, when a request begins or ends, and when the session is to end."""
 
     @property
     def id(self) -> str:
@@ -82,7 +86,7 @@ class GatewaySession:
 
     @property
     def identity(self) -> Identity:
-        """Who the client is."""
+        """The client's name and profile."""
         return self.client.identity
 
     @property
@@ -162,7 +166,8 @@ class GatewaySession:
             await remove(shared.host.store, self.client.stored_id)
 
     async def _wait_for_end(self, session: Session) -> None:
-        deployment, touched = self.client.shared.ids.deployment, 0.0
+        deployment = self.client.shared.ids.deployment
+        touched = written = 0.0
         self._last_request = anyio.current_time()
         while not self._leaving:
             news, now, rest = self._news, anyio.current_time(), None
@@ -171,12 +176,13 @@ class GatewaySession:
                 if rest <= 0:
                     return
             if deployment is not None and (self._requests or now - self._last_request <= RECENT):
-                is_touched = self.client.is_shared and self._requests and now - touched > (self._idle or 0) / PRECISION
                 try:
-                    if is_touched:
+                    if self.client.is_shared and self._requests and now - touched > (self._idle or 0) / PRECISION:
                         touched = now
                         await deployment.touch(self.id)
-                    await session.write_ends()
+                    if now - written >= ENDS_WRITTEN:
+                        written = now
+                        await session.write_ends()
                 except HookSDKError as problem:
                     logger.warning("other gateways cannot be told of session '%s': %s", self.id, problem)
                 rest = ENDS_WRITTEN if rest is None else min(rest, ENDS_WRITTEN)

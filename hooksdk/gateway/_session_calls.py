@@ -95,6 +95,14 @@ class SessionCalls:
     Attributes:
         waiting: The calls that wait for approvals.
         other_sessions: The calls in doubt that began in other sessions.
+        _client: The session's client.
+        _tools: The session's tools.
+        _offers: The prompts and resources that the client may have.
+        _busy: A context within which the session does not count as idle.
+        _give_up: Ends the session, since its run takes no further call.
+        _approvals: Asks the person at the client; None where there is no approval desk.
+        _undelivered: Results that no request has taken to the client yet.
+        _open_calls: Calls that wait for the client's answers to a server's questions.
 
     """
 
@@ -108,8 +116,7 @@ class SessionCalls:
         busy: Callable[[], AbstractContextManager[None]],
         give_up: Callable[[], None],
     ) -> None:
-        """Within `busy` the session does not count as idle. `give_up` ends it: a record could not be written, so its
-        run takes no further call, and the client's next request gets another session."""
+        """`give_up` is called when a record could not be written: the client's next request gets another session."""
         self.waiting = WaitingCalls()
         self.other_sessions = other_sessions
         self._client = client

@@ -42,7 +42,7 @@ them."""
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """Who a client is, by the command line or by its token."""
+    """The name and the profile of a client, by the command line or by its token."""
 
     name: str
     """The token's name, or `local`."""
@@ -95,7 +95,9 @@ class SessionClient:
         shared: The parts of the gateway that all sessions use.
         approver: Who is asked about calls: with an approval desk also the person at this client.
         request: The newest request; it says what the client can do.
-        log_level: How much of what servers log the client wants to hear, where it has said so once for all.
+        log_level: The level from which on the client hears what servers log, where it has said so once for all.
+        _run: The run of the client's calls, while the session is open.
+        _connection: The client's connection, where it has one on which it can be told of changes at any time.
 
     """
 

@@ -1,4 +1,4 @@
-"""What one session's client is told that there is: tools, prompts and resources, and what servers say of them."""
+"""The tools, prompts and resources that one session's client is told of, and servers' messages about them."""
 
 from __future__ import annotations
 
@@ -35,19 +35,27 @@ UNSUBSCRIBE_TIME = 2.0
 
 @final
 class SessionOffers:
-    """What one session's client is offered. It has no public attributes."""
+    """The offers to one session's client: tools, prompts and resources.
+
+    Attributes:
+        _client: The session's client.
+        _tools: The session's tools.
+        _links: The resources that results have linked to.
+        _known: The servers' offers, and what the client may have of them; None before the first time.
+        _lock: Held while that is settled.
+        _watched: Resources whose changes the client hears of, each with the address that the client has for it.
+        _page_ids: The ids of web pages that servers have asked the client to open.
+
+    """
 
     def __init__(self, client: SessionClient, tools: SessionTools) -> None:
         self._client = client
         self._tools = tools
         self._links = Links()
         self._known: tuple[list[ServerOffer], ClientOffers] | None = None
-        """The servers' offers, and what the client may have of them."""
         self._lock = anyio.Lock()
         self._watched: dict[Feature, str] = {}
-        """Resources whose changes the client hears of, each with the address that the client has for it."""
         self._page_ids: set[str] = set()
-        """The ids of web pages that servers have asked the client to open."""
 
     async def list_tools(self) -> types.ListToolsResult:
         """The tools that the client is told of."""

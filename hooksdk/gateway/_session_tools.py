@@ -26,6 +26,10 @@ class SessionTools:
         pages: Pages for signing in to servers, and the tool that opens them.
         results: Long results, and the tool that reads them.
         is_known: True once the tools were resolved for the first time.
+        _client: The session's client.
+        _trust: The servers whose word counts that a tool only reads.
+        _resolved: The list of tools, and before it what it was made of; None before the first time.
+        _lock: Held while the tools are resolved.
 
     """
 
@@ -38,7 +42,6 @@ class SessionTools:
         self._client = client
         self._trust = HintTrust(frozenset(client.shared.config.trusted_hints))
         self._resolved: tuple[object, ClientListing] | None = None
-        """The listing, and before it what it was made of."""
         self._lock = anyio.Lock()
 
     @property

@@ -200,15 +200,15 @@ class GatewayConfig(_Strict):
     kept_result_bytes: Annotated[int, Field(gt=0)] = 8_000_000
     """Bytes of long results that are kept for each session, in memory; of more, the newest."""
     instructions: str = ""
-    """What clients are told at the beginning, before what the servers say; empty: that there are tools of several
+    """Instructions for clients, before those of the servers; empty: a sentence that there are tools of several
     servers."""
     max_instructions_chars: Annotated[int, Field(ge=0)] = 2_000
     """Characters of all instructions together; your own count first, and are never cut."""
     relay: Annotated[list[Asked], pydantic.BeforeValidator(_as_list)] = Field(default_factory=list[Asked])
-    """What servers may ask of the client whose call they are serving."""
+    """The questions that servers may ask of the client whose call they serve."""
     deployment: Annotated[str, Field(min_length=1)] | None = None
-    """What all gateways behind one address are called: those of one name and one database have the sessions of their
-    clients in common. None: each has its own."""
+    """The name of all gateways behind one address: those of one name and one database share the sessions of their
+    clients. None: each has its own."""
     url: WebAddress | None = None
     """The address at which clients find it over HTTP, where that is not the one that it listens on:
     `https://tools.example.org/mcp`."""
@@ -290,7 +290,7 @@ def narrowing(
 
 
 def config_problems(table: object) -> list[str]:
-    """What is wrong with a `[gateway]` table, for `read_config(tables=...)`; empty where nothing is."""
+    """The problems of a `[gateway]` table, for `read_config(tables=...)`."""
     try:
         GatewayConfig.model_validate(table)
     except pydantic.ValidationError as error:

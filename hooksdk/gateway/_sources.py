@@ -18,12 +18,12 @@ FIRST_LISTINGS = 8.0
 """Seconds that a request waits for servers that were never listed: not all clients take tools that come later, and
 most give a new server ten seconds."""
 LESS_PATIENT = {"claude-code": 4.0}
-"""The same for clients of these names. `claude mcp list` gives a list of tools five seconds, and says then that it
+"""The wait for clients of these names. `claude mcp list` gives a list of tools five seconds, and says then that it
 failed; in its sessions Claude Code takes tools that come later."""
 
 
 class ToolSource(Protocol):
-    """Where the gateway's tools come from, such as `McpServers`.
+    """A source of the gateway's tools, such as `McpServers`.
 
     A source may have more members of `McpServers`, which are used where they are there:
 

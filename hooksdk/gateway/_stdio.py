@@ -18,6 +18,8 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
+from hooksdk.stores.files import write_all
+
 CHUNK = 64 * 1024
 STDIN, STDOUT, STDERR = 0, 1, 2
 _SURROGATE = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
@@ -110,15 +112,9 @@ class _Answers(AsyncResource):
         async with self._next:
             async for text, written in self._next:
                 await anyio.to_thread.run_sync(
-                    _write_all, self._descriptor, f"{text}\n".encode(), abandon_on_cancel=True
+                    write_all, self._descriptor, f"{text}\n".encode(), abandon_on_cancel=True
                 )
                 written.set()
 
     async def aclose(self) -> None:
         self._waiting.close()
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

@@ -40,7 +40,7 @@ def cut_after(text: str, at: int) -> int:
 
 
 def page_end(text: str, offset: int, limit: int) -> int:
-    """Where a page of at most `limit` characters that begins at `offset` ends; always beyond `offset`, if there is
+    """The end of a page of at most `limit` characters that begins at `offset`; always beyond `offset`, if there is
     more."""
     end = min(len(text), offset + limit)
     place = cut_before(text, end)

@@ -36,7 +36,7 @@ class ServerLine:
     tools: int = 0
     problem: str = ""
     scope: str = "gateway"
-    """Which clients share its process: those of a `session`, of a `token`, or all of the `gateway`."""
+    """The clients that share its process: those of a `session`, of a `token`, or all of the `gateway`."""
     holder: str = ""
     """The token of a process that a single token or session has, or `local`."""
 
@@ -59,7 +59,7 @@ class GatewayStatus:
     client: str = ""
     """The name that the client gives itself; of several clients, the last one's."""
     problem: str = ""
-    """Why the present files do not count, in one line."""
+    """The reason why the present files do not count, in one line."""
     servers: Sequence[ServerLine] = ()
     sessions: int = 0
     """The sessions that are open now."""

@@ -285,7 +285,7 @@ class McpServers:
         await self._fleet.tools_known()
 
     async def refresh(self) -> None:
-        """List the tools of all servers anew, starting those that are not up. What fails is in `status`."""
+        """Read the lists of all servers again, and start those that are not up. A failure is in `status`."""
         async with anyio.create_task_group() as group:
             for connection in self._listed():
                 if not connection.spec.disabled and not self._fleet.is_held(connection):

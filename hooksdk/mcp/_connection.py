@@ -18,7 +18,7 @@ from hooksdk.mcp._life import Attempts, Life, Send, Terms
 from hooksdk.mcp._offer import ServerOffer, check_offered
 from hooksdk.mcp._offering import Offering
 from hooksdk.mcp._protocol import agree, answers, is_modern
-from hooksdk.mcp._relay import CALLED, Callers, Client, RunningCall, current_client, masked, send_call
+from hooksdk.mcp._relay import Callers, Client, RunningCall, current_client, masked, send_call
 from hooksdk.mcp._scope import NOBODY, ScopeKey
 from hooksdk.mcp._status import (
     CallFailed,
@@ -193,10 +193,9 @@ class Connection:
         params = types.CallToolRequestParams(name=tool.name, arguments=dict(arguments), _meta=call.meta)
 
         async def send(session: ClientSession) -> types.CallToolResult:
-            check_offered(
-                self.spec.name, tool, self.tools, arguments
-            )  # against the known offer: the server tells of changes
-            return await send_call(session, call, types.CallToolRequest(params=params), CALLED)
+            # The known offer counts, without a request: the server tells of changes.
+            check_offered(self.spec.name, tool, self.tools, arguments)
+            return await send_call(session, call, types.CallToolRequest(params=params), types.CallToolResult)
 
         return await self.request(tool.name, limit, call, send)
 

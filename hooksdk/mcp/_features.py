@@ -17,7 +17,7 @@ from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._fleet import Fleet
 from hooksdk.mcp._life import Terms
 from hooksdk.mcp._offer import ServerOffer
-from hooksdk.mcp._relay import PROMPTED, READ, RunningCall, send_call
+from hooksdk.mcp._relay import RunningCall, send_call
 from hooksdk.mcp._results import ERROR_MARGIN, ROLE, failed, own_meta_left_out, plain_text
 from hooksdk.mcp._scope import ScopeKey
 from hooksdk.mcp._status import CallFailed
@@ -113,7 +113,7 @@ class Features:
         async def send(session: ClientSession, call: RunningCall, arguments: dict[str, Any]) -> ToolResult:
             texts = {name: str(value) for name, value in arguments.items()}
             params = types.GetPromptRequestParams(name=prompt.name, arguments=texts or None, _meta=call.meta)
-            answer = await send_call(session, call, types.GetPromptRequest(params=params), PROMPTED)
+            answer = await send_call(session, call, types.GetPromptRequest(params=params), types.GetPromptResult)
             blocks: list[dict[str, Any]] = []
             for message in answer.messages:
                 block = message.content.model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -140,7 +140,7 @@ class Features:
 
         async def send(session: ClientSession, call: RunningCall, arguments: dict[str, Any]) -> ToolResult:
             params = types.ReadResourceRequestParams(uri=str(arguments["uri"]), _meta=call.meta)
-            answer = await send_call(session, call, types.ReadResourceRequest(params=params), READ)
+            answer = await send_call(session, call, types.ReadResourceRequest(params=params), types.ReadResourceResult)
             contents = [one.model_dump(by_alias=True, mode="json", exclude_none=True) for one in answer.contents]
             blocks = [{"type": "resource", "resource": one} for one in contents]
             text = "\n".join(plain_text(block) for block in blocks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 
 from hooksdk.config import FileWatch
@@ -27,24 +27,23 @@ class Reload:
     """The problems of the configuration, one line each. Of a broken file or entry, the earlier servers stay."""
 
 
+@dataclass(eq=False)
 class ServerFiles:
     """Files with servers. Of a broken file, the last good reading counts."""
 
-    def __init__(
-        self,
-        paths: Sequence[str | os.PathLike[str]] = (),
-        *,
-        ask: AskInput | None = None,
-        digests: Mapping[Path, str] | None = None,
-        only: Collection[str] | None = None,
-    ) -> None:
-        self.paths = tuple(paths)
-        self._only = only
-        self._ask = ask
-        self._digests = {**(digests or {})}
-        self._answers: dict[tuple[str, str], str] = {}
-        """The answers to questions, by file and question, so that no question is asked twice."""
-        self._good: dict[str, Reading] = {}
+    paths: Sequence[str | os.PathLike[str]] = ()
+    _: KW_ONLY
+    ask: AskInput | None = None
+    digests: Mapping[Path, str] | None = None
+    """The digests that the files' content must have."""
+    only: Collection[str] | None = None
+    """The names of the servers that count; None: all."""
+    _answers: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """The answers to questions, by file and question, so that no question is asked twice."""
+    _good: dict[str, Reading] = field(default_factory=dict[str, Reading])
+    """The last good reading of each file."""
+
+    def __post_init__(self) -> None:
         self._watch = FileWatch(map(Path, self.paths))
 
     def changed(self) -> bool:
@@ -55,10 +54,8 @@ class ServerFiles:
         """The files that follow on these, where other paths or other digests are given."""
         if not paths and digests is None:
             return self
-        digests = self._digests if digests is None else digests
-        other = ServerFiles(paths or self.paths, ask=self._ask, digests=digests, only=self._only)
-        other._answers, other._good = self._answers, {**self._good}
-        return other
+        digests = self.digests if digests is None else digests
+        return replace(self, paths=paths or self.paths, digests=digests, _good={**self._good})
 
     def read(self) -> list[Reading]:
         """The servers of each file. Raises `ConfigError` for one that cannot be read."""
@@ -88,15 +85,15 @@ class ServerFiles:
         return readings, problems
 
     def _read(self, path: str | os.PathLike[str]) -> Reading:
-        reading = read_file(path, ask=self._asking(path), digest=self._digests.get(Path(path), ""))
-        if self._only is not None:
-            reading.specs[:] = [spec for spec in reading.specs if spec.name in self._only]
-            for name in reading.problems.keys() - self._only:
+        reading = read_file(path, ask=self._asking(path), digest=(self.digests or {}).get(Path(path), ""))
+        if self.only is not None:
+            reading.specs[:] = [spec for spec in reading.specs if spec.name in self.only]
+            for name in reading.problems.keys() - self.only:
                 del reading.problems[name]
         return reading
 
     def _asking(self, path: str | os.PathLike[str]) -> Callable[[ServerInput], str] | None:
-        ask = self._ask
+        ask = self.ask
         if ask is None:
             return None
 

@@ -57,8 +57,8 @@ class Filling:
             kind, colon, _ = name.partition(":")
             if colon and kind.isidentifier():
                 raise ValueError(
-                    f"{written} means something to another client alone. Write the value, or ${{NAME}} for an environment "
-                    "variable"
+                    f"{written} means something to another client alone. Write the value, or ${{NAME}} for an "
+                    "environment variable"
                 )
             return written if name != "/" else os.sep
         value = os.environ.get(variable[1])

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple, Protocol, TypeVar, cast, final
 
 import anyio
@@ -34,16 +35,6 @@ ROUNDS = 10
 T = TypeVar("T", bound=types.Result)
 Asking = types.CallToolRequest | types.GetPromptRequest | types.ReadResourceRequest
 """The requests during which a server may ask questions."""
-CALLED: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
-    types.CallToolResult | types.InputRequiredResult
-)
-PROMPTED: TypeAdapter[types.GetPromptResult | types.InputRequiredResult] = TypeAdapter(
-    types.GetPromptResult | types.InputRequiredResult
-)
-READ: TypeAdapter[types.ReadResourceResult | types.InputRequiredResult] = TypeAdapter(
-    types.ReadResourceResult | types.InputRequiredResult
-)
-"""The answers to such requests: a result, or questions."""
 OWN_META = "io.modelcontextprotocol/"
 """The beginning of keys in `_meta` that are about one connection."""
 
@@ -153,22 +144,22 @@ class SilentClient:
 
     @property
     def capabilities(self) -> types.ClientCapabilities | None:
-        """It can answer nothing."""
+        """None: it can answer no questions."""
         return None
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """It has no `_meta`."""
+        """Nothing: its requests have no `_meta`."""
         return {}
 
     @property
     def log_level(self) -> types.LoggingLevel | None:
-        """It wants to hear nothing."""
+        """None: it hears no log messages."""
         return None
 
     @property
     def shows_pages(self) -> bool:
-        """It opens none."""
+        """False: it has nobody to show a page to."""
         return False
 
     async def show_page(self, page: SignInPage) -> None:
@@ -204,7 +195,7 @@ class RunningCall:
     """
 
     def __init__(self, context: ToolContext | None) -> None:
-        """It is made in the task of the call; `context` is the tool's."""
+        """An object is made in the task of the call; `context` is the tool's."""
         self.client = current_client.get()
         self.questions: set[anyio.CancelScope] = set()
         self.is_sent = True
@@ -332,14 +323,19 @@ class Callers:
         return self._calls[-1] if len(clients) == 1 else None
 
 
-async def send_call(
-    session: ClientSession, call: RunningCall, request: Asking, answers: TypeAdapter[T | types.InputRequiredResult]
-) -> T:
+@cache
+def _answer_of(result_type: type[types.Result]) -> TypeAdapter[Any]:
+    """Reads the answer to a call: a result of this type, or questions."""
+    return TypeAdapter(cast("Any", result_type | types.InputRequiredResult))
+
+
+async def send_call(session: ClientSession, call: RunningCall, request: Asking, result_type: type[T]) -> T:
     """The answer to one call. Where a server of protocol 2026-07-28 answers with questions, the client is asked, and
     the call is sent again. Raises `MCPError`, and `ValidationError` for an answer that is not MCP."""
     for _ in range(ROUNDS):
         # Not `call_tool`: it raises for a result that misses the output schema, which the run itself checks.
-        result = await session.send_request(request, answers, progress_callback=call.on_progress)
+        answer = _answer_of(result_type)
+        result: Any = await session.send_request(request, answer, progress_callback=call.on_progress)
         if not isinstance(result, types.InputRequiredResult):
             return result
         responses = await _answers(session, call, result.input_requests or {})

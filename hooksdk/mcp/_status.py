@@ -127,7 +127,7 @@ def too_late(server: str, name: str, limit: float, *, started: bool) -> CallFail
     if not started:
         return CallFailed(f"The MCP server '{server}' could not be started within {limit:g} s. {ADVICE}")
     return CallFailed(
-        f"'{name}' of the MCP server '{server}' did not answer within {limit:g} s and was cancelled. It may have taken effect "
-        "in part: check before you repeat it, or ask for less at once.",
+        f"'{name}' of the MCP server '{server}' did not answer within {limit:g} s and was cancelled. It may have taken "
+        "effect in part: check before you repeat it, or ask for less at once.",
         in_doubt=True,
     )

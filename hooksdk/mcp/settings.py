@@ -92,7 +92,7 @@ def load_file(path: Path, *, digest: str = "") -> dict[str, Any]:
 
 
 def read_text(path: Path, text: str) -> dict[str, Any]:
-    """The same of a file's text; `path` says by its name which of the two it is. Raises `ConfigError`."""
+    """The settings in a file's text, which is JSON or, by the name of the `path`, TOML. Raises `ConfigError`."""
     if path.suffix == ".toml":
         try:
             return _shallow(path, tomllib.loads(text))

@@ -18,7 +18,7 @@ from hooksdk import Host
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway, GatewayConfig
 from hooksdk.mcp import McpServers
-from hooksdk.mcp._relay import CALLED, Callers, RunningCall, current_client, send_call
+from hooksdk.mcp._relay import Callers, RunningCall, current_client, send_call
 from tests.hooksdk.gateways import ERAS, SEARCH_ON, client, text_of
 from tests.hooksdk.mcp_servers import script, until
 
@@ -261,11 +261,15 @@ async def test_a_server_of_the_new_protocol_asks_by_its_result(allowed: bool) ->
     async with Client(Server("new", on_call_tool=call_tool), **callers.callbacks()) as connected:
         with callers.serving(running), callers.serving(others):
             if allowed:
-                result = await send_call(connected.session, running, types.CallToolRequest(params=asked), CALLED)
+                result = await send_call(
+                    connected.session, running, types.CallToolRequest(params=asked), types.CallToolResult
+                )
                 assert text_of(result) == "{'name': 'Who?'} s"
             else:
                 with pytest.raises(MCPError, match="not supported"):
-                    await send_call(connected.session, running, types.CallToolRequest(params=asked), CALLED)
+                    await send_call(
+                        connected.session, running, types.CallToolRequest(params=asked), types.CallToolResult
+                    )
 
 
 async def test_nobody_is_asked_while_calls_of_two_clients_run(tmp_path: Path) -> None:
