@@ -102,21 +102,21 @@ def table() -> list[str]:
     columns = {LINK.sub(r"\1", name): cannot for name, cannot in linked.items()}
     reasons: list[str] = []
     held: list[str] = []
-    lines = ["| case | not held by |", "|---|---|"]
+    rows: dict[str, list[str]] = {}
     for case in conformance_cases():
-        lacking: list[str] = []
+        lacking: dict[str, list[str]] = {}
         for column, cannot in columns.items():
-            reason = cannot.get(case.name)
-            if reason is None:
-                continue
-            if reason not in reasons:
-                reasons.append(reason)
-            lacking.append(f"{column} ({reasons.index(reason) + 1})")
+            if (reason := cannot.get(case.name)) is not None:
+                lacking.setdefault(reason, []).append(column)
+        reasons += [reason for reason in lacking if reason not in reasons]
+        named = "; ".join(f"{', '.join(who)} ({reasons.index(reason) + 1})" for reason, who in lacking.items())
         title = f"{case.number} {case.name.replace('_', ' ')}"
-        if lacking:
-            lines.append(f"| {title} | {', '.join(lacking)} |")
+        if named:
+            rows.setdefault(named, []).append(title)
         else:
             held.append(f"- {title}")
+    lines = ["| case | not held by |", "|---|---|"]
+    lines += [f"| {'<br>'.join(titles)} | {named} |" for named, titles in rows.items()]
     everywhere = [
         f"All of {', '.join(linked)} hold:",
         "",
