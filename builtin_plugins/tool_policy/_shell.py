@@ -1,12 +1,10 @@
-"""Reads a command line as a POSIX shell does: its commands with their words, those in substitutions and here-documents
-too.
+"""Reads a command line as a POSIX shell does: all its commands with their words, also within substitutions.
 
 Nothing is run, so what a variable or a substitution becomes is not known. In its place a word has a *hole* (a control
 character, see `_shell_words`), and whoever asks what the word may be takes a hole for any text. What a reader must
 check here: no command is left out, no word lacks what the shell would give it, and whatever is not understood ends as a
-hole or makes the line `broken`, which a deny takes for anything. `_Reader` goes through the text once; `_step` decides
-by the next character. The command that is being read is in a `Level`, one for the line and one for each substitution
-within it.
+hole, or makes the line `broken`, which a deny takes for anything. `_Reader` goes through the text once; `_step` decides
+by the next character. A `Level` has the command that is being read, one for the line and one for each substitution.
 """
 
 from __future__ import annotations
