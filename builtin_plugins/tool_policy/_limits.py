@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, field_validator, model_validator
 
 from builtin_plugins.tool_policy._strict import Strict, known_words
-from hooksdk.costs import in_dollars
 from hooksdk.values import as_list as list_of
 from hooksdk.values import as_object
 
@@ -73,9 +72,15 @@ class Limit(Strict):
     def words(self, unit: Unit) -> str:
         """What is limited: `50 calls for this run in 1h`."""
         amount = self.amounts[unit]
-        much = in_dollars(amount) if unit == "dollars" else f"{amount:,} {unit if amount != 1 else unit[:-1]}"
+        much = _dollars(amount) if unit == "dollars" else f"{amount:,} {unit if amount != 1 else unit[:-1]}"
         whose = ", ".join(_WORDS[scope] for scope in SCOPES if scope in self.per)
         return f"{much} for {whose}" + (f" in {self.window}" if self.window else "")
+
+
+def _dollars(amount: float) -> str:
+    from hooksdk.costs import in_dollars  # most policies limit nothing
+
+    return in_dollars(amount)
 
 
 @dataclass(frozen=True)
@@ -90,7 +95,7 @@ class Used:
 
     def words(self, limit: Limit) -> str:
         """For whoever is refused: what was used, and when there is more."""
-        much = in_dollars(self.amount) if self.unit == "dollars" else f"{self.amount:,}"
+        much = _dollars(self.amount) if self.unit == "dollars" else f"{self.amount:,}"
         when = "none becomes free again" if self.free_at is None else f"the next is free at {_moment(self.free_at)}"
         return f"used: {much} of {limit.words(self.unit)}; {when}"
 
