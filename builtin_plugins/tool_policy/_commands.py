@@ -73,8 +73,8 @@ class CommandReader(Reader):
         return ""
 
     def possibly(self, text: str, wanted: Sequence[str], workspace: str | None, *, named: bool) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """True when the line may run one of these programs. Without a name that says so a text counts as a line only when
-        it can be read as one."""
+        """True when the line may run one of these programs. Without a name that says so a text counts as a line only
+        when it can be read as one."""
         return "*" in wanted or may_run(text, wanted, named=named)
 
     def joined(self, leaves: Sequence[Leaf], *, surely: bool) -> Iterator[Leaf]:

@@ -102,8 +102,9 @@ class CompiledRule:
         return f"{tool.name} says nothing of it, so it counts as {' and '.join(words)}" if words else ""
 
     def why_not(self, event: BeforeToolCall | ToolCallStart, met: Collection[Fact] = ()) -> str:
-        """Why the rule does not fit the call; empty when it does. An allow fits only what is sure, a deny and an ask whatever
-        may be meant. `met` are conditions that count as met. Raises `Undecidable`, and `LookupError` where it is not known where values come from."""
+        """Why the rule does not fit the call; empty when it does. An allow fits only what is sure, a deny and an ask
+        whatever may be meant. `met` are conditions that count as met. Raises `Undecidable`, and `LookupError` where it
+        is not known where values come from."""
         # Each access makes a copy of the arguments, and most rules look at none.
         arguments: Mapping[str, Any] = event.arguments if self._written else {}
         problem = ""
@@ -120,8 +121,9 @@ class CompiledRule:
     def _from_each_folder(
         self, workspace: str | None, arguments: Mapping[str, Any], met: Collection[Fact]
     ) -> Iterator[tuple[str | None, Sequence[WrittenFact]]]:
-        """The folders that relative words of a call may start from, each with the conditions that are not met yet: the workspace,
-        where the call runs, and from there the folder that it names itself. Relative folders of the rule mean the workspace."""
+        """The folders that relative words of a call may start from, each with the conditions that are not met yet: the
+        workspace, where the call runs, and from there the folder that it names itself. Relative folders of the rule
+        mean the workspace."""
         open_ones = [at for at, fact in enumerate(self._written) if fact not in met]
         yield workspace, [self._written[at] for at in open_ones]
         if not any(getattr(self.rule, key) for key in PATH_KEYS):

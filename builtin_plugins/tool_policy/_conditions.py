@@ -1,7 +1,7 @@
 """What the conditions on a call's arguments share: which arguments they are about, and which way doubt counts.
 
-An allow must fit only what it surely means, a deny or an ask whatever it may mean. So every condition is asked in two ways:
-`surely` answers why something is not sure (nothing when it is), `possibly` answers why something may be meant.
+An allow must fit only what it surely means, a deny or an ask whatever it may mean. So every condition is asked in two
+ways: `surely` answers why something is not sure (nothing when it is), `possibly` answers why something may be meant.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def words_of(name: str) -> list[str]:
 
 
 def folder_in(arguments: Mapping[str, Any]) -> str:
-    """The folder that a call names for its command lines to start in: `workdir`, `dir_path`. Empty where it names none."""
+    """The folder that a call names for its command lines to start in: `workdir`, `dir_path`. Empty where it names
+    none."""
     named = ((words_of(name), value) for name, value in arguments.items() if isinstance(value, str))
     return next((value for words, value in named if _names_folder(words)), "")
 
@@ -91,7 +92,8 @@ def is_line(leaf: Leaf, *, by_value: bool = True) -> bool:
 
 
 def _is_unread(leaf: Leaf) -> bool:
-    """True for a command line that nobody reads, since it is too long. What only looks like one may be a file's content."""
+    """True for a command line that nobody reads, since it is too long. What only looks like one may be a file's
+    content."""
     return isinstance(leaf.value, str) and len(leaf.value) > MAX_LINE and is_line(leaf, by_value=False)
 
 
@@ -122,7 +124,8 @@ class Reader(ABC):
         """True when the text may be one of those wanted. `named`: the argument's name says that it holds one."""
 
     def in_line(self, line: str, wanted: Sequence[str], workspace: str | None) -> bool:  # noqa: ARG002 - of those that look
-        """True when one of those wanted may stand in a command line; a command in a line is looked for by `possibly`."""
+        """True when one of those wanted may stand in a command line; a command in a line is looked for by
+        `possibly`."""
         return False
 
     def in_words(self, words: Words, wanted: Sequence[str], workspace: str | None) -> bool:  # noqa: ARG002 - of those that look
@@ -130,8 +133,8 @@ class Reader(ABC):
         return False
 
     def joined(self, leaves: Sequence[Leaf], *, surely: bool) -> Iterable[Leaf]:  # noqa: ARG002 - of those that join
-        """What a tool may make of several arguments, such as a line of a list of words. `surely`: what any tool may make of
-        them, to be judged for an allow."""
+        """What a tool may make of several arguments, such as a line of a list of words. `surely`: what any tool may
+        make of them, to be judged for an allow."""
         return ()
 
 
@@ -204,8 +207,8 @@ class Condition:
         return self._may_name(name) or [self.targets[EVERY] for _ in self.targets.keys() & {EVERY}]
 
     def _may_name(self, name: str) -> list[list[str]]:
-        """What is listed for what a tool may take for this argument, or for one that it is part of: each spelling of a name
-        counts, while an allow goes by the very name."""
+        """What is listed for what a tool may take for this argument, or for one that it is part of: each spelling of a
+        name counts, while an allow goes by the very name."""
         place, very = place_of(name), self._named(name)
         return [very] if very else [wanted for outer, wanted in self._places if place[: len(outer)] == outer]
 

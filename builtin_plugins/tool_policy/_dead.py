@@ -36,7 +36,8 @@ def dead_rules(rules: Sequence[Rule]) -> list[tuple[int, int]]:
 
 
 def candidates_of(rules: Sequence[Rule]) -> Iterator[tuple[int, list[int]]]:
-    """For each rule those that may decide all that it is about, by number from 1: so few that many rules cost little more than few do.
+    """For each rule those that may decide all that it is about, by number from 1: so few that many rules cost little
+    more than few do.
 
     Each rule is found by the rarest thing that all rules must say which it covers."""
     wanted = {number: wide for number, rule in enumerate(rules, 1) if (wide := _wanted(rule)) is not None}
@@ -62,7 +63,8 @@ _VALUES = ("workspaces", "requester")
 
 
 def _wanted(rule: Rule) -> list[list[list[_Key]]] | None:
-    """What every rule says that this one covers: of each group, all keys of one of its lists. None where it covers none."""
+    """What every rule says that this one covers: of each group, all keys of one of its lists. None where it covers
+    none."""
     if any(getattr(rule, name) is not None for name in _CONDITIONS):
         return None
     groups = [[[(name, str(value))]] for name in _VALUES if (value := getattr(rule, name)) is not None]
@@ -84,7 +86,8 @@ def _said(rule: Rule, sizes: Sequence[int]) -> Iterator[_Key]:
 
 
 def _letters(text: str) -> str:
-    """The letters and digits in which no two ways of writing a name differ: an iota may be a mark below another letter."""
+    """The letters and digits in which no two ways of writing a name differ: an iota may be a mark below another
+    letter."""
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
     return "".join(char for char in folded if char.isalnum() and char != "\N{GREEK SMALL LETTER IOTA}")
 
@@ -151,7 +154,8 @@ def _tools_hold(wide: Sequence[str], narrow: Sequence[str], *, wide_exact: bool,
     """The same for patterns of tools; an `exact` side counts as it is written, the other one by its words."""
 
     def holds(one: str, other: str) -> bool:
-        # By words a ? stands for a joint or for a letter, and several separators for one: what holds is not certain then.
+        # By words a ? stands for a joint or for a letter, and several separators for one: what holds is not certain
+        # then.
         if not narrow_exact and ("?" in one or re.search(r"([^\w*?:]|_){2}", other)):
             return one == other
         return _tool_holds(one, other) or (narrow_exact and not wide_exact and _means_named(one, other))

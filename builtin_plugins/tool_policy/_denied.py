@@ -58,7 +58,8 @@ def _may_end_with(word: str, program: str) -> bool:
 
 
 def _may_be(word: str, wanted: str) -> bool:
-    """Whether a word with holes may be this command of a program, or a shorter form of it: npm takes `publ` for `publish`."""
+    """Whether a word with holes may be this command of a program, or a shorter form of it: npm takes `publ` for
+    `publish`."""
     if HOLES.isdisjoint(word):
         folded = word.casefold()
         return folded == wanted or (bool(folded) and wanted.startswith(folded) and wanted[len(folded) :].isalpha())
@@ -66,8 +67,8 @@ def _may_be(word: str, wanted: str) -> bool:
 
 
 def _follows(words: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Whether these words may follow the program, with options between them. An option may take the next word as its value
-    or not: both are read."""
+    """Whether these words may follow the program, with options between them. An option may take the next word as its
+    value or not: both are read."""
     places, after_option = {0}, False
     for word in words[1:]:
         if len(wanted) in places:

@@ -11,24 +11,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice, pairwise
 
+from builtin_plugins.tool_policy import _tables as tables
 from builtin_plugins.tool_policy._commands import read_plainly
 from builtin_plugins.tool_policy._denied import base
-from builtin_plugins.tool_policy._folders import Folders, folders_in
-from builtin_plugins.tool_policy._lines import below, parts_of, texts_in, texts_of
+from builtin_plugins.tool_policy._lines import Folders, below, folders_in, parts_of, texts_in, texts_of
 from builtin_plugins.tool_policy._paths import MAX_TEXTS
 from builtin_plugins.tool_policy._shell import read_line, with_holes
 from builtin_plugins.tool_policy._shell_words import HOLES, Command
-from builtin_plugins.tool_policy._tables import (
-    COPYING,
-    GIT_READS,
-    GIT_STAYS,
-    NOTHING,
-    PREFIXES,
-    READING,
-    SEARCHING,
-    SHELLS,
-    WRITING,
-)
 from builtin_plugins.tool_policy._vocabulary import EVERYTHING, Kind
 
 _MAX_LINES = 8
@@ -71,7 +60,8 @@ def surely_reads(line: str) -> bool:
     """True for a plain line of programs that do no more than to read."""
     reading = read_plainly(line)
     return not reading.problem and all(
-        words[0] in READING or words[0] in NOTHING - {"export", "for", "printf", "unset"} for words in reading.commands
+        words[0] in tables.READING or words[0] in tables.NOTHING - {"export", "for", "printf", "unset"}
+        for words in reading.commands
     )
 
 
@@ -117,7 +107,7 @@ def _has_hole(word: str) -> bool:
 def _line_within(command: Command) -> str | None:
     """The line of `sh -c LINE`, where nothing else stands beside it."""
     words = _without_prefixes(command)
-    if len(words) == 3 and base(words[0]) in SHELLS and re.fullmatch(r"-l?i?c|-cl?", words[1]):
+    if len(words) == 3 and base(words[0]) in tables.SHELLS and re.fullmatch(r"-l?i?c|-cl?", words[1]):
         return words[2]
     return None
 
@@ -125,8 +115,10 @@ def _line_within(command: Command) -> str | None:
 def _without_prefixes(command: Command) -> list[str]:
     """The words after `sudo`, `timeout 5` and the like, where these have no options of their own."""
     words = command.words
-    while words and base(words[0]) in PREFIXES and base(words[0]) not in {"xargs", "parallel", "busybox", "toybox"}:
-        rest = words[1 + PREFIXES[base(words[0])] :]
+    while (
+        words and base(words[0]) in tables.PREFIXES and base(words[0]) not in {"xargs", "parallel", "busybox", "toybox"}
+    ):
+        rest = words[1 + tables.PREFIXES[base(words[0])] :]
         if not rest or any(word.startswith("-") or "=" in word for word in (*words[1 : -len(rest)], rest[0])):
             break
         words = rest
@@ -149,7 +141,7 @@ def _parts_of_command(
     inside = tuple(below(words))
     if known is not None:
         yield from (replace(part, words=(*part.words, *inside)) for part in known)
-    elif program in {"xargs", "parallel"} or program in SHELLS or program in {"eval", "source", "."}:
+    elif program in {"xargs", "parallel"} or program in tables.SHELLS or program in {"eval", "source", "."}:
         yield Part(EVERYTHING, whole())
     elif program in {"apply_patch", "applypatch"} and (patched := _PATCHED.findall("\n".join((*command.fed, *words)))):
         yield _part("read", "write", words=patched)
@@ -167,15 +159,15 @@ def _part(*does: Kind, words: Sequence[str]) -> Part:
 
 def _known_parts(program: str, words: Sequence[str], command: Command) -> list[Part] | None:
     """What a program of the tables does with its arguments; None for one that may do anything."""
-    if program in NOTHING:
+    if program in tables.NOTHING:
         return []
-    if program in SEARCHING:
+    if program in tables.SEARCHING:
         words = _without_pattern(words) if program != "sed" or not _may_write(words) else words
-    if program in READING or (program == "rg" and not _any(words, r"--p|--h")):
+    if program in tables.READING or (program == "rg" and not _any(words, r"--p|--h")):
         return [_part("read", words=words)]
-    if program in WRITING:
+    if program in tables.WRITING:
         return [_part("write", words=words)]
-    if program in COPYING or program == "mv":
+    if program in tables.COPYING or program == "mv":
         last = command.last if words and not _any(words, r"-\w*t|--t") and program != "mv" else words
         return [_part("read", words=words), _part("write", words=last)]
     if program == "sed":
@@ -232,9 +224,9 @@ def _git(words: Sequence[str]) -> list[Part] | None:
         at += 1 + (words[at] == "-C")
     name, rest = "".join(words[at : at + 1]), words[at + 1 :]
     words = [*words[:at], *rest]
-    if name in GIT_READS and not _any(rest, r"--o|--ext|--textconv"):
+    if name in tables.GIT_READS and not _any(rest, r"--o|--ext|--textconv"):
         return [_part("read", words=words)]
-    if name not in GIT_STAYS or _any(rest, r"--exec|-x"):
+    if name not in tables.GIT_STAYS or _any(rest, r"--exec|-x"):
         return None
     words = [word for before, word in pairwise(("", *words)) if not re.fullmatch(r"-a?m|--message", before)]
     # What git changes lies in its work tree, whatever is filled in.

@@ -21,36 +21,22 @@ from builtin_plugins.tool_policy._origins import ADDRESSES, Reading
 from builtin_plugins.tool_policy._paths import PathReader
 from builtin_plugins.tool_policy._rule import Rule
 from builtin_plugins.tool_policy._vocabulary import Vocabulary
-from hooksdk import Tool, schema
+from hooksdk import Tool, rules, schema
 from hooksdk.hooks import BeforeToolCall
-from hooksdk.rules import (
-    ByAgent,
-    CallFact,
-    Fact,
-    FromSource,
-    InWorkspace,
-    NamedArgument,
-    OwnedBy,
-    Says,
-    ToolNamed,
-    Triggered,
-    names_in_schema,
-)
 from hooksdk.values import place_of
 
 _ALLOWING: Mapping[str, Reader] = {"path_inside": PathReader(), "url_host": HostReader(), "command": CommandReader()}
 """The conditions that an allow may have, by the rule's key."""
 _READERS = {**_ALLOWING, "path_outside": OutsideReader(), "path_name": NameReader()}
 _GRAVE = ("command", "url_host")
-"""What makes an allow unsure where it has no condition for it. A path beside a command or an address does not: most shells and
-fetchers take one. `hooksdk doctor` tells of it."""
+"""What makes an allow unsure that has no condition for it. A path beside it does not: most shells and fetchers take one."""
 
 
 class Undecidable(ValueError):
     """The arguments cannot be checked against a rule's schema."""
 
 
-class WrittenFact(CallFact):
+class WrittenFact(rules.CallFact):
     """Something about what stands in the call."""
 
     @abstractmethod
@@ -80,9 +66,9 @@ class FitsSchema(WrittenFact):
             raise Undecidable(unsure.message)
         return f"they do not fit its schema: {problems[0].message}" if problems else ""
 
-    def named(self) -> Iterator[NamedArgument]:
+    def named(self) -> Iterator[rules.NamedArgument]:
         """Those under `properties`, `required` and the like, however deep."""
-        return names_in_schema(self.schema)
+        return rules.names_in_schema(self.schema)
 
     def in_words(self) -> str:
         """The key with the schema."""
@@ -96,8 +82,8 @@ class FitsSchema(WrittenFact):
 
 @dataclass(frozen=True)
 class Watched(WrittenFact):
-    """Nothing in the call is a command or an address that the conditions of an allow do not look at: a command reads and writes any
-    file, whatever is said of the paths beside it."""
+    """Nothing in the call is a command or an address that the conditions of an allow do not look at: a command reads
+    and writes any file, whatever is said of the paths beside it."""
 
     conditions: tuple[Means, ...]
     names: tuple[str, ...]
@@ -125,7 +111,8 @@ class Watched(WrittenFact):
         return ""
 
     def unwatched_names(self, tool: Tool) -> list[tuple[str, str]]:
-        """The arguments of a tool that by their names hold what no condition looks at, each with the condition that would."""
+        """The arguments of a tool that by their names hold what no condition looks at, each with the condition that
+        would."""
         return [
             (name, key)
             for name in tool.parameter_names
@@ -151,7 +138,8 @@ def _is_meant(key: str, leaf: Leaf) -> bool:
 
 @dataclass(frozen=True)
 class Means(WrittenFact):
-    """The arguments surely hold nothing but what a condition lists (`exact`, for an allow), or may hold it (for a deny or an ask)."""
+    """The arguments surely hold nothing but what a condition lists (`exact`, for an allow), or may hold it (for a deny
+    or an ask)."""
 
     key: str
     targets: tuple[tuple[str, tuple[str, ...]], ...]
@@ -164,7 +152,7 @@ class Means(WrittenFact):
             return self.condition.why_not(arguments, tool, workspace)
         return "" if self.condition.why(arguments, workspace) else f"nothing in the arguments fits {self.key}"
 
-    def implies(self, other: CallFact) -> bool:
+    def implies(self, other: rules.CallFact) -> bool:
         """Whoever lists more is met by more; but for folders that paths lie outside of."""
         if not isinstance(other, Means) or self.exact is not other.exact:
             return False
@@ -177,7 +165,7 @@ class Means(WrittenFact):
             set(texts) <= set(theirs[name]) for name, texts in self.targets
         )
 
-    def named(self) -> Iterator[NamedArgument]:
+    def named(self) -> Iterator[rules.NamedArgument]:
         """Those that it lists something for by name."""
         return (_named(name, None if self.exact else texts) for name, texts in self.targets if name != EVERY)
 
@@ -196,8 +184,8 @@ class Means(WrittenFact):
 
 @dataclass(frozen=True)
 class DoesKinds(WrittenFact):
-    """The call surely does nothing but what is listed, and something of it (`exact`, for an allow); or it may do something of that, with
-    what meets the conditions (for a deny or an ask)."""
+    """The call surely does nothing but what is listed, and something of it (`exact`, for an allow); or it may do
+    something of that, with what meets the conditions (for a deny or an ask)."""
 
     kinds: frozenset[str]
     conditions: tuple[Means, ...]
@@ -216,13 +204,13 @@ class DoesKinds(WrittenFact):
         """What is said of the tool, where it runs no lines."""
         return self.does.surely_settled_by(tool) if self.exact else self.does.may_settled_by(tool)
 
-    def implies(self, other: CallFact) -> bool:
+    def implies(self, other: rules.CallFact) -> bool:
         """Whoever lists more is met by more, in the same vocabulary."""
         if not isinstance(other, DoesKinds) or (self.exact, self.vocabulary) != (other.exact, other.vocabulary):
             return False
         return self.kinds <= other.kinds and other.conditions in {(), self.conditions}
 
-    def named(self) -> Iterator[NamedArgument]:
+    def named(self) -> Iterator[rules.NamedArgument]:
         """Those of its conditions."""
         return chain.from_iterable(one.named() for one in self.conditions)
 
@@ -239,7 +227,7 @@ class DoesKinds(WrittenFact):
 
 
 @dataclass(frozen=True)
-class FitsReading(CallFact):
+class FitsReading(rules.CallFact):
     """What was read, or where the values of the call come from."""
 
     text: str
@@ -254,7 +242,7 @@ class FitsReading(CallFact):
         except LookupError:
             return False
 
-    def named(self) -> Iterator[NamedArgument]:
+    def named(self) -> Iterator[rules.NamedArgument]:
         """Those at its paths."""
         return (_named(path, any_of) for path, any_of in self.reading.paths.items() if path != ADDRESSES)
 
@@ -268,7 +256,7 @@ class FitsReading(CallFact):
 
 
 @dataclass(frozen=True)
-class LimitReached(CallFact):
+class LimitReached(rules.CallFact):
     """So much was used that a limit leaves nothing."""
 
     amounts: tuple[tuple[str, float], ...]
@@ -276,7 +264,7 @@ class LimitReached(CallFact):
     """For whom it is counted, in which time, and which calls count."""
     limit: Limit = field(compare=False)
 
-    def implies(self, other: CallFact) -> bool:
+    def implies(self, other: rules.CallFact) -> bool:
         """Who has used more has used less, where the same is counted."""
         if not isinstance(other, LimitReached) or self.whose != other.whose:
             return False
@@ -293,9 +281,12 @@ class LimitReached(CallFact):
 
 
 _ARGUMENTS: Mapping[str, tuple[str, str]] = {
-    "path_inside": ("path", "{}/x"), "path_outside": ("path", "/outside{}/x"), "path_name": ("path", "/{}"),
-    "url_host": ("url", "https://{}/"), "command": ("command", "{}"),
-}  # fmt: skip
+    "path_inside": ("path", "{}/x"),
+    "path_outside": ("path", "/outside{}/x"),
+    "path_name": ("path", "/{}"),
+    "url_host": ("url", "https://{}/"),
+    "command": ("command", "{}"),
+}
 """By key, the argument of an example and what it holds."""
 _SAMPLES: Mapping[str, object] = {"string": "x", "integer": 1, "number": 1, "boolean": True, "array": [], "null": None}
 
@@ -314,27 +305,26 @@ def _sample(schema: Mapping[str, Any], *, only_required: bool) -> object:
     return {name: _sample(properties.get(name, {}), only_required=only_required) for name in names}
 
 
-def _named(name: str, asked: Sequence[str] | None) -> NamedArgument:
+def _named(name: str, asked: Sequence[str] | None) -> rules.NamedArgument:
     texts = None if asked is None else tuple(sorted(asked))
-    return NamedArgument(place_of(name) or (name,), dotted=True, written=name, asked=texts)
+    return rules.NamedArgument(place_of(name) or (name,), dotted=True, written=name, asked=texts)
 
 
-def facts_of(rule: Rule, vocabulary: Vocabulary, labels: str = "") -> list[Fact]:
+def facts_of(rule: Rule, vocabulary: Vocabulary, labels: str = "") -> list[rules.Fact]:
     """All that the rule asks for. `labels` is what the configuration says of results."""
     exact = rule.action == "allow"
-    facts: list[Fact] = [] if rule.tools == ["*"] else [ToolNamed(tuple(rule.tools), exact)]
+    facts: list[rules.Fact] = [] if rule.tools == ["*"] else [rules.ToolNamed(tuple(rule.tools), exact)]
     if rule.annotations is not None:
-        facts.append(Says(tuple(sorted(rule.annotations.items())), exact))
-    if rule.sources is not None:
-        facts.append(FromSource(tuple(rule.sources)))
+        facts.append(rules.Says(tuple(sorted(rule.annotations.items())), exact))
     if rule.owners is not None:
-        facts.append(OwnedBy(tuple(rule.owners), exact))
-    if rule.agents is not None:
-        facts.append(ByAgent(tuple(rule.agents)))
-    if rule.triggers is not None:
-        facts.append(Triggered(tuple(rule.triggers)))
-    if rule.workspaces is not None:
-        facts.append(InWorkspace(tuple(rule.workspaces)))
+        facts.append(rules.OwnedBy(tuple(rule.owners), exact))
+    listed = {
+        rules.FromSource: rule.sources,
+        rules.ByAgent: rule.agents,
+        rules.Triggered: rule.triggers,
+        rules.InWorkspace: rule.workspaces,
+    }
+    facts += [kind(tuple(names)) for kind, names in listed.items() if names is not None]
     if rule.requester is not None:
         facts.append(rule.requester.fact)
     facts += _written_facts(rule, vocabulary, exact=exact)
@@ -343,7 +333,7 @@ def facts_of(rule: Rule, vocabulary: Vocabulary, labels: str = "") -> list[Fact]
     return facts if rule.limit is None else [*facts, _limit_fact(rule.limit, facts)]
 
 
-def _limit_fact(limit: Limit, facts: Sequence[Fact]) -> LimitReached:
+def _limit_fact(limit: Limit, facts: Sequence[rules.Fact]) -> LimitReached:
     whose = (tuple(sorted(limit.per)), limit.seconds, tuple(facts))
     return LimitReached(tuple(limit.amounts.items()), whose, limit)
 

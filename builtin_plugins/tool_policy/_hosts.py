@@ -144,8 +144,8 @@ def _search_for(pattern: str) -> re.Pattern[str]:
 
 
 def _numbers_of(host: str) -> set[int]:
-    """An IP address as numbers, in any of the spellings that some client reads; none for another text. An IPv6 address that
-    leads to an IPv4 one is both."""
+    """An IP address as numbers, in any of the spellings that some client reads; none for another text. An IPv6 address
+    that leads to an IPv4 one is both."""
     if ":" not in host:
         return _old_numbers_of(host)
     try:

@@ -53,7 +53,8 @@ class ResultLabels(Strict):
 
 
 def labels_of(entries: Sequence[ResultLabels], event: LabelResult) -> list[str]:
-    """All that the entries say of a result. What somebody else answers in the tool's place is not trusted for its sake."""
+    """All that the entries say of a result. What somebody else answers in the tool's place is not trusted for its
+    sake."""
     tool = event.tool
     every = [label for entry in entries if tool is not None and entry.fits(tool) for label in entry.label]
     return [label for label in every if label != TRUSTED or event.status == "ok"]

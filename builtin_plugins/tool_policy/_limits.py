@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from builtin_plugins.tool_policy._strict import Strict, as_list, check_known
-from hooksdk.costs import in_dollars
+from builtin_plugins.tool_policy._strict import Strict, known_words
 from hooksdk.values import as_list as list_of
 from hooksdk.values import as_object
 
@@ -20,12 +19,15 @@ Scope = Literal["run", "session", "family", "requester", "tool"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 _WORDS: dict[Scope, str] = {
-    "run": "this run", "session": "this session", "family": "this task and its sub-agents", "requester": "this requester",
+    "run": "this run",
+    "session": "this session",
+    "family": "this task and its sub-agents",
+    "requester": "this requester",
     "tool": "this tool",
-}  # fmt: skip
+}
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 MOST_ENTRIES = 200
-"""Of one count: from there on what lies within a hundredth of the window counts as one entry, with the time of its last."""
+"""Of one count: of more, those within a hundredth of the window become one, with the time of the last."""
 
 
 class Limit(Strict):
@@ -37,17 +39,10 @@ class Limit(Strict):
     """Tokens of requests to models, by the provider's count."""
     dollars: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """What these cost, by `[prices]` and genai-prices."""
-    per: Annotated[list[Scope], BeforeValidator(as_list)] = Field(default_factory=lambda: ["family"])
+    per: Annotated[list[Scope], known_words(SCOPES, "word of per")] = Field(default_factory=lambda: ["family"])
     """For whom it is counted; of several words, for each combination."""
     window: str | None = None
     """In which time: `30s`, `15m`, `1h`, `7d`. Without it nothing is ever free again."""
-
-    @field_validator("per", mode="before")
-    @classmethod
-    def _check_per(cls, value: object) -> object:
-        for word in [value] if isinstance(value, str) else list_of(value):
-            check_known(str(word), SCOPES, "word of per")
-        return value
 
     @field_validator("window", mode="before")
     @classmethod
@@ -77,9 +72,15 @@ class Limit(Strict):
     def words(self, unit: Unit) -> str:
         """What is limited: `50 calls for this run in 1h`."""
         amount = self.amounts[unit]
-        much = in_dollars(amount) if unit == "dollars" else f"{amount:,} {unit if amount != 1 else unit[:-1]}"
+        much = _dollars(amount) if unit == "dollars" else f"{amount:,} {unit if amount != 1 else unit[:-1]}"
         whose = ", ".join(_WORDS[scope] for scope in SCOPES if scope in self.per)
         return f"{much} for {whose}" + (f" in {self.window}" if self.window else "")
+
+
+def _dollars(amount: float) -> str:
+    from hooksdk.costs import in_dollars  # most policies limit nothing
+
+    return in_dollars(amount)
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class Used:
 
     def words(self, limit: Limit) -> str:
         """For whoever is refused: what was used, and when there is more."""
-        much = in_dollars(self.amount) if self.unit == "dollars" else f"{self.amount:,}"
+        much = _dollars(self.amount) if self.unit == "dollars" else f"{self.amount:,}"
         when = "none becomes free again" if self.free_at is None else f"the next is free at {_moment(self.free_at)}"
         return f"used: {much} of {limit.words(self.unit)}; {when}"
 
@@ -107,8 +108,8 @@ def _moment(seconds: float) -> str:
 def count(stored: object, limit: Limit, unit: Unit) -> tuple[dict[str, Any], Used]:
     """A stored count as it is now, without what has left the window, and what it says.
 
-    It is `{"entries": [[time, amount], ...], "latest": time, "window": seconds}`. Time never goes back in it: while the clock is behind the
-    latest time that the count has seen, it stands still, so nothing is free before its time.
+    It is `{"entries": [[time, amount], ...], "latest": time, "window": seconds}`. Time never goes back in it: while the
+    clock is behind the latest time that the count has seen, it stands still, so nothing is free before its time.
     """
     fields, window = as_object(stored), limit.seconds
     now = max(time.time(), float(fields.get("latest", 0)))

@@ -1,10 +1,10 @@
-"""What stands in rules that stops, or allows, something else than it seems to. Rules that are plainly wrong are refused at
-the start; these may be meant so."""
+"""What stands in rules that stops, or allows, something else than it seems to. Rules that are plainly wrong are refused
+at the start; these may be meant so."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any, cast
 
@@ -29,9 +29,11 @@ def problems_of(rules: Sequence[Rule], tools: Sequence[Tool] | None) -> Iterator
         compiled = CompiledRule(rule, number)
         for one in unknown_arguments(compiled.facts, tools or ()):
             yield f"{where}: {one.words(rule.action)}"
-        for name, key, owner in _unwatched(rule, tools or ()):
-            fits = "so it allows any" if key == "path_inside" else "so no call with it is allowed"
-            yield f"{where}: {owner} takes {name!r}, and the rule has no {key} for it, {fits}; add {key} = {{{name} = ...}}"
+        for tool in filter(compiled.fits_tool, tools or ()):
+            for name, key in compiled.unwatched_names(tool):
+                fits = "so it allows any" if key == "path_inside" else "so no call with it is allowed"
+                unsaid = f"{tool.id} takes {name!r}, and the rule has no {key} for it"
+                yield f"{where}: {unsaid}, {fits}; add {key} = {{{name} = ...}}"
         for text in rule.tools if tools is not None else ():
             pattern = ToolPattern(text)
             means = pattern.matches if rule.action == "allow" else pattern.may_mean
@@ -59,15 +61,6 @@ def unpriced(rules: Sequence[Rule]) -> Iterator[str]:
             f"rule {', '.join(numbers)}: a limit in dollars lets no request pass to a model without a price; "
             "write them under [prices], or pip install 'hooksdk[prices]'"
         )
-
-
-def _unwatched(rule: Rule, tools: Sequence[Tool]) -> Iterator[tuple[str, str, str]]:
-    """What a tool that the rule is about takes, and no condition of the rule looks at."""
-    compiled = CompiledRule(rule, 1)
-    for tool in tools:
-        if compiled.fits_tool(tool):
-            for name, key in compiled.unwatched_names(tool):
-                yield name, key, tool.id
 
 
 def _schema_problems(rule: Rule) -> Iterator[str]:
@@ -110,12 +103,12 @@ def _command_problems(rule: Rule) -> Iterator[str]:
             yield 'command = "*" allows every command, and so every file and host; list the programs'
     if rule.action == "deny" and rule.command is not None:
         yield "a program can be run under another name, so a deny of programs is no wall; deny by default and allow by command"
-    if rule.action == "deny" and rule.url_host is not None and not _is_everything(rule.url_host):
+    if (
+        rule.action == "deny"
+        and rule.url_host is not None
+        and not any("*" in hosts for hosts in rule.url_host.values())
+    ):
         yield "a host has other names and numbers, so a deny of hosts is no wall; deny by default and allow by url_host"
-
-
-def _is_everything(targets: Mapping[str, Sequence[str]]) -> bool:
-    return any("*" in hosts for hosts in targets.values())
 
 
 def near_misses_of(rules: Sequence[CompiledRule], default: Action, tools: Sequence[Tool]) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""Rules that name an argument which none of their tools has: most often a slip of the pen, and then a policy would be missing."""
+"""Rules that name an argument which none of their tools has: most often a slip of the pen, and then a policy would be
+missing."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ class Misspelt:
         self._look(tell=True)
 
     def doubt(self, rule: CompiledRule, event: BeforeToolCall | ToolCallStart) -> str:
-        """Why a rule that stops calls may be meant for this one; empty where its conditions say that it is not. Raises as `why_not`."""
+        """Why a rule that stops calls may be meant for this one; empty where its conditions say that it is not. Raises
+        as `why_not`."""
         tool = event.tool
         if rule.exact or not self._rules:
             return ""

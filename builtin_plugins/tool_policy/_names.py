@@ -7,21 +7,8 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
+from builtin_plugins.tool_policy import _paths as paths
 from builtin_plugins.tool_policy._conditions import Words
-from builtin_plugins.tool_policy._paths import (
-    MAX_LOOKS,
-    MAX_TEXTS,
-    PathReader,
-    absolute,
-    folded,
-    hides_something,
-    home_filled,
-    is_inside,
-    linked,
-    places_of,
-    readings,
-    resolved,
-)
 from builtin_plugins.tool_policy._shell_words import FOUND, HOLES
 
 _MAX_NAME = 255
@@ -32,21 +19,21 @@ _DEVICES = re.compile(r"/dev/(?:null|zero|stdin|stdout|stderr|tty|u?random|fd/\d
 _ADDRESS = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
-class NameReader(PathReader):
+class NameReader(paths.PathReader):
     """Names of files and folders, wherever they lie: `.env`, `*.pem`, `.ssh`."""
 
     def possibly(self, text: str, wanted: Sequence[str], workspace: str | None, *, named: bool) -> bool:
         """True when some part of the path may have one of the names, also where a link leads."""
-        if any(_has_name(reading, wanted) for reading in readings(text)):
+        if any(_has_name(reading, wanted) for reading in paths.readings(text)):
             return True
-        place = absolute(text, workspace) if named or self.resembles(text) else None
-        return place is not None and _has_name(resolved(place), wanted)
+        place = paths.absolute(text, workspace) if named or self.resembles(text) else None
+        return place is not None and _has_name(paths.resolved(place), wanted)
 
     def in_words(self, words: Words, wanted: Sequence[str], workspace: str | None) -> bool:
         """True when a word of a command may be a path with one of the names, from wherever the line goes."""
         texts, starts = words
-        places = list(dict.fromkeys((workspace, *places_of(starts, workspace))))
-        if len(texts) * len(places) > MAX_LOOKS or len(texts) > MAX_TEXTS:
+        places = list(dict.fromkeys((workspace, *paths.places_of(starts, workspace))))
+        if len(texts) * len(places) > paths.MAX_LOOKS or len(texts) > paths.MAX_TEXTS:
             return True
         if any(
             self.possibly(one, wanted, workspace, named=HOLES.isdisjoint(one))
@@ -58,7 +45,7 @@ class NameReader(PathReader):
         )
 
 
-class OutsideReader(PathReader):
+class OutsideReader(paths.PathReader):
     """Folders that paths lie outside of."""
 
     def possibly(self, text: str, wanted: Sequence[str], workspace: str | None, *, named: bool) -> bool:
@@ -70,9 +57,9 @@ class OutsideReader(PathReader):
     def in_words(self, words: Words, wanted: Sequence[str], workspace: str | None) -> bool:
         """True when a word of a command may be a path outside, from wherever the line goes."""
         texts, starts = words
-        if len(texts) > MAX_TEXTS:
+        if len(texts) > paths.MAX_TEXTS:
             return True
-        places = places_of(starts, workspace) or [workspace]
+        places = paths.places_of(starts, workspace) or [workspace]
         for text in texts:
             word = text.partition("=")[2] if text.startswith("-") else text
             if not word or _ADDRESS.match(word):
@@ -92,22 +79,27 @@ def check_name(text: str) -> str:
 
 
 def _may_be_outside(text: str, wanted: Sequence[str], start: str | None, workspace: str | None) -> bool:
-    text = home_filled(_HOME.sub("~", text.strip())).removesuffix(f"/{FOUND}")
+    text = paths.home_filled(_HOME.sub("~", text.strip())).removesuffix(f"/{FOUND}")
     if _DEVICES.fullmatch(text):
         return False
     fixed = re.split(rf"[*?\[{''.join(sorted(HOLES))}]", text, maxsplit=1)[0]
     rest = text[len(fixed) :]
     # A pattern of the shell stays below the folder before it; a variable may hold a whole path.
-    if hides_something(text) or text.startswith("~") or ".." in rest or (not fixed and not HOLES.isdisjoint(rest)):
+    if (
+        paths.hides_something(text)
+        or text.startswith("~")
+        or ".." in rest
+        or (not fixed and not HOLES.isdisjoint(rest))
+    ):
         return True
-    place = absolute(fixed.rpartition("/")[0] + "/" if rest and "/" in fixed else "." if rest else fixed, start)
+    place = paths.absolute(fixed.rpartition("/")[0] + "/" if rest and "/" in fixed else "." if rest else fixed, start)
     if place is None:
         return True
-    ends = [folded(resolved(folder)) for one in wanted if (folder := absolute(one, workspace))]
-    ways = {folded(resolved(place)), folded(resolved(os.path.normpath(place)))}
+    ends = [paths.folded(paths.resolved(folder)) for one in wanted if (folder := paths.absolute(one, workspace))]
+    ways = {paths.folded(paths.resolved(place)), paths.folded(paths.resolved(os.path.normpath(place)))}
     if rest and HOLES.isdisjoint(rest):
-        ways.update(map(folded, linked(absolute(text, start) or place)))
-    return not all(any(is_inside(way, end) for end in ends) for way in ways)
+        ways.update(map(paths.folded, paths.linked(paths.absolute(text, start) or place)))
+    return not all(any(paths.is_inside(way, end) for end in ends) for way in ways)
 
 
 def _has_name(text: str, wanted: Sequence[str]) -> bool:
@@ -117,7 +109,8 @@ def _has_name(text: str, wanted: Sequence[str]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _may_be(name: str, pattern: str) -> bool:
-    """True when some text fits both. A name of which next to nothing is known is none: `cat *` and `.[dev]` name no file."""
+    """True when some text fits both. A name of which next to nothing is known is none: `cat *` and `.[dev]` name no
+    file."""
     if len(name.replace("*", "")) < min(2, len(pattern)):
         return False
     if pattern.startswith("*.") and "*" in name:  # whatever is filled in elsewhere, the ending decides

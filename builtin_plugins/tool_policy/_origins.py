@@ -13,7 +13,7 @@ from builtin_plugins.tool_policy._strict import Texts, as_list
 from hooksdk.hooks import BeforeToolCall, Origin
 
 Source = Literal["prompt", "trusted"]
-"""What clears a value: that the user wrote it or a person agreed to it, or that it stands in a result with the label `trusted`."""
+"""What clears a value: that the user wrote it or a person agreed to it, or that it stands in a trusted result."""
 _BOTH = ["prompt", "trusted"]
 ADDRESSES = "**addresses"
 
@@ -49,8 +49,8 @@ ByPath = Annotated[dict[str, list[Source]], BeforeValidator(_by_path), PlainSeri
 
 
 class Reading:
-    """The conditions of one rule on what was read and on where values come from. All of them raise `LookupError` where that is
-    not known."""
+    """The conditions of one rule on what was read and on where values come from. All of them raise `LookupError` where
+    that is not known."""
 
     def __init__(self, labels: Sequence[str] | None, surely: ByPath | None, elsewhere: ByPath | None) -> None:
         self._labels = frozenset(labels or ())
@@ -62,7 +62,8 @@ class Reading:
 
     @property
     def paths(self) -> dict[str, list[Source] | None]:
-        """Those that the conditions are about, each with what clears a value there; None where a value must stand at each."""
+        """Those that the conditions are about, each with what clears a value there; None where a value must stand at
+        each."""
         return {**self._elsewhere, **dict.fromkeys(self._surely)}
 
     def as_written(self) -> dict[str, Any]:

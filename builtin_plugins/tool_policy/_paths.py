@@ -13,8 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from builtin_plugins.tool_policy._conditions import MAX_CHARS, Reader, Words, words_of
-from builtin_plugins.tool_policy._folders import folders_in
-from builtin_plugins.tool_policy._lines import texts_of
+from builtin_plugins.tool_policy._lines import folders_in, texts_of
 from builtin_plugins.tool_policy._shell import read_line, with_holes
 from builtin_plugins.tool_policy._shell_words import FILLED, FOUND, HOLES
 from builtin_plugins.tool_policy._tables import PATH_NAMES, PATH_PAIRS
@@ -250,7 +249,8 @@ def _may_be_any(texts: Sequence[str], starts: Sequence[str]) -> bool:
 
 
 def places_of(starts: Sequence[str], workspace: str | None) -> list[str | None]:
-    """Where a line may be: each folder from where it starts, and from the one before; None for one that is not known."""
+    """Where a line may be: each folder from where it starts, and from the one before; None for one that is not
+    known."""
     first = at = absolute(home_filled(starts[0]), workspace) if starts else workspace
     places = [first] if starts and starts[0] else list[str | None]()
     for start in map(home_filled, starts[1:]):
@@ -269,8 +269,8 @@ def _without_upwards(text: str) -> str:
 
 
 def _reached(starts: Sequence[str], workspace: str | None, ends: Sequence[str], *, upwards: bool) -> list[str | None]:
-    """The workspace, and the folders that a line may be in when it goes to these: in their order, and those on the way to
-    the folders of a rule in any order and as often as it likes, since what runs how often is not known."""
+    """The workspace, and the folders that a line may be in when it goes to these: in their order, and those on the way
+    to the folders of a rule in any order and as often as it likes, since what runs how often is not known."""
     places: dict[str | None, None] = {workspace: None}
     at = workspace
     names = set[str]()
@@ -296,7 +296,8 @@ def _reached(starts: Sequence[str], workspace: str | None, ends: Sequence[str], 
 
 
 def _meets(way: str, end: str, *, inside: bool) -> bool:
-    """Whether a path, of which names may be patterns, may lead into a folder; or else to one above it, which is on the way."""
+    """Whether a path, of which names may be patterns, may lead into a folder; or else to one above it, which is on the
+    way."""
     parts, names = folded(way).rstrip("/").split("/"), end.rstrip("/").split("/")
     for part, name in zip(parts, names, strict=False):
         fixed = re.split(f"[{''.join(sorted(HOLES))}]", part, maxsplit=1)[0]
@@ -308,7 +309,8 @@ def _meets(way: str, end: str, *, inside: bool) -> bool:
 
 
 def _may_be_called(pattern: str, name: str) -> bool:
-    """Whether a shell puts the name in the place of the pattern; a dot at its start is one that the pattern has, too."""
+    """Whether a shell puts the name in the place of the pattern; a dot at its start is one that the pattern has,
+    too."""
     if name.startswith(".") and pattern[0] in "*?[":
         return False
     return fnmatchcase(name, re.sub(r"\[[^\]]+\]", "?", pattern))
@@ -321,8 +323,8 @@ def _in_some_home(word: str, folder: str) -> bool:
 
 
 def _may_become(text: str, folder: str) -> bool:
-    """Whether a word of a line with something to be filled in may lie in the folder. What a variable at its start holds is not
-    known, so the rest of the word decides: `$ROOT/etc/passwd` may lie in `/etc`."""
+    """Whether a word of a line with something to be filled in may lie in the folder. What a variable at its start holds
+    is not known, so the rest of the word decides: `$ROOT/etc/passwd` may lie in `/etc`."""
     text = folded(text) if text.startswith("/") else text.casefold()
     start = re.split(f"[{''.join(sorted(HOLES))}]", text, maxsplit=1)[0]
     if start.startswith("/"):
@@ -350,7 +352,8 @@ def both_ways(path: str) -> set[str]:
 
 
 def linked(path: str) -> Iterator[str]:
-    """Where the links lead that the patterns in a path from the root may be; any place, where these are too many to look at."""
+    """Where the links lead that the patterns in a path from the root may be; any place, where these are too many to
+    look at."""
     waiting, left = [("", path.strip("/").split("/"))], MAX_ENTRIES
     while waiting:
         at, (name, *rest) = waiting.pop()

@@ -7,14 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from builtin_plugins.tool_policy._commands import check_command
 from builtin_plugins.tool_policy._conditions import EVERY, Targets
@@ -23,7 +16,7 @@ from builtin_plugins.tool_policy._limits import Limit
 from builtin_plugins.tool_policy._names import check_name
 from builtin_plugins.tool_policy._origins import ByPath, ReadLabels
 from builtin_plugins.tool_policy._paths import check_folder
-from builtin_plugins.tool_policy._strict import Strict, Texts, as_list, check_known
+from builtin_plugins.tool_policy._strict import Strict, Texts, as_list, check_known, known_words
 from builtin_plugins.tool_policy._tables import words_in
 from builtin_plugins.tool_policy._vocabulary import KINDS, Kind
 from hooksdk import Annotations, schema
@@ -49,9 +42,12 @@ def _as_targets(value: object) -> object:
 ByArgument = Annotated[dict[str, Texts], BeforeValidator(_as_targets)]
 
 _CHECKS: dict[str, Callable[[str], str]] = {
-    "path_inside": check_folder, "path_outside": check_folder, "path_name": check_name, "url_host": check_host,
+    "path_inside": check_folder,
+    "path_outside": check_folder,
+    "path_name": check_name,
+    "url_host": check_host,
     "command": check_command,
-}  # fmt: skip
+}
 _STOPPING = {
     "path_outside": "deny or ask; an allow says with path_inside where paths lie",
     "path_name": "deny or ask; an allow says with path_inside where paths lie",
@@ -91,22 +87,22 @@ class Rule(Strict):
 
     action: Action
     tools: Annotated[Texts, AfterValidator(check_patterns)] = Field(default_factory=lambda: ["*"])
-    """Patterns: `delete_*`, `mcp:github:*`. A deny and an ask take them by their words, an allow as they are written."""
+    """Patterns such as `mcp:github:*`. A deny and an ask take them by their words, an allow as they are written."""
     annotations: dict[str, bool] | None = None
     """What the tool says of itself. What it does not say never allows anything; for a deny and an ask MCP's defaults
     hold, such as `destructive`."""
-    sources: Texts | None = None
+    sources: Annotated[list[str], known_words(SOURCES, "source")] | None = None
     owners: Texts | None = None
     """Servers and plugins; `*` and `?` as in patterns."""
     agents: Texts | None = None
     """Agent ids; `*` and `?` as in patterns."""
-    triggers: Texts | None = None
+    triggers: Annotated[list[str], known_words(("user", "schedule", "subagent", "other"), "trigger")] | None = None
     workspaces: Texts | None = None
     """Folders that the run's workspace lies in; `*` and `?` stand for part of one folder's name."""
     requester: Requester | None = None
     arguments: dict[str, Any] | None = None
     """A JSON Schema that the call's final arguments fit."""
-    does: Annotated[list[Kind], BeforeValidator(as_list)] | None = None
+    does: Annotated[list[Kind], known_words(KINDS, "word of does")] | None = None
     """What the call does: one of these, or several."""
     path_inside: ByArgument | None = None
     """Folders that the paths in the arguments lie in."""
@@ -140,23 +136,6 @@ class Rule(Strict):
         for name in value or ():
             check_known(name, Annotations.names(), "annotation")
         return value
-
-    @field_validator("sources", "triggers")
-    @classmethod
-    def _check_words(cls, value: list[str] | None, info: Any) -> list[str] | None:
-        known = SOURCES if info.field_name == "sources" else ("user", "schedule", "subagent", "other")
-        for word in value or ():
-            check_known(word, known, info.field_name.removesuffix("s"))
-        return value
-
-    @field_validator("does", mode="before")
-    @classmethod
-    def _check_does(cls, value: object) -> object:
-        for word in cast(
-            "list[object]", [value] if isinstance(value, str) else value if isinstance(value, list) else []
-        ):
-            check_known(str(word), KINDS, "word of does")
-        return value  # pyright: ignore[reportUnknownVariableType] - pydantic checks it next
 
     @model_validator(mode="after")
     def _check_stopping(self) -> Rule:
@@ -223,13 +202,9 @@ def _text_of(problem: Any) -> str:
     return problem_text(problem)
 
 
-_BY_NAME = words_in("""
-    properties patternProperties $defs definitions dependentSchemas
-""")
+_BY_NAME = words_in("properties patternProperties $defs definitions dependentSchemas")
 """Keywords of JSON Schema that hold schemas by name."""
-_IN_LIST = words_in("""
-    allOf anyOf oneOf prefixItems
-""")
+_IN_LIST = words_in("allOf anyOf oneOf prefixItems")
 """Those that hold a list of schemas."""
 _INSIDE = words_in("""
     items additionalItems contains additionalProperties propertyNames not if then else unevaluatedItems

@@ -6,23 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from builtin_plugins.tool_policy import _tables as tables
 from builtin_plugins.tool_policy._denied import HOLE, Denied, base
 from builtin_plugins.tool_policy._shell import read_line, with_holes
 from builtin_plugins.tool_policy._shell_words import FILE, FILLED, FOUND, HOLES, SPLIT, Command
-from builtin_plugins.tool_policy._tables import (
-    APPENDING,
-    CODE,
-    GIT_RUNS,
-    GROUPING,
-    JOINING,
-    NAMING,
-    OPTIONS,
-    PREFIXES,
-    QUIET,
-    RUNNING,
-    SHELLS,
-    SOURCING,
-)
 
 _MAX_STEPS = 200_000
 """Characters and words that are looked at before the line counts as one that cannot be read: some 0.3 s."""
@@ -34,9 +21,16 @@ _AWK_RUNS = re.compile(r"system|\||getline")
 _DEFINES = re.compile(r"alias|GIT_CONFIG", re.IGNORECASE)
 _WITH_LINE = re.compile(r"-[a-zA-Z]*c|--command|/c", re.IGNORECASE)
 _INPUTS = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
-_OTHERS = NAMING | CODE | {"git", "sed"}
-_RUNNERS = frozenset(PREFIXES) | frozenset(JOINING) | SHELLS | SOURCING | CODE | {"find", "git"}
-_KNOWN = _RUNNERS | QUIET | NAMING | GROUPING | {"sed"}
+_OTHERS = tables.NAMING | tables.CODE | {"git", "sed"}
+_RUNNERS = (
+    frozenset(tables.PREFIXES)
+    | frozenset(tables.JOINING)
+    | tables.SHELLS
+    | tables.SOURCING
+    | tables.CODE
+    | {"find", "git"}
+)
+_KNOWN = _RUNNERS | tables.QUIET | tables.NAMING | tables.GROUPING | {"sed"}
 _EXEC = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 
 
@@ -45,7 +39,8 @@ class Unread(Exception):
 
 
 def may_run(text: str, wanted: Sequence[str], *, named: bool) -> bool:
-    """True when the line may run what is listed. `named`: it is surely meant as a line, so what cannot be read counts."""
+    """True when the line may run what is listed. `named`: it is surely meant as a line, so what cannot be read
+    counts."""
     denied = Denied(wanted)
     text = with_holes(text)
     if _DEFINES.search(text) and denied.mentioned(text):
@@ -136,23 +131,25 @@ class _Search:
             program = _kind(words[at])
             if words[at] in HOLES:
                 waiting.append((at + 1, weakly))
-            elif program in QUIET or _only_asks(program, words[at + 1 :]):
+            elif program in tables.QUIET or _only_asks(program, words[at + 1 :]):
                 continue
-            elif program in PREFIXES:
+            elif program in tables.PREFIXES:
                 last = len(words)
-                if program in APPENDING:
+                if program in tables.APPENDING:
                     self._step(last)
                     words = [*_replaced(words), SPLIT]
                     last += program == "parallel"  # which takes whole lines, too, where xargs echoes them
-                waiting += [(place, weakly) for place in self._places(words, at, PREFIXES[program]) if place < last]
+                waiting += [
+                    (place, weakly) for place in self._places(words, at, tables.PREFIXES[program]) if place < last
+                ]
                 if self._texts([word for word in words[at + 1 :] if word.startswith("-") or "=" not in word]):
                     return True
-            elif program in SHELLS or program in SOURCING:
-                if self._shell(words[at + 1 :], command, weakly, sourcing=program in SOURCING):
+            elif program in tables.SHELLS or program in tables.SOURCING:
+                if self._shell(words[at + 1 :], command, weakly, sourcing=program in tables.SOURCING):
                     return True
-            elif program in JOINING:
-                places = self._places(words, at, JOINING[program])
-                lines = [" ".join(words[place:]) for place in (at + 1, *places)[JOINING[program] :]]
+            elif program in tables.JOINING:
+                places = self._places(words, at, tables.JOINING[program])
+                lines = [" ".join(words[place:]) for place in (at + 1, *places)[tables.JOINING[program] :]]
                 if program == "trap":  # its line is one argument, and what comes behind are signals
                     lines += words[at + 1 :]
                 if any(self._inner_line(line, literally=weakly) for line in lines):
@@ -208,7 +205,7 @@ class _Search:
                 own -= word != "--"
                 if word == SPLIT:
                     yield place
-            elif word == "--" or (program not in JOINING and re.match(r"[A-Za-z_]\w*=", word)):
+            elif word == "--" or (program not in tables.JOINING and re.match(r"[A-Za-z_]\w*=", word)):
                 pass
             elif word == SPLIT:
                 yield place
@@ -218,7 +215,8 @@ class _Search:
             place += 1
 
     def _texts(self, words: Sequence[str]) -> bool:
-        """Arguments that are lines of their own, also as the value of an option: `-S'git push'`, `--exec='git push'`."""
+        """Arguments that are lines of their own, also as the value of an option: `-S'git push'`, `--exec='git
+        push'`."""
         for word in words:
             self._step()
             texts = [word] if _IN_WORDS.search(word) else []
@@ -268,7 +266,7 @@ class _Search:
         texts = [*words, *scripts, *command.fed, *(_fed(command) or [])]
         if program == "sed":
             return any(_SED_RUNS.search(text) and self._denied.mentioned(text) for text in words)
-        if program in CODE:
+        if program in tables.CODE:
             runs = _AWK_RUNS.search if program.endswith("awk") else bool
             wholly = any(option in {"-c", "-e", "-r"} and code in HOLES for option, code in pairwise(words))
             return wholly or any(
@@ -280,7 +278,7 @@ class _Search:
         """What git runs besides its own commands: lines in its configuration and for each commit or module."""
         if self._texts([value for option, value in pairwise(words) if option == "-c"]):
             return True
-        first = next((at for at, word in enumerate(words) if word in GIT_RUNS), None)
+        first = next((at for at, word in enumerate(words) if word in tables.GIT_RUNS), None)
         if first is None:
             return False
         return self._texts(words[first:]) or any(
@@ -292,9 +290,9 @@ def _takes_value(program: str, option: str) -> bool | None:
     """Whether the next word is the option's value; None where both are possible."""
     if "=" in option:
         return False
-    values, flags = OPTIONS.get(program, ("", ""))
+    values, flags = tables.OPTIONS.get(program, ("", ""))
     for at, letter in enumerate(option[1:], 2):
-        if program in APPENDING and letter in "eil":
+        if program in tables.APPENDING and letter in "eil":
             return False  # their values are never words of their own
         if letter in values:
             return at == len(option)
@@ -310,9 +308,9 @@ def _only_asks(program: str, words: Sequence[str]) -> bool:
 
 def _own_words(program: str, words: Sequence[str]) -> int:
     """How many words a program has that are commands of its own."""
-    if program not in GROUPING:
+    if program not in tables.GROUPING:
         return 0
-    return 1 if words and words[0] in RUNNING else 2
+    return 1 if words and words[0] in tables.RUNNING else 2
 
 
 def _fed(command: Command) -> list[str] | None:

@@ -1,7 +1,10 @@
-"""What a shell makes of a line: its commands with their words, those in substitutions and here-documents too.
+"""Reads a command line as a POSIX shell does: all its commands with their words, also within substitutions.
 
-Nothing is run, so what a variable or a substitution becomes is not known. It stands in a word as a hole, and whoever asks
-what the word may be takes a hole for any text.
+Nothing is run, so what a variable or a substitution becomes is not known. In its place a word has a *hole* (a control
+character, see `_shell_words`), and whoever asks what the word may be takes a hole for any text. What a reader must
+check here: no command is left out, no word lacks what the shell would give it, and whatever is not understood ends as a
+hole, or makes the line `broken`, which a deny takes for anything. `_Reader` goes through the text once; `_step` decides
+by the next character. A `Level` has the command that is being read, one for the line and one for each substitution.
 """
 
 from __future__ import annotations
@@ -11,50 +14,58 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from builtin_plugins.tool_policy._shell_words import CLOSE, COMMA, FILE, FILLED, HOLES, OPEN, SPLIT, Command, Level
+from builtin_plugins.tool_policy._shell_words import (
+    CLOSE,
+    COMMA,
+    FILE,
+    FILLED,
+    HOLES,
+    OPEN,
+    SPLIT,
+    Command,
+    HereDocument,
+    Level,
+    unescape,
+)
 
 MAX_LINE = 32_768
 """Characters of a line that is read: agents write whole files with here-documents."""
 _MAX_DEPTH = 40
-"""Substitutions within each other."""
+"""Substitutions within each other; a deeper line counts as broken."""
 
 _OWN = {**dict.fromkeys(range(1, 9), " "), **dict.fromkeys((0, 11, 12, 13, 0x85, 0x2028, 0x2029), "\n")}
-"""Signs of ours in a text would be read as holes; a line ends where some program says so, and at NUL for those in C."""
+"""Control characters that would be read as holes become blanks, and what ends a line for some program, its end."""
 
 _PLACEHOLDER = re.compile(r"\{\{[^{}]*\}\}")
-"""`{{secret:NAME}}` is filled in after the call was judged, as a variable is."""
+"""`{{secret:NAME}}`, which is filled in after the call was judged, as a variable is."""
 _PLAIN = re.compile(r"[^\s'\"\\$`;&|<>(){},#*?\[\]\x01-\x07]+")
 _REDIRECTION = re.compile(r"<<<|<<-?|<>|<&|<|>>|>\||>&|>")
 _AFTER_WORD = frozenset({"", " ", "\t", "\n", ";", "&", "|", ")", "<", ">"})
 _NAME = re.compile(r"\w+|[@*#?$!_-]")
 _OTHERWISE = re.compile(r"(\w+):?[-=+](?=.)", re.DOTALL)
-"""Before what stands for a variable that has no value."""
+"""`NAME:-` and the like, before the text that is taken where the variable has no value."""
 _NUMBERS = frozenset("#?$!-")
-"""`$?` and the like stand for a number."""
-_ESCAPES = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
-"""What a letter after a backslash stands for in `$'...'`."""
-_ESCAPE = re.compile(
-    r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c([\s\S])|([\s\S]))"
-)
+"""`$?` and the like are numbers."""
 
 
 @dataclass
 class Line:
-    """A line that was read."""
+    """The commands of a line."""
 
     commands: list[Command]
     broken: bool = False
-    """It could not be read to its end."""
+    """The line could not be read to its end, so that it may run anything."""
 
 
 def with_holes(text: str) -> str:
-    """A text as it came, with holes for what hooksdk fills in, and without signs that would be taken for holes."""
+    """A text as it came, with holes for secrets that are filled in, and without characters that look like holes."""
     return _PLACEHOLDER.sub(SPLIT, text.translate(_OWN))
 
 
 def read_line(text: str, values: Mapping[str, str] | None = None) -> Line:
-    """The commands of a line or of a whole script, which may have holes. `values` is for who looks for paths: what variables
-    are known to hold, in the place of holes, and patterns of file names as they stand."""
+    """The commands of a line or of a whole script, which may have holes. With `values`, for who looks for paths, a
+    variable is what the line sets it to, in the place of a hole, and patterns of file names stay as they are
+    written."""
     if len(text) > MAX_LINE:
         return Line([], broken=True)
     reader = _Reader(text, values=values)
@@ -64,22 +75,15 @@ def read_line(text: str, values: Mapping[str, str] | None = None) -> Line:
     return Line([*commands, *reader.inner], reader.broken)
 
 
-@dataclass
-class _HereDocument:
-    command: Command
-    end: str
-    literal: bool
-    tabs: bool
-
-
 class _Reader:
-    """Goes through a text once, from left to right."""
+    """Reads a text once, from left to right. The methods get a place in the text, and answer the place after what they
+    have read."""
 
     def __init__(self, text: str, depth: int = 0, values: Mapping[str, str] | None = None) -> None:
         self._text = text
         self._depth = depth
         self._values = values
-        self._waiting: list[_HereDocument] = []
+        self._waiting: list[HereDocument] = []
         self.inner: list[Command] = []
         """The commands of substitutions."""
         self.broken = False
@@ -104,7 +108,7 @@ class _Reader:
         return level.commands, at + 1
 
     def _step(self, level: Level, char: str, at: int) -> int:
-        """Reads what stands here; answers where the next thing begins."""
+        """Read one thing: a part of a word, a quote, an operator, a comment; answers where the next one begins."""
         text = self._text
         if (
             char == "~"
@@ -139,6 +143,7 @@ class _Reader:
         return at + 1
 
     def _quoted(self, level: Level, char: str, at: int) -> int:
+        """Read a quote, an escaped character, or what begins with `$` or a backtick."""
         text = self._text
         if char in HOLES:
             level.add(char)
@@ -202,6 +207,8 @@ class _Reader:
         self.broken = self.broken or reader.broken
 
     def _dollar(self, at: int, *, quoted: bool) -> tuple[str, int]:
+        """What stands for something else: a variable, a substitution, `$'...'`; its text as far as it is known, and
+        where it ends."""
         text = self._text
         hole = FILLED if quoted else SPLIT
         following = text[at + 1 : at + 2]
@@ -209,7 +216,7 @@ class _Reader:
             string = re.compile(r"(?:[^'\\]|\\[\s\S])*").match(text, at + 2)
             end = len(text) if string is None else string.end()
             self.broken = self.broken or end >= len(text)
-            return _ESCAPE.sub(_unescaped, text[at + 2 : end]), end + 1
+            return unescape(text[at + 2 : end]), end + 1
         if following == '"' and not quoted:
             return self._in_quotes(at + 2, '"')
         if following == "(":
@@ -234,8 +241,8 @@ class _Reader:
     def _value(self, name: str, hole: str) -> str:
         return _one_word((self._values or {}).get(name, hole), hole)
 
-    def _said(self, commands: list[Command], text: str, hole: str) -> str:
-        """What a substitution says, where that is a folder which the line names."""
+    def _printed(self, commands: list[Command], text: str, hole: str) -> str:
+        """What a substitution prints, where that is a folder which the line names; else a hole."""
         match [command.words for command in commands] if self._values is not None else []:
             case [["pwd", *_]]:
                 return "."
@@ -247,12 +254,13 @@ class _Reader:
                 return hole
 
     def _substitution(self, at: int, hole: str) -> tuple[str, int]:
+        """`$(...)`, whose commands are read as well, or `$((...))`."""
         if end := self._arithmetic_end(at + 1):
             self._part_in_quotes(at + 3, end)
             return hole, end + 2
         inner, end = self.commands(at + 2, ")")
         self.inner += inner
-        return self._said(inner, self._text[at + 2 : end - 1], hole), end
+        return self._printed(inner, self._text[at + 2 : end - 1], hole), end
 
     def _arithmetic_end(self, at: int) -> int:
         """Where the last two brackets of an arithmetic expression stand; 0 where none begins here."""
@@ -289,9 +297,11 @@ class _Reader:
         inner = reader.commands(0, "")[0]
         self.inner += inner
         self._take(reader)
-        return self._said(inner, self._text[at + 1 : end], FILLED if quoted else SPLIT), end + 1
+        return self._printed(inner, self._text[at + 1 : end], FILLED if quoted else SPLIT), end + 1
 
     def _redirection(self, level: Level, at: int) -> int:
+        """`<`, `>` and the like: the next word is a file, a here-string, or the end of a here-document; `<(...)` is a
+        file itself."""
         text = self._text
         if text[at + 1 : at + 2] == "(":
             inner, end = self.commands(at + 2, ")")
@@ -312,7 +322,7 @@ class _Reader:
             return operator.end()
         end = re.sub(r"""['"\\]""", "", word[1])
         self.broken = self.broken or not end.isprintable() or any(sign in end for sign in "$`")
-        self._waiting.append(_HereDocument(level.command, end, end != word[1], operator[0] == "<<-"))
+        self._waiting.append(HereDocument(level.command, end, end != word[1], operator[0] == "<<-"))
         return word.end()
 
     def _here_documents(self, at: int) -> int:
@@ -328,6 +338,8 @@ class _Reader:
         return at
 
     def _operator(self, level: Level, char: str, at: int) -> int:
+        """`;`, `&`, `|` and brackets, which end a command; within `[[ ... ]]` and in a pattern of `case` they do
+        not."""
         text = self._text
         if text.startswith(("&>", "&>>"), at):
             level.begin_redirection(">")
@@ -368,6 +380,8 @@ class _Reader:
         return at + 1
 
     def _glob(self, level: Level, char: str, at: int) -> int:
+        """`*`, `?` and `[...]`: a hole, since files are not looked up; who looks for paths gets them as they are
+        written."""
         text = self._text
         if char == "[":
             part = re.compile(r"\[[!^]?\]?[^\s\]\[/'\"]*\]").match(text, at)
@@ -381,18 +395,5 @@ class _Reader:
 
 
 def _one_word(text: str, hole: str) -> str:
-    """What is filled in, where a shell makes no several words of it."""
+    """What is filled in; a hole where the shell would make several words of it."""
     return hole if hole == SPLIT and re.search(r"\s", text) else text
-
-
-def _unescaped(escape: re.Match[str]) -> str:
-    """What one escape in `$'...'` stands for."""
-    digits = escape[1] or escape[2] or escape[3]
-    if digits or escape[4]:
-        number = int(digits, 16) if digits else int(escape[4], 8) & 255
-        char = chr(number) if number < 0x110000 else FILLED
-    elif escape[5]:
-        char = chr(ord(escape[5]) & 31)
-    else:
-        char = _ESCAPES.get(escape[6], "\\" + escape[6])
-    return FILLED if char < "\x08" else char

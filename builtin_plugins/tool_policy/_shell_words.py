@@ -1,4 +1,5 @@
-"""The commands of a shell's line while they are read: words with holes, what a word becomes, and where a command ends."""
+"""What `_shell` keeps of a command line while it reads: the words of the commands, with a hole for whatever is filled
+in later."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from dataclasses import dataclass, field
 from builtin_plugins.tool_policy._tables import words_in
 
 _MAX_WORDS, _MAX_BRACES, _MAX_NESTED = 64, 16, 40
-"""Words that one word with braces may become, the braces in it, and those within each other."""
+"""The most words, braces in a word, and braces within braces that are expanded; a word with more is a hole."""
 
 SPLIT = "\x01"
 """A hole that may be no word, one or several: a variable outside of quotes."""
@@ -25,7 +26,12 @@ _WITHOUT_COMMA = re.compile(f"{OPEN}([^{OPEN}{COMMA}{CLOSE}]*){CLOSE}")
 
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
 _LEADING = words_in("if then else elif fi do done while until ! { } esac")
-"""Words of the shell after which a command may stand."""
+"""Words of the shell that a command may follow."""
+_ESCAPES = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
+"""What a letter after a backslash stands for in `$'...'`."""
+_ESCAPE = re.compile(
+    r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c([\s\S])|([\s\S]))"
+)
 
 
 @dataclass
@@ -35,32 +41,42 @@ class Command:
     words: list[str] = field(default_factory=list[str])
     """The program and its arguments, without quotes; a part that is filled in later is a hole."""
     last: list[str] = field(default_factory=list[str])
-    """What the last of them as it is written may be."""
+    """What the last word may be, as it is written: several where it has braces."""
     assigned: list[str] = field(default_factory=list[str])
     """`NAME=value` before the program."""
     files: list[str] = field(default_factory=list[str])
-    """Where it reads from and writes to."""
+    """The files of its redirections."""
     outputs: list[str] = field(default_factory=list[str])
-    """Those of them that it may write to."""
+    """Those of `files` that it may write to."""
     fed: list[str] = field(default_factory=list[str])
     """The texts of its here-documents."""
     source: Command | None = None
     """The command before it in a pipeline."""
     piped: bool = False
-    """It reads what another command writes."""
+    """Its input is what another command writes."""
     inner: bool = False
     """It stands in a substitution."""
 
 
+@dataclass
+class HereDocument:
+    """A text on the following lines, up to one that is `end`, which the command reads as its input."""
+
+    command: Command
+    end: str
+    literal: bool
+    tabs: bool
+
+
 class Level:
-    """The commands of a line, or of one substitution in it, while they are read."""
+    """The commands of a line, or of one substitution in it, and the word that is being read."""
 
     def __init__(self) -> None:
         self.commands: list[Command] = []
         self.command = Command()
         self.word: str | None = None
         self._bare: str | None = None
-        """What stands before the first quote of the word."""
+        """The part of the word before its first quote; None while it has no quote."""
         self.redirection = ""
         self.brackets = 0
         self.cases = 0
@@ -70,12 +86,12 @@ class Level:
         """Within `[[ ... ]]`, where operators do not end a command."""
         self._keyword = ""
         self._begun = False
-        """Something of the command stands here already, so no word means anything to the shell itself."""
+        """The command has begun, so that no further word of it is a keyword of the shell."""
         self._piped_group = False
-        """A group of commands reads from a pipe, so each of them may."""
+        """A group of commands has a pipe as its input, so that each of them may read it."""
 
     def add(self, text: str, *, quoted: bool = False) -> None:
-        """A further part of the word that is read."""
+        """Add a part to the word."""
         if quoted and self._bare is None:
             self._bare = self.word or ""
         self.word = (self.word or "") + text
@@ -97,6 +113,7 @@ class Level:
         self._begun = True
 
     def end_word(self) -> None:
+        """The word is over: it is a file, an assignment, a keyword, or a word of the command."""
         if self.word is None:
             return
         word, bare = self.word, self.word if self._bare is None else self._bare
@@ -131,7 +148,7 @@ class Level:
         return self.in_test
 
     def _after_keyword(self, word: str) -> None:
-        """What words mean after those with which the shell begins something of its own."""
+        """Note what follows a keyword: a test, the patterns of `case`, the name of a function."""
         if self._keyword == "[[":
             self.in_test = word != "]]"
         elif self._keyword == "case" and word == "in" and len(self.command.words) > 2:
@@ -151,7 +168,7 @@ class Level:
             self._piped_group = self._piped_group or self.command.piped
 
     def end_pattern(self, sign: str) -> None:
-        """Forgets a pattern of `case`; the commands that it leads to follow."""
+        """Forget a pattern of `case`: its commands follow."""
         self.end_word()
         self.command = Command()
         self.pattern = sign != ")"
@@ -163,12 +180,13 @@ class Level:
         self.brackets = max(0, self.brackets + (1 if sign == "(" else -1))
 
     def end_line(self) -> None:
-        """A pipeline goes on after the end of a line."""
+        """The line is over, and with it the command; a pipeline may go on in the next one."""
         self.end_word()
         if self.command.words or not self.command.piped:
             self.end_command()
 
     def end_command(self, *, pipe: bool = False) -> None:
+        """The command is over; with `pipe` the next one reads what it writes."""
         self.end_word()
         self.in_test = self._begun = False
         self.redirection = self._keyword = ""
@@ -180,7 +198,7 @@ class Level:
 
 
 def without_braces(word: str) -> str:
-    """A word with the braces that mean nothing."""
+    """A word with its braces as plain characters."""
     return word.translate({5: "{", 6: ",", 7: "}"})
 
 
@@ -209,3 +227,21 @@ def expanded(word: str) -> list[str]:
 
 def _one_word(braces: re.Match[str]) -> str:
     return FILLED if ".." in braces[1] else f"{{{braces[1]}}}"
+
+
+def unescape(text: str) -> str:
+    """What a text within `$'...'` stands for."""
+    return _ESCAPE.sub(_unescaped, text)
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    """What one escape in `$'...'` stands for."""
+    digits = escape[1] or escape[2] or escape[3]
+    if digits or escape[4]:
+        number = int(digits, 16) if digits else int(escape[4], 8) & 255
+        char = chr(number) if number < 0x110000 else FILLED
+    elif escape[5]:
+        char = chr(ord(escape[5]) & 31)
+    else:
+        char = _ESCAPES.get(escape[6], "\\" + escape[6])
+    return FILLED if char < "\x08" else char

@@ -1,4 +1,5 @@
-"""Where the rules with limits are held: what was used is counted in the store, in one step among all agents and processes."""
+"""Where the rules with limits are held: what was used is counted in the store, in one step among all agents and
+processes."""
 
 from __future__ import annotations
 
@@ -76,11 +77,7 @@ class Spending:
     """The rules with limits of one session, and what was used of them."""
 
     def __init__(
-        self,
-        rules: Sequence[CompiledRule],
-        misspelt: Misspelt,
-        family: FamilyState | None,
-        storage: Storage | None,
+        self, rules: Sequence[CompiledRule], misspelt: Misspelt, family: FamilyState | None, storage: Storage | None
     ) -> None:
         self._rules = rules
         self._misspelt = misspelt
@@ -129,8 +126,8 @@ class Spending:
         return None
 
     async def begin(self, event: ToolCallStart) -> Block | None:
-        """Count a call that begins, or refuse it where a limit leaves nothing: then it is counted nowhere. Past a limit that asks goes
-        a call about which a person said yes. Of calls at once each was judged before any was counted."""
+        """Count a call that begins, or refuse it where a limit leaves nothing: then it is counted nowhere. Past a limit
+        that asks goes a call about which a person said yes. Of calls at once each was judged before any was counted."""
         taken: list[_Taken] = []
         for rule in list(self._fitting(event)):
             limit, place = _limit_of(rule), self._place(rule, "calls", event, event.tool)
@@ -175,7 +172,8 @@ class Spending:
     # Tokens and money
 
     async def before_request(self, event: BeforeModelCall) -> Block | None:
-        """Refuse a request for which a limit leaves nothing, or of which nobody knows the price; else note its tokens."""
+        """Refuse a request for which a limit leaves nothing, or of which nobody knows the price; else note its
+        tokens."""
         try:
             await self.settle()
             for rule in self._rules:
@@ -218,7 +216,8 @@ class Spending:
                 self._uncounted.append(_Amount(place, limit, "dollars", dollars, problem))
 
     async def settle(self, *, estimated: bool = True) -> None:
-        """Count what could not be counted so far. Raises what the store raises, and `ValueError` for a model without a price."""
+        """Count what could not be counted so far. Raises what the store raises, and `ValueError` for a model without a
+        price."""
         if estimated and self._estimate is not None:
             (event, usage), self._estimate = self._estimate, None
             self._note(event, usage)
@@ -232,14 +231,17 @@ class Spending:
     # What is stored
 
     def _place(self, rule: CompiledRule, unit: Unit, event: Event, tool: Tool | None) -> _Place:
-        """A count is the rule's own: another rule of the same words shares it, and one that was changed begins anew. A run that
-        goes on after a pause is the one that was paused."""
+        """A count is the rule's own: another rule of the same words shares it, and one that was changed begins anew. A
+        run that goes on after a pause is the one that was paused."""
         per = _limit_of(rule).per
         digest = hashlib.sha256(text_of(rule.rule).encode()).hexdigest()[:16]
         ids = {
-            "run": self._family.run if self._family is not None and "run" in per else "", "session": event.session_id, "family": "",
-            "requester": str((event.requester or {}).get("id", "")), "tool": tool.id if tool is not None else "",
-        }  # fmt: skip
+            "run": self._family.run if self._family is not None and "run" in per else "",
+            "session": event.session_id,
+            "family": "",
+            "requester": str((event.requester or {}).get("id", "")),
+            "tool": tool.id if tool is not None else "",
+        }
         key = "/".join([f"{digest}.{unit}", *(f"{scope}:{ids[scope]}" for scope in SCOPES if scope in per)])
         return _Place(key, in_family="family" in per or "run" in per)
 

@@ -1,4 +1,5 @@
-"""What the models of rules share: unknown words are refused with a suggestion, and one text stands for a list of one."""
+"""What the models of rules share: unknown words are refused with a suggestion, and one text stands for a list of
+one."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Annotated, Any, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from hooksdk.errors import unknown_key
+from hooksdk.values import as_list as list_of
 
 
 def as_list(value: object) -> object:
@@ -26,6 +28,18 @@ def check_known(word: str, known: Collection[str], what: str) -> None:
     """Raises `ValueError` for a word that is not among those known, with the nearest."""
     if word not in known:
         raise ValueError(unknown_key(word, known, f"a known {what}"))
+
+
+def known_words(known: Collection[str], what: str) -> BeforeValidator:
+    """For a field with one of these words, or with several."""
+
+    def check(value: object) -> object:
+        words = as_list(value)
+        for word in list_of(words):
+            check_known(str(word), known, what)
+        return words
+
+    return BeforeValidator(check)
 
 
 class Strict(BaseModel):

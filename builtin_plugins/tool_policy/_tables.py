@@ -1,8 +1,8 @@
 """What is known of programs, and of arguments by their names.
 
 A program that stands in none of these tables may run what it is given, so a deny looks at all its arguments. The tables
-keep that from denying `grep rm notes.txt`: a program that is missing here costs a denial too much, and never one too few.
-To check a table is to know of each program in it that it never does more than the table's comment says.
+keep that from denying `grep rm notes.txt`: a program that is missing here costs a denial too much, and never one too
+few. To check a table is to know of each program in it that it never does more than the table's comment says.
 """
 
 from __future__ import annotations
@@ -46,13 +46,10 @@ OPTIONS = {
     "timeout": ("ks", "fpv"),
     "xargs": ("EILPadns", "0oprtx"),
 }
-"""Their options of one letter: those that always take a value, so that the next word is no program, and those that never do,
-so that the next word may be the program."""
+"""Their options of one letter: those that always take a value (the next word is no program), and those that never do."""
 APPENDING = frozenset({"parallel", "xargs"})
 """Programs that add words which they read elsewhere."""
-SHELLS = words_in("""
-    ash bash cmd csh dash fish ksh mksh powershell pwsh rbash runuser script sh su tcsh zsh
-""")
+SHELLS = words_in("ash bash cmd csh dash fish ksh mksh powershell pwsh rbash runuser script sh su tcsh zsh")
 """Programs with an option `-c` for a line; else they read a file, or their input."""
 JOINING = {"eval": 0, "ssh": 1, "trap": 0, "watch": 0}
 """What makes one line of its arguments, and how many of its own come first."""
@@ -134,9 +131,7 @@ GOES_DOWN = {
 }
 """Programs that may go through whole folders, and the arguments with which they do."""
 
-LINE_NAMES = words_in("""
-    command commands cmd cmds cmdline commandline script shell bash exec argv program executable
-""")
+LINE_NAMES = words_in("command commands cmd cmds cmdline commandline script shell bash exec argv program executable")
 """The last words of the names of arguments that hold a command line, such as `shell_command`."""
 PATH_NAMES = words_in("""
     path paths file files filename filenames filepath filepaths pathname dir dirs directory directories folder

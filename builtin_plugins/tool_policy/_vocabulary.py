@@ -1,5 +1,5 @@
-"""What tools do, in four words: read, write, run, reach. The tools of coding agents by their names, other tools by what they
-say of themselves. A tool that neither is known nor says anything does everything."""
+"""What tools do, in four words: read, write, run, reach. The tools of coding agents by their names, other tools by what
+they say of themselves. A tool that neither is known nor says anything does everything."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ AGENTS: Mapping[str, Mapping[str, Use]] = {
         **_each("todo_write exit_plan_mode task", _NOTHING),
     },
 }
-"""By the agents' names, each agent's own tools. Of those that start another agent nothing is said: its calls are judged."""
+"""Each agent's own tools. Those that start another agent do nothing themselves: its calls are judged."""
 
 _KNOWN = {name: use for tools in AGENTS.values() for name, use in tools.items()}
 

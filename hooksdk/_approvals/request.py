@@ -53,8 +53,9 @@ Unanswered = Literal[
 
 
 def digest_of(arguments: object) -> str:
-    """64 hex digits that stand for exactly these arguments, or for another JSON value; empty for what is not JSON. Of full length: with a shorter one
-    somebody could prepare two calls with one digest, and have the harmless one approved."""
+    """64 hex digits that stand for exactly these arguments, or for another JSON value; empty for what is not JSON. Of
+    full length: with a shorter one somebody could prepare two calls with one digest, and have the harmless one
+    approved."""
     try:
         return hashlib.sha256(canonical(arguments).encode("utf-8", "surrogatepass")).hexdigest()
     except Uncloneable:
@@ -62,7 +63,8 @@ def digest_of(arguments: object) -> str:
 
 
 def definition_of(tool: Tool) -> str:
-    """Stands for what an answer about the tool was given for: its definition, and its annotations, which rules are about."""
+    """Stands for what an answer about the tool was given for: its definition, and its annotations, which rules are
+    about."""
     hints = tool.annotations
     return schema.fingerprint([tool.fingerprint, [getattr(hints, name) for name in hints.names()]])
 
@@ -106,8 +108,8 @@ def wording_of(question: Question, mask: Callable[[Any], Any]) -> str:
 def unanswered(
     asked: Sequence[Question], answered: Iterable[tuple[str, str]], mask: Callable[[Any], Any]
 ) -> list[Question]:
-    """The questions to which no yes was given. `answered` are wording and severity of those that got one: each answers one
-    of the same wording that is no graver."""
+    """The questions to which no yes was given. `answered` are wording and severity of those that got one: each answers
+    one of the same wording that is no graver."""
     free = sorted(answered, key=lambda one: GRAVITY.get(one[1], -1), reverse=True)
     rest: list[Question] = []
     for question in sorted(asked, key=lambda one: -GRAVITY[one.severity]):  # so each takes the gravest that is free
@@ -168,14 +170,17 @@ class ApprovalRequest:
     store: Store | None = field(default=None, repr=False, compare=False)
     """The host's store, for an approver that keeps what it asks; None for a request that no host has made."""
     mask: Callable[[Any], Any] = field(default=_as_it_is, repr=False, compare=False)
-    """Gives a JSON value with the session's secrets as their placeholders: for what is stored or sent away of this request."""
+    """Gives a JSON value with placeholders for the session's secrets: for what is stored or sent away."""
 
     def __post_init__(self) -> None:
         if not self.questions:
             own = Question(
-                title=self.title, description=self.description, severity=self.severity, plugin=self.plugin,
+                title=self.title,
+                description=self.description,
+                severity=self.severity,
+                plugin=self.plugin,
                 timeout=self.timeout,
-            )  # fmt: skip
+            )
             object.__setattr__(self, "questions", (own,))
         for chain, own in (("triggers", self.trigger), ("agents", self.agent_id)):
             if not getattr(self, chain):
@@ -229,13 +234,13 @@ class Approval:
     by: str = field(default="", kw_only=True)
     """Who answered, for the trace and for the list of remembered answers."""
     arguments: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """What a remembered answer counts for. None: exactly the arguments of this call. A mapping: every call whose arguments
-    of these names have these values; all others are free. It must fit this call."""
+    """What a remembered answer counts for. None: exactly the arguments of this call. A mapping: every call whose
+    arguments of these names have these values; all others are free. It must fit this call."""
     expires: float | None = field(default=None, kw_only=True)
     """Seconds for which it is remembered; 30 days unless given."""
     agree: Agree = field(default="", kw_only=True)
-    """With `values` a yes is one to the values of the request's evidence, too: each clears itself, as a whole, for the rest of the
-    session. The result of the call is not trusted for that."""
+    """With `values` a yes is one to the values of the request's evidence, too: each clears itself, as a whole, for the
+    rest of the session. The result of the call is not trusted for that."""
     unanswered: Unanswered = field(default="", kw_only=True)
     """Why this refusal is nobody's. With it `by` is empty, and the refusal counts once."""
 

@@ -15,7 +15,8 @@ _SHORT_NUMBER = 4
 
 
 def fold(text: str) -> str:
-    """The text in one case and one width (NFKC), without characters that nobody sees, and with one blank for each gap."""
+    """The text in one case and one width (NFKC), without characters that nobody sees, and with one blank for each
+    gap."""
     text = text.lower() if text.isascii() else without_invisible(unicodedata.normalize("NFKC", text).lower())
     return " ".join(text.split())
 
@@ -31,8 +32,8 @@ def undo_escapes(text: str) -> str:
 
 
 def fold_value(value: str) -> str | None:
-    """A value to look for. None for one that nothing clears: with characters that nobody sees, of one character, and numbers of
-    fewer than four digits."""
+    """A value to look for. None for one that nothing clears: with characters that nobody sees, of one character, and
+    numbers of fewer than four digits."""
     folded = " ".join(unicodedata.normalize("NFKC", value).lower().split())
     is_plain = folded.isascii() and folded.isprintable()
     if not is_plain and any(unicodedata.category(char) in {"Cf", "Cc", "Co", "Cn", "Cs"} for char in folded):
@@ -49,8 +50,8 @@ def without_invisible(text: str) -> str:
 
 
 def find_whole(text: str, value: str, start: int = 0) -> int:
-    """Where the value stands in the text as a whole, both folded: not as a part of a longer word, number, address or path. -1 where
-    it does not."""
+    """Where the value stands in the text as a whole, both folded: not as a part of a longer word, number, address or
+    path. -1 where it does not."""
     is_address = "@" in value or "." in value or "/" in value
     place = text.find(value, start)
     while place >= 0:
@@ -75,8 +76,8 @@ def _goes_on(text: str, place: int, step: int, edge: str, is_address: bool) -> b
 
 
 def _is_part(char: str, is_address: bool) -> bool:
-    """True for letters, digits and what is set on them. Scripts that put no blanks between words have no such ends, except at an
-    address."""
+    """True for letters, digits and what is set on them. Scripts that put no blanks between words have no such ends,
+    except at an address."""
     if char.isascii():
         return char.isalnum() or char == "_"
     if not is_address and "\u2e80" <= char <= "\U0003ffff" and not "\uac00" <= char <= "\ud7af":

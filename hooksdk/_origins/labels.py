@@ -10,8 +10,8 @@ from hooksdk.errors import check_list, refuse
 from hooksdk.values import as_object
 
 Labels = frozenset[str]
-"""The labels of a text. One without `trusted` vouches for nothing, one with `untrusted` may be an outsider's; other words are
-the host's own."""
+"""The labels of a text. One without `trusted` vouches for nothing, one with `untrusted` may be an outsider's; other
+words are the host's own."""
 
 TRUSTED: Final = "trusted"
 """The label of a text that is as good as what the user says."""
@@ -40,16 +40,16 @@ def read_labels(where: str, labels: str | Iterable[str] | None) -> Labels | None
 
 
 def join_labels(*labels: Labels | None) -> Labels:
-    """The labels of a text that is made of texts with these. It is trusted where each of them is, and untrusted where one of
-    them is, or is not labelled (None); all other labels are joined."""
+    """The labels of a text that is made of texts with these. It is trusted where each of them is, and untrusted where
+    one of them is, or is not labelled (None); all other labels are joined."""
     each = [UNLABELLED if one is None else one for one in labels]
     joined = frozenset[str]().union(*each)
     return _agreed(joined if all(TRUSTED in one for one in each) else joined - {TRUSTED})
 
 
 def said_of(*said: Labels | None) -> Labels:
-    """What several have said of one text. One word of `untrusted` beats all others, and so does an empty set `trusted`; where
-    nobody says anything of that, the text is untrusted."""
+    """What several have said of one text. One word of `untrusted` beats all others, and so does an empty set `trusted`;
+    where nobody says anything of that, the text is untrusted."""
     sets = [one for one in said if one is not None]
     if not sets:
         return UNLABELLED
@@ -62,7 +62,8 @@ def said_of(*said: Labels | None) -> Labels:
 
 
 def shown_labels(labels: Iterable[str]) -> list[str]:
-    """What to show beside a result: nothing where it is `untrusted` alone, as every result is that nobody has labelled."""
+    """What to show beside a result: nothing where it is `untrusted` alone, as every result is that nobody has
+    labelled."""
     words = sorted(labels)
     return [] if words == [UNTRUSTED] else words
 
@@ -73,8 +74,8 @@ def stored_labels(labels: Labels | None) -> dict[str, Any]:
 
 
 def worsened(labels: Labels, meta: object) -> Labels:
-    """The labels of a result whose server says these in its `_meta`: `trusted` from there counts for nothing, and what cannot be
-    read counts as `untrusted`."""
+    """The labels of a result whose server says these in its `_meta`: `trusted` from there counts for nothing, and what
+    cannot be read counts as `untrusted`."""
     said: Any = as_object(meta).get(META, ())
     if isinstance(said, str):
         said = [said]

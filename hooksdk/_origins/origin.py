@@ -35,11 +35,11 @@ class Origin:
     path: str = ""
     """Where it stands in the arguments: `to`, `cc[1]`, `message.to`."""
     kind: OriginKind = "nowhere"
-    """`prompt`: the user wrote it. `agreed`: a person has agreed to this value in this session. `result`: it stands in a tool
-    result. `nowhere`: in none of these, such as what the model has made up, decoded or put together."""
+    """`prompt`: the user wrote it. `agreed`: a person has agreed to this value in this session. `result`: it stands in
+    a tool result. `nowhere`: in none of these, such as what the model has made up, decoded or put together."""
     handle: str = ""
-    """Of the result, such as `r3`; empty for one that the session's transcript does not have: of a call that a tool made, or of
-    the agent that this one works for."""
+    """Of the result, such as `r3`; empty for one that the session's transcript does not have: of a call that a tool
+    made, or of the agent that this one works for."""
     tool: str = ""
     """The id, or as far as only that is known the name, of the tool that gave the result."""
     label: str = ""
@@ -84,7 +84,8 @@ class Origin:
 
 
 def as_origin(value: object) -> Origin:
-    """An origin, or one that was stored as a mapping of its fields. Raises `TypeError` and `ValueError` for what is none."""
+    """An origin, or one that was stored as a mapping of its fields. Raises `TypeError` and `ValueError` for what is
+    none."""
     if is_mapping(value):
         return Origin(**value)
     if not isinstance(value, Origin):

@@ -11,7 +11,7 @@ from hooksdk._origins.labels import TRUSTED, UNTRUSTED, Labels
 from hooksdk._origins.origin import in_one_line
 
 Moment = tuple[int, float]
-"""When something was said or answered: how many results the transcript had then, and the order among what no transcript has."""
+"""When something was said: how many results the transcript had then, and the order among what no transcript has."""
 NEVER: Final[Moment] = (1 << 62, 0)
 AROUND = 60
 """Characters of a quote on each side of the value."""
@@ -47,8 +47,7 @@ class _Text:
     words: bytes
     """A bit for each word that it may have."""
     moment: Moment
-    """When it was answered: it vouches for nothing that a call of these tools has said before, since tools repeat what they were
-    asked."""
+    """When it was answered. It vouches for nothing that a call of these `tools` has said before: tools repeat that."""
     tools: Sequence[str]
     handle: str
     tool: str
@@ -64,11 +63,17 @@ class Texts:
         self._others: list[_Text] = []
 
     def add(
-        self, text: str, labels: Labels, *, moment: Moment = (0, 0), handle: str = "", tool: str = "",
+        self,
+        text: str,
+        labels: Labels,
+        *,
+        moment: Moment = (0, 0),
+        handle: str = "",
+        tool: str = "",
         repeats: Sequence[str] = (),
-    ) -> None:  # fmt: skip
-        """One more text, and the tools whose results it may repeat beside its own. One that nobody vouches for and no outsider
-        wrote tells nothing of where a value comes from, and is left out."""
+    ) -> None:
+        """One more text, and the tools whose results it may repeat beside its own. One that nobody vouches for and no
+        outsider wrote tells nothing of where a value comes from, and is left out."""
         label = next((one for one in (TRUSTED, UNTRUSTED) if one in labels), "")
         if label and text:
             folded = fold_result(text)
@@ -76,8 +81,8 @@ class Texts:
             known.append(_Text(folded, _filter_of(folded), moment, (tool, *repeats), handle, tool, label))
 
     def find(self, value: str, first_said: Callable[[str], Moment] = lambda _tool: NEVER) -> Place | None:
-        """The first trusted text in which the folded value stands whole, else the first other one; None where there is none.
-        `first_said`: when a call of a tool first said what the value may be made of."""
+        """The first trusted text in which the folded value stands whole, else the first other one; None where there is
+        none. `first_said`: when a call of a tool first said what the value may be made of."""
         for text, place in self._places(self._trusted, value):
             if all(text.moment < first_said(tool) for tool in text.tools):
                 return _place_of(text, place, value)

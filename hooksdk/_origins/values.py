@@ -43,9 +43,10 @@ def addresses_in(text: str) -> list[str]:
 
 
 def values_at(arguments: Any, path: str) -> list[Value]:
-    """The texts and numbers at a path, however deep below it, and each address in a longer text by itself. Lists and objects in
-    JSON text are gone through: `guests.mail` means that of each guest. Everything counts that a tool may take for the path: each
-    spelling of it, and each of several that stand side by side. Empty where nothing is there."""
+    """The texts and numbers at a path, however deep below it, and each address in a longer text by itself. Lists and
+    objects in JSON text are gone through: `guests.mail` means that of each guest. Everything counts that a tool may
+    take for the path: each spelling of it, and each of several that stand side by side. Empty where nothing is
+    there."""
     if path == ADDRESSES:
         return _each_once(address for value in _leaves("", arguments) for address in _addresses(value))
     return _each_once(

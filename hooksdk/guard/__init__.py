@@ -1,7 +1,7 @@
 """The guard: the rules of a project judge what a coding agent does itself, its own Bash, Edit and WebFetch among it.
 
-An agent's hooks ask a judge, which runs once for each user: `hooksdk.guard.client` is what they start. `Judge` is the same
-without a socket. It needs a system with Unix sockets.
+An agent's hooks ask a judge, which runs once for each user: `hooksdk.guard.client` is what they start. `Judge` is the
+same without a socket. It needs a system with Unix sockets.
 
 Status: stable.
 """
@@ -17,7 +17,26 @@ from hooksdk.guard._settings import GuardConfig, guard_problems
 from hooksdk.guard._starter import starter_policy
 
 __all__ = [
-    "AGENTS", "PROOF", "PROOF_REASON", "Agent", "AgentCalls", "GuardConfig", "HookEvent", "Judge", "JudgeStatus",
-    "UnreadableHook", "Verdict", "guard_problems", "judge_status", "known_projects", "last_seen", "let_count", "read_event",
-    "serve", "starter_policy", "to_let_count", "tool_of", "waiting",
-]  # fmt: skip
+    "AGENTS",
+    "PROOF",
+    "PROOF_REASON",
+    "Agent",
+    "AgentCalls",
+    "GuardConfig",
+    "HookEvent",
+    "Judge",
+    "JudgeStatus",
+    "UnreadableHook",
+    "Verdict",
+    "guard_problems",
+    "judge_status",
+    "known_projects",
+    "last_seen",
+    "let_count",
+    "read_event",
+    "serve",
+    "starter_policy",
+    "to_let_count",
+    "tool_of",
+    "waiting",
+]

@@ -1,5 +1,5 @@
-"""What the coding agents' hooks say, and how they are answered: one table. What each does with an answer was tried with the
-programs themselves; see docs/reference/guard.md."""
+"""What the coding agents' hooks say, and how they are answered: one table. What each does with an answer was tried with
+the programs themselves; see docs/reference/guard.md."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class HookEvent:
     session: str
     """The agent's own id of its session."""
     folder: Path
-    """Where the agent is, as it says with each hook: a `cd` of an earlier call counts, and the folder that a call names."""
+    """Where the agent is, as it says with each hook: where Claude Code's last `cd` led, or a call's own folder in Codex."""
     began_in: Path | None = None
     """Where its session began, which the relative paths of rules mean; None: in `folder`."""
     tool: str = ""
@@ -62,7 +62,8 @@ class HookEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What the guard says of one hook. Without anything in it: no objection, which never waives a question of the agent's own."""
+    """What the guard says of one hook. Without anything in it: no objection, which never waives a question of the
+    agent's own."""
 
     deny: str = ""
     """Why it may not happen."""
@@ -129,12 +130,23 @@ def read_event(agent_name: str, payload: object) -> HookEvent:
         context = {} if str(tool).startswith("mcp__") else {"server_name": server_name, "tool_name": tool}
     server, own_name = _server_of(str(tool or ""), context)
     return HookEvent(
-        agent=agent_name, kind=kind, name=str(name), session=str(session), folder=Path(str(folder)), tool=str(tool or ""),
-        server=server, own_name=own_name, arguments=as_object(arguments), call_id=_text(payload, "tool_use_id"), result=payload.get("tool_response", payload.get("error")),
-        failed="Failure" in str(name), prompt=_text(payload, "prompt"),
-        reply=_text(payload, "last_assistant_message") or _text(payload, "prompt_response"), helper=_text(payload, "agent_id"),
+        agent=agent_name,
+        kind=kind,
+        name=str(name),
+        session=str(session),
+        folder=Path(str(folder)),
+        tool=str(tool or ""),
+        server=server,
+        own_name=own_name,
+        arguments=as_object(arguments),
+        call_id=_text(payload, "tool_use_id"),
+        result=payload.get("tool_response", payload.get("error")),
+        failed="Failure" in str(name),
+        prompt=_text(payload, "prompt"),
+        reply=_text(payload, "last_assistant_message") or _text(payload, "prompt_response"),
+        helper=_text(payload, "agent_id"),
         helper_type=_text(payload, "agent_type"),
-    )  # fmt: skip
+    )
 
 
 def _server_of(tool: str, context: Mapping[str, Any]) -> tuple[str, str]:
@@ -210,13 +222,22 @@ def _in_geminis_words(event: HookEvent, verdict: Verdict) -> Output:
 
 
 _CLAUDES_EVENTS: dict[str, Kind] = {
-    "SessionStart": "session_start", "SessionEnd": "session_end", "UserPromptSubmit": "prompt", "PreToolUse": "before_call",
-    "PostToolUse": "after_call", "PostToolUseFailure": "after_call", "Stop": "stop",
-}  # fmt: skip
+    "SessionStart": "session_start",
+    "SessionEnd": "session_end",
+    "UserPromptSubmit": "prompt",
+    "PreToolUse": "before_call",
+    "PostToolUse": "after_call",
+    "PostToolUseFailure": "after_call",
+    "Stop": "stop",
+}
 _GEMINIS_EVENTS: dict[str, Kind] = {
-    "SessionStart": "session_start", "SessionEnd": "session_end", "BeforeAgent": "prompt", "BeforeTool": "before_call",
-    "AfterTool": "after_call", "AfterAgent": "stop",
-}  # fmt: skip
+    "SessionStart": "session_start",
+    "SessionEnd": "session_end",
+    "BeforeAgent": "prompt",
+    "BeforeTool": "before_call",
+    "AfterTool": "after_call",
+    "AfterAgent": "stop",
+}
 
 AGENTS: Mapping[str, Agent] = {
     agent.name: agent
@@ -231,14 +252,19 @@ AGENTS: Mapping[str, Agent] = {
 
 
 def tool_of(agent_name: str, name: str, server: str = "", own_name: str = "") -> Tool:
-    """The tool that an agent calls by this name: its own, or one of a server, which is read from the name (`mcp__SERVER__TOOL`)
-    where it is not given. What it takes is not known."""
+    """The tool that an agent calls by this name: its own, or one of a server, which is read from the name
+    (`mcp__SERVER__TOOL`) where it is not given. What it takes is not known."""
     if not server:
         server, own_name = _server_of(name, {})
     return Tool(
-        name=name, own_name=own_name or name, source="mcp" if server else "host", owner=server or agent_name, description="",
-        parameters=_ANY_ARGUMENTS, keeps_secrets=False,
-    )  # fmt: skip
+        name=name,
+        own_name=own_name or name,
+        source="mcp" if server else "host",
+        owner=server or agent_name,
+        description="",
+        parameters=_ANY_ARGUMENTS,
+        keeps_secrets=False,
+    )
 
 
 def texts_in(value: Any) -> list[str]:
@@ -259,5 +285,6 @@ def with_texts(value: Any, texts: list[str]) -> Any:
 
 
 def _is_kind(key: str, value: Any) -> bool:
-    """True for `"type": "text"` and the like, which nobody is to change; any other `type` may be a text of the tool's."""
+    """True for `"type": "text"` and the like, which nobody is to change; any other `type` may be a text of the
+    tool's."""
     return key == "type" and value in ("text", "image", "audio", "resource", "resource_link")

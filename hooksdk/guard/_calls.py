@@ -17,15 +17,16 @@ logger = logging.getLogger("hooksdk")
 
 SECRET = re.compile(r"\{\{\s*secret:")
 MOST_CALLS = 500
-"""Calls of a session whose results may still come; of more, the newest. An agent's call that failed elsewhere never has one."""
+"""Calls of a session whose results may still come; of more the oldest is forgotten: some results never come."""
 
 
 @final
 class AgentCalls:
-    """The calls that an agent runs itself, judged and told to the plugins by its hooks, in whichever run you have for it.
+    """The calls that an agent runs itself, judged and told to the plugins by its hooks, in whichever run you have for
+    it.
 
-    Before a call: `judge`, then `let_run` where nothing speaks against it. After it: `take_result`. An agent does not say which
-    tools it has: those of `tools` are to be resolved in the run before its call is judged.
+    Before a call: `judge`, then `let_run` where nothing speaks against it. After it: `take_result`. An agent does not
+    say which tools it has: those of `tools` are to be resolved in the run before its call is judged.
     """
 
     def __init__(self, agent: str) -> None:
@@ -53,7 +54,8 @@ class AgentCalls:
         return call_id in self._ran
 
     async def judge(self, run: Run, event: HookEvent, call_id: str = "") -> JudgedCall:
-        """What the plugins say of a call that is about to run. `call_id` is by what they know it, in the place of the agent's id."""
+        """What the plugins say of a call that is about to run. `call_id` is by what they know it, in the place of the
+        agent's id."""
         judged = await _judged(run, event, call_id or _key(event))
         if judged.result is None and any(SECRET.search(text) for text in texts_in(judged.arguments)):
             refusal = f"'{event.tool}' was not run: {self._agent.title}'s own tools are given no secrets by name."
@@ -61,7 +63,8 @@ class AgentCalls:
         return judged
 
     def let_run(self, event: HookEvent, judged: JudgedCall) -> Verdict:
-        """What is answered to the hook of a call that was judged: a refusal, a question, other arguments, or nothing."""
+        """What is answered to the hook of a call that was judged: a refusal, a question, other arguments, or
+        nothing."""
         if judged.result is not None:
             return Verdict(deny=judged.result.text)
         self._open[_key(event)] = judged
@@ -96,30 +99,28 @@ class AgentCalls:
 
     @staticmethod
     async def finish(run: Run, event: HookEvent) -> Verdict:
-        """What the plugins say of the end of the model's turn: that it is to go on, or what the person is told of an answer that is
-        on the screen already. Raises `RunBlocked`."""
+        """What the plugins say of the end of the model's turn: that it is to go on, or what the person is told of an
+        answer that is on the screen already. Raises `RunBlocked`."""
         finish = await run.finish(event.reply)
         if finish.refused:
             return Verdict(go_on=finish.refused)
+        note = ""
         if finish.replaced:
-            return Verdict(
-                note="a plugin has put another text in the place of the answer, which the agent does not take"
-            )
-        return Verdict(
-            note=f"the answer was let through in the end, although a plugin says: {' '.join(finish.overruled)}"
-            if finish.overruled
-            else ""
-        )
+            note = "a plugin has put another text in the place of the answer, which the agent does not take"
+        elif finish.overruled:
+            note = f"the answer was let through in the end, although a plugin says: {' '.join(finish.overruled)}"
+        return Verdict(note=note)
 
     @staticmethod
     def withhold(event: HookEvent, reason: str) -> Verdict:
-        """The answer to the hook after a call whose result nobody could look through: the model reads why in its place."""
+        """The answer to the hook after a call whose result nobody could look through: the model reads why in its
+        place."""
         return Verdict() if event.failed else _instead(event, f"The result is withheld: {reason}")
 
     async def leave(self, *, problem: str = "") -> None:
-        """The agent has gone on: a call that it was to ask about has not run, and no hook tells whether a person said no or the
-        question was left. `problem` is what became of the others, which have begun; without it they are told as not run when
-        their run ends."""
+        """The agent has gone on: a call that it was to ask about has not run, and no hook tells whether a person said
+        no or the question was left. `problem` is what became of the others, which have begun; without it they are told
+        as not run when their run ends."""
         while self._open:
             _, judged = self._open.popitem()
             if judged.pending is not None:

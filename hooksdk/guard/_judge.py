@@ -33,10 +33,10 @@ logger = logging.getLogger("hooksdk")
 STATUS = "status"
 """In the place of an agent's name: how the judge is."""
 PROOF = "hooksdk-guard-proof"
-"""In the arguments of a call that is always refused: with it `hooksdk guard status --prove` sees whether the judge is asked."""
+"""A word in the arguments of a call that is always refused, by which `hooksdk guard status --prove` sees the judge."""
 PROOF_REASON = "this call is made by `hooksdk guard status --prove`, to be refused"
 IDLE = 900.0
-"""Seconds without any hook after which the judge ends. Its sessions are kept by the store, and the next hook starts it again."""
+"""Seconds without any hook after which the judge ends. The store keeps its sessions; the next hook starts another."""
 
 
 @final
@@ -57,8 +57,8 @@ class Judge:
     anyio.run(main)
     ```
 
-    Enter and leave it in the same task; leaving it ends all sessions. `is_gateway` is asked with agent, server and folder
-    whether a server of the agent is a gateway of this user, which judges its calls itself: they are let through.
+    Enter and leave it in the same task; leaving it ends all sessions. `is_gateway` is asked with agent, server and
+    folder whether a server of the agent is a gateway of this user, which judges its calls itself: they are let through.
     """
 
     def __init__(self, *, is_gateway: Callable[[str, str, Path], bool] | None = None) -> None:
@@ -93,11 +93,11 @@ class Judge:
         return self._projects
 
     async def answer(self, agent: str, payload: object, *, shadow: bool = False, alone: bool = False) -> Output:
-        """What an agent's hook is to print; empty for nothing. Raises `UnreadableHook`, `ConfigError` and what a session
-        raises: then the call must not run.
+        """What an agent's hook is to print; empty for nothing. Raises `UnreadableHook`, `ConfigError` and what a
+        session raises: then the call must not run.
 
-        With `shadow`, and while a person has paused the guard, calls are judged, but nothing comes of it except in the trace.
-        `alone`: nobody sits before the agent, so that its own questions are no use."""
+        With `shadow`, and while a person has paused the guard, calls are judged, but nothing comes of it except in the
+        trace. `alone`: nobody sits before the agent, so that its own questions are no use."""
         event = read_event(agent, payload)
         if event.kind == "other" or await self._is_of_gateway(event):
             return {}
@@ -163,7 +163,8 @@ class _Server:
                 await anyio.sleep(max(rest, 0.1))
             for name in ("judge.sock", "judge.json"):  # from here on nobody comes any more
                 (folder / name).unlink(missing_ok=True)
-            # Who has come is answered. One who is on the way from the socket to `_serve_one` is seen by the second look alone.
+            # Who has come is answered. One who is on the way from the socket to `_serve_one` is seen by the second look
+            # alone.
             looks = 0
             while looks < 2:
                 await anyio.sleep(0.05)
@@ -208,10 +209,12 @@ class _Server:
     def _status(self) -> dict[str, Any]:
         projects = self._judge.projects
         return {
-            "pid": os.getpid(), "since": self._started, "calls": self._judge.calls,
+            "pid": os.getpid(),
+            "since": self._started,
+            "calls": self._judge.calls,
             "sessions": sum(project.sessions for project in projects.values()),
             "projects": sorted({str(folder) for folder, _ in projects}),
-        }  # fmt: skip
+        }
 
 
 def _parsed(agent: str, payload: bytes) -> object:
@@ -222,7 +225,8 @@ def _parsed(agent: str, payload: bytes) -> object:
 
 
 def _is_of_this_user(connection: socket.socket) -> bool:
-    """The rights of folder and socket say it already; where the system tells whose a connection is, it is looked at, too."""
+    """The rights of folder and socket say it already; where the system tells whose a connection is, it is looked at,
+    too."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))

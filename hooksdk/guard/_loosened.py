@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from hooksdk.config import Config, Merged, NamedFile, PluginConfig, fold
 from hooksdk.errors import ConfigError
@@ -27,7 +26,8 @@ def loosened(before: Version, after: Version) -> str:
 
 
 def loosenings(before: Version, after: Version) -> Iterator[str]:
-    """What of the newer version may loosen the older one, in words; nothing where surely nothing does. Raises `ConfigError`."""
+    """What of the newer version may loosen the older one, in words; nothing where surely nothing does. Raises
+    `ConfigError`."""
     for path, digest in before.files.items():
         if NamedFile("", Path(path)).digest != digest:
             yield f"{path} has changed"
@@ -81,7 +81,8 @@ def _plugin_loosened(folded: str, old: Config, new: Config) -> Iterator[str]:
             break
         missing.remove(rule)
     else:
-        added = [one.action for one in after.rules.rules if not any(_alike(one, other) for other in before.rules.rules)]
+        known = [(one.action, one.facts) for one in before.rules.rules]
+        added = [one.action for one in after.rules.rules if (one.action, one.facts) not in known]
         stops = ("deny",) if after.rules.default == "deny" else ("deny", "ask")
         if before.rules.default == after.rules.default and all(action in stops for action in added):
             return
@@ -101,10 +102,6 @@ def _plugin_loosened(folded: str, old: Config, new: Config) -> Iterator[str]:
                 yield f"plugin '{folded}' would say {change.new} where it says {change.old} ({rule})"
     except Unknown:
         yield f"the rules of plugin '{folded}' take too long to compare"
-
-
-def _alike(one: Any, other: Any) -> bool:
-    return (one.action, one.facts) == (other.action, other.facts)
 
 
 def _judging(folded: str, config: Config) -> _Judging | None:

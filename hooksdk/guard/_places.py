@@ -27,7 +27,8 @@ _SESSIONS = tuple(f"guard-{agent}-" for agent in AGENTS)
 
 
 def session_places() -> Path:
-    """Where it is kept which project a session began in: an agent may change its folder, and its rules do not change with it."""
+    """Where it is kept which project a session began in: an agent may change its folder, and its rules do not change
+    with it."""
     return state_folder() / "guard" / "sessions"
 
 
@@ -36,7 +37,8 @@ def _place(agent: str, session: str) -> Path:
 
 
 def began_in(session_id: str) -> Path | None:
-    """The project in which a session of the guard began, by our id of it; None for another session, and one that is forgotten."""
+    """The project in which a session of the guard began, by our id of it; None for another session, and one that is
+    forgotten."""
     prefix = next((prefix for prefix in _SESSIONS if session_id.startswith(prefix)), None)
     if prefix is None:
         return None
@@ -48,8 +50,8 @@ def began_in(session_id: str) -> Path | None:
 
 
 async def pinned_folder(event: HookEvent) -> tuple[Path, str, Path]:
-    """The project of the agent's session, and what waits there, as in `project_of`: of the folder in which it was first seen, which
-    is the third. Rules with relative paths go on to mean that folder when the agent has gone to another."""
+    """The project of the agent's session, and what waits there, as in `project_of`: of the folder in which it was first
+    seen, which is the third. Rules with relative paths go on to mean that folder when the agent has gone to another."""
     place = anyio.Path(_place(event.agent, event.session))
     try:
         facts = json.loads(await place.read_text("utf-8"))
@@ -70,8 +72,12 @@ def last_seen(agent: str, session: str) -> float:
 def _pin(event: HookEvent, place: Path) -> tuple[Path, str, Path]:
     folder, waits = project_of(event.folder)
     facts = {
-        "agent": event.agent, "session": event.session, "folder": str(folder), "waits": waits, "workspace": str(event.folder),
-    }  # fmt: skip
+        "agent": event.agent,
+        "session": event.session,
+        "folder": str(folder),
+        "waits": waits,
+        "workspace": str(event.folder),
+    }
     make_private(place.parent)
     # A judge that is killed here must not leave half a file, which would refuse all calls of the session.
     replace_file(place, json.dumps(facts).encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import final
 
@@ -140,8 +141,8 @@ class Project:
         return session
 
     def _is_over(self, session_id: str) -> bool:
-        """True for a session of this project that has ended: `claude -p` is gone when a person has answered its question, and
-        the same call in the next session takes the answer."""
+        """True for a session of this project that has ended: `claude -p` is gone when a person has answered its
+        question, and the same call in the next session takes the answer."""
         is_open = any(session.session.id == session_id for session in self._sessions.values())
         return not is_open and began_in(session_id) == self.folder
 
@@ -154,7 +155,8 @@ class Project:
             self._group.start_soon(remove_old_sessions, self._store, keep)
 
     async def _leave_idle(self) -> None:
-        """End what an agent has left without a word: each open session has a lock and files. Whose agents come back go on."""
+        """End what an agent has left without a word: each open session has a lock and files. Whose agents come back go
+        on."""
         if self._events > 1:  # somebody else's call may be in one of them
             return
         now = anyio.current_time()
@@ -184,14 +186,7 @@ class Project:
 
 
 def _of_the_agent_itself(event: HookEvent) -> HookEvent:
-    return HookEvent(
-        agent=event.agent,
-        kind="other",
-        name=event.name,
-        session=event.session,
-        folder=event.folder,
-        began_in=event.began_in,
-    )
+    return replace(event, kind="other", helper="", helper_type="")
 
 
 async def _keep_host(host: Host, *, task_status: TaskStatus[tuple[Host, anyio.Event, anyio.Event]]) -> None:

@@ -1,5 +1,5 @@
-"""The rules by which the guard judges: those that a person let count. A change of the files counts at once where it surely
-tightens, and else waits for `hooksdk trust`: an agent can change the files, too."""
+"""The rules by which the guard judges: those that a person let count. A change of the files counts at once where it
+surely tightens, and else waits for `hooksdk trust`: an agent can change the files, too."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ logger = logging.getLogger("hooksdk")
 
 @final
 class RulesInForce:
-    """The rules of one project. `check` is called with newer ones before they count, and raises for what cannot be used. Raises
-    `ConfigError` for files that are broken before anything has counted."""
+    """The rules of one project. `check` is called with newer ones before they count, and raises for what cannot be
+    used. Raises `ConfigError` for files that are broken before anything has counted."""
 
     def __init__(self, folder: Path, check: Callable[[Config], object]) -> None:
         self._folder, self._check = folder, check
@@ -40,7 +40,8 @@ class RulesInForce:
         self._is_seen, self._is_kept, self._modules = self._kept is None, False, 0
 
     async def catch_up(self) -> bool:
-        """True when the rules are others than before. Without a change it costs one question to the file system for each file."""
+        """True when the rules are others than before. Without a change it costs one question to the file system for
+        each file."""
         if not self._files.changed() and self._is_seen:
             return False
         self._is_seen = True
@@ -52,7 +53,8 @@ class RulesInForce:
         return self._version != before
 
     def keep(self) -> None:
-        """Have the rules that the host judges by outlive this process, with the files that its plugins have imported."""
+        """Have the rules that the host judges by outlive this process, with the files that its plugins have
+        imported."""
         if self._is_kept and len(sys.modules) == self._modules:
             return
         self._modules = len(sys.modules)
@@ -67,7 +69,8 @@ class RulesInForce:
         self._kept, self._is_kept = self._version, True
 
     def explained(self, error: ConfigError) -> ConfigError:
-        """Why the rules cannot be used, with what to do where they are not those of the files, which may be right by now."""
+        """Why the rules cannot be used, with what to do where they are not those of the files, which may be right by
+        now."""
         if self._kept is None or "hooksdk trust" in str(error):
             return error
         advice = f"These are the rules that count, whatever the files say now. {trust_advice(self._folder)}"
@@ -112,8 +115,8 @@ def waiting(folder: Path) -> str:
 
 
 def to_let_count(folder: Path) -> tuple[Sequence[str], Callable[[], None]]:
-    """All of what waits, and what lets it count. Both raise `ConfigError`, the second where the files are others by then: a person
-    has not read those."""
+    """All of what waits, and what lets it count. Both raise `ConfigError`, the second where the files are others by
+    then: a person has not read those."""
     shown = Version.of_now(resolve(folder))
     try:
         kept = Version.let_count(shown.folder)
@@ -148,8 +151,8 @@ def known_projects() -> list[Path]:
 
 
 def project_of(start: Path) -> tuple[Path, str]:
-    """The project that judges sessions which begin in a folder, and what waits there, as in `RulesInForce`. It is the nearest one
-    whose files are there, or that was one before."""
+    """The project that judges sessions which begin in a folder, and what waits there, as in `RulesInForce`. It is the
+    nearest one whose files are there, or that was one before."""
     folder = resolve(project_folder(start, _had_settings))
     around = next((one for one in folder.parents if _had_settings(one) and one not in _home()), None)
     if places(folder)[1].exists() or around is None:
@@ -171,7 +174,8 @@ def _home() -> tuple[Path, ...]:
 
 
 def _imported_from(folder: Path) -> Iterator[Path]:
-    """The files in a folder from which modules were imported. A Python that is installed there is replaced like its packages."""
+    """The files in a folder from which modules were imported. A Python that is installed there is replaced like its
+    packages."""
     installed = [one for one in {Path(sys.prefix), Path(sys.base_prefix).resolve()} if one.is_relative_to(folder)]
     for module in list(sys.modules.values()):
         path = Path(getattr(module, "__file__", None) or "").resolve()

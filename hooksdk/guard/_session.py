@@ -26,13 +26,19 @@ logger = logging.getLogger("hooksdk")
 
 @final
 class AgentSession:
-    """One session of an agent, or of a sub-agent in it: a session of ours with a run for each prompt. A task of its own keeps
-    both, since a run is entered and left by the same one."""
+    """One session of an agent, or of a sub-agent in it: a session of ours with a run for each prompt. A task of its own
+    keeps both, since a run is entered and left by the same one."""
 
     def __init__(
-        self, host: Host, event: HookEvent, parent: Session | None, *, shadow: bool, continues: int,
+        self,
+        host: Host,
+        event: HookEvent,
+        parent: Session | None,
+        *,
+        shadow: bool,
+        continues: int,
         is_over: Callable[[str], bool],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.ended = anyio.Event()
         self.used = anyio.current_time()
         """When it was last asked."""
@@ -75,10 +81,15 @@ class AgentSession:
         about = self._about
         facts = {"agent": about.agent, "session": about.session, "helper": about.helper or None, "shadow": self._shadow}
         run = self.session.run(
-            step.prompt or None, agent_id=about.helper_type or about.agent, workspace_dir=str(about.began_in or about.folder),
-            trigger=None if about.helper else "user", metadata={"guard": facts}, transcript=False, approver=self._ask,
+            step.prompt or None,
+            agent_id=about.helper_type or about.agent,
+            workspace_dir=str(about.began_in or about.folder),
+            trigger=None if about.helper else "user",
+            metadata={"guard": facts},
+            transcript=False,
+            approver=self._ask,
             continues=self._continues,
-        )  # fmt: skip
+        )
         try:
             async with run:
                 await run.resolve_tools(self._calls.tools)
@@ -101,8 +112,8 @@ class AgentSession:
         return await self._receive()
 
     async def leave(self, *, pauses: bool = False) -> bool:
-        """End the run and the session; True where it `pauses` an open run, which `go_on` takes up in the next one: what is counted
-        for a run does not begin anew."""
+        """End the run and the session; True where it `pauses` an open run, which `go_on` takes up in the next one: what
+        is counted for a run does not begin anew."""
         async with self._turn:
             pauses = pauses and self._run is not None
             if not self.ended.is_set():

@@ -42,8 +42,8 @@ def _found_in(folder: Path) -> list[str]:
 
 
 def starter_policy(folder: Path) -> str:
-    """Rules to begin with for the agents that work in a folder: TOML for its `hooksdk.toml`, with a comment for each rule. What
-    publishes is named by what is in the folder, such as `npm publish` where there is a package.json.
+    """Rules to begin with for the agents that work in a folder: TOML for its `hooksdk.toml`, with a comment for each
+    rule. What publishes is named by what is in the folder, such as `npm publish` where there is a package.json.
 
     ```python
     from pathlib import Path

@@ -52,8 +52,8 @@ _TABLES = {"gateway": _gateway_problems, "guard": guard_problems}
 
 @dataclass(frozen=True)
 class Version:
-    """One version of a project's whole configuration: what the user says, what the project says, and the content of the files
-    that they name."""
+    """One version of a project's whole configuration: what the user says, what the project says, and the content of the
+    files that they name."""
 
     folder: Path
     """Resolved."""
@@ -75,15 +75,18 @@ class Version:
         return cls(
             folder,
             {
-                **_as_json(said.user), "variables": _plain(said.environment.data), "autoload": os.environ.get(_AUTOLOAD, ""),
+                **_as_json(said.user),
+                "variables": _plain(said.environment.data),
+                "autoload": os.environ.get(_AUTOLOAD, ""),
                 "files": {str(path): digest for path, digest in digests.items() if str(path) not in brought},
             },
             {**_as_json(said.project), "folder": str(folder), "trusted": merged.trust.trusted, "files": brought},
-        )  # fmt: skip
+        )
 
     @classmethod
     def let_count(cls, folder: Path) -> Version | None:
-        """What a person let count the last time. What nobody has seen yet counts as it is now; None where that is all of it."""
+        """What a person let count the last time. What nobody has seen yet counts as it is now; None where that is all
+        of it."""
         user, project = (read_half(place) for place in places(folder))
         if user and project:
             return cls(folder, user, project)
@@ -112,8 +115,8 @@ class Version:
         )
 
     def with_rules_of(self, now: Version) -> Iterator[Version]:
-        """This one with what another one adds to the rules of plugins, which counts whatever else waits there: the denies and asks of
-        all of them, and where one of these does not tighten, less."""
+        """This one with what another one adds to the rules of plugins, which counts whatever else waits there: the
+        denies and asks of all of them, and where one of these does not tighten, less."""
         folded = _rules_in(self.user) | _rules_in(self.project) | _rules_in(now.user) | _rules_in(now.project)
         for names in (folded, *([name] for name in folded if len(folded) > 1)):
             for actions in (("deny", "ask"), ("deny",)):
@@ -126,15 +129,18 @@ class Version:
         return {**self.user["files"], **self.project["files"]}
 
     def read(self) -> tuple[Config, Merged]:
-        """The configuration that it is. What is in the files now is to be what it was then, or else whoever reads one raises
-        `ConfigError`, and so does this for a variable that is no setting."""
+        """The configuration that it is. What is in the files now is to be what it was then, or else whoever reads one
+        raises `ConfigError`, and so does this for a variable that is no setting."""
         if self.user["autoload"] != os.environ.get(_AUTOLOAD, ""):
             raise ConfigError("environment", (f"{_AUTOLOAD} is another than before. {trust_advice(self.folder)}",))
         sources = Sources(
-            user=_source(self.user), project=_source(self.project), environment=Source("environment", self.user["variables"]),
-            code=Source("code", {}), as_trusted=self.project["trusted"],
+            user=_source(self.user),
+            project=_source(self.project),
+            environment=Source("environment", self.user["variables"]),
+            code=Source("code", {}),
+            as_trusted=self.project["trusted"],
             digests={Path(path): digest for path, digest in self.files.items()},
-        )  # fmt: skip
+        )
         return read_config(folder=self.folder, sources=sources, tables=_TABLES)
 
 

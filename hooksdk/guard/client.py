@@ -1,8 +1,8 @@
-"""What an agent's hook starts: it hands the hook to the judge, and prints what the judge says.
-`python -I -S client.py AGENT [SECONDS] [try]`.
+"""What an agent's hook starts: it hands the hook to the judge, and prints what the judge says. `python -I -S client.py
+AGENT [SECONDS] [try]`.
 
-It imports nothing but a few modules of the standard library, since it runs before each call. Whatever goes wrong ends with a
-code by which the agent does not run the call, except with `try`, or while a person has paused the guard.
+It imports nothing but a few modules of the standard library, since it runs before each call. Whatever goes wrong ends
+with a code by which the agent does not run the call, except with `try`, or while a person has paused the guard.
 """
 
 # pathlib takes longer to import than all of this to run:
@@ -29,8 +29,7 @@ __all__ = [
 BLOCKS = 2
 """The exit code by which every agent refuses the call, and reads why on stderr."""
 START_SECONDS, ANSWER_SECONDS = 25.0, 30.0
-"""How long a judge may take to start, and to answer. Together less than the minute that agents give a hook: where it is over, they
-run the call."""
+"""How long a judge may take to start, and to answer: in all less than the minute after which agents run the call."""
 TRY = "try"
 """The word for a hook that never refuses: its calls are judged, and the trace has what would have come of it."""
 MOST_PATH = 100
@@ -42,8 +41,8 @@ class NoJudge(Exception):
 
 
 def guard_folder(*, make: bool = True) -> str:
-    """Where the judge's socket, lock and log are. Raises `NoJudge` for a folder that others may use; where it is made, also for
-    one whose name is too long for a socket."""
+    """Where the judge's socket, lock and log are. Raises `NoJudge` for a folder that others may use; where it is made,
+    also for one whose name is too long for a socket."""
     state = os.environ.get("HOOKSDK_HOME") or os.path.join(
         os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "hooksdk"
     )
@@ -61,7 +60,8 @@ def guard_folder(*, make: bool = True) -> str:
 
 
 def paused_until() -> float:
-    """Until when a person has paused the guard, in seconds since 1970: infinite for one that is off, 0 where it is in force."""
+    """Until when a person has paused the guard, in seconds since 1970: infinite for one that is off, 0 where it is in
+    force."""
     try:
         with open(os.path.join(guard_folder(make=False), "paused"), "rb") as file:
             return float(file.read())
@@ -96,9 +96,13 @@ def _start(folder: str):  # noqa: ANN202 - subprocess is imported only where a j
     log = os.open(os.path.join(folder, "judge.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "hooksdk", "guard", "judge"], cwd=folder, stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, "-m", "hooksdk", "guard", "judge"],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            start_new_session=True,
+        )
     finally:
         os.close(log)
 

@@ -1,6 +1,7 @@
 """What a policy's rules say, in one form for matching calls and for proofs about all of them.
 
-A plugin describes its rules by a class method `describe_rules(config) -> Rules`, and may match calls by the same facts.
+A plugin describes its rules by a class method `describe_rules(config) -> Rules`, and may match calls by the same
+facts.
 
 Status: trial.
 """
@@ -36,6 +37,33 @@ from hooksdk.rules._facts import (
 from hooksdk.rules._rules import ACTIONS, CLAIMS, Action, CallClass, Claim, DescribedRule, Rules
 
 __all__ = [
-    "ACTIONS", "CLAIMS", "Action", "ByAgent", "CallClass", "CallFact", "Claim", "DescribedRule", "Fact", "FromSource", "InWorkspace", "NamedArgument", "OwnedBy", "Requested", "Rules",
-    "RunFact", "Says", "ToolFact", "ToolNamed", "Triggered", "UnknownArgument", "as_judged", "current_folder", "is_about", "named_arguments", "names_in_schema", "says_part_of_a_name", "unknown_arguments", "wildcard",
-]  # fmt: skip
+    "ACTIONS",
+    "CLAIMS",
+    "Action",
+    "ByAgent",
+    "CallClass",
+    "CallFact",
+    "Claim",
+    "DescribedRule",
+    "Fact",
+    "FromSource",
+    "InWorkspace",
+    "NamedArgument",
+    "OwnedBy",
+    "Requested",
+    "Rules",
+    "RunFact",
+    "Says",
+    "ToolFact",
+    "ToolNamed",
+    "Triggered",
+    "UnknownArgument",
+    "as_judged",
+    "current_folder",
+    "is_about",
+    "named_arguments",
+    "names_in_schema",
+    "says_part_of_a_name",
+    "unknown_arguments",
+    "wildcard",
+]

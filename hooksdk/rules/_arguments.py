@@ -1,4 +1,5 @@
-"""Which arguments a tool can be called with, by its schema: a rule that names one which none of its tools has is misspelt."""
+"""Which arguments a tool can be called with, by its schema: a rule that names one which none of its tools has is
+misspelt."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from hooksdk.tools import Tool
 from hooksdk.values import as_list, as_object, is_object, place_of
 
 _NEVER, _OPEN, _UNSAID, _KNOWN = range(4)
-"""Whether an argument can be there: the schema forbids it, names others and does not forbid it, says nothing of names, or has it."""
+"""Of an argument the schema: forbids it; names others, and does not forbid it; says nothing of names; has it."""
 _Keys = tuple[str, ...]
 _Choices = tuple[tuple[int, int], ...]
 _ELEMENTS = ("items", "additionalItems", "unevaluatedItems", "contains")
@@ -45,9 +46,10 @@ class UnknownArgument:
 
 
 def unknown_arguments(facts: Collection[Fact], tools: Iterable[Tool]) -> Iterator[UnknownArgument]:
-    """The arguments that the facts of a rule name and none of the tools has that it is about. A tool that does not say what it takes
-    may take anything. Of a condition with several names any of which is enough, one is left out that is like no argument of
-    the tools, or only like one of which the condition asks the same, where another one is there: it may be written for other tools."""
+    """The arguments that the facts of a rule name and none of the tools has that it is about. A tool that does not say
+    what it takes may take anything. Of a condition with several names any of which is enough, one is left out that is
+    like no argument of the tools, or only like one of which the condition asks the same, where another one is there: it
+    may be written for other tools."""
     named = {fact: list(dict.fromkeys(fact.named())) for fact in facts if isinstance(fact, CallFact)}
     schemas = [tool.parameters for tool in tools if is_about(facts, tool)] if any(named.values()) else []
     for fact, arguments in named.items() if schemas else ():
@@ -93,7 +95,8 @@ def _is_spare(argument: NamedArgument, standings: Mapping[NamedArgument, int]) -
 
 
 def as_judged(rules: Rules, tools: Sequence[Tool]) -> Rules:
-    """The rules without the conditions that count as met, since they name an argument which none of their tools can have."""
+    """The rules without the conditions that count as met, since they name an argument which none of their tools can
+    have."""
     changed: list[DescribedRule] = []
     for rule in rules.rules:
         # Doubt loosens nothing, so an ask stays as it is where everything else is denied.

@@ -1,4 +1,15 @@
-"""All that patterns can tell apart: for each set of languages that some text is in, and no other one is, the shortest such text."""
+"""The texts that the patterns of a proof can tell apart, each by one example.
+
+A *cell* is a set of languages (see `_languages`) that some text is in while it is in no other: to the rules all its
+texts are the same, so that a proof need look at one of them alone, the shortest. Cells are found by a breadth-first
+walk over all texts: `moves` gives the characters that can make a difference next, and `ends` tells which languages the
+text so far is in.
+
+What a reader must check is that no difference is left out: each function below offers every character that patterns
+name, one for all others of each kind, and what is read otherwise than it looks (capitals, wide letters, marks, letters
+that become several). A proof that says *never* is only as good as that; the tests compare proofs with what the rules
+say of single calls.
+"""
 
 from __future__ import annotations
 
@@ -9,34 +20,36 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TypeVar
 
+from hooksdk.errors import HookSDKError
 from hooksdk.patterns import char_kind, name_piece, readable
 from hooksdk.rules._languages import Languages
 
 S = TypeVar("S")
 Cells = Mapping[int, str]
-"""By the languages, as the bits of a number: a text that is in these and in no others."""
+"""By the languages, as the bits of a number: the shortest text that is in these and in no others."""
 
 
-class TooManySteps(Exception):
-    """There is more to look at than the budget allows."""
+class Unknown(HookSDKError):
+    """The question was too much for the budget."""
 
 
 class Budget:
-    """Steps that are left, so that an answer does not depend on how fast a machine is."""
+    """The steps that are left of a question: counted, so that an answer does not depend on how fast a machine is."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
 
     def spend(self, steps: int = 1) -> None:
-        """Raises `TooManySteps`."""
+        """Raises `Unknown`."""
         self.left -= steps
         if self.left < 0:
-            raise TooManySteps
+            raise Unknown("it takes more steps than the budget allows")
 
 
-def _explore(
+def _walk(
     start: S, moves: Callable[[S], Iterable[tuple[str, S]]], ends: Callable[[S], int | None], budget: Budget
 ) -> dict[int, str]:
+    """Walk from state to state, the shortest texts first, and keep the first text of each cell. Raises `Unknown`."""
     cells: dict[int, str] = {}
     seen, waiting = {start}, deque([(start, "")])
     while waiting:
@@ -52,13 +65,14 @@ def _explore(
 
 
 def _other_than(chars: Iterable[str], candidates: str) -> str:
-    """One of the candidates, or where patterns name all of them any other character that is read as these are."""
+    """A character that no pattern names, of the candidates' kind: it stands for all of that kind."""
     found = next((char for char in candidates if char not in chars), None)
     return found or next(char for char in _of_kind(char_kind(candidates[0], "")) if char not in chars)
 
 
 @cache
 def _of_kind(kind: str) -> list[str]:
+    """Characters of a kind of `char_kind` that are read as they are written."""
     plain = (char for char in map(chr, range(0x100, 0x10000)) if unicodedata.category(char)[0] in "LNPSZ")
     return [
         char for char in plain if char_kind(char, "") == kind and readable(char) == char and len(char.casefold()) == 1
@@ -67,10 +81,10 @@ def _of_kind(kind: str) -> list[str]:
 
 _SMALL, _CAPITAL = "xaeioubcdfghjklmnpqrstvwyzжшø", "XAEIOUBCDFGHJKLMNPQRSTVWYZЖШØ"
 _SAME_IN_SMALL = {"k": "\N{KELVIN SIGN}", "s": "\N{LATIN SMALL LETTER LONG S}"}
-"""More characters that are these ones without regard to case."""
+"""Further characters that are these letters once case is folded."""
 
 
-def _by_first_of_several() -> Mapping[str, str]:
+def _folded_to_several() -> Mapping[str, str]:
     several: dict[str, str] = defaultdict(str)
     for char in map(chr, range(0x80, 0x10000)):
         if len(char.casefold()) > 1:
@@ -78,12 +92,13 @@ def _by_first_of_several() -> Mapping[str, str]:
     return several
 
 
-_FOLDED = _by_first_of_several()
-"""Characters that are several without regard to case, by the first of these: `ß` by `s`."""
+_FOLDED = _folded_to_several()
+"""Characters that case folding makes several of, by the first of these: `ß` by `s`."""
 
 
 def text_cells(expressions: Sequence[Sequence[re.Pattern[str]]], budget: Budget, *, empty: bool = True) -> Cells:
-    """For texts that are compared as they are, such as an agent's id; with the `empty` one, if that may be."""
+    """The cells of texts that are compared as they are written, such as an agent's id; with `empty` a text may be
+    empty."""
     languages = Languages(expressions)
 
     def moves(state: tuple[bool, int]) -> Iterator[tuple[str, tuple[bool, int]]]:
@@ -94,19 +109,20 @@ def text_cells(expressions: Sequence[Sequence[re.Pattern[str]]], budget: Budget,
     def ends(state: tuple[bool, int]) -> int | None:
         return languages.accepted(state[1]) if state[0] else None
 
-    cells = _explore((False, languages.start), moves, ends, budget)
-    if empty:  # named where no other text is in the same languages, since people would not see it
+    cells = _walk((False, languages.start), moves, ends, budget)
+    if empty:  # shown only where no other text is in the same languages: people would not see it
         cells.setdefault(languages.accepted(languages.start), "")
     return cells
 
 
 def folder_cells(expressions: Sequence[Sequence[re.Pattern[str]]], budget: Budget) -> Cells:
-    """For folders: absolute ones as `os.path.normpath` writes them where there are any, else any texts."""
+    """The cells of folders: of those from the root as `os.path.normpath` writes them, and of other texts where no such
+    folder is in the same languages."""
     languages = Languages(expressions)
     root = ("/", languages.step(languages.start, "/"))
 
     def moves(state: tuple[str, int]) -> Iterator[tuple[str, tuple[str, int]]]:
-        name, inner = state  # the folder's name so far, of which only the dots count, or the slash before it
+        name, inner = state  # of the last folder's name so far only the dots count: `.` and `..` are no names
         expected = languages.expected(inner)
         slash = [] if name in ("/", ".") else ["/"]
         for char in [*sorted({*expected} - {"/", "\0"}), _other_than([*expected, "."], _SMALL), *slash]:
@@ -116,14 +132,15 @@ def folder_cells(expressions: Sequence[Sequence[re.Pattern[str]]], budget: Budge
     def ends(state: tuple[str, int]) -> int | None:
         return languages.accepted(state[1]) if state == root or state[0] == "x" else None
 
-    absolute = {key: f"/{text}" for key, text in _explore(root, moves, ends, budget).items()}
+    absolute = {key: f"/{text}" for key, text in _walk(root, moves, ends, budget).items()}
     return {**text_cells(expressions, budget, empty=False), **absolute}
 
 
 def owner_cells(
     written: Sequence[Sequence[re.Pattern[str]]], folded: Sequence[Sequence[re.Pattern[str]]], budget: Budget
 ) -> Cells:
-    """For owners: the languages of those `written` come first, then those for any case."""
+    """The cells of owners: first the languages of patterns that are compared as `written`, then of those in folded
+    case."""
     exact, small = Languages(written), Languages(folded)
 
     def moves(state: tuple[int, int]) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -141,12 +158,13 @@ def owner_cells(
     def ends(state: tuple[int, int]) -> int:
         return exact.accepted(state[0]) | (small.accepted(state[1]) << len(written))
 
-    return _explore((exact.start, small.start), moves, ends, budget)
+    return _walk((exact.start, small.start), moves, ends, budget)
 
 
 _Name = tuple[bool, str | None, str, int, int, int]
-"""Whether there is any character, the kind of the last that can be seen, which is given, too, where the next one decides how it is read;
-and the states: as it is written, by its words, and with `_` for every joint."""
+"""How far a tool's name was read: whether it has a character; the kind of its last visible one; that one itself while
+the next one decides how it is read (the last of several capitals); and three states: of the name as it is written, by
+its words, and by its words with `_` for every joint."""
 
 
 def name_cells(
@@ -155,12 +173,14 @@ def name_cells(
     budget: Budget,
     may_be: Callable[[Callable[[int], bool]], bool] | None = None,
 ) -> Cells:
-    """For names of tools: the languages as `written` come first, then those by their words. `may_be` is asked whether a name is worth
-    being looked at, with a function that says of each language whether the name may still become one of it."""
+    """The cells of tools' names: first the languages of patterns that are compared as `written`, then of those by their
+    `words`. `may_be` may cut the walk short: it gets a function that tells of each language whether the name may still
+    come to be in it, and answers whether names that begin so are of interest."""
     exact, by_words = Languages(written), Languages(words)
     marks = [char for char in exact.named if unicodedata.category(char)[0] == "M"]
 
     def read(state: _Name, char: str, before: str | None, after: str) -> tuple[int, int]:
+        """The two states by words after a character that stands between these two kinds."""
         joined, parted = state[4:]
         for one in name_piece(char, before, char_kind(char, before or ""), after):
             joined = by_words.step(joined, one)
@@ -168,11 +188,12 @@ def name_cells(
         return joined, parted
 
     def settled(state: _Name, after: str) -> _Name:
-        """With the last character read."""
+        """The name with its last character read, since a character of this kind follows or none does."""
         _, kind, waiting, raw, *_ = state
         return (True, kind, "", raw, *read(state, waiting, "upper", after)) if waiting else state
 
     def after(state: _Name, text: str) -> _Name:
+        """The name with one more character, which may be written as several."""
         raw = state[3]
         for char in text:
             raw = exact.step(raw, char)
@@ -228,16 +249,16 @@ def name_cells(
         *_, raw, joined, parted = settled(state, "")
         return exact.accepted(raw) | (by_words.accepted(joined) | by_words.accepted(parted)) << len(written)
 
-    return _explore((False, None, "", exact.start, by_words.start, by_words.start), moves, ends, budget)
+    return _walk((False, None, "", exact.start, by_words.start, by_words.start), moves, ends, budget)
 
 
 def _composing(char: str) -> str:
-    """What makes another character of this one where it comes after it, such as a mark; empty where there is none."""
+    """A mark that, written after this character, makes another one of it; empty where there is none."""
     return next((mark for mark in _MARKS if not readable(char + mark).startswith(readable(char))), "")
 
 
 def _parted(char: str) -> Iterator[str]:
-    """How else the same character may be written: in several, of which the last ones are marks."""
+    """The other ways of writing a character: a plain one with marks after it."""
     parts = unicodedata.normalize("NFD", char)
     for at in range(1, len(parts)):
         yield unicodedata.normalize("NFC", parts[:at]) + parts[at:]
@@ -248,4 +269,4 @@ _MARKS = (
     "\N{HANGUL JUNGSEONG A}\N{HANGUL JONGSEONG KIYEOK}"
 )
 _WIDE = {chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F)}
-"""Characters that look like these and are others."""
+"""Full-width characters, by those that they look like."""

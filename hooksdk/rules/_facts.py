@@ -1,4 +1,5 @@
-"""What a rule can ask of a tool, a run or a call. Each fact is data, by which it is matched here and modelled in proofs."""
+"""What a rule can ask of a tool, a run or a call. Each fact is data, by which it is matched here and modelled in
+proofs."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from hooksdk.patterns import ToolPattern
 from hooksdk.tools import Tool
 
 current_folder: ContextVar[str | None] = ContextVar("hooksdk folder of the call that is judged", default=None)
-"""Set by whoever judges a call that runs in another folder than its run's workspace. Rules take a relative word of such a call for
-a path from either; the relative paths of the rules themselves mean the workspace."""
+"""Set by whoever judges a call that runs in another folder than its run's workspace. Rules take a relative word of such
+a call for a path from either; the relative paths of the rules themselves mean the workspace."""
 UNSAID = {"read_only": False, "destructive": True, "idempotent": False, "open_world": True}
 """What MCP says of a tool that says nothing; one that only reads destroys nothing."""
 
@@ -65,7 +66,8 @@ class RunFact(Fact):
 
 
 class CallFact(Fact):
-    """Something about the call itself, such as its arguments. A proof knows nothing of it but what it implies, so it may hold or not."""
+    """Something about the call itself, such as its arguments. A proof knows nothing of it but what it implies, so it
+    may hold or not."""
 
     @abstractmethod
     def in_words(self) -> str:
@@ -196,7 +198,8 @@ class Triggered(RunFact):
 
 @dataclass(frozen=True)
 class InWorkspace(RunFact):
-    """The run's workspace is one of these folders or lies below one; `*` and `?` stand for part of one folder's name."""
+    """The run's workspace is one of these folders or lies below one; `*` and `?` stand for part of one folder's
+    name."""
 
     folders: tuple[str, ...]
 
@@ -217,7 +220,8 @@ class InWorkspace(RunFact):
 
 @dataclass(frozen=True)
 class Requested(RunFact):
-    """Whoever asked for the run is the owner or not, has one of the roles and one of the ids. What is None is not asked for."""
+    """Whoever asked for the run is the owner or not, has one of the roles and one of the ids. What is None is not asked
+    for."""
 
     is_owner: bool | None = None
     roles: tuple[str, ...] | None = None

@@ -1,7 +1,13 @@
-"""Which texts patterns mean, all at once: a pattern is a row of bits, one for each place in it, and a text moves them along.
+"""Which texts patterns match, for all patterns of a proof at once.
 
-The way is Baeza-Yates' and Gonnet's shift-and (Communications of the ACM 35(10), 1992). It reads the expressions that hooksdk's own
-patterns are compiled to: characters, sets, `.`, `?`, `*`, and an optional group at the end."""
+A *language* is the set of texts that one of several expressions matches: a rule lists several patterns, and one is
+enough. All languages are read together. Each place of an expression (a character, a set, a wildcard) is one bit of a
+number, the *row*: it is set where a text may stand so far. One more character of the text moves the set bits along.
+This is the shift-and way of matching (Baeza-Yates and Gonnet, Communications of the ACM 35(10), 1992).
+
+Only what hooksdk compiles its own patterns to is read: characters, sets, `.`, `?`, `*`, and an optional group at the
+end. Proofs rest on this file; the tests compare it with what `re` matches.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +21,15 @@ from typing import final
 
 @dataclass(frozen=True)
 class _Place:
-    """One place in a pattern: these characters, or all but these."""
+    """One place in an expression, and which character may stand there."""
 
     chars: frozenset[str]
+    """These characters; or with `others` all but these."""
     others: bool
     optional: bool = False
     loops: bool = False
     ends: bool = False
-    """The pattern may end before it."""
+    """The text may end before it: an optional group begins here."""
 
 
 _ELEMENT = re.compile(
@@ -32,6 +39,7 @@ _REPEAT = re.compile(r"\*\??|\?")
 
 
 def _places(expression: str) -> Iterator[_Place]:
+    """The places of an expression, in their order."""
     at, ends = 0, False
     while at < len(expression):
         match = _ELEMENT.match(expression, at)
@@ -54,15 +62,21 @@ def _places(expression: str) -> Iterator[_Place]:
 
 @final
 class Languages:
-    """Some languages, each the texts that one of several expressions fits. A state is the number of a row of bits, which say where in
-    which of them a text may be."""
+    """Reads a text against several languages, character by character.
+
+    A state stands for a row of bits, and is its number in `_rows`: equal rows are one state, so that a walk over all
+    texts ends. `start` is the state before the first character. Ask `accepted` which languages the text of a state is
+    in.
+    """
 
     def __init__(self, languages: Sequence[Sequence[re.Pattern[str]]]) -> None:
         self._positive: dict[str, int] = defaultdict(int)
         self._negative: dict[str, int] = defaultdict(int)
         self._places = self._others = self._loops = self._skips = self._ends = self._settled = 0
         self._whole: list[int] = []
+        """Of each language, the bits of its places."""
         self._of_settled: dict[int, int] = {}
+        """By the bit of a settled place, all bits of its language."""
         self._rows: list[int] = []
         self._state_of: dict[int, int] = {}
         self._steps: dict[tuple[int, str], int] = {}
@@ -84,6 +98,7 @@ class Languages:
         self.start = self._state(self.start)
 
     def _state(self, row: int) -> int:
+        """The number of a row; a new one is kept."""
         row = self._closed(row)
         if (state := self._state_of.get(row)) is None:
             state = self._state_of[row] = len(self._rows)
@@ -91,6 +106,7 @@ class Languages:
         return state
 
     def _add(self, places: Sequence[_Place], bit: int) -> int:
+        """Give the places of one expression the bits from here on; answers the next free one."""
         self.start |= 1 << bit
         for number, place in enumerate(places):
             here = 1 << (bit + number)
@@ -107,7 +123,7 @@ class Languages:
             place = places[number]
             if not (place.loops or place.optional):
                 break
-            if place.loops and place.others and not place.chars:  # whatever comes now fits
+            if place.loops and place.others and not place.chars:  # `*` at the end: whatever follows matches
                 self._settled |= 1 << (bit + number)
         return end + 1
 
@@ -126,11 +142,11 @@ class Languages:
         return known
 
     def is_decided(self, state: int) -> bool:
-        """True where no more characters change which languages a text is in."""
+        """True where no further characters change which languages the text is in."""
         return not self._rows[state] & (self._places | self._ends) & ~self._settled  # what has ended ends no later
 
     def step(self, state: int, char: str) -> int:
-        """The state after one more character."""
+        """The state after one more character of the text."""
         if (known := self._steps.get((state, char))) is not None:
             return known
         fits = (self._others & ~self._negative.get(char, 0)) | self._positive.get(char, 0)
@@ -140,10 +156,12 @@ class Languages:
         return following
 
     def _closed(self, row: int) -> int:
+        """The row with the places that need no character, and of a language that holds whatever comes only the bit that
+        says so."""
         while (more := row | ((row & self._skips) << 1)) != row:
             row = more
         settled = row & self._settled
-        while settled:  # the rest of such a language says nothing more
+        while settled:
             lowest = settled & -settled
             whole = self._of_settled[lowest]
             row = (row & ~whole) | lowest
@@ -151,11 +169,11 @@ class Languages:
         return row
 
     def is_open(self, state: int, language: int) -> bool:
-        """True where a text may still be, or become, one of this language."""
+        """True where the text is in this language, or may come to be with more characters."""
         return bool(self._rows[state] & self._whole[language])
 
     def accepted(self, state: int) -> int:
-        """The languages that a text is in, as the bits of a number."""
+        """The languages that the text is in: bit 0 for the first, bit 1 for the second, and so on."""
         ends, languages = self._rows[state] & (self._ends | self._settled), 0
         while ends:
             last = ends.bit_length() - 1

@@ -1,4 +1,5 @@
-"""Facts in the words of a solver: texts as the cell that they are in, sets and choices as they are, and what is not known as free."""
+"""Facts in the words of a solver: texts as the cell that they are in, sets and choices as they are, and what is not
+known as free."""
 
 from __future__ import annotations
 
@@ -67,8 +68,8 @@ class _Text:
 
 @final
 class Model:
-    """The facts of some rules and classes of calls. With `single_name` every tool has one name, as most do. With `names` only tools
-    are looked at whose own names may be meant by one of these facts. Raises `TooManySteps`."""
+    """The facts of some rules and classes of calls. With `single_name` every tool has one name, as most do. With
+    `names` only tools are looked at whose own names may be meant by one of these facts. Raises `Unknown`."""
 
     def __init__(
         self, facts: Iterable[Fact], budget: Budget, *, single_name: bool, names: Sequence[ToolNamed] = ()
@@ -98,11 +99,11 @@ class Model:
             case OwnedBy(_, exact):
                 return self._owner.is_in(self._owner_languages[self._key(fact.compiled, exact)])
             case ByAgent():
-                return self._some(self._agents, self._agent_languages[self._key(fact.compiled, True)])
+                return self._some(self._agents, self._agent_languages[_texts(fact.compiled)])
             case Triggered():
                 return z3.Or([self._trigger[name] for name in fact.triggers])
             case InWorkspace():
-                place = self._workspace.is_in(self._folder_languages[self._key(fact.compiled, True)])
+                place = self._workspace.is_in(self._folder_languages[_texts(fact.compiled)])
                 return z3.And(self._has_workspace, place)
             case Requested():
                 return self._requested(fact)
@@ -230,15 +231,19 @@ class Model:
 
     # Runs
 
-    @cached_property
-    def _agent_languages(self) -> dict[tuple[bool, tuple[str, ...]], int]:
-        keys = {self._key(fact.compiled, True) for fact in self.facts if isinstance(fact, ByAgent)}
+    def _languages(self, kind: type[ByAgent | InWorkspace]) -> dict[tuple[str, ...], int]:
+        """The patterns of all facts of this kind, each with its number."""
+        keys = {_texts(fact.compiled) for fact in self.facts if isinstance(fact, kind)}
         return {key: at for at, key in enumerate(sorted(keys))}
+
+    @cached_property
+    def _agent_languages(self) -> dict[tuple[str, ...], int]:
+        return self._languages(ByAgent)
 
     @cached_property
     def _agents(self) -> list[tuple[Any, int, str]]:
         """For each cell whether one of the agents is in it."""
-        languages = [_compiled(texts) for _, texts in self._agent_languages]
+        languages = list(map(_compiled, self._agent_languages))
         main = sum(any(one.fullmatch("main") for one in patterns) << at for at, patterns in enumerate(languages))
         others = [one for one in _sorted(text_cells(languages, self._budget)) if one[0] != main]
         cells = [(main, "main"), *others]
@@ -257,13 +262,12 @@ class Model:
         return triggers
 
     @cached_property
-    def _folder_languages(self) -> dict[tuple[bool, tuple[str, ...]], int]:
-        keys = {self._key(fact.compiled, True) for fact in self.facts if isinstance(fact, InWorkspace)}
-        return {key: at for at, key in enumerate(sorted(keys))}
+    def _folder_languages(self) -> dict[tuple[str, ...], int]:
+        return self._languages(InWorkspace)
 
     @cached_property
     def _workspace(self) -> _Text:
-        cells = folder_cells([_compiled(texts) for _, texts in self._folder_languages], self._budget)
+        cells = folder_cells(list(map(_compiled, self._folder_languages)), self._budget)
         return self._text("workspace", _sorted(cells))
 
     @cached_property
@@ -334,11 +338,14 @@ class Model:
             *[_cells_of(text, lambda one: one.isascii() and one == one.lower()) for text in texts],
             *[z3.Not(said) for said, _ in self._annotations.values()],
             *[z3.Not(one) for one, _, _ in chains],
-            z3.Not(self._has_workspace), _cells_of(self._workspace, lambda one: one[:1] == "/"), z3.Not(z3.Bool("is the owner")), self._id == len(self._ids),
+            z3.Not(self._has_workspace),
+            _cells_of(self._workspace, lambda one: one[:1] == "/"),
+            z3.Not(z3.Bool("is the owner")),
+            self._id == len(self._ids),
             *[z3.Not(role) for role in self._role.values()],
             *[self._source == SOURCES.index(source) for source in ("host", "mcp")],
             *[_cells_of(text, lambda one: one[-1:].isalnum()) for text in texts],
-        ]  # fmt: skip
+        ]
 
     def example(self, model: Any) -> Example:
         """The call that a solver's answer means."""
@@ -356,13 +363,17 @@ class Model:
         requester |= {"id": self._ids[at]} if at < len(self._ids) else {}
         requester |= {"roles": roles} if roles else {}
         return Example(
-            name=self._name.text(model), own_name=self._own_name.text(model),
-            source=SOURCES[source], owner=self._owner.text(model),
-            annotations=annotations, agents=agents, triggers=triggers,
+            name=self._name.text(model),
+            own_name=self._own_name.text(model),
+            source=SOURCES[source],
+            owner=self._owner.text(model),
+            annotations=annotations,
+            agents=agents,
+            triggers=triggers,
             workspace_dir=self._workspace.text(model) if holds(self._has_workspace) else None,
             requester=requester or None,
             facts={fact: holds(self._frees[fact]) for fact in self.call_facts},
-        )  # fmt: skip
+        )
 
 
 def _cells_of(text: _Text, fits: Callable[[str], bool]) -> Any:

@@ -18,8 +18,8 @@ CLAIMS: tuple[Claim, ...] = get_args(Claim)
 
 @dataclass(frozen=True)
 class DescribedRule:
-    """One rule: for a call of which all facts hold it says its action, unless a graver rule says another. A deny is graver than an
-    ask, an ask than an allow."""
+    """One rule: for a call of which all facts hold it says its action, unless a graver rule says another. A deny is
+    graver than an ask, an ask than an allow."""
 
     action: Action
     facts: Sequence[Fact]
@@ -31,7 +31,8 @@ class DescribedRule:
 
 @dataclass(frozen=True)
 class Rules:
-    """All that a plugin's settings say of calls. Of no call that begins may the plugin say anything milder than this."""
+    """All that a plugin's settings say of calls. Of no call that begins may the plugin say anything milder than
+    this."""
 
     rules: Sequence[DescribedRule]
     default: Action = "allow"

@@ -1,8 +1,9 @@
-"""Proofs over all calls: that none of a class gets through, or one that does; and which calls two policies judge differently.
+"""Proofs over all calls: that none of a class gets through, or one that does; and which calls two policies judge
+differently.
 
-Needs `pip install 'hooksdk[prove]'`, which brings Z3. A proof covers every tool, every run and every call that facts can tell apart. What a fact asks of
-the call itself is not modelled, so it may hold or not: no proof says *never* of what could happen. Bridge tools are left out, since they
-run nothing by themselves."""
+Needs `pip install 'hooksdk[prove]'`, which brings Z3. A proof covers every tool, every run and every call that facts
+can tell apart. What a fact asks of the call itself is not modelled, so it may hold or not: no proof says *never* of
+what could happen. Bridge tools are left out, since they run nothing by themselves."""
 
 from __future__ import annotations
 
@@ -12,8 +13,7 @@ from typing import Any, final
 
 import z3 as _untyped  # pyright: ignore[reportMissingTypeStubs]
 
-from hooksdk.errors import HookSDKError
-from hooksdk.rules._cells import Budget, TooManySteps
+from hooksdk.rules._cells import Budget, Unknown
 from hooksdk.rules._facts import CallFact, Fact, ToolNamed
 from hooksdk.rules._model import Example, Model
 from hooksdk.rules._rules import ACTIONS, Action, CallClass, Claim, Rules
@@ -25,10 +25,6 @@ BUDGET = 200_000_000
 """Steps of the solver for one question; texts that patterns tell apart count for a hundred. Some ten seconds."""
 _STEPS_OF_A_TEXT = 100
 _GRAVEST_FIRST = ACTIONS[::-1]
-
-
-class Unknown(HookSDKError):
-    """The question was too much for the budget."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +57,9 @@ class _Policy:
         return cls([*gravest_first, (RuleOf(plugin, 0), rules.default, z3.BoolVal(True))])
 
     def switched(self) -> tuple[_Policy, dict[str, RuleOf]]:
-        """The same where each rule that stops calls may be missing, and the default, in whose place nothing is said of a call; and for
-        each term's name the rule that is there where it is true. What allows stays: nothing rests on it."""
+        """The same where each rule that stops calls may be missing, and the default, in whose place nothing is said of
+        a call; and for each term's name the rule that is there where it is true. What allows stays: nothing rests on
+        it."""
         order: list[tuple[RuleOf, Action, Any]] = []
         switches: dict[str, RuleOf] = {}
         unsaid = z3.Not(z3.Or([fits for _, _, fits in self.order[:-1]]))
@@ -116,7 +113,7 @@ class _Question:
         """Of the model, that the solver has."""
 
     def ask(self, *assumptions: Any) -> Any:
-        """The solver's answer, or None where there is none. Raises `TooManySteps`."""
+        """The solver's answer, or None where there is none. Raises `Unknown`."""
         before = self._steps()
         self.solver.add(*self.model.rules[self._rules :])
         self._rules = len(self.model.rules)
@@ -124,7 +121,7 @@ class _Question:
         answer = self.solver.check(*assumptions)
         self.budget.spend((self._steps() - before) // _STEPS_OF_A_TEXT)
         if answer == z3.unknown:
-            raise TooManySteps
+            raise Unknown("it takes more steps than the budget allows")
         return self.solver.model() if answer == z3.sat else None
 
     def _steps(self) -> int:
@@ -151,13 +148,18 @@ class _Question:
 class Search:
     """Looks for calls of a class for which a claim does not hold.
 
-    `policies` are the plugins that describe their rules, by id. With `untrusted_project` a project may add whatever it may add to them
-    while nobody trusts it. Raises `Unknown`."""
+    `policies` are the plugins that describe their rules, by id. With `untrusted_project` a project may add whatever it
+    may add to them while nobody trusts it. Raises `Unknown`."""
 
     def __init__(
-        self, policies: Mapping[str, Rules], calls: CallClass, claim: Claim, *, untrusted_project: bool = False,
+        self,
+        policies: Mapping[str, Rules],
+        calls: CallClass,
+        claim: Claim,
+        *,
+        untrusted_project: bool = False,
         budget: int = BUDGET,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._policies = policies
         self._calls = calls
         self._claim: Claim = claim
@@ -166,13 +168,10 @@ class Search:
         self._models: dict[bool, tuple[Model, list[_Policy]]] = {}
 
     def examples(self) -> Iterator[Example]:
-        """Calls of which the model says that the claim does not hold, the plainest first. Where the first does not come, there is none at
-        all. One that cannot be made is followed by others that meet other rules."""
-        try:
-            for single_name in (True, False):
-                yield from self._examples(single_name=single_name)
-        except TooManySteps:
-            raise Unknown("it takes more steps than the budget allows") from None
+        """Calls of which the model says that the claim does not hold, the plainest first. Where the first does not
+        come, there is none at all. One that cannot be made is followed by others that meet other rules."""
+        for single_name in (True, False):
+            yield from self._examples(single_name=single_name)
 
     def _modelled(self, *, single_name: bool) -> tuple[Model, list[_Policy]]:
         """The model, in which most of the time goes, is made once for both questions."""
@@ -211,21 +210,18 @@ class Search:
             question.solver.add(z3.Not(z3.And(same)))
 
     def rests_on(self) -> list[RuleOf]:
-        """The rules without which there would be such a call, where there is none: as few as suffice. Empty where there can be no such
-        call whatever rules say."""
-        try:
-            model, policies = self._modelled(single_name=False)
-            switched = [policy.switched() for policy in policies]
-            question = self._question(model, [policy for policy, _ in switched])
-            question.solver.set("core.minimize", True)
-            switches = {name: rule for _, own in switched for name, rule in own.items()}
-            if question.ask(*map(z3.Bool, switches)) is not None:
-                return []
-            return sorted(
-                {switches[str(one)] for one in question.solver.unsat_core()}, key=lambda one: (one.plugin, one.number)
-            )
-        except TooManySteps:
-            raise Unknown("it takes more steps than the budget allows") from None
+        """The rules without which there would be such a call, where there is none: as few as suffice. Empty where there
+        can be no such call whatever rules say."""
+        model, policies = self._modelled(single_name=False)
+        switched = [policy.switched() for policy in policies]
+        question = self._question(model, [policy for policy, _ in switched])
+        question.solver.set("core.minimize", True)
+        switches = {name: rule for _, own in switched for name, rule in own.items()}
+        if question.ask(*map(z3.Bool, switches)) is not None:
+            return []
+        return sorted(
+            {switches[str(one)] for one in question.solver.unsat_core()}, key=lambda one: (one.plugin, one.number)
+        )
 
 
 @dataclass(frozen=True)
@@ -247,17 +243,14 @@ class Change:
 
 
 def changes(old: Rules, new: Rules, *, plugin: str = "", budget: int = BUDGET) -> Iterator[Change]:
-    """Each pair of rules that decides calls which the old and the new rules judge differently, with an example; what is loosened comes
-    first. Where there is none, both say the same of every call. Raises `Unknown`."""
+    """Each pair of rules that decides calls which the old and the new rules judge differently, with an example; what is
+    loosened comes first. Where there is none, both say the same of every call. Raises `Unknown`."""
     steps = Budget(budget // _STEPS_OF_A_TEXT)
-    try:
-        known = list(_Difference(plugin, old, new, steps, single_name=True).changes(()))
-        # Only a pattern that says nothing of whose a tool is takes either of two names.
-        named = [fact for fact in _facts({"old": old, "new": new}) if isinstance(fact, ToolNamed)]
-        if any(":" not in text for fact in named for text in fact.patterns):
-            known += _Difference(plugin, old, new, steps, single_name=False).changes(known)
-    except TooManySteps:
-        raise Unknown("it takes more steps than the budget allows") from None
+    known = list(_Difference(plugin, old, new, steps, single_name=True).changes(()))
+    # Only a pattern that says nothing of whose a tool is takes either of two names.
+    named = [fact for fact in _facts({"old": old, "new": new}) if isinstance(fact, ToolNamed)]
+    if any(":" not in text for fact in named for text in fact.patterns):
+        known += _Difference(plugin, old, new, steps, single_name=False).changes(known)
     yield from sorted(known, key=lambda one: (_ALL.index((one.old, one.new)), one.old_rule.number, one.new_rule.number))
 
 

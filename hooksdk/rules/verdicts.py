@@ -76,9 +76,9 @@ class ToolVerdict:
 
     @property
     def risk(self) -> tuple[int, int, int, int, bool, str]:
-        """To sort by, the riskiest first: what runs unasked, then what a person is asked about, then what is denied. Of equals what
-        destroys before what may, what changes something before what only reads, what reaches out before what may; what is let
-        through always before what depends; then by id."""
+        """To sort by, the riskiest first: what runs unasked, then what a person is asked about, then what is denied. Of
+        equals what destroys before what may, what changes something before what only reads, what reaches out before
+        what may; what is let through always before what depends; then by id."""
         hints = self.tool.annotations
         destroys = 0 if hints.destructive else 1 if hints.destructive is None and not hints.read_only else 2
         reaches = 0 if hints.open_world else 1 if hints.open_world is None else 2
@@ -87,16 +87,17 @@ class ToolVerdict:
 
 
 def verdict_of(tool: Tool, policies: Mapping[str, Rules], known: Known = lambda _: None) -> ToolVerdict:
-    """What these plugins' rules say of a tool's calls. `policies` are the plugins that describe their rules, by id; `known` says which
-    facts about the run are settled already. What no call can meet any more, after the cases before it, is left out."""
+    """What these plugins' rules say of a tool's calls. `policies` are the plugins that describe their rules, by id;
+    `known` says which facts about the run are settled already. What no call can meet any more, after the cases before
+    it, is left out."""
     return ToolVerdict(
         tool=tool, cases={plugin: list(_cases(plugin, tool, rules, known)) for plugin, rules in policies.items()}
     )
 
 
 def hint_words(annotations: Annotations) -> list[str]:
-    """What a tool says of itself that makes it risky or harmless, in MCP's terms; a `?` where it says nothing, and MCP's default
-    is so."""
+    """What a tool says of itself that makes it risky or harmless, in MCP's terms; a `?` where it says nothing, and
+    MCP's default is so."""
     words = ["read_only"] if annotations.read_only else []
     if annotations.destructive or (annotations.destructive is None and not annotations.read_only):
         words.append("destructive" if annotations.destructive else "destructive?")

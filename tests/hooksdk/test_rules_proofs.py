@@ -329,12 +329,12 @@ def pinned(model: Model, event: BeforeToolCall) -> Iterator[Any]:
     for name, (said, value) in model._annotations.items():
         own = getattr(tool.annotations, name)
         yield z3.And(said == (own is not None), value == bool(own))
-    chain = {key_of(agent, [texts for _, texts in model._agent_languages]) for agent in info.agents}
+    chain = {key_of(agent, list(model._agent_languages)) for agent in info.agents}
     yield from (agent == (key in chain) for agent, key, _ in model._agents)
     yield from (trigger == (name in info.triggers) for name, trigger in model._trigger.items())
     yield model._has_workspace == (info.workspace_dir is not None)
     if info.workspace_dir is not None:
-        yield cell(model._workspace, key_of(info.workspace_dir, [texts for _, texts in model._folder_languages]))
+        yield cell(model._workspace, key_of(info.workspace_dir, list(model._folder_languages)))
     requester: Mapping[str, Any] = info.requester or {}
     ids = model._ids
     yield z3.Bool("is the owner") == (requester.get("is_owner") is True)
