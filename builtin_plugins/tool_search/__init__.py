@@ -1,9 +1,7 @@
 """Progressive disclosure: a searchable catalog instead of every schema, once the schemas would fill the context window.
 
-The model is offered the core tools and three bridge tools. `tool_search` answers with call signatures, so that one
-search is normally enough; `tool_call` is turned into the real call before any policy sees it. In code mode there is one
-bridge tool instead, which runs a script that searches and calls. The tools nearest to what the user asked are shown
-beside the bridge.
+The model is offered the core tools and three bridge tools. `tool_search` answers with call signatures; `tool_call` is
+turned into the real call before any policy sees it. In code mode one bridge tool runs a script that searches and calls.
 
 Status: stable.
 """

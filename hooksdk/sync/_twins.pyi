@@ -15,8 +15,8 @@ from hooksdk.approvals import YES, Approval, ApprovalRequest, Unanswered
 from hooksdk.calls import CallInDoubt, ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.catalog import Catalog
 from hooksdk.config import Config
-from hooksdk.costs import Request
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, ProviderJson, SdkObject
+from hooksdk.formats.usage import Request
 from hooksdk.hooks import RunInfo, SessionEndReason
 from hooksdk.host import Plugin
 from hooksdk.records import CallStatus
@@ -75,8 +75,8 @@ class Storage(Twin[catalog_side.Storage]):
         """Forget `key`; no error when it is not there."""
 
     def update(self, key: str, change: Callable[[Any], Any]) -> Any:
-        """Keep what `change` makes of the value (None: there is none) in one step that nobody's write comes between; answers it.
-        None removes it. `change` is called anew where somebody else was faster. Raises `StoreError`."""
+        """Keep what `change` makes of the value (None: there is none) in one step that nobody's write comes between;
+        answers it. None removes it. `change` is called anew where somebody else was faster. Raises `StoreError`."""
 
     def keys(self) -> Sequence[str]:
         """All keys, sorted."""
@@ -585,12 +585,14 @@ def run_agent(
     """Run the agent until it answers without calling a tool, or a limit is reached.
 
     `model` is a model, or the name of one as `get_model` takes it, such as `"openai:gpt-5"`, whose key is found in the
-    environment. `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a pause
-    left open. `system` is recorded when the session has no messages yet. `tools` are those of `Run.resolve_tools`: functions,
-    `Tool`s, a provider's JSON; or a function that answers them, which is asked again for each attempt. `approver` answers in
-    this run, in the place of the host's; `family` is as for `session.run`; while calls wait for its answer, the run is paused when the others of the reply have
-    their results. `on_text` gets the model's prose as it comes, from a `StreamingModel`; another model's when the reply is
-    there. An attempt that fails may have given some of it already. Raises what the model raises (the run ends as `error`),
-    `RunBlocked` before it began, `PolicyFailed` and the errors of
-    the store; a cancellation ends the run as `cancelled`. However it ends, no call stays without a result but those that
-    wait for an approval."""
+    environment. `prompt` is text or a whole message; None goes on where the session stands, and runs the calls that a
+    pause left open. `system` is recorded if the session has no messages yet. `tools` are as for `Run.resolve_tools`:
+    functions, `Tool`s, a provider's JSON; or a function that answers them, which is asked again for each attempt.
+    `approver` answers in this run instead of the host's. While calls wait for its answer, the run is paused when the
+    other calls of the reply have their results. `family` is as for `session.run`. `on_text` gets the model's prose: in
+    pieces from a `StreamingModel`, whole from any other model. An attempt that fails may have given it some prose
+    already.
+
+    Raises what the model raises (the run ends as `error`), `RunBlocked` before the run began, `PolicyFailed` and the
+    store's errors; a cancellation ends the run as `cancelled`. However it ends, every call has a result, but for calls
+    that wait for an approval."""
