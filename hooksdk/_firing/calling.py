@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 import functools
 import inspect
 import reprlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -38,10 +40,9 @@ class Failure:
 
     def log(self, consequence: str = "") -> None:
         """Say it in one line: whose handler, where it stands, which hook, what happened, after how long."""
-        logger.warning(
-            "%s failed in %s%s: %s", self.handler.who, self.handler.hook, consequence, self,
-            extra={"plugin": self.handler.plugin, "hook": self.handler.hook},
-        )  # fmt: skip
+        who, hook = self.handler.who, self.handler.hook
+        extra = {"plugin": self.handler.plugin, "hook": hook}
+        logger.warning("%s failed in %s%s: %s", who, hook, consequence, self, extra=extra)
 
 
 def _duration(seconds: float) -> str:
@@ -110,3 +111,11 @@ async def call_handler(handler: Handler, event: Any) -> Any:
         answer = handler.call(event)
     # A wrapped coroutine function looks like a plain def: its coroutine is to be awaited, it is no opinion.
     return await answer if answer is not None and inspect.isawaitable(answer) else answer
+
+
+def wrapped(handler: Handler, around: Callable[[Handler, Any], Awaitable[Any]]) -> Handler:
+    """A twin of the handler that is called by `around`, with the handler itself and the event. Other handlers pay nothing for
+    it."""
+    twin = copy.copy(handler)
+    twin.call, twin.is_async = functools.partial(around, handler), True
+    return twin

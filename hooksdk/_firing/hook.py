@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 import types
@@ -161,10 +162,7 @@ class Hook(Generic[E, R]):
         )
 
     def _with(self, **changes: Any) -> Hook[E, R]:
-        other: Hook[E, R] = Hook(
-            self.spec, kind=self.kind, timeout=self.timeout, options=self.allowed_options, grant=self.grant,
-            answer_grants=self.answer_grants,
-        )  # fmt: skip
+        other: Hook[E, R] = copy.copy(self)
         other._options = replace(self._options, **changes)
         return other
 
@@ -293,11 +291,6 @@ def _check_event(hook: Hook[Any, Any], function: Any, refuse: Callable[[str, str
 class Handler:
     """One handler, bound to its plugin's instance, with everything that firing it needs worked out."""
 
-    __slots__ = (
-        "answers", "call", "decides", "exact", "function", "hook", "is_async", "kept", "limiter", "plugin", "required", "shadow",
-        "source", "threaded", "timeout", "tools", "ungranted", "waits", "who",
-    )  # fmt: skip
-
     def __init__(
         self,
         hook: Hook[Any, Any],
@@ -340,9 +333,7 @@ class Handler:
 
     def bound_to(self, instance: object) -> Handler:
         """The same handler as a method of this instance; the threads' limit is shared by all instances."""
-        other = object.__new__(Handler)
-        for slot in Handler.__slots__:
-            setattr(other, slot, getattr(self, slot))
+        other = copy.copy(self)
         other.call = self.call.__get__(instance)
         return other
 

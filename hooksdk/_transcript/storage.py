@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeGuard, TypeVar, cast, final, runtime_checkable
+from typing import Any, Protocol, final, runtime_checkable
 
 from hooksdk._tasks.limits import describe
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.messages import MessageSource
 from hooksdk.errors import HookSDKError, StoreError
 from hooksdk.formats import Message
-
-T = TypeVar("T")
 
 
 def unknown_session(session_id: str) -> StoreError:
@@ -60,47 +58,13 @@ class SessionLog(Protocol):
 
 @contextmanager
 def as_store_errors(where: str) -> Generator[None]:
-    """What a store of somebody's own raises is a `StoreError`, as it is of the stores that come with hooksdk."""
+    """Raise what a host's own store raises as a `StoreError`, as the stores of hooksdk do."""
     try:
         yield
     except HookSDKError:
         raise
     except Exception as error:
         raise StoreError(where, describe(error)) from error
-
-
-def with_store_errors(log: SessionLog, session_id: str) -> SessionLog:
-    """The same log, whose failures are `StoreError`s that name the session."""
-    return cast("SessionLog", _Named(log, f"session '{session_id}'"))
-
-
-@final
-class _Named:
-    def __init__(self, log: SessionLog, where: str) -> None:
-        self.log = log
-        self._where = where
-
-    def __getattr__(self, name: str) -> Any:
-        value: Any = getattr(self.log, name)
-        if not callable(value):
-            return value
-        method = cast("Callable[..., Awaitable[Any]]", value)
-
-        async def call(*args: Any, **options: Any) -> Any:
-            try:  # a context manager around each step would cost more than some steps do
-                return await method(*args, **options)
-            except Exception:
-                with as_store_errors(self._where):
-                    raise
-
-        setattr(self, name, call)
-        return call
-
-
-def offers(log: object, besides: type[T]) -> TypeGuard[T]:
-    """True when a log has the members of this protocol. The store's own is asked: from Python 3.12 on `isinstance` does not see
-    what `__getattr__` passes on."""
-    return isinstance(log.log if isinstance(log, _Named) else log, besides)
 
 
 @runtime_checkable

@@ -9,7 +9,6 @@ from typing import Any, TypeVar, final
 from hooksdk import schema
 from hooksdk._origins.labels import Labels, stored_labels
 from hooksdk._tasks.background import logger
-from hooksdk._transcript.beginning import Beginnings
 from hooksdk._transcript.changes import change_of
 from hooksdk._transcript.compacting import plan_compaction
 from hooksdk._transcript.effects import in_doubt
@@ -23,7 +22,8 @@ from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, compare, without_opening
 from hooksdk._transcript.pairing import NO_RESULT, plan_append, with_our_ids
 from hooksdk._transcript.requests import Plan, find_record
-from hooksdk._transcript.stored import alone
+from hooksdk._transcript.storage import as_store_errors
+from hooksdk._transcript.stored import Stored, alone
 from hooksdk._transcript.trims import DrainReport, clean
 from hooksdk._transcript.unmatched import Unmatched
 from hooksdk.calls import CallInDoubt, ResultInfo, ToolCall, ToolResult, TrimReceipt
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 @final
-class Transcript(Beginnings):
+class Transcript(Stored):
     """One open session's messages, calls, trims and view."""
 
     _unmatched = Unmatched()
@@ -252,10 +252,6 @@ class Transcript(Beginnings):
         is_done = not ledger.orphans and all(slot.record for slot in ledger.slots)
         return 0 if is_done and not self._must_reload and not self._closed else await self._close_turn_alone(text)
 
-    @alone
-    async def _close_turn_alone(self, text: str) -> int:
-        return await self._close_turn(text)
-
     async def _close_turn(self, text: str) -> int:
         ledger, missing = self._ledger, len(self.pending)
         begun = ledger.effects
@@ -273,6 +269,8 @@ class Transcript(Beginnings):
             logger.warning(problem, self.session_id, names)
             await self._journal({"kind": "dropped"})
         return missing
+
+    _close_turn_alone = alone(_close_turn)
 
     @alone
     async def settle(self, reference: str, result: ToolResult, running: Collection[str] = ()) -> CallInDoubt:
@@ -345,17 +343,16 @@ class Transcript(Beginnings):
             await self._publish()
         return DrainReport(tuple(judged.values()))
 
-    @alone
-    async def publish(self) -> None:
-        """Write the view beside the stored messages, where the store wants that."""
-        await self._publish()
-
     async def _publish(self) -> None:
+        """Write the view beside the stored messages, where the store wants that."""
         if self._log.materialized and self._ledger.format:
             try:
-                await self._log.write_view(self._ledger.view)
+                with as_store_errors(self._where):
+                    await self._log.write_view(self._ledger.view)
             except StoreError as error:
                 logger.warning("the view of session %r could not be written: %s", self.session_id, error)
+
+    publish = alone(_publish)
 
     @alone
     async def compact(self, messages: Sequence[Message]) -> None:
@@ -392,4 +389,5 @@ class Transcript(Beginnings):
     @alone
     async def verify(self) -> None:
         """Raise `TranscriptChanged` when somebody else changed what is stored."""
-        await self._log.verify()
+        with as_store_errors(self._where):
+            await self._log.verify()
