@@ -1,9 +1,9 @@
 """Answers that are remembered, in the store's key-value space, one value each.
 
-An answer counts for one tool of one definition, for the questions that were asked (plugin, rule and words), for whoever it was
-given (the requester and the workspace), and for these arguments or a pattern of them. A yes counts only for the same triggers
-and agents, and while every question that is asked now was answered then, no less grave; a no counts as soon as one of the
-questions is asked again.
+An answer counts for one tool of one definition, for the questions that were asked (plugin, rule and words), for whoever
+it was given (the requester and the workspace), and for these arguments or a pattern of them. A yes counts only for the
+same triggers and agents, and while every question that is asked now was answered then, no less grave; a no counts as
+soon as one of the questions is asked again.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class RememberedApproval(Checked):
     agents: tuple[str, ...] = ()
     """The agents of the run and of those around it."""
     wordings: tuple[str, ...] = ()
-    """Stand for what each of the questions asked, in their order. Empty in an answer that hooksdk 0.2.0 has stored: a yes of its
-    counts for nothing, and a no for whatever its plugins ask."""
+    """Stand for what each of the questions asked, in their order. Empty in an answer that hooksdk 0.2.0 has stored: a
+    yes of its counts for nothing, and a no for whatever its plugins ask."""
     workspace: str | None
     """The workspace in which it counts."""
     answered: float
@@ -182,15 +182,26 @@ class Remembered:
         if approval.arguments is None and not (digest := digest_of(peek(request, "arguments"))):
             return False
         one = RememberedApproval(
-            id="", granted=approval.granted, reason=approval.reason, by=approval.by, tool=request.tool.id,
-            fingerprint=definition_of(request.tool), title=request.title, digest=digest, arguments=approval.arguments,
+            id="",
+            granted=approval.granted,
+            reason=approval.reason,
+            by=approval.by,
+            tool=request.tool.id,
+            fingerprint=definition_of(request.tool),
+            title=request.title,
+            digest=digest,
+            arguments=approval.arguments,
             questions=tuple((question.plugin, question.severity) for question in request.questions),
-            session=request.session_id if approval.scope == "session" else None, requester=requester_of(request),
-            asker=_asker_of(request), triggers=request.triggers, agents=request.agents,
+            session=request.session_id if approval.scope == "session" else None,
+            requester=requester_of(request),
+            asker=_asker_of(request),
+            triggers=request.triggers,
+            agents=request.agents,
             wordings=tuple(wording_of(question, request.mask) for question in request.questions),
-            workspace=request.workspace_dir, answered=now,
+            workspace=request.workspace_dir,
+            answered=now,
             expires=now + (DEFAULT_EXPIRY if approval.expires is None else approval.expires),
-        )  # fmt: skip
+        )
         value = one.as_dict()
         same = [value[name] for name in SAME]
         kind = digest[: len(PATTERN)] or PATTERN

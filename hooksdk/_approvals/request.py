@@ -53,8 +53,9 @@ Unanswered = Literal[
 
 
 def digest_of(arguments: object) -> str:
-    """64 hex digits that stand for exactly these arguments, or for another JSON value; empty for what is not JSON. Of full length: with a shorter one
-    somebody could prepare two calls with one digest, and have the harmless one approved."""
+    """64 hex digits that stand for exactly these arguments, or for another JSON value; empty for what is not JSON. Of
+    full length: with a shorter one somebody could prepare two calls with one digest, and have the harmless one
+    approved."""
     try:
         return hashlib.sha256(canonical(arguments).encode("utf-8", "surrogatepass")).hexdigest()
     except Uncloneable:
@@ -62,7 +63,8 @@ def digest_of(arguments: object) -> str:
 
 
 def definition_of(tool: Tool) -> str:
-    """Stands for what an answer about the tool was given for: its definition, and its annotations, which rules are about."""
+    """Stands for what an answer about the tool was given for: its definition, and its annotations, which rules are
+    about."""
     hints = tool.annotations
     return schema.fingerprint([tool.fingerprint, [getattr(hints, name) for name in hints.names()]])
 
@@ -106,8 +108,8 @@ def wording_of(question: Question, mask: Callable[[Any], Any]) -> str:
 def unanswered(
     asked: Sequence[Question], answered: Iterable[tuple[str, str]], mask: Callable[[Any], Any]
 ) -> list[Question]:
-    """The questions to which no yes was given. `answered` are wording and severity of those that got one: each answers one
-    of the same wording that is no graver."""
+    """The questions to which no yes was given. `answered` are wording and severity of those that got one: each answers
+    one of the same wording that is no graver."""
     free = sorted(answered, key=lambda one: GRAVITY.get(one[1], -1), reverse=True)
     rest: list[Question] = []
     for question in sorted(asked, key=lambda one: -GRAVITY[one.severity]):  # so each takes the gravest that is free
@@ -132,10 +134,9 @@ class ApprovalRequest:
     from hooksdk import ApprovalRequest, Tool, ToolCall
 
     request = ApprovalRequest(
-        title="Pay the bill?", call=ToolCall("c1", "pay"), tool=Tool(name="pay", source="host"), arguments={"amount": 20}
-    )
-    assert f"{request.title} {request.arguments}" == "Pay the bill? {'amount': 20}"
-    assert [question.title for question in request.questions] == ["Pay the bill?"]
+        title="Pay the bill?", call=ToolCall("c1", "pay"), tool=Tool(name="pay", source="host"), arguments={"amount":
+        20} ) assert f"{request.title} {request.arguments}" == "Pay the bill? {'amount': 20}" assert [question.title for
+        question in request.questions] == ["Pay the bill?"]
     ```
     """
 
@@ -168,14 +169,13 @@ class ApprovalRequest:
     store: Store | None = field(default=None, repr=False, compare=False)
     """The host's store, for an approver that keeps what it asks; None for a request that no host has made."""
     mask: Callable[[Any], Any] = field(default=_as_it_is, repr=False, compare=False)
-    """Gives a JSON value with the session's secrets as their placeholders: for what is stored or sent away of this request."""
+    """Gives a JSON value with the session's secrets as their placeholders: for what is stored or sent away of this
+    request."""
 
     def __post_init__(self) -> None:
         if not self.questions:
-            own = Question(
-                title=self.title, description=self.description, severity=self.severity, plugin=self.plugin,
-                timeout=self.timeout,
-            )  # fmt: skip
+            names = ("title", "description", "severity", "plugin", "timeout")
+            own = Question(**{name: getattr(self, name) for name in names})
             object.__setattr__(self, "questions", (own,))
         for chain, own in (("triggers", self.trigger), ("agents", self.agent_id)):
             if not getattr(self, chain):
@@ -229,13 +229,13 @@ class Approval:
     by: str = field(default="", kw_only=True)
     """Who answered, for the trace and for the list of remembered answers."""
     arguments: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """What a remembered answer counts for. None: exactly the arguments of this call. A mapping: every call whose arguments
-    of these names have these values; all others are free. It must fit this call."""
+    """What a remembered answer counts for. None: exactly the arguments of this call. A mapping: every call whose
+    arguments of these names have these values; all others are free. It must fit this call."""
     expires: float | None = field(default=None, kw_only=True)
     """Seconds for which it is remembered; 30 days unless given."""
     agree: Agree = field(default="", kw_only=True)
-    """With `values` a yes is one to the values of the request's evidence, too: each clears itself, as a whole, for the rest of the
-    session. The result of the call is not trusted for that."""
+    """With `values` a yes is one to the values of the request's evidence, too: each clears itself, as a whole, for the
+    rest of the session. The result of the call is not trusted for that."""
     unanswered: Unanswered = field(default="", kw_only=True)
     """Why this refusal is nobody's. With it `by` is empty, and the refusal counts once."""
 
@@ -298,10 +298,10 @@ def plain_answer(answer: object, request: ApprovalRequest) -> Approval:
     if not isinstance(answer, Approval):
         raise TypeError(f"an approver must answer an Approval or Later(), got {type(answer).__name__}")
     # Copied first: what is checked is what counts.
-    granted, reason, scope, by = map(schema.clone, (answer.granted, answer.reason, answer.scope, answer.by))
-    unanswered: Any = schema.clone(answer.unanswered)
-    agree = schema.clone(answer.agree)
-    equal, expires = answer.arguments, schema.clone(answer.expires)
+    names = ("granted", "reason", "scope", "by", "agree", "unanswered", "expires")
+    fields: dict[str, Any] = {name: schema.clone(getattr(answer, name)) for name in names}
+    granted, reason, scope, by, agree, unanswered, expires = fields.values()
+    equal = answer.arguments
     if type(granted) is not bool:
         raise TypeError(f"Approval(granted=...) must be bool, got {type(granted).__name__}")
     if not isinstance(reason, str) or not isinstance(by, str):
@@ -321,16 +321,8 @@ def plain_answer(answer: object, request: ApprovalRequest) -> Approval:
         if not covers_arguments(equal, peek(request, "arguments")):
             raise ValueError("Approval(arguments=...) does not fit the arguments of the call that it answers")
     seconds = None if expires is None else min(float(expires), MAX_EXPIRY)
-    return Approval(
-        granted,
-        reason,
-        scope,
-        by=clip(by, MAX_BY),
-        arguments=equal,
-        expires=seconds,
-        agree=agree,
-        unanswered=unanswered,
-    )
+    fields |= {"by": clip(by, MAX_BY), "arguments": equal, "expires": seconds}
+    return Approval(**fields)
 
 
 def covers_arguments(equal: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:

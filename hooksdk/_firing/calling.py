@@ -50,8 +50,8 @@ def _duration(seconds: float) -> str:
 
 
 def settle(handler: Handler, attempt: Attempt, answer: object) -> tuple[Any, Failure | None]:
-    """What a handler came to: its answer, or what went wrong: it raised, was late, or answered with a value that its hook
-    does not take."""
+    """What a handler came to: its answer, or what went wrong: it raised, was late, or answered with a value that its
+    hook does not take."""
     error = attempt.error
     if attempt.late:
         error = HookTimeout(handler.hook, handler.who, handler.timeout)
@@ -70,8 +70,8 @@ def settle(handler: Handler, attempt: Attempt, answer: object) -> tuple[Any, Fai
 
 
 def plain_answer(kind: type[Any], answer: Any) -> Any:
-    """An answer as an instance of our own class, each field read once and checked: a plugin's subclass may have fields that
-    are missing, that raise, or that change from one reading to the next."""
+    """An answer as an instance of our own class, each field read once and checked: a plugin's subclass may have fields
+    that are missing, that raise, or that change from one reading to the next."""
     values: dict[str, Any] = {}
     for name in _field_names(kind):
         value = getattr(answer, name)
@@ -91,7 +91,8 @@ def _bad_answer(handler: Handler, answer: object) -> BadAnswer:
 
 
 def _shown(answer: object, handler: Handler) -> str:
-    """A wrong answer in an error's words: its type alone where the right ones hide what they hold, as `Secrets` does."""
+    """A wrong answer in an error's words: its type alone where the right ones hide what they hold, as `Secrets`
+    does."""
     kind = type(answer).__name__
     if any(not field.repr for each in handler.answers if is_dataclass(each) for field in fields(each)):
         return f"a value of type {kind}"
@@ -114,8 +115,8 @@ async def call_handler(handler: Handler, event: Any) -> Any:
 
 
 def wrapped(handler: Handler, around: Callable[[Handler, Any], Awaitable[Any]]) -> Handler:
-    """A twin of the handler that is called by `around`, with the handler itself and the event. Other handlers pay nothing for
-    it."""
+    """A twin of the handler that is called by `around`, with the handler itself and the event. Other handlers pay
+    nothing for it."""
     twin = copy.copy(handler)
     twin.call, twin.is_async = functools.partial(around, handler), True
     return twin

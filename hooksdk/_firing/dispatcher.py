@@ -87,7 +87,8 @@ class Dispatcher:
         """The handlers that take trace records, each with its mailbox."""
         self._listeners: set[Handler] = set()
         self.on_shadow: Callable[[str, str], None] | None = None
-        """Called with plugin and outcome of each handler in shadow mode that answered or failed: the open run counts them."""
+        """Called with plugin and outcome of each handler in shadow mode that answered or failed: the open run counts
+        them."""
 
     def has(self, hook: str) -> bool:
         """True when anybody handles this hook: nothing else needs doing otherwise."""
@@ -106,8 +107,8 @@ class Dispatcher:
 
             async for outcome in dispatcher.fire("before_tool_call", event, tool): ...
 
-        A callable makes each handler its own event, from what the ones before it left. Plugins of the ids in `leave_out` are not
-        called. The caller logs failures.
+        A callable makes each handler its own event, from what the ones before it left. Plugins of the ids in
+        `leave_out` are not called. The caller logs failures.
         """
         handlers = self.plans.get(hook, ())
         if leave_out:
@@ -124,8 +125,8 @@ class Dispatcher:
     # Handlers that the run does not wait for
 
     def observe(self, hook: str, event: Event) -> None:
-        """Queue the event for its observers; never waits, so those that the run waits for are told by `attend`. After `stop` nobody
-        is told any more."""
+        """Queue the event for its observers; never waits, so those that the run waits for are told by `attend`. After
+        `stop` nobody is told any more."""
         if self.stopped:
             return
         tool = getattr(event, "tool", None)
@@ -144,8 +145,8 @@ class Dispatcher:
             outcome.log()
 
     async def trace(self, info: RunInfo, record: Record, content: Callable[[], Content] | None = None) -> None:
-        """Hand a record to every trace handler, and to the host's listeners with what it is about. Waits only for one whose
-        queue is full; one that stays full past its limit is taken out, and that is logged."""
+        """Hand a record to every trace handler, and to the host's listeners with what it is about. Waits only for one
+        whose queue is full; one that stays full past its limit is taken out, and that is logged."""
         if not self.tracing:
             return
         plain = full = Trace(info=info, record=self._clean(record), time=time.time())
@@ -178,7 +179,8 @@ class Dispatcher:
                 logger.warning("%s was not done with its events after %.3g s", who, seconds)
 
     def give_up(self) -> None:
-        """The session closes: what its observers have not seen yet they will not see any more. It is counted and told."""
+        """The session closes: what its observers have not seen yet they will not see any more. It is counted and
+        told."""
         for name, box in self._observing.items():
             if lost := box.drop_all():
                 problem = "plugin '%s' did not see %d events: the session closed before it was done"

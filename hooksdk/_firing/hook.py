@@ -43,8 +43,8 @@ GRANTS: Mapping[Grant, str] = {
     "offer": "puts tools of its own into the model's list, and decides which tools are shown",
     "search": "offers tools to find and run others, which the default of a policy does not stop",
 }
-"""What an operator may grant an installed plugin, and what it can do then. Judging calls, taking tools away and observing
-without text need none."""
+"""What an operator may grant an installed plugin, and what it can do then. Judging calls, taking tools away and
+observing without text need none."""
 
 PROJECT: Final = "hooksdk"
 THREADS: Final = 4
@@ -84,8 +84,8 @@ class Hook(Generic[E, R]):
     ```
 
     - `timeout`: seconds that the handler may take.
-    - `tools`: a tool pattern or several; the handler is called for these tools only. They are meant by their words, in any
-      case and any joining; one that gives the values of secrets is called for the tools as they are written.
+    - `tools`: a tool pattern or several; the handler is called for these tools only. They are meant by their words, in
+      any case and any joining; one that gives the values of secrets is called for the tools as they are written.
     - `required`: what the handler was to change is withheld when it fails (a redactor).
     - `thread`: run a plain `def` in a worker thread.
     - `wait`: the run waits for a handler that observes.
@@ -205,8 +205,8 @@ def define(
     grant: Grant | None = None,
     answer_grants: Mapping[type, Grant] | None = None,
 ) -> Callable[[Callable[[E], R]], Hook[E, R]]:
-    """Turn a spec function into the hook of its name: the event and answer types are its annotations. An installed plugin
-    needs `grant` to handle it at all, and one of `answer_grants` to give that answer."""
+    """Turn a spec function into the hook of its name: the event and answer types are its annotations. An installed
+    plugin needs `grant` to handle it at all, and one of `answer_grants` to give that answer."""
 
     def make(spec: Callable[[E], R]) -> Hook[E, R]:
         return Hook(

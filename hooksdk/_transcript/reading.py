@@ -21,7 +21,8 @@ from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 async def read_ledger(
     log: SessionLog, session_id: str, message_format: MessageFormat | None
 ) -> tuple[Ledger, list[Entry]]:
-    """The ledger of what is stored, and its journal. The format is the one that the journal names, where none is given."""
+    """The ledger of what is stored, and its journal. The format is the one that the journal names, where none is
+    given."""
     where, reader = f"session '{session_id}'", _Reader(message_format)
     try:
         if isinstance(log, LazyLog):
@@ -98,15 +99,15 @@ class _Reader:
 
 
 PAUSES = (0.1, 0.5, 2.0)
-"""Seconds before another attempt to read a session: a busy database may refuse one read, and nobody is asked about calls in
-doubt that were not read."""
+"""Seconds before another attempt to read a session: a busy database may refuse one read, and nobody is asked about
+calls in doubt that were not read."""
 
 
 async def ledger_of(store: Store, session_id: str) -> Ledger:
     """The ledger of a stored session, whoever has it open, in the format that its journal names.
 
-    A read that fails is tried again three times, within some seconds. Raises `StoreError`, and what a journal causes that cannot be
-    understood, such as `KeyError` and `TypeError`.
+    A read that fails is tried again three times, within some seconds. Raises `StoreError`, and what a journal causes
+    that cannot be understood, such as `KeyError` and `TypeError`.
     """
     messages, journal = await _read(store, session_id)
     return await in_thread(Ledger.replay, messages, journal, _format_in(journal) or get_format("openai-chat"))

@@ -36,7 +36,8 @@ class SessionLog(Protocol):
         ...
 
     async def append_messages(self, messages: Sequence[Message]) -> None:
-        """Store more messages. Each is a dict that knows its JSON already: `encode_for` answers that, and encodes none again."""
+        """Store more messages. Each is a dict that knows its JSON already: `encode_for` answers that, and encodes none
+        again."""
         ...
 
     async def append_journal(self, entries: Sequence[Entry], *, verify: bool = False) -> None:
@@ -48,7 +49,8 @@ class SessionLog(Protocol):
         ...
 
     async def verify(self) -> None:
-        """Raise `TranscriptChanged` when somebody else changed what is stored. A file that was only touched is no change."""
+        """Raise `TranscriptChanged` when somebody else changed what is stored. A file that was only touched is no
+        change."""
         ...
 
     async def close(self) -> None:
@@ -82,8 +84,8 @@ class MessageReader(Protocol):
     """Who reads a session from a `LazyLog`."""
 
     def begin(self, journal: list[Entry], index: bytes | None) -> int:
-        """The reading begins, or begins anew. `index` is what was kept with `keep_index`, if it fits what is stored. Answers
-        how many of the first messages the reader knows by it; 0 where it is of no use."""
+        """The reading begins, or begins anew. `index` is what was kept with `keep_index`, if it fits what is stored.
+        Answers how many of the first messages the reader knows by it; 0 where it is of no use."""
         ...
 
     def take(self, message: Message, size: int) -> None:
@@ -101,8 +103,8 @@ class LazyLog(Protocol):
         ...
 
     async def read_lazily(self, reader: MessageReader) -> MessageSource:
-        """Show the journal and each message to a reader, as `read` would give them, in a worker thread. What is answered reads
-        messages again: these, and those that are appended later."""
+        """Show the journal and each message to a reader, as `read` would give them, in a worker thread. What is
+        answered reads messages again: these, and those that are appended later."""
         ...
 
     async def keep_index(self, index: bytes, count: int) -> None:
@@ -153,11 +155,11 @@ class Store(Protocol):
         ...
 
     async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
-        """Put `new` in the place of `old`, if that is what is stored now, in one step that nobody's write comes between; False,
-        and nothing is changed, where it is not. None stands for no value: as `old` for one that is not there, as `new` to
-        remove it. The order of an object's members does not count. Durable when this returns, and of several that change one
-        value at once, in whichever process or on whichever machine, one gets True. Raises `StoreError`; where it cannot be
-        known whether the value was stored, too: read it then.
+        """Put `new` in the place of `old`, if that is what is stored now, in one step that nobody's write comes
+        between; False, and nothing is changed, where it is not. None stands for no value: as `old` for one that is not
+        there, as `new` to remove it. The order of an object's members does not count. Durable when this returns, and of
+        several that change one value at once, in whichever process or on whichever machine, one gets True. Raises
+        `StoreError`; where it cannot be known whether the value was stored, too: read it then.
         """
         ...
 
@@ -192,8 +194,8 @@ class SessionBeginning:
 
 @runtime_checkable
 class ListingStore(Protocol):
-    """What a `Store` may do besides: show how every session begins, whatever its length. Without it, whoever lists sessions
-    with what they are about reads all of each."""
+    """What a `Store` may do besides: show how every session begins, whatever its length. Without it, whoever lists
+    sessions with what they are about reads all of each."""
 
     async def list_beginnings(self) -> list[SessionBeginning]:
         """One for each session, in any order. Nothing is taken, written or waited for; damage is told, not raised."""
@@ -202,8 +204,8 @@ class ListingStore(Protocol):
 
 @runtime_checkable
 class SharingStore(Protocol):
-    """What a `Store` may do besides, where workers of several machines have it: say which sessions somebody holds. With it (and
-    `change_value`) several gateways behind one address can have the sessions of their clients in common."""
+    """What a `Store` may do besides, where workers of several machines have it: say which sessions somebody holds. With
+    it (and `change_value`) several gateways behind one address can have the sessions of their clients in common."""
 
     @property
     def lease(self) -> float:
@@ -211,6 +213,6 @@ class SharingStore(Protocol):
         ...
 
     async def list_held(self, prefix: str = "") -> dict[str, bool]:
-        """The sessions that somebody has opened and not closed, by id, those whose ids begin so: True while their holder is
-        alive, False where its worker has died or hangs. Nothing is taken or waited for."""
+        """The sessions that somebody has opened and not closed, by id, those whose ids begin so: True while their
+        holder is alive, False where its worker has died or hangs. Nothing is taken or waited for."""
         ...

@@ -32,8 +32,8 @@ S = TypeVar("S", bound="Stored")
 T = TypeVar("T")
 P = ParamSpec("P")
 MANY_VOID = 2000
-"""The number of entries that later ones make void, after which the journal of an open session is checked for void ones: about
-as many as make a new file worth its cost."""
+"""The number of entries that later ones make void, after which the journal of an open session is checked for void ones:
+about as many as make a new file worth its cost."""
 
 
 def alone(
@@ -91,8 +91,8 @@ class Stored:
         self.session_id = session_id
         self.existed = log.existed
         self.volatile: bool = getattr(log, "volatile", False)
-        """True where the store loses everything when the process ends: a call's beginning is written only when the call is cut
-        off."""
+        """True where the store loses everything when the process ends: a call's beginning is written only when the call
+        is cut off."""
         self._log = log
         self._where = f"session '{session_id}'"
         self._lock = anyio.Lock()  # not fast_acquire: each step lets other tasks run
@@ -179,8 +179,8 @@ class Stored:
     # Calls that may take effect, between their judgement and their result
 
     async def begin(self, entry: Entry) -> None:
-        """Record that a call begins; durable when this returns. Calls that begin at the same time share one step of the store.
-        Raises what the store raises: then nothing is stored, and the call must not run."""
+        """Record that a call begins; durable when this returns. Calls that begin at the same time share one step of the
+        store. Raises what the store raises: then nothing is stored, and the call must not run."""
         commit = self._next_commit = self._next_commit or _Commit()
         commit.entries.append({"kind": "began", **entry})
         await self._store_commit(commit)
@@ -202,8 +202,8 @@ class Stored:
         await self._shorten()
 
     def end(self, effect_id: str, *, confirmed: bool = True) -> None:
-        """Note that a call has ended without a result among the messages. The note is written with the next entry once its
-        caller has `confirmed` the end; a process that dies before that leaves the call in doubt."""
+        """Note that a call has ended without a result among the messages. The note is written with the next entry once
+        its caller has `confirmed` the end; a process that dies before that leaves the call in doubt."""
         if effect_id in self._ledger.effects.begun:
             if confirmed:
                 self._ledger.effects.end([effect_id])
@@ -212,8 +212,8 @@ class Stored:
                 self._unconfirmed.add(effect_id)
 
     def confirm(self, effect_id: str, *, arrived: bool) -> None:
-        """Confirm an unconfirmed end, or leave the call in doubt where the result has not `arrived`. Any other effect is left
-        as it is."""
+        """Confirm an unconfirmed end, or leave the call in doubt where the result has not `arrived`. Any other effect
+        is left as it is."""
         if effect_id in self._unconfirmed:
             self._unconfirmed.remove(effect_id)
             if arrived:
@@ -263,8 +263,8 @@ class Stored:
         return frozenset(effect_id for effect_id, call in self._ledger.effects.begun.items() if call.in_doubt)
 
     def forget_ended(self, run_id: str) -> None:
-        """Forget the ended calls of a run that has handed on its answer; written with the next entry, or when the session
-        closes. Calls that the conversation had lost before the run stay."""
+        """Forget the ended calls of a run that has handed on its answer; written with the next entry, or when the
+        session closes. Calls that the conversation had lost before the run stay."""
         effects = self._ledger.effects
         effects.sweep()
         replies = self._ledger.replies  # a host that records no replies has no conversation that could lose one
