@@ -134,9 +134,10 @@ class ApprovalRequest:
     from hooksdk import ApprovalRequest, Tool, ToolCall
 
     request = ApprovalRequest(
-        title="Pay the bill?", call=ToolCall("c1", "pay"), tool=Tool(name="pay", source="host"), arguments={"amount":
-        20} ) assert f"{request.title} {request.arguments}" == "Pay the bill? {'amount': 20}" assert [question.title for
-        question in request.questions] == ["Pay the bill?"]
+        title="Pay the bill?", call=ToolCall("c1", "pay"), tool=Tool(name="pay", source="host"), arguments={"amount": 20}
+    )
+    assert f"{request.title} {request.arguments}" == "Pay the bill? {'amount': 20}"
+    assert [question.title for question in request.questions] == ["Pay the bill?"]
     ```
     """
 
