@@ -12,10 +12,8 @@ from hooksdk._schema.fresh import Fresh, put_fresh
 from hooksdk.errors import WrongArgument, check, check_list
 from hooksdk.values import readable
 
-__all__ = [
-    "TRUSTED", "UNTRUSTED", "CallInDoubt", "CallOrigin", "Labels", "ResultInfo", "ToolCall", "ToolResult", "TrimReceipt", "join_labels",
-    "shown_labels",
-]  # fmt: skip
+__all__ = ["CallInDoubt", "CallOrigin", "ResultInfo", "ToolCall", "ToolResult", "TrimReceipt"]
+__all__ += ["TRUSTED", "UNTRUSTED", "Labels", "join_labels", "shown_labels"]
 
 CallOrigin = Literal["model", "bridge", "code", "tool"]
 """Where a call comes from: the model itself, a bridge call unwrapped, a script in code mode, or another tool."""
@@ -48,8 +46,8 @@ class ToolCall:
     """The tool's name as the caller wrote it."""
     arguments: _Arguments = field(default=_Arguments(None), hash=False, repr=False)
     """The arguments as they were written: an object, the JSON text that a model wrote (read when the call runs), or
-    None. A fresh copy at each access. For arguments that cannot be copied (nested too deep, not JSON) stands a text that
-    says so; the model reads it as the refusal of the call."""
+    None. A fresh copy at each access. For arguments that cannot be copied (nested too deep, not JSON) stands a text
+    that says so; the model reads it as the refusal of the call."""
     _: KW_ONLY
     origin: CallOrigin = "model"
     parent_id: str | None = field(default=None, repr=False)
@@ -93,14 +91,16 @@ class ToolResult:
     structured: Fresh[Any] = field(default=Fresh(), hash=False)
     """The machine-readable form that a tool with an output schema answers, a fresh copy, or None."""
     meta: Fresh[dict[str, Any] | None] = field(default=Fresh(), hash=False)
-    """What an MCP server says beside the result under `_meta`, for clients and not for models; a fresh copy, or None."""
+    """What an MCP server says beside the result under `_meta`, for clients and not for models; a fresh copy, or
+    None."""
     references: tuple[str, ...] = ()
-    """Names of tools that a search has met, of those that the request declares without showing them (`run.definitions`): where
-    the provider takes them, they stand in the text's place, and the model sees the tools from there on."""
+    """Names of tools that a search has met, of those that the request declares without showing them
+    (`run.definitions`): where the provider takes them, they stand in the text's place, and the model sees the tools
+    from there on."""
     labels: Labels | None = field(default=None, compare=False)
-    """What the text is worth: with `trusted` it is as good as what the user says, with `untrusted` an outsider may have written
-    it, with none of both it is neither, as hooksdk's own words are. None: nobody has said, which counts as `untrusted`; a result
-    that a run hands out has its labels."""
+    """What the text is worth: with `trusted` it is as good as what the user says, with `untrusted` an outsider may have
+    written it, with none of both it is neither, as hooksdk's own words are. None: nobody has said, which counts as
+    `untrusted`; a result that a run hands out has its labels."""
     handle: str = field(default="", compare=False)
     """Of the earlier result whose text this is once more; empty for a new one."""
 
@@ -130,21 +130,13 @@ class ToolResult:
             meta = _copied("ToolResult(meta=...)", dict(meta))
         if text is None:
             text = "\n".join(str(block.get("text", "")) for block in content if block.get("type") == "text")
-        put = object.__setattr__
-        put(self, "text", text)
-        put(self, "is_error", is_error)
-        put(self, "plain", not content)
-        put(
-            self,
-            "references",
-            tuple(check_list("ToolResult(references=...)", references, "names") if references else ()),
-        )
-        put(self, "labels", read_labels("ToolResult(labels=...)", labels))
         if type(handle) is not str:
             check("ToolResult(handle=...)", handle, str, "text", "It is the handle of an earlier result, such as r17")
-        put(self, "handle", handle)
-        blocks = content or [{"type": "text", "text": text}]
-        put_fresh(self, blocks=blocks, structured=structured, meta=meta)
+        state = vars(self)  # the instance is frozen
+        state["text"], state["is_error"], state["plain"], state["handle"] = text, is_error, not content, handle
+        names = check_list("ToolResult(references=...)", references, "names") if references else ()
+        state["references"], state["labels"] = tuple(names), read_labels("ToolResult(labels=...)", labels)
+        put_fresh(self, blocks=content or [{"type": "text", "text": text}], structured=structured, meta=meta)
 
     @classmethod
     def error(cls, text: str) -> ToolResult:
@@ -153,13 +145,12 @@ class ToolResult:
 
     def with_text(self, text: str, *, structured: object = None) -> ToolResult:
         """The same result with other text: text blocks are replaced by one, other content stays. The structured form
-        is left out unless it is passed, and `meta` is: they may say what the text is to say no longer. Its labels stay."""
+        is left out unless it is passed, and `meta` is: they may say what the text is to say no longer. Its labels
+        stay."""
         others = [block for block in self.blocks if block.get("type") != "text"]
         blocks = [] if self.plain else [{"type": "text", "text": text}, *others]
-        return ToolResult(
-            text, is_error=self.is_error, blocks=blocks, structured=structured, references=self.references,
-            labels=self.labels, handle=self.handle,
-        )  # fmt: skip
+        same: dict[str, Any] = {"is_error": self.is_error, "references": self.references, "handle": self.handle}
+        return ToolResult(text, blocks=blocks, structured=structured, labels=self.labels, **same)
 
     def with_labels(self, labels: str | Iterable[str] | None) -> ToolResult:
         """The same result with these labels."""
@@ -219,16 +210,16 @@ class ResultInfo:
     why_not: str | None
     """Why it cannot be trimmed, or None."""
     missed_trim: Literal["stale", "gone"] | None = None
-    """Why its last trim changed nothing when the fence opened, if so: what is stored is not what the trim was made for, or it
-    was compacted away meanwhile."""
+    """Why its last trim changed nothing when the fence opened, if so: what is stored is not what the trim was made for,
+    or it was compacted away meanwhile."""
     small: bool = False
-    """True when it is not `trimmable` only because a trim would save little: `trim(..., small=True)` shortens it all the same,
-    for a request that would be too long else."""
+    """True when it is not `trimmable` only because a trim would save little: `trim(..., small=True)` shortens it all
+    the same, for a request that would be too long else."""
     labels: Labels = frozenset((UNTRUSTED,))
     """What its text is worth: see `ToolResult.labels`."""
     argument: str = ""
-    """The argument of the call that this describes instead of its result, in `results.list(arguments=True)`: its handle is
-    `r17.content`, its `position` that of the call."""
+    """The argument of the call that this describes instead of its result, in `results.list(arguments=True)`: its handle
+    is `r17.content`, its `position` that of the call."""
 
     @property
     def trimmable(self) -> bool:
@@ -238,8 +229,8 @@ class ResultInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallInDoubt:
-    """A call that began, and of which nobody knows how it ended: its process died, its run was cancelled, its time was up. It
-    may have taken effect. `session.settle` ends the doubt.
+    """A call that began, and of which nobody knows how it ended: its process died, its run was cancelled, its time was
+    up. It may have taken effect. `session.settle` ends the doubt.
 
     ```python
     from hooksdk.calls import CallInDoubt

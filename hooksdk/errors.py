@@ -47,17 +47,18 @@ from hooksdk._errors.checks import (
     check_path,
     check_text,
     refuse,
-)  # fmt: skip
+)
 from hooksdk._errors.words import did_you_mean, nearest, problem_text, sentence, table_problems, unknown_key
 
-__all__ = [
-    "ApprovalPending", "AsyncOnly", "BadAnswer", "CallSettled", "ConfigError", "DuplicatePlugin", "FenceClosed", "HookSDKError",
-    "HookTimeout", "HookUseError", "HostError", "MissingGrant", "PlainOnly", "PluginError", "PluginRefused", "PolicyError",
-    "PolicyFailed", "ReadOnlyArguments", "RunAlreadyOpen", "RunBlocked", "RunClosed", "SessionBusy", "SessionClosed",
-    "StoreError", "ToolError", "ToolSchemaError", "TranscriptChanged", "UnknownHook", "UnknownResult", "WouldBlock",
-    "WrongArgument", "check", "check_function", "check_list", "check_mapping", "check_number", "check_path", "check_text",
-    "did_you_mean", "nearest", "problem_text", "refuse", "table_problems", "unknown_key",
-]  # fmt: skip
+__all__ = ["HookSDKError", "HookTimeout", "HostError", "PluginError", "PolicyError", "PolicyFailed", "RunBlocked"]
+__all__ += ["BadAnswer", "DuplicatePlugin", "HookUseError", "PluginRefused", "ReadOnlyArguments", "ToolError"]
+__all__ += ["ToolSchemaError", "UnknownHook"]
+__all__ += ["ApprovalPending", "CallSettled", "ConfigError", "FenceClosed", "MissingGrant", "RunAlreadyOpen"]
+__all__ += ["RunClosed", "SessionBusy"]
+__all__ += ["SessionClosed", "StoreError", "TranscriptChanged", "UnknownResult", "WouldBlock", "WrongArgument"]
+__all__ += ["AsyncOnly", "PlainOnly", "check", "check_function", "check_list", "check_mapping", "check_number"]
+__all__ += ["check_path", "check_text", "did_you_mean", "nearest", "problem_text", "refuse", "table_problems"]
+__all__ += ["unknown_key"]
 
 
 HookSDKError.__module__ = HostError.__module__ = WrongArgument.__module__ = __name__  # as tracebacks name them
@@ -126,7 +127,7 @@ class BadAnswer(PluginError):
 
 @dataclass(eq=False)
 class ToolSchemaError(PluginError):
-    """A function cannot become a tool: a parameter has no type that JSON Schema can tell, or the context has no annotation."""
+    """A function cannot become a tool: JSON Schema has no form for a parameter, or the context has no annotation."""
 
     tool: str
     where: str
@@ -168,7 +169,7 @@ class ToolError(PluginError):
 
     text: str
     in_doubt: bool = False
-    """Whether the call took effect is not known, such as of a request that got no answer: an equal call is asked about then."""
+    """True where the call may have taken effect, as a request without an answer: an equal call is asked about."""
 
     def __str__(self) -> str:
         return self.text
@@ -193,9 +194,8 @@ class ConfigError(HostError):
     problems: tuple[str, ...]
 
     def __str__(self) -> str:
-        if len(self.problems) == 1:
-            return f"{self.where}: {self.problems[0]}"
-        return f"{self.where}:\n" + "\n".join(f"  - {problem}" for problem in self.problems)
+        lines = "\n".join(f"  - {problem}" for problem in self.problems)
+        return f"{self.where}: {self.problems[0]}" if len(self.problems) == 1 else f"{self.where}:\n{lines}"
 
 
 @dataclass(eq=False)
@@ -391,7 +391,7 @@ class PolicyFailed(PolicyError):
 
 @dataclass(eq=False)
 class RunBlocked(PolicyError):
-    """A plugin blocked the run: before it began, and nothing was recorded, or before a request or its answer, and it ends."""
+    """A plugin blocked the run: before it began (nothing was recorded), or before a request or its answer."""
 
     who: str
     reason: str

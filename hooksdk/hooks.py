@@ -1,6 +1,7 @@
 """Every hook, in the order in which a run fires them, with its event and its answers.
 
-Each section ends with its decorators: `@hooks.before_tool_call`. `None` means no opinion. Events are frozen, with fresh copies."""
+Each section ends with its decorators: `@hooks.before_tool_call`. `None` means no opinion. Events are frozen, with fresh
+copies."""
 
 from __future__ import annotations
 
@@ -25,16 +26,22 @@ from hooksdk.transcript import Results, TranscriptEditor
 if TYPE_CHECKING:
     from hooksdk.costs import PriceList
 
-__all__ = [
-    "GRANTS", "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved", "AgentEnd",
-    "AgentStart", "Answer", "Around", "AroundRun", "AroundToolCall", "Ask", "AssembleTools", "BeforeAnswer", "BeforeCompaction",
-    "BeforeModelCall", "BeforeToolCall", "Block", "CallStatus", "Checked", "Continue", "EndReason", "Event", "Label", "LabelResult", "NarrowTools", "Offer", "Origin", "Origins", "RecordDecision", "Replace", "ReplaceMessages",
-    "ResolveSecrets", "Reveal", "Rewrite", "RewriteToolCall", "RunInfo", "Search", "Secrets", "SessionEnd", "SessionEndReason", "SessionStart",
-    "ToolCallStart", "Trace", "TransformToolResult", "Trim", "UnwrapToolCall", "Withhold", "after_compaction", "after_model_call", "after_tool_call",
-    "after_tools_resolved", "agent_end", "agent_start", "around_run", "around_tool_call", "assemble_tools", "before_answer", "before_compaction",
-    "before_model_call", "before_tool_call", "label_result", "narrow_tools", "record_decision", "resolve_secrets", "rewrite_tool_call", "session_end", "session_start",
-    "tool_call_start", "trace", "transform_tool_result", "unwrap_tool_call",
-]  # fmt: skip
+__all__ = ["GRANTS", "HOOKS", "CallStatus", "Checked", "EndReason", "Event", "Origin", "Origins", "RunInfo"]
+__all__ += ["SessionEndReason"]
+__all__ += ["AgentEnd", "AgentStart", "AroundRun", "BeforeAnswer", "SessionEnd", "SessionStart", "Trace"]
+__all__ += ["agent_end", "agent_start", "around_run", "before_answer", "session_end", "session_start", "trace"]
+__all__ += ["AfterCompaction", "AfterModelCall", "BeforeCompaction", "BeforeModelCall"]
+__all__ += ["after_compaction", "after_model_call", "before_compaction", "before_model_call"]
+__all__ += ["AfterToolsResolved", "AssembleTools", "NarrowTools", "after_tools_resolved", "assemble_tools"]
+__all__ += ["narrow_tools"]
+__all__ += ["AfterToolCall", "AroundToolCall", "BeforeToolCall", "LabelResult", "RecordDecision", "ResolveSecrets"]
+__all__ += ["RewriteToolCall", "ToolCallStart", "TransformToolResult", "UnwrapToolCall"]
+__all__ += ["after_tool_call", "around_tool_call", "before_tool_call", "label_result", "record_decision"]
+__all__ += ["resolve_secrets"]
+__all__ += ["rewrite_tool_call", "tool_call_start", "transform_tool_result", "unwrap_tool_call"]
+__all__ += ["AddContext", "Answer", "Around", "Ask", "Block", "Continue", "Label", "Offer", "Replace"]
+__all__ += ["ReplaceMessages", "Reveal"]
+__all__ += ["Rewrite", "Search", "Secrets", "Trim", "Withhold"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +72,8 @@ def agent_start(event: AgentStart) -> Block | None:
 
 @define(kind="around")
 def around_run(event: AroundRun) -> Around | None:
-    """Hold something open around a run, in its own task: what the host does until its end sees the context variables."""
+    """Hold something open around a run, in its own task: what the host does until its end sees the context
+    variables."""
 
 
 # What the model may use
@@ -88,9 +96,9 @@ class Withhold(Checked):
 
 @define(kind="narrow", timeout=15)
 def narrow_tools(event: NarrowTools) -> Withhold | None:
-    """Policy takes tools away, once per attempt (and anew when tools are renamed), and once more from the tools that plugins
-    offer; it can never add any. Each handler sees what the ones before it left. A handler that fails ends the run:
-    `PolicyFailed`."""
+    """Policy takes tools away, once per attempt (and anew when tools are renamed), and once more from the tools that
+    plugins offer; it can never add any. Each handler sees what the ones before it left. A handler that fails ends the
+    run: `PolicyFailed`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,20 +113,21 @@ class AssembleTools(Event):
     catalog: Catalog = field(default=Catalog(), repr=False)
     """Every granted tool."""
     prompts: Granted[Sequence[str]] = field(default=Granted("conversation", ()), repr=False)
-    """What the user asked, the newest first: the run's input and the last user message. Empty without `conversation`."""
+    """What the user asked, the newest first: the run's input and the last user message. Empty without
+    `conversation`."""
     expose: Expose | None = None
-    """How a gateway's client is to be shown the tools: as the plugin decides (`auto`), behind a bridge whatever they cost
-    (`bridge`, `hybrid`), all of them (`direct`). What is offered is listed to the client then, so short words save its tokens.
-    None in an agent's own run."""
+    """How a gateway's client is to be shown the tools: as the plugin decides (`auto`), behind a bridge whatever they
+    cost (`bridge`, `hybrid`), all of them (`direct`). What is offered is listed to the client then, so short words save
+    its tokens. None in an agent's own run."""
     deferral: Deferral | None = None
-    """How the run's requests can declare tools that the model is not shown. None: its format could, and nobody said whether
-    its provider takes it."""
+    """How the run's requests can declare tools that the model is not shown. None: its format could, and nobody said
+    whether its provider takes it."""
 
 
 @dataclass(frozen=True)
 class Offer(Checked):
-    """Tools to offer in addition (a new name each), and the names of deferrable tools not to show. What is offered is the
-    plugin's, whatever it says of itself, and passes `narrow_tools` as well."""
+    """Tools to offer in addition (a new name each), and the names of deferrable tools not to show. What is offered is
+    the plugin's, whatever it says of itself, and passes `narrow_tools` as well."""
 
     tools: Sequence[Tool] = ()
     defer: Sequence[str] = ()
@@ -130,8 +139,8 @@ class Offer(Checked):
 
 @dataclass(frozen=True)
 class Search(Offer):
-    """An `Offer` whose tools find, show and call other tools through the run, and do nothing else: they are bridges, with
-    executors too. Without the grant `search` it counts as an `Offer`."""
+    """An `Offer` whose tools find, show and call other tools through the run, and do nothing else: they are bridges,
+    with executors too. Without the grant `search` it counts as an `Offer`."""
 
     declare: bool = False
     """Declare what is deferred to the provider, which shows a tool from where a result of the search refers to it
@@ -141,8 +150,8 @@ class Search(Offer):
 @define(kind="transform", timeout=15, grant="offer", answer_grants={Search: "search"})
 def assemble_tools(event: AssembleTools) -> Search | Offer | None:
     """Decide what the model is shown, once per attempt. Each handler sees the deferrable tools that are still shown.
-    When a handler fails the plain catalog is offered. A granted tool that has an offered tool's name is renamed first, and
-    then all handlers are asked anew, those of `narrow_tools` as well."""
+    When a handler fails the plain catalog is offered. A granted tool that has an offered tool's name is renamed first,
+    and then all handlers are asked anew, those of `narrow_tools` as well."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +216,8 @@ class ReplaceMessages(Checked):
 
 @dataclass(frozen=True)
 class Trim(Checked):
-    """Shorten these tool results from now on: journalled, so the bytes are the same next time. `small`: short ones, too."""
+    """Shorten these tool results from now on: journalled, so the bytes are the same next time. `small`: short ones,
+    too."""
 
     handles: Sequence[str]
     reason: str = ""
@@ -224,8 +234,8 @@ class Reveal(Checked):
 
 @define(kind="transform", timeout=15, grant="conversation", answer_grants={Reveal: "offer"})
 def before_model_call(event: BeforeModelCall) -> AddContext | ReplaceMessages | Trim | Reveal | Block | None:
-    """Before each model call. Each handler sees the messages that the ones before it left; a failing one is skipped. `Block` ends
-    the run: the request is not made, and `run.prepare_messages` raises `RunBlocked` with the reason."""
+    """Before each model call. Each handler sees the messages that the ones before it left; a failing one is skipped.
+    `Block` ends the run: the request is not made, and `run.prepare_messages` raises `RunBlocked` with the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,8 +251,8 @@ class AfterModelCall(Event):
 
 @define(kind="observe", options={"wait"}, grant="conversation")
 def after_model_call(event: AfterModelCall) -> None:
-    """The model has replied; in the background. With `wait=True` the run waits for the handler before it goes on: for what must
-    be counted before the next call."""
+    """The model has replied; in the background. With `wait=True` the run waits for the handler before it goes on: for
+    what must be counted before the next call."""
 
 
 # Each tool call
@@ -260,7 +270,8 @@ class UnwrapToolCall(CallEvent):
 @define(kind="first_answer", grant="offer")
 def unwrap_tool_call(event: UnwrapToolCall) -> ToolCall | None:
     """Turn a bridge call into the call that it stands for; the first answer counts. The named tool must be in the
-    catalog, or be one that the plugin offers itself. A handler that raises is answered to the model; raise `ToolError` to choose the words."""
+    catalog, or be one that the plugin offers itself. A handler that raises is answered to the model; raise `ToolError`
+    to choose the words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,25 +296,28 @@ class BeforeToolCall(_ToolEvent):
     """A call with its final arguments: what is judged is what runs."""
 
     again: bool = False
-    """True where this very call was judged before, has waited for a person or for its tool since, and may run now: policies are
-    asked once more, so that rules which were tightened meanwhile hold. For a policy that counts calls: it has counted this one.
-    A policy that asks answers the same `Ask` as before, which is not asked again once a person has said yes to it."""
+    """True where this very call was judged before, has waited for a person or for its tool since, and may run now:
+    policies are asked once more, so that rules which were tightened meanwhile hold. For a policy that counts calls: it
+    has counted this one. A policy that asks answers the same `Ask` as before, which is not asked again once a person
+    has said yes to it."""
     labels: Labels = frozenset()
-    """What is worth all that the agent has read up to now, and those that it works for, joined: `untrusted` is among them as soon
-    as one result was. Empty where nothing was read."""
+    """What is worth all that the agent has read up to now, and those that it works for, joined: `untrusted` is among
+    them as soon as one result was. Empty where nothing was read."""
     origins: Granted[Origins] = field(default=Granted("conversation", no_origins), repr=False)
-    """Where the values of an argument come from, looked up when it is called: `event.origins("to")`, `event.origins("message.to")`,
-    and `event.origins("**addresses")` for all addresses wherever they stand. One `Origin` for each text and number at the path, and
-    for each address in a longer text; none where nothing stands there. Raises without the grant `conversation`."""
+    """Where the values of an argument come from, looked up when it is called: `event.origins("to")`,
+    `event.origins("message.to")`, and `event.origins("**addresses")` for all addresses wherever they stand. One
+    `Origin` for each text and number at the path, and for each address in a longer text; none where nothing stands
+    there. Raises without the grant `conversation`."""
     begun: bool = False
-    """True where the call was let through to its tool already, which has paused: `tool_call_start` is not fired for it again."""
+    """True where the call was let through to its tool already, which has paused: `tool_call_start` is not fired for it
+    again."""
 
 
 @define(kind="decide", timeout=15, options={"tools"}, answer_grants={Answer: "answer"})
 def before_tool_call(event: BeforeToolCall) -> Block | Ask | Answer | None:
-    """Judge a call. `Block` beats `Ask` beats `Answer` whatever the order: the first `Block` or `Answer` counts, a person
-    is asked all questions at once, and only a `Block` stops later handlers. A handler that raises, is late or answers
-    nonsense blocks the call."""
+    """Judge a call. `Block` beats `Ask` beats `Answer` whatever the order: the first `Block` or `Answer` counts, a
+    person is asked all questions at once, and only a `Block` stops later handlers. A handler that raises, is late or
+    answers nonsense blocks the call."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -316,7 +330,8 @@ class ResolveSecrets(_ToolEvent):
 
 @define(kind="first_answer", options={"tools"}, grant="secrets")
 def resolve_secrets(event: ResolveSecrets) -> Secrets | None:
-    """Give values for secret placeholders, after the call was judged. Nobody else sees them. A failing handler blocks."""
+    """Give values for secret placeholders, after the call was judged. Nobody else sees them. A failing handler
+    blocks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,17 +344,20 @@ class ToolCallStart(_ToolEvent):
 
 @define(kind="decide", timeout=15, options={"tools"})
 def tool_call_start(event: ToolCallStart) -> Block | None:
-    """The call is let through to its tool: once for each call, after every policy and every answer of a person, and with the
-    values of its secrets at hand. For what counts calls: one that was blocked or waits is none. `run.judge` fires it as it hands
-    out a call that may run. `Block`, and a handler that fails, still hold the call back, though handlers before it have counted it."""
+    """The call is let through to its tool: once for each call, after every policy and every answer of a person, and
+    with the values of its secrets at hand. For what counts calls: one that was blocked or waits is none. `run.judge`
+    fires it as it hands out a call that may run. `Block`, and a handler that fails, still hold the call back, though
+    handlers before it have counted it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordDecision(_ToolEvent):
-    """A call that may run, with what decided it. Its arguments are as they may be stored: placeholders stand for values of secrets."""
+    """A call that may run, with what decided it. Its arguments are as they may be stored: placeholders stand for values
+    of secrets."""
 
     judged_by: tuple[str, ...] = ()
-    """The plugins that were asked about the call and let it pass, in firing order; those in shadow mode are not among them."""
+    """The plugins that were asked about the call and let it pass, in firing order; those in shadow mode are not among
+    them."""
     granted: tuple[Question, ...] = ()
     """What a person was asked about it, now or when it waited, and approved."""
     approved_by: str | None = None
@@ -354,9 +372,9 @@ class RecordDecision(_ToolEvent):
 
 @define(kind="notify", timeout=15)
 def record_decision(event: RecordDecision) -> None:
-    """The last step before a call's tool, after `tool_call_start`: write down what was decided. Awaited; all handlers run. A failing
-    one is logged; with `Host(record_first=True)` it holds the call back, also one that only reads. Fired anew where a call that has
-    waited is judged again."""
+    """The last step before a call's tool, after `tool_call_start`: write down what was decided. Awaited; all handlers
+    run. A failing one is logged; with `Host(record_first=True)` it holds the call back, also one that only reads. Fired
+    anew where a call that has waited is judged again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,8 +408,8 @@ class _ResultEvent(CallEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class LabelResult(_ResultEvent):
-    """A result whose text somebody made, such as the tool, a plugin that answers, or whoever wrote a loaded history: not a refusal
-    of hooksdk's own."""
+    """A result whose text somebody made, such as the tool, a plugin that answers, or whoever wrote a loaded history:
+    not a refusal of hooksdk's own."""
 
 
 @dataclass(frozen=True)
@@ -403,8 +421,9 @@ class Label(Checked):
 
 @define(kind="transform", options={"tools"}, grant="conversation")
 def label_result(event: LabelResult) -> Label | None:
-    """Say what a result's text is worth, before anybody reads it and before it is stored. All handlers are asked; what they, the
-    tool and the result say is joined, so `untrusted` by one of them beats `trusted`. A handler that fails says `untrusted`."""
+    """Say what a result's text is worth, before anybody reads it and before it is stored. All handlers are asked; what
+    they, the tool and the result say is joined, so `untrusted` by one of them beats `trusted`. A handler that fails
+    says `untrusted`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -469,10 +488,10 @@ class Continue(Checked):
 
 @define(kind="decide", timeout=15, options={"required"}, grant="conversation")
 def before_answer(event: BeforeAnswer) -> Continue | Replace | Block | None:
-    """May the run finish with this reply? `Block` beats `Continue` beats `Replace`, whatever the order: a `Block` ends the run
-    and later handlers are not asked, the reasons of all `Continue`s are one message to the model, and each handler sees the text
-    that the ones before it left. Observers have seen what came before. A handler that fails lets the reply through; one that is
-    `required=True` blocks it then."""
+    """May the run finish with this reply? `Block` beats `Continue` beats `Replace`, whatever the order: a `Block` ends
+    the run and later handlers are not asked, the reasons of all `Continue`s are one message to the model, and each
+    handler sees the text that the ones before it left. Observers have seen what came before. A handler that fails lets
+    the reply through; one that is `required=True` blocks it then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -481,8 +500,8 @@ class AgentEnd(Event):
 
     reason: EndReason = "completed"
     error: str | None = None
-    """The error's type and text, when the reason is `error`; who blocked and why, when it is `blocked`; the pause's reason, when it
-    is `paused`."""
+    """The error's type and text, when the reason is `error`; who blocked and why, when it is `blocked`; the pause's
+    reason, when it is `paused`."""
     stats: Fresh[Mapping[str, Any]] = Fresh()
     transcript: TranscriptEditor = field(repr=False)
     """The one place where a transcript may be edited; closed once `agent_end` is over."""

@@ -1,8 +1,8 @@
 """What the trace holds: one class for each kind of record, in the order in which a run writes them.
 
-Records hold names, sizes and times; never arguments, results, messages or secrets. But tool names, the reasons of `withheld` and
-progress texts are what servers, plugins and tools wrote, and a tool may tell its progress in the words of its arguments. New kinds
-and new fields may be added; read what you know.
+Records hold names, sizes and times; never arguments, results, messages or secrets. But tool names, the reasons of
+`withheld` and progress texts are what servers, plugins and tools wrote, and a tool may tell its progress in the words
+of its arguments. New kinds and new fields may be added; read what you know.
 
     @hooks.trace
     def show(self, event: Trace) -> None:
@@ -23,15 +23,16 @@ from hooksdk._schema.fresh import Fresh
 from hooksdk.calls import CallOrigin
 from hooksdk.values import as_list, as_object
 
-__all__ = [
-    "RECORDS", "AnswerJudged", "ApprovalAnswered", "ApprovalAsked", "AttemptStarted", "CallFinished", "CallInText",
-    "CallStarted", "CallStatus", "Content", "Decision", "EndReason", "HookFired", "ModelCalled", "ModelReplied", "Progress",
-    "Record", "RestoreQueued", "Revealed", "RunEnded", "RunStarted", "SessionEndReason", "SessionEnded", "SessionStarted",
-    "Settled", "ToolsResolved", "TrimDrained", "TrimQueued", "Unmatched", "Unwrapped", "Withheld", "searches_in",
-]  # fmt: skip
+__all__ = ["RECORDS", "CallStatus", "Content", "EndReason", "Record", "SessionEndReason", "searches_in"]
+__all__ += ["AttemptStarted", "RunEnded", "RunStarted", "SessionEnded", "SessionStarted"]
+__all__ += ["CallInText", "ModelCalled", "ModelReplied", "Revealed", "ToolsResolved", "Unmatched", "Withheld"]
+__all__ += ["AnswerJudged", "ApprovalAnswered", "ApprovalAsked", "Decision", "HookFired"]
+__all__ += ["CallFinished", "CallStarted", "Progress", "Settled", "Unwrapped"]
+__all__ += ["RestoreQueued", "TrimDrained", "TrimQueued"]
 
 CallStatus = Literal["ok", "error", "blocked", "answered", "invalid", "unknown", "not_run"]
-"""What became of a tool call. `not_run`: it was judged, and neither executed nor given a result before its run ended."""
+"""What became of a tool call. `not_run`: it was judged, and neither executed nor given a result before its run
+ended."""
 EndReason = Literal["completed", "paused", "blocked", "error", "cancelled"]
 """How a run ended."""
 SessionEndReason = Literal["closed", "reset", "idle", "shutdown"]
@@ -55,13 +56,15 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """What a record is about, in full: for those who listen with `session.on_event`. Plugins' trace handlers never get it."""
+    """What a record is about, in full: for those who listen with `session.on_event`. Plugins' trace handlers never get
+    it."""
 
     text: str = ""
-    """Of `run_started` the prompt, of `model_replied` the prose, of `decision` its reason, of `approval_asked` the title, of
-    `call_finished` the result, of `answer_judged` what the model reads or, of a finished run, the answer."""
+    """Of `run_started` the prompt, of `model_replied` the prose, of `decision` its reason, of `approval_asked` the
+    title, of `call_finished` the result, of `answer_judged` what the model reads or, of a finished run, the answer."""
     arguments: Fresh[Mapping[str, Any] | None] = Fresh(None)
-    """Of `call_started` as they were written, of `call_finished` as they ran; secrets are not filled in. Of the others None."""
+    """Of `call_started` as they were written, of `call_finished` as they ran; secrets are not filled in. Of the others
+    None."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,9 +128,9 @@ class ToolsResolved(Record):
     notes: Sequence[str] = ()
     """Tools that were renamed or left out, one line each."""
     catalog: Fresh[Sequence[Mapping[str, Any]]] = Fresh()
-    """Each tool: `tool` (its id), `name`, `tokens` of its definition, `place`: `offered`, `prefetched` (offered for what was
-    asked), `deferred` (granted, not shown), or `bridge` (shown beside the granted ones), and `annotations`, those of which it
-    says something."""
+    """Each tool: `tool` (its id), `name`, `tokens` of its definition, `place`: `offered`, `prefetched` (offered for
+    what was asked), `deferred` (granted, not shown), or `bridge` (shown beside the granted ones), and `annotations`,
+    those of which it says something."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +192,8 @@ class Decision(Record):
     plugin: str
     handler: str
     decision: str
-    """The answer's name, such as `Block`. Its reason is for the model, and may quote arguments: it is not in the trace."""
+    """The answer's name, such as `Block`. Its reason is for the model, and may quote arguments: it is not in the
+    trace."""
     shadow: bool = False
     """True when its plugin is in shadow mode, so that nothing came of it."""
     call_id: str | None = None
@@ -231,7 +235,8 @@ class ApprovalAsked(Record):
 
     call_id: str
     plugin: str
-    """The plugin with the gravest question. Its title is for the person, and may quote arguments: it is not in the trace."""
+    """The plugin with the gravest question. Its title is for the person, and may quote arguments: it is not in the
+    trace."""
     severity: str
     """Of the gravest question."""
     questions: int
@@ -239,8 +244,8 @@ class ApprovalAsked(Record):
     digest: str
     """64 hex digits that stand for the arguments that are asked about; empty for what is not JSON."""
     evidence: tuple[str, ...] = ()
-    """Of each value that is shown as evidence: its path in the arguments and where it comes from, such as `to: r3 untrusted`. The
-    value itself is not in the trace."""
+    """Of each value that is shown as evidence: its path in the arguments and where it comes from, such as `to: r3
+    untrusted`. The value itself is not in the trace."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +255,8 @@ class ApprovalAnswered(Record):
     call_id: str
     granted: bool
     by: str
-    """Who answered, as the approver says; empty when it does not say, and when nobody answered: `unanswered` tells which."""
+    """Who answered, as the approver says; empty when it does not say, and when nobody answered: `unanswered` tells
+    which."""
     scope: str
     """`once`, `session` or `always`."""
     remembered: bool
@@ -258,7 +264,8 @@ class ApprovalAnswered(Record):
     digest: str
     """64 hex digits that stand for the arguments that run, if they do: `ApprovalAsked` has the same."""
     unanswered: str = ""
-    """Why a refusal is nobody's, such as `end_of_input` or `timeout` (`Approval.unanswered`); empty where somebody answered."""
+    """Why a refusal is nobody's, such as `end_of_input` or `timeout` (`Approval.unanswered`); empty where somebody
+    answered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,7 +287,8 @@ class CallFinished(_CallRecord):
     characters: int
     """The length of the result's text."""
     labels: tuple[str, ...] = ()
-    """What the result's text is worth, sorted; empty where nobody vouches for it and no outsider wrote it, as for a refusal."""
+    """What the result's text is worth, sorted; empty where nobody vouches for it and no outsider wrote it, as for a
+    refusal."""
     in_doubt: bool = False
     """True where the call began and its result does not tell how it ended: it may have taken effect."""
 
@@ -328,15 +336,15 @@ class TrimDrained(Record):
 
     handle: str
     status: str
-    """`applied`, `already_trimmed`, `not_trimmed`, `gone` (compacted away meanwhile) or `stale` (the stored content is not
-    the one that the trim was made for)."""
+    """`applied`, `already_trimmed`, `not_trimmed`, `gone` (compacted away meanwhile) or `stale` (the stored content is
+    not the one that the trim was made for)."""
     plugin: str
     tool: str
     turns_ago: int
     tokens_saved: int
     pays_back_after: int | None
-    """The number of further requests with which the whole drain, of which this is a part, has paid for the prompt cache that
-    it cost; None when it never does, such as one that makes the conversation longer."""
+    """The number of further requests with which the whole drain, of which this is a part, has paid for the prompt cache
+    that it cost; None when it never does, such as one that makes the conversation longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,9 +365,9 @@ class SessionEnded(Record):
 
 
 def searches_in(text: str) -> Sequence[Mapping[str, Any]]:
-    """The searches for tools that a result tells of, to be shown to people; none where it is no such answer. A search that wants
-    to be shown answers JSON of the form `{"total_available": 40, "results": [{"query": "mail", "hits": [{"name": "send_mail"}]}]}`;
-    what else stands there may be anything."""
+    """The searches for tools that a result tells of, to be shown to people; none where it is no such answer. A search
+    that wants to be shown answers JSON of the form `{"total_available": 40, "results": [{"query": "mail", "hits":
+    [{"name": "send_mail"}]}]}`; what else stands there may be anything."""
     try:
         answer = as_object(json.loads(text))
     except (ValueError, RecursionError):  # withheld by a redactor, or another plugin's words

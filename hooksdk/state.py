@@ -38,8 +38,8 @@ class PluginState(dict[str, Any]):
 
 
 class FamilyState(Protocol):
-    """A plugin's own JSON-able mapping for a family: a run and all runs of sub-agents below it (`event.family`). What one of them
-    keeps, all see at once: in tasks, in processes, and on every machine that has the same store.
+    """A plugin's own JSON-able mapping for a family: a run and all runs of sub-agents below it (`event.family`). What
+    one of them keeps, all see at once: in tasks, in processes, and on every machine that has the same store.
 
     ```python
     from hooksdk import FamilyState, hooks
@@ -58,10 +58,10 @@ class FamilyState(Protocol):
             return None if await self.family.update(count) else Block("five calls are enough for one task")
     ```
 
-    It begins empty with each outermost run, also when the session is resumed; a run that goes on with what a pause or a crash
-    has left finds it as it was. It is removed once its outermost run is over and nobody has a session of the family open in
-    which it could be asked for; what a pause or a crash has left, 30 days after its last change. Each method raises
-    `StoreError`, and `RunClosed` before the session's first run.
+    It begins empty with each outermost run, also when the session is resumed; a run that goes on with what a pause or a
+    crash has left finds it as it was. It is removed once its outermost run is over and nobody has a session of the
+    family open in which it could be asked for; what a pause or a crash has left, 30 days after its last change. Each
+    method raises `StoreError`, and `RunClosed` before the session's first run.
     """
 
     @property
@@ -71,8 +71,8 @@ class FamilyState(Protocol):
 
     @property
     def run(self) -> str:
-        """The id of the session's run, for what is kept for a run alone: as `event.run_id`, and where it goes on with what a pause
-        or a crash has left, that of the run which began it."""
+        """The id of the session's run, for what is kept for a run alone: as `event.run_id`, and where it goes on with
+        what a pause or a crash has left, that of the run which began it."""
         ...
 
     async def read(self) -> dict[str, Any]:
@@ -88,9 +88,9 @@ class FamilyState(Protocol):
         ...
 
     async def update(self, change: Callable[[dict[str, Any]], T]) -> T:
-        """Change the mapping in one step that nobody's change comes between: `change` gets it, changes it in place, and its answer
-        is this method's. Durable when this returns. `change` is called anew where somebody else was faster, so it should do
-        nothing else; where it raises, nothing is changed."""
+        """Change the mapping in one step that nobody's change comes between: `change` gets it, changes it in place, and
+        its answer is this method's. Durable when this returns. `change` is called anew where somebody else was faster,
+        so it should do nothing else; where it raises, nothing is changed."""
         ...
 
 

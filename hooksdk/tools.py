@@ -20,15 +20,14 @@ from hooksdk.errors import ToolSchemaError, WrongArgument, check, check_function
 from hooksdk.patterns import SOURCES, Source
 from hooksdk.values import SdkObject
 
-__all__ = [
-    "Annotations", "Deferral", "Expose", "Source", "Tool", "ToolCall", "ToolResult", "definitions_in", "is_marked", "marked_tools", "tool",
-]  # fmt: skip
+__all__ = ["Annotations", "Deferral", "Expose", "Source", "Tool", "ToolCall", "ToolResult", "definitions_in"]
+__all__ += ["is_marked", "marked_tools", "tool"]
 
 Expose = Literal["auto", "bridge", "direct", "hybrid"]
 """How the client of a gateway is shown the tools."""
 Deferral = Literal["off", "search", "additions"]
-"""How the requests of a run can declare tools that the model is not shown: not at all; so that it sees those to which the result
-of a search refers; or besides those that a message adds later. Where nobody said it, None."""
+"""How the requests of a run can declare tools that the model is not shown: not at all; so that it sees those to which
+the result of a search refers; or besides those that a message adds later. Where nobody said it, None."""
 DEFAULT_TIMEOUT = 120.0
 """Seconds that a tool may take unless it says otherwise."""
 
@@ -71,7 +70,7 @@ class Annotations:
 
 
 class _Schema(Fresh[dict[str, Any] | None]):
-    """A field for a JSON Schema that somebody else wrote: copied when it comes in, and None where that is impossible."""
+    """A field for somebody else's JSON Schema: copied when it comes in, and None where that is impossible."""
 
     def __set__(self, instance: object, value: Mapping[str, Any] | None) -> None:
         state = vars(instance)
@@ -136,38 +135,39 @@ class Tool:
     """The name that the model sees; unique in a catalog."""
     description: str = ""
     parameters: _Schema = _Schema(None)
-    """The JSON Schema of the arguments, or None; a fresh copy at each access, so that whoever changes one changes nothing
-    else. One that cannot be copied (a circle, an object that is not JSON) becomes None, and `diagnostics` says so."""
+    """The JSON Schema of the arguments, or None; a fresh copy at each access, so that whoever changes one changes
+    nothing else. One that cannot be copied (a circle, an object that is not JSON) becomes None, as `diagnostics` say."""
     source: Source = "plugin"
     owner: str = ""
     """The MCP server, plugin or part of the host that brings it."""
     label: str = ""
     """A title for people; may be empty."""
     core: bool | None = None
-    """True for a tool that is always offered and never hidden by tool search, False for one that may be. None: a host's own
-    tools are core, others are not; of a tool that is made, it is True or False."""
+    """True for a tool that is always offered and never hidden by tool search, False for one that may be. None: a host's
+    own tools are core, others are not; of a tool that is made, it is True or False."""
     annotations: Annotations = Annotations()
     meta: Fresh[dict[str, Any] | None] = field(default=Fresh(None))
-    """What an MCP server says of it besides, in MCP's words (`_meta`, `icons` and the like), for clients and not for models; a fresh
-    copy, or None."""
+    """What an MCP server says of it besides, in MCP's words (`_meta`, `icons` and the like), for clients and not for
+    models; a fresh copy, or None."""
     output_schema: _Schema = _Schema(None)
     """The JSON Schema of the structured result, or None; a fresh copy at each access, as `parameters`."""
     execute: Executor | None = None
     """`(arguments) -> str | ToolResult`, plain or async; a second parameter annotated `ToolContext` gets the context. A
-    plain one runs in a worker thread. None: it cannot be run here. In all tools that a run hands out, to plugins and to the
-    host, it is None: only `call_tool` runs them, past the policies."""
+    plain one runs in a worker thread. None: it cannot be run here. In all tools that a run hands out, to plugins and to
+    the host, it is None: only `call_tool` runs them, past the policies."""
     timeout: float = DEFAULT_TIMEOUT
     """Seconds that one call may take."""
     disposable: bool = False
     """Its results may go first when the context window must be freed."""
     keeps_secrets: bool = True
-    """False where others read the arguments with which it runs, such as the tracing of a framework: a call with a placeholder of
-    a secret is refused then, instead of filled."""
+    """False where others read the arguments with which it runs, such as the tracing of a framework: a call with a
+    placeholder of a secret is refused then, instead of filled."""
     labels: LabelsField = LabelsField()
-    """What the texts of its results are worth, such as `trusted`, in the word of whoever makes the tool; one result may say
-    otherwise (`ToolResult.labels`). A frozenset of one label or several, or None: not said, which counts as `untrusted`."""
+    """What the texts of its results are worth, such as `trusted`, in the word of whoever makes the tool; one result may
+    say otherwise (`ToolResult.labels`). A frozenset of one label or several, or None: not said, which counts as
+    `untrusted`."""
     own_name: str = ""
-    """The name that the owner gave it, `name` unless you say; `name` differs from it where two owners chose the same."""
+    """The name that the owner gave it; `name` is another one where two owners chose the same."""
     bridge: bool = field(init=False, default=False)
     """True for a tool that a plugin offers to find and call the others: without an executor, so that it only stands for
     other calls, or in a `Search`. It opens nothing by itself, so a default of policy is not meant for it."""
@@ -214,8 +214,8 @@ class Tool:
         **options: Unpack[_MarkOptions],
     ) -> Tool:
         """A tool made from a function or a bound method: the schema from its signature, the description from its
-        docstring. Options are those of `@tool`, which may also be on the function itself. Raises `ToolSchemaError` when a parameter has no type that JSON Schema
-        can tell."""
+        docstring. Options are those of `@tool`, which may also be on the function itself. Raises `ToolSchemaError` when
+        a parameter has no type that JSON Schema can tell."""
         marked: dict[str, Any] = {**getattr(function, TOOL_MARK, {}), **options}
         given_name, given_description = marked.pop("name", None), marked.pop("description", None)
         if isinstance(function, type) or not callable(function):
@@ -245,19 +245,18 @@ class Tool:
         owner: str = "",
         **options: Unpack[_MarkOptions],
     ) -> Tool:
-        """A tool made from its definition as a provider's request has it: OpenAI's (`{"type": "function", "function": {...}}`,
-        or flat as in Responses), Anthropic's (`input_schema`), Gemini's declaration, MCP's. `execute` gets the arguments as
-        one dict; without it the tool cannot be run here, and a call of it says so.
+        """A tool made from its definition as a provider's request has it: OpenAI's (`{"type": "function", "function":
+        {...}}`, or flat as in Responses), Anthropic's (`input_schema`), Gemini's declaration, MCP's. `execute` gets the
+        arguments as one dict; without it the tool cannot be run here, and a call of it says so.
 
-        Name, description and schema are read, and MCP's annotations. What else a request may say of a tool, such as `strict`,
-        is not kept. Raises `WrongArgument` for what is no definition, such as a tool that the provider runs itself.
+        Name, description and schema are read, and MCP's annotations. What else a request may say of a tool, such as
+        `strict`, is not kept. Raises `WrongArgument` for what is no definition, such as a tool that the provider runs
+        itself.
         """
         read = read_definition(definition, "Tool.from_json(...)")
         options.setdefault("annotations", Annotations.from_mcp(read["annotations"]))
-        return cls(
-            name=read["name"], description=read["description"], parameters=read["parameters"], execute=execute,
-            source=source, owner=owner, **options,
-        )  # fmt: skip
+        named = {name: read[name] for name in ("name", "description", "parameters")}
+        return cls(**named, execute=execute, source=source, owner=owner, **options)
 
     @property
     def id(self) -> str:
@@ -297,7 +296,8 @@ class Tool:
 
     def copy(self, **changes: Unpack[_CopyOptions]) -> Tool:
         """The same tool with some of the constructor's fields changed. With another `name` its `own_name` and its id
-        stay; with another `owner` or `source` the id is another one. Raises `WrongArgument` for a field that there is not.
+        stay; with another `owner` or `source` the id is another one. Raises `WrongArgument` for any
+        other field.
         """
         known = _CopyOptions.__annotations__
         if unknown := changes.keys() - known.keys():
@@ -319,8 +319,8 @@ class Tool:
         return twin
 
     def without_executor(self) -> Tool:
-        """The tool as a run hands it out: all but its executor, so that nobody runs it past the policies. The same one each
-        time, and never the tool itself: what somebody sets on it changes nothing that runs."""
+        """The tool as a run hands it out: all but its executor, so that nobody runs it past the policies. The same one
+        each time, and never the tool itself: what somebody sets on it changes nothing that runs."""
         bare: Tool | None = vars(self).get(_BARE)
         if bare is None:
             bare = object.__new__(Tool)
@@ -371,8 +371,8 @@ def is_marked(function: object) -> bool:
 
 
 def marked_tools(holder: object, owner: str, *, others: Container[str] = ()) -> list[Tool]:
-    """The tools that `@tool` marks on a plugin's instance, or in its module, in source order. A module's are those defined
-    in it, and those imported from its own package, but not from the modules in `others`, which are plugins too."""
+    """The tools that `@tool` marks on a plugin's instance, or in its module, in source order. A module has those
+    that are defined in it or imported from its own package, but not from the plugin modules in `others`."""
     if isinstance(holder, ModuleType):
         members = filter(inspect.isfunction, vars(holder).values())
         members = [member for member in members if hasattr(member, TOOL_MARK) and is_own(holder, member, others)]

@@ -1,7 +1,8 @@
 """A session's transcript: what is stored, what the model sees of it, and the trims between the two.
 
-The stored truth is two sequences that only grow: messages, in the host's own format, and journal entries. The model's view is a
-pure function of both (`_transcript/journal.py`), so nothing stored is ever rewritten and every trim can be taken back.
+The stored truth is two sequences that only grow: messages, in the host's own format, and journal entries. The model's
+view is a pure function of both (`_transcript/journal.py`), so nothing stored is ever rewritten and every trim can be
+taken back.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hooksdk._transcript.matching import MismatchError, check_message
 from hooksdk._transcript.messages import EncodedMessages, MessageSource
 from hooksdk._transcript.pairing import NO_RESULT, gather_results, pair_results
 from hooksdk._transcript.reading import ledger_of
-from hooksdk._transcript.requests import Plan, find_record, plan_restore, plan_trim
+from hooksdk._transcript.requests import Plan, find_record, plan_drain, plan_restore, plan_trim
 from hooksdk._transcript.sizes import message_tokens
 from hooksdk._transcript.storage import (
     LazyLog,
@@ -71,6 +72,7 @@ __all__ = [
     "ledger_of",
     "message_tokens",
     "pair_results",
+    "plan_drain",
     "plan_trim",
     "unknown_session",
     "view",
@@ -87,8 +89,8 @@ def view(messages: Sequence[Message], journal: Iterable[Entry], message_format: 
 
 
 class Results:
-    """The tool results of a session, to read and to trim. A result goes by its handle (`r17`) or, while that is unambiguous,
-    by its call id. Unknown or ambiguous references raise `UnknownResult` with the nearest handles.
+    """The tool results of a session, to read and to trim. A result goes by its handle (`r17`) or, while that is
+    unambiguous, by its call id. Unknown or ambiguous references raise `UnknownResult` with the nearest handles.
 
     ```python
     from hooksdk import hooks
@@ -111,8 +113,8 @@ class Results:
         missing_grant: Exception | None = None,
         on_queued: OnQueued | None = None,
     ) -> None:
-        """`owner` is the plugin whose name goes into the journal. `missing_grant` is raised when it asks for a text, or for
-        a trim that could never be drained. `on_queued` is called with what was queued.
+        """`owner` is the plugin whose name goes into the journal. `missing_grant` is raised when it asks for a text, or
+        for a trim that could never be drained. `on_queued` is called with what was queued.
         """
         self._transcript = transcript
         self._owner = owner
@@ -128,14 +130,14 @@ class Results:
         return self._transcript
 
     def list(self, *, arguments: bool = False) -> Sequence[ResultInfo]:
-        """All results, oldest first, without their bodies. With `arguments` also the long arguments of each call, before its
-        result: they are read, trimmed and restored in the same way, by handles such as `r17.content`."""
+        """All results, oldest first, without their bodies. With `arguments` also the long arguments of each call,
+        before its result: they are read, trimmed and restored in the same way, by handles such as `r17.content`."""
         return self._may_use(grant=False).list_results(arguments=arguments)
 
     def message_tokens(self) -> builtins.list[int]:
-        """The size of each stored message as the model sees it, in tokens, at the index that `ResultInfo.position` names:
-        a trimmed result counts as its note. What was compacted away counts 0, and what stands in its place counts at the last
-        of those messages. `hooksdk.costs` computes with it what a trim costs."""
+        """The size of each stored message as the model sees it, in tokens, at the index that `ResultInfo.position`
+        names: a trimmed result counts as its note. What was compacted away counts 0, and what stands in its place
+        counts at the last of those messages. `hooksdk.costs` computes with it what a trim costs."""
         return self._may_use(grant=False).ask(message_tokens)
 
     def read(self, reference: str) -> str:
@@ -152,8 +154,9 @@ class Results:
         """Queue one trim. When this returns, the trim is durable; it is applied when the fence opens.
 
         `replacement` is a summary to keep, capped in length; the host adds what was there and how to get it back. The
-        first replacement wins. With `small` a result is shortened that is hardly longer than the note in its place. One that cannot be queued answers `not_trimmed`, with the reason as text. Raises `UnknownResult`,
-        or `MissingGrant` for a plugin that could never see it drained.
+        first replacement wins. With `small` a result is shortened that is hardly longer than the note in its place. One
+        that cannot be queued answers `not_trimmed`, with the reason as text. Raises `UnknownResult`, or `MissingGrant`
+        for a plugin that could never see it drained.
         """
         return await self._queue("trim", lambda ledger: plan_trim(ledger, reference, replacement, small=small), reason)
 

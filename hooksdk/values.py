@@ -160,16 +160,16 @@ def _plain_key(key: object) -> str:
 
 
 def place_of(name: str) -> tuple[str, ...]:
-    """The place in arguments that a name may mean for a tool: `Message.To`, `message[to]`, `/message/to` and `message.0.to` are
-    one. A tool may be lenient, so a policy that only compared the letters of a key would be passed by another spelling."""
+    """The place in arguments that a name may mean for a tool: `Message.To`, `message[to]`, `/message/to` and
+    `message.0.to` are one. A tool may be lenient, and a policy that compared letters would miss another spelling."""
     seen = "".join(char if char.isprintable() else " " * char.isspace() for char in unicodedata.normalize("NFKC", name))
     parts = [part.strip(_AROUND) for part in _JOINTS.split(seen.casefold())]
     return tuple(part for part in parts if part and not part.isdecimal())
 
 
 def json_in(text: str) -> Any:
-    """What a tool may read out of a text that looks like JSON, or like a string that holds some; None where it does not. Raises
-    `BadArguments` where only some parsers would read it."""
+    """What a tool may read out of a text that looks like JSON, or like a string that holds some; None where it does
+    not. Raises `BadArguments` where only some parsers would read it."""
     return read_json(text.strip("\ufeff\0 \t\r\n")) if _OPENS_JSON.match(text) else None
 
 
@@ -182,7 +182,8 @@ def compact(value: object, *, sort_keys: bool = False) -> str:
 
 
 def canonical(value: object) -> str:
-    """The one compact JSON text of a value: the same for the same content, in whatever order its keys are. Raises `Uncloneable`.
+    """The one compact JSON text of a value: the same for the same content, in whatever order its keys are. Raises
+    `Uncloneable`.
 
     Encode it with `errors="surrogatepass"`: text may hold half of a surrogate pair.
     """
@@ -250,8 +251,8 @@ _TRAILING_COMMA = re.compile(rf"{_TEXT}|,(?=\s*[}}\]])", re.DOTALL)
 
 
 def plain_json(text: str) -> str:
-    """JSON that people write: the text with blanks in place of its comments and trailing commas, so that every other character
-    keeps its line and column. A library for JSON5 takes more than is written in settings, and tells no places."""
+    """JSON that people write: the text with blanks in place of its comments and trailing commas, so that every other
+    character keeps its line and column. A library for JSON5 accepts more, and tells no places."""
 
     def blank(match: re.Match[str]) -> str:
         return match[0] if match[0].startswith('"') else re.sub(r"[^\n]", " ", match[0])
@@ -262,8 +263,8 @@ def plain_json(text: str) -> str:
 def parse_arguments(raw: object) -> JsonObject:
     """Read the arguments of a call as a model or its client wrote them. Raises `BadArguments`.
 
-    A dict is copied, nothing is no arguments, text must be strict JSON for one object; such text written as a JSON string once
-    more is unwrapped. An object under `UNREADABLE` stands for what could not be read, and says why.
+    A dict is copied, nothing is no arguments, text must be strict JSON for one object; such text written as a JSON
+    string once more is unwrapped. An object under `UNREADABLE` stands for what could not be read, and says why.
     """
     try:
         if isinstance(raw, (bytes, bytearray)):
@@ -352,8 +353,8 @@ def is_sdk_object(value: object) -> bool:
 
 
 def plain(value: Any, levels: int = _SDK_LEVELS) -> Any:
-    """The value with every SDK object in it written as JSON, under the API's names and without what is None: a request may
-    not say null where an answer does. What is plain already is the same object."""
+    """The value with every SDK object in it written as JSON, under the API's names and without what is None: a request
+    may not say null where an answer does. What is plain already is the same object."""
     if is_sdk_object(value):
         return value.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False)
     if not levels:

@@ -303,10 +303,10 @@ def plain_answer(answer: object, request: ApprovalRequest) -> Approval:
     if not isinstance(answer, Approval):
         raise TypeError(f"an approver must answer an Approval or Later(), got {type(answer).__name__}")
     # Copied first: what is checked is what counts.
-    granted, reason, scope, by = map(schema.clone, (answer.granted, answer.reason, answer.scope, answer.by))
-    unanswered: Any = schema.clone(answer.unanswered)
-    agree = schema.clone(answer.agree)
-    equal, expires = answer.arguments, schema.clone(answer.expires)
+    names = ("granted", "reason", "scope", "by", "agree", "unanswered", "expires")
+    fields: dict[str, Any] = {name: schema.clone(getattr(answer, name)) for name in names}
+    granted, reason, scope, by, agree, unanswered, expires = fields.values()
+    equal = answer.arguments
     if type(granted) is not bool:
         raise TypeError(f"Approval(granted=...) must be bool, got {type(granted).__name__}")
     if not isinstance(reason, str) or not isinstance(by, str):
@@ -326,16 +326,8 @@ def plain_answer(answer: object, request: ApprovalRequest) -> Approval:
         if not covers_arguments(equal, peek(request, "arguments")):
             raise ValueError("Approval(arguments=...) does not fit the arguments of the call that it answers")
     seconds = None if expires is None else min(float(expires), MAX_EXPIRY)
-    return Approval(
-        granted,
-        reason,
-        scope,
-        by=clip(by, MAX_BY),
-        arguments=equal,
-        expires=seconds,
-        agree=agree,
-        unanswered=unanswered,
-    )
+    fields |= {"by": clip(by, MAX_BY), "arguments": equal, "expires": seconds}
+    return Approval(**fields)
 
 
 def covers_arguments(equal: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:

@@ -1,4 +1,5 @@
-"""Answers about one tool call, beside `Block` and `Answer`: what a person is asked, other arguments, secrets, another result."""
+"""Answers about one tool call, beside `Block` and `Answer`: what a person is asked, other arguments, secrets, another
+result."""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ class Rewrite(Checked):
 
 @dataclass(frozen=True)
 class Ask(Checked):
-    """Ask a person first. Refused when nobody can be asked, when they say no, and after `timeout` seconds. An answer counts for
-    the same words, of the same plugin and `rule`: leave what changes from one judging to the next, such as a time, out of them.
+    """Ask a person first. Refused when nobody can be asked, when they say no, and after `timeout` seconds. An answer
+    counts for the same words, of the same plugin and `rule`: leave what changes from one judging to the next, such as a
+    time, out of them.
     """
 
     title: str
@@ -31,8 +33,8 @@ class Ask(Checked):
     rule: str = field(default="", kw_only=True)
     """Which rule of the plugin's asks, for a plugin that has several: an answer to one is none to another."""
     evidence: Iterable[Origin] = field(default=(), kw_only=True)
-    """Which values are strange, and where they stand: shown to the person before all arguments. No part of the words: an answer
-    counts whatever it is."""
+    """Which values are strange, and where they stand: shown to the person before all arguments. No part of the words:
+    an answer counts whatever it is."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Secrets(Checked):
 
 @dataclass(frozen=True)
 class Replace(Checked):
-    """Another result for the same call, or another answer of the run. Text replaces the old text and the structured form; other
-    content stays."""
+    """Another result for the same call, or another answer of the run. Text replaces the old text and the structured
+    form; other content stays."""
 
     result: ToolResult | str

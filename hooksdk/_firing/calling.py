@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 import functools
 import inspect
 import reprlib
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -38,10 +40,9 @@ class Failure:
 
     def log(self, consequence: str = "") -> None:
         """Say it in one line: whose handler, where it stands, which hook, what happened, after how long."""
-        logger.warning(
-            "%s failed in %s%s: %s", self.handler.who, self.handler.hook, consequence, self,
-            extra={"plugin": self.handler.plugin, "hook": self.handler.hook},
-        )  # fmt: skip
+        who, hook = self.handler.who, self.handler.hook
+        extra = {"plugin": self.handler.plugin, "hook": hook}
+        logger.warning("%s failed in %s%s: %s", who, hook, consequence, self, extra=extra)
 
 
 def _duration(seconds: float) -> str:
@@ -49,8 +50,8 @@ def _duration(seconds: float) -> str:
 
 
 def settle(handler: Handler, attempt: Attempt, answer: object) -> tuple[Any, Failure | None]:
-    """What a handler came to: its answer, or what went wrong: it raised, was late, or answered with a value that its hook
-    does not take."""
+    """What a handler came to: its answer, or what went wrong: it raised, was late, or answered with a value that its
+    hook does not take."""
     error = attempt.error
     if attempt.late:
         error = HookTimeout(handler.hook, handler.who, handler.timeout)
@@ -69,8 +70,8 @@ def settle(handler: Handler, attempt: Attempt, answer: object) -> tuple[Any, Fai
 
 
 def plain_answer(kind: type[Any], answer: Any) -> Any:
-    """An answer as an instance of our own class, each field read once and checked: a plugin's subclass may have fields that
-    are missing, that raise, or that change from one reading to the next."""
+    """An answer as an instance of our own class, each field read once and checked: a plugin's subclass may have fields
+    that are missing, that raise, or that change from one reading to the next."""
     values: dict[str, Any] = {}
     for name in _field_names(kind):
         value = getattr(answer, name)
@@ -90,7 +91,8 @@ def _bad_answer(handler: Handler, answer: object) -> BadAnswer:
 
 
 def _shown(answer: object, handler: Handler) -> str:
-    """A wrong answer in an error's words: its type alone where the right ones hide what they hold, as `Secrets` does."""
+    """A wrong answer in an error's words: its type alone where the right ones hide what they hold, as `Secrets`
+    does."""
     kind = type(answer).__name__
     if any(not field.repr for each in handler.answers if is_dataclass(each) for field in fields(each)):
         return f"a value of type {kind}"
@@ -110,3 +112,11 @@ async def call_handler(handler: Handler, event: Any) -> Any:
         answer = handler.call(event)
     # A wrapped coroutine function looks like a plain def: its coroutine is to be awaited, it is no opinion.
     return await answer if answer is not None and inspect.isawaitable(answer) else answer
+
+
+def wrapped(handler: Handler, around: Callable[[Handler, Any], Awaitable[Any]]) -> Handler:
+    """A twin of the handler that is called by `around`, with the handler itself and the event. Other handlers pay
+    nothing for it."""
+    twin = copy.copy(handler)
+    twin.call, twin.is_async = functools.partial(around, handler), True
+    return twin

@@ -80,15 +80,15 @@ class Dispatcher:
         self._background = background
         self.stopped = False
         self._observing: dict[str, Mailbox] = {}
-        self._tracing = {
+        self.tracing = {
             handler: Mailbox(handler.plugin, background, self._traced, TRACE_CAPACITY)
             for handler in plans.get("trace", ())
         }
-        self.tracing = bool(self._tracing)
-        """True when anybody takes trace records."""
+        """The handlers that take trace records, each with its mailbox."""
         self._listeners: set[Handler] = set()
         self.on_shadow: Callable[[str, str], None] | None = None
-        """Called with plugin and outcome of each handler in shadow mode that answered or failed: the open run counts them."""
+        """Called with plugin and outcome of each handler in shadow mode that answered or failed: the open run counts
+        them."""
 
     def has(self, hook: str) -> bool:
         """True when anybody handles this hook: nothing else needs doing otherwise."""
@@ -107,8 +107,8 @@ class Dispatcher:
 
             async for outcome in dispatcher.fire("before_tool_call", event, tool): ...
 
-        A callable makes each handler its own event, from what the ones before it left. Plugins of the ids in `leave_out` are not
-        called. The caller logs failures.
+        A callable makes each handler its own event, from what the ones before it left. Plugins of the ids in
+        `leave_out` are not called. The caller logs failures.
         """
         handlers = self.plans.get(hook, ())
         if leave_out:
@@ -125,8 +125,8 @@ class Dispatcher:
     # Handlers that the run does not wait for
 
     def observe(self, hook: str, event: Event) -> None:
-        """Queue the event for its observers; never waits, so those that the run waits for are told by `attend`. After `stop` nobody
-        is told any more."""
+        """Queue the event for its observers; never waits, so those that the run waits for are told by `attend`. After
+        `stop` nobody is told any more."""
         if self.stopped:
             return
         tool = getattr(event, "tool", None)
@@ -145,14 +145,14 @@ class Dispatcher:
             outcome.log()
 
     async def trace(self, info: RunInfo, record: Record, content: Callable[[], Content] | None = None) -> None:
-        """Hand a record to every trace handler, and to the host's listeners with what it is about. Waits only for one whose
-        queue is full; one that stays full past its limit is taken out, and that is logged."""
-        if not self._tracing:
+        """Hand a record to every trace handler, and to the host's listeners with what it is about. Waits only for one
+        whose queue is full; one that stays full past its limit is taken out, and that is logged."""
+        if not self.tracing:
             return
         plain = full = Trace(info=info, record=self._clean(record), time=time.time())
         if content is not None and self._listeners:
             full = replace(plain, content=self._clean(content()))
-        for handler, box in list(self._tracing.items()):
+        for handler, box in list(self.tracing.items()):
             event = full if handler in self._listeners else plain
             if box.full and not await box.wait(handler.timeout, until_quiet=False):
                 self._take_out(handler)
@@ -161,16 +161,13 @@ class Dispatcher:
 
     def listen(self, handler: Handler) -> None:
         """Let a handler of the host's own have every record from now on, with what it is about."""
-        self._tracing[handler] = Mailbox(handler.plugin, self._background, self._traced, TRACE_CAPACITY)
+        self.tracing[handler] = Mailbox(handler.plugin, self._background, self._traced, TRACE_CAPACITY)
         self._listeners.add(handler)
-        self.tracing = True
 
     def ignore(self, handler: Handler) -> None:
         """End what `listen` began; what still waits is not handed over."""
         self._listeners.discard(handler)
-        box = self._tracing.pop(handler, None)
-        self.tracing = bool(self._tracing)
-        if box is not None:
+        if (box := self.tracing.pop(handler, None)) is not None:
             box.stop()
 
     async def flush(self, seconds: float) -> None:
@@ -182,24 +179,24 @@ class Dispatcher:
                 logger.warning("%s was not done with its events after %.3g s", who, seconds)
 
     def give_up(self) -> None:
-        """The session closes: what its observers have not seen yet they will not see any more. It is counted and told."""
+        """The session closes: what its observers have not seen yet they will not see any more. It is counted and
+        told."""
         for name, box in self._observing.items():
             if lost := box.drop_all():
-                logger.warning(
-                    "plugin '%s' did not see %d events: the session closed before it was done", name, lost, extra={"plugin": name}
-                )  # fmt: skip
+                problem = "plugin '%s' did not see %d events: the session closed before it was done"
+                logger.warning(problem, name, lost, extra={"plugin": name})
 
     async def flush_trace(self, seconds: float) -> None:
         """Let the trace handlers see everything; called last."""
         deadline = time.monotonic() + seconds
-        for handler, box in list(self._tracing.items()):
+        for handler, box in list(self.tracing.items()):
             if not await box.wait(max(0.0, deadline - time.monotonic()), until_quiet=True):
                 self._take_out(handler)
 
     def stop(self) -> None:
         """End the background workers of this session."""
         self.stopped = True
-        for box in (*self._observing.values(), *self._tracing.values()):
+        for box in (*self._observing.values(), *self.tracing.values()):
             box.stop()
 
     @property
@@ -212,19 +209,14 @@ class Dispatcher:
         failure, answer, info = outcome.failure, outcome.answer, event.info
         call_id = event.call.id if isinstance(event, CallEvent) else None
         problem = type(failure.error).__name__ if failure else None
-        await self.trace(
-            info,
-            HookFired(hook=handler.hook, plugin=handler.plugin, handler=handler.function, outcome=outcome.name,
-                      seconds=round(seconds, 6), problem=problem, shadow=handler.shadow, call_id=call_id),
-        )  # fmt: skip
+        about: dict[str, Any] = {"hook": handler.hook, "plugin": handler.plugin, "handler": handler.function}
+        about |= {"shadow": handler.shadow, "call_id": call_id}
+        fired = HookFired(outcome=outcome.name, seconds=round(seconds, 6), problem=problem, **about)
+        await self.trace(info, fired)
         decides = handler.decides or handler.shadow or isinstance(answer, Block)
         if decides and answer is not None and not failure:
-            await self.trace(
-                info,
-                Decision(hook=handler.hook, plugin=handler.plugin, handler=handler.function, decision=outcome.name,
-                         shadow=handler.shadow, call_id=call_id),
-                lambda: Content(text=_reason_of(answer)),
-            )  # fmt: skip
+            decision = Decision(decision=outcome.name, **about)
+            await self.trace(info, decision, lambda: Content(text=_reason_of(answer)))
 
     def note_shadow(self, outcome: HandlerOutcome) -> None:
         """Count what a handler in shadow mode would have done, and log why it failed."""
@@ -236,7 +228,7 @@ class Dispatcher:
     async def _observed(self, handler: Handler, event: Event, seconds: float, failure: Failure | None) -> None:
         if failure:
             failure.log()
-        if self._tracing:
+        if self.tracing:
             await self.trace_handler(handler, event, seconds, HandlerOutcome(handler, None, failure))
 
     async def _traced(self, handler: Handler, _event: Event, _seconds: float, failure: Failure | None) -> None:
@@ -246,16 +238,12 @@ class Dispatcher:
             failure.log()
 
     def _take_out(self, handler: Handler) -> None:
-        box = self._tracing.pop(handler, None)
-        self.tracing = bool(self._tracing)
-        if box is None:
-            return
-        lost = box.drop_all()
-        box.stop()
-        logger.warning(
-            "%s did not take trace records for %.3g s and is taken out; %d records did not reach it",
-            handler.who, handler.timeout, lost, extra={"plugin": handler.plugin, "hook": "trace"},
-        )  # fmt: skip
+        if (box := self.tracing.pop(handler, None)) is not None:
+            lost = box.drop_all()
+            box.stop()
+            problem = "%s did not take trace records for %.3g s and is taken out; %d records did not reach it"
+            extra = {"plugin": handler.plugin, "hook": "trace"}
+            logger.warning(problem, handler.who, handler.timeout, lost, extra=extra)
 
 
 def _reason_of(answer: object) -> str:

@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 
 class Checked:
-    """A dataclass whose fields are checked when it is made, so that a wrong one is its author's failure, there and then:
-    an answer that the run cannot use would otherwise come out far from the handler that gave it."""
+    """A dataclass whose fields are checked when it is made, so that a wrong one is its author's failure, there and
+    then: an answer that the run cannot use would otherwise come out far from the handler that gave it."""
 
     def __post_init__(self) -> None:
         for name, kinds in _field_types(type(self)).items():
@@ -48,8 +48,8 @@ class Answer(Checked):
 
 @dataclass(frozen=True)
 class Around(Checked):
-    """A plain context manager to hold open: entered at once, and left when what it is around has ended, however it ended.
-    Its `__exit__` gets no error. One that fails is logged."""
+    """A plain context manager to hold open: entered at once, and left when what it is around has ended, however it
+    ended. Its `__exit__` gets no error. One that fails is logged."""
 
     manager: AbstractContextManager[Any]
 
@@ -83,13 +83,13 @@ class RunInfo:
     trigger: str = "user"
     """user, schedule, subagent or other."""
     triggers: tuple[str, ...] = ()
-    """What began the run and those around it, the outermost first: `("schedule", "subagent")` in a sub-agent of a scheduled
-    run. The last is `trigger`."""
+    """What began the run and those around it, the outermost first: `("schedule", "subagent")` in a sub-agent of a
+    scheduled run. The last is `trigger`."""
     agents: tuple[str, ...] = ()
     """The agents of the run and of those around it, the outermost first. The last is `agent_id`."""
     family: str = ""
-    """The run's family, which is the same for a run and for all runs of sub-agents below it: the id of the outermost run. A
-    run that goes on with what a pause or a crash has left keeps the id of before."""
+    """The run's family, which is the same for a run and for all runs of sub-agents below it: the id of the outermost
+    run. A run that goes on with what a pause or a crash has left keeps the id of before."""
     metadata: Fresh[Mapping[str, Any] | None] = Fresh(None)
     transcript: bool = True
     """False where the run keeps neither messages nor results."""
@@ -187,8 +187,8 @@ class CallEvent(Event):
     """What the events of a tool call carry."""
 
     call: ToolCall
-    """The call: id, origin (model, bridge, code, tool) and parent id. Its arguments are those of the event; before they are
-    checked, and where they are invalid, as the model wrote them."""
+    """The call: id, origin (model, bridge, code, tool) and parent id. Its arguments are those of the event; before they
+    are checked, and where they are invalid, as the model wrote them."""
     arguments: Frozen = Frozen()
     """A copy at each access, which refuses every change: one would not reach the call. Answer `Rewrite` from
     `rewrite_tool_call` to change them."""

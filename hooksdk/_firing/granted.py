@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
-from hooksdk._firing.calling import call_handler
+from hooksdk._firing.calling import call_handler, wrapped
 from hooksdk._firing.hook import Grant, Handler
 from hooksdk._tasks.background import logger
 from hooksdk.errors import MissingGrant
@@ -65,14 +65,11 @@ def granted_fields(event: type) -> Mapping[str, Grant]:
 
 
 def withheld_from(handler: Handler) -> Handler:
-    """The same handler, whose events hold nothing in the fields that are kept from it."""
-    plain = copy.copy(handler)
+    """A twin of the handler whose events are empty in the fields that the operator has not granted."""
+    return wrapped(handler, _call_without_fields)
 
-    async def call(event: Any) -> Any:
-        event = copy.copy(event)
-        event.__dict__.update(plain.kept)
-        return await call_handler(plain, event)
 
-    twin = copy.copy(handler)
-    twin.call, twin.is_async = call, True
-    return twin
+async def _call_without_fields(handler: Handler, event: Any) -> Any:
+    event = copy.copy(event)
+    event.__dict__.update(handler.kept)
+    return await call_handler(handler, event)

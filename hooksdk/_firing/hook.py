@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 import types
@@ -42,8 +43,8 @@ GRANTS: Mapping[Grant, str] = {
     "offer": "puts tools of its own into the model's list, and decides which tools are shown",
     "search": "offers tools to find and run others, which the default of a policy does not stop",
 }
-"""What an operator may grant an installed plugin, and what it can do then. Judging calls, taking tools away and observing
-without text need none."""
+"""What an operator may grant an installed plugin, and what it can do then. Judging calls, taking tools away and
+observing without text need none."""
 
 PROJECT: Final = "hooksdk"
 THREADS: Final = 4
@@ -83,8 +84,8 @@ class Hook(Generic[E, R]):
     ```
 
     - `timeout`: seconds that the handler may take.
-    - `tools`: a tool pattern or several; the handler is called for these tools only. They are meant by their words, in any
-      case and any joining; one that gives the values of secrets is called for the tools as they are written.
+    - `tools`: a tool pattern or several; the handler is called for these tools only. They are meant by their words, in
+      any case and any joining; one that gives the values of secrets is called for the tools as they are written.
     - `required`: what the handler was to change is withheld when it fails (a redactor).
     - `thread`: run a plain `def` in a worker thread.
     - `wait`: the run waits for a handler that observes.
@@ -161,10 +162,7 @@ class Hook(Generic[E, R]):
         )
 
     def _with(self, **changes: Any) -> Hook[E, R]:
-        other: Hook[E, R] = Hook(
-            self.spec, kind=self.kind, timeout=self.timeout, options=self.allowed_options, grant=self.grant,
-            answer_grants=self.answer_grants,
-        )  # fmt: skip
+        other: Hook[E, R] = copy.copy(self)
         other._options = replace(self._options, **changes)
         return other
 
@@ -207,8 +205,8 @@ def define(
     grant: Grant | None = None,
     answer_grants: Mapping[type, Grant] | None = None,
 ) -> Callable[[Callable[[E], R]], Hook[E, R]]:
-    """Turn a spec function into the hook of its name: the event and answer types are its annotations. An installed plugin
-    needs `grant` to handle it at all, and one of `answer_grants` to give that answer."""
+    """Turn a spec function into the hook of its name: the event and answer types are its annotations. An installed
+    plugin needs `grant` to handle it at all, and one of `answer_grants` to give that answer."""
 
     def make(spec: Callable[[E], R]) -> Hook[E, R]:
         return Hook(
@@ -293,11 +291,6 @@ def _check_event(hook: Hook[Any, Any], function: Any, refuse: Callable[[str, str
 class Handler:
     """One handler, bound to its plugin's instance, with everything that firing it needs worked out."""
 
-    __slots__ = (
-        "answers", "call", "decides", "exact", "function", "hook", "is_async", "kept", "limiter", "plugin", "required", "shadow",
-        "source", "threaded", "timeout", "tools", "ungranted", "waits", "who",
-    )  # fmt: skip
-
     def __init__(
         self,
         hook: Hook[Any, Any],
@@ -340,9 +333,7 @@ class Handler:
 
     def bound_to(self, instance: object) -> Handler:
         """The same handler as a method of this instance; the threads' limit is shared by all instances."""
-        other = object.__new__(Handler)
-        for slot in Handler.__slots__:
-            setattr(other, slot, getattr(self, slot))
+        other = copy.copy(self)
         other.call = self.call.__get__(instance)
         return other
 

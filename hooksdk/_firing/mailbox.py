@@ -60,10 +60,9 @@ class Mailbox:
             self._waiting.popleft()
             self.dropped += 1
             if self.dropped == 1:
-                logger.warning(
-                    "plugin '%s' is too slow for its events: the oldest are dropped (%s; %d wait)",
-                    self.name, handler.who, self._capacity, extra={"plugin": self.name, "hook": handler.hook},
-                )  # fmt: skip
+                problem = "plugin '%s' is too slow for its events: the oldest are dropped (%s; %d wait)"
+                extra = {"plugin": self.name, "hook": handler.hook}
+                logger.warning(problem, self.name, handler.who, self._capacity, extra=extra)
         self._waiting.append((handler, event))
         if not self._started:
             self._started = self._background.spawn(self._work, name=f"hooksdk mailbox of {self.name}")

@@ -1,7 +1,7 @@
 """Which functions the decorators have marked, and which of them are a plugin's own.
 
-A decorator writes each function that it marks into the namespace that is being made: the module's, or the class's. So it is
-known later that a function was marked, even where its name leads to something else by then.
+A decorator writes each function that it marks into the namespace that is being made: the module's, or the class's. So
+it is known later that a function was marked, even where its name leads to something else by then.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ TOOL_MARK = "__hooksdk_tool__"
 
 
 def note_marked(function: object) -> None:
-    """Remember a function that a decorator marks now, where that happens in the body of a module or a class. In a function
-    it may be meant for anything."""
+    """Remember a function that a decorator marks now, where that happens in the body of a module or a class. In a
+    function it may be meant for anything."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__") in _DECORATORS:
         frame = frame.f_back
@@ -40,8 +40,8 @@ def note_marked(function: object) -> None:
 
 
 def marked_in(holder: type | types.ModuleType) -> list[Any]:
-    """The functions that were marked in the body of this module or class, in order. Nothing is known of a notebook, where a
-    cell that is run again would look like a lost function."""
+    """The functions that were marked in the body of this module or class, in order. Nothing is known of a notebook,
+    where a cell that is run again would look like a lost function."""
     if isinstance(holder, types.ModuleType) and holder.__name__ == "__main__" and not hasattr(holder, "__file__"):
         return []
     marked: tuple[object, list[Any]] | None = vars(holder).get(_MARKED)
@@ -58,7 +58,8 @@ def unwrapped(function: Any) -> list[Any]:
 
 def is_own(module: types.ModuleType, function: Any, others: Container[str] = ()) -> bool:
     """True for a function that a module has as its own: made in its body, or imported from its own package. What was
-    imported from elsewhere is another one's handler or tool, and so is that of `others`: the modules that are plugins too.
+    imported from elsewhere is another one's handler or tool, and so is that of `others`: the modules that are plugins
+    too.
     """
     home = str(getattr(function, "__module__", None))
     if home == module.__name__ or any(layer is one for layer in unwrapped(function) for one in marked_in(module)):
@@ -74,8 +75,8 @@ def is_own(module: types.ModuleType, function: Any, others: Container[str] = ())
 
 
 def _lies_beside(module: types.ModuleType, other: str) -> bool:
-    """True for a module or package in the folder of a module that is in no package: together they are one plugin, unless
-    the folder is where everything is installed."""
+    """True for a module or package in the folder of a module that is in no package: together they are one plugin,
+    unless the folder is where everything is installed."""
     top = sys.modules.get(other.partition(".")[0])
     file, other_file = getattr(module, "__file__", None), getattr(top, "__file__", None)
     if not file or not other_file:

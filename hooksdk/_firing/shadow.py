@@ -1,12 +1,11 @@
-"""Shadow mode: a policy is called as ever, and nothing comes of it but a record of what it would have done."""
+"""Shadow mode: a policy is called as ever, and its answer has no effect: only a record says what it would have done."""
 
 from __future__ import annotations
 
-import copy
 from contextvars import ContextVar
 from typing import Any
 
-from hooksdk._firing.calling import call_handler
+from hooksdk._firing.calling import call_handler, wrapped
 from hooksdk._firing.hook import Handler, Kind
 
 EFFECTIVE_KINDS: frozenset[Kind] = frozenset({"decide", "narrow", "transform", "first_answer"})
@@ -21,16 +20,15 @@ def runs_without_effect() -> bool:
 
 
 def in_shadow(handler: Handler) -> Handler:
-    """The same handler in shadow mode. The switch is in its call, so that other handlers pay nothing for it."""
-    plain = copy.copy(handler)
-
-    async def call(event: Any) -> Any:
-        token = _without_effect.set(True)
-        try:
-            return await call_handler(plain, event)
-        finally:
-            _without_effect.reset(token)
-
-    twin = copy.copy(handler)
-    twin.call, twin.is_async, twin.shadow = call, True, True
+    """A twin of the handler in shadow mode."""
+    twin = wrapped(handler, _call_without_effect)
+    twin.shadow = True
     return twin
+
+
+async def _call_without_effect(handler: Handler, event: Any) -> Any:
+    token = _without_effect.set(True)
+    try:
+        return await call_handler(handler, event)
+    finally:
+        _without_effect.reset(token)

@@ -21,8 +21,8 @@ from hooksdk.calls import ToolResult
 from hooksdk.errors import ToolError, ToolSchemaError, problem_text
 
 Executor = Callable[..., Any]
-"""`(arguments) -> str | ToolResult`, or with a second parameter annotated `ToolContext`; plain or async. A plain one runs
-in a worker thread."""
+"""`(arguments) -> str | ToolResult`, or with a second parameter annotated `ToolContext`; plain or async. A plain one
+runs in a worker thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class _Definition:
 _definitions: WeakKeyDictionary[Any, _Definition] = WeakKeyDictionary()
 """By function: a class has its tools read once, and bound anew for each of its instances."""
 _context_takers: WeakKeyDictionary[CodeType, bool] = WeakKeyDictionary()
-"""By code: all tools of an MCP server share one executor's code, and reading a signature takes longer than all else of a
-tool."""
+"""By code: all tools of an MCP server share one executor's code, and reading a signature takes longer than all else of
+a tool."""
 
 
 def locate(function: Any) -> str:
@@ -68,7 +68,8 @@ def is_async(function: Any) -> bool:
 
 
 def to_result(value: object) -> ToolResult:
-    """What a tool returned, as a result: text as it is, None as no text, anything else as JSON, with its structured form."""
+    """What a tool returned, as a result: text as it is, None as no text, anything else as JSON, with its structured
+    form."""
     if isinstance(value, ToolResult):
         return own_result(value)
     if value is None or isinstance(value, str):
@@ -78,18 +79,17 @@ def to_result(value: object) -> ToolResult:
 
 
 def own_result(result: ToolResult) -> ToolResult:
-    """A result of our own class: a plugin's subclass may have fields that are missing, that raise, or that change from one
-    reading to the next. Raises whatever reading it raises, and `TypeError` for a text that is none."""
+    """A result of our own class: a plugin's subclass may have fields that are missing, that raise, or that change from
+    one reading to the next. Raises whatever reading it raises, and `TypeError` for a text that is none."""
     if type(result) is ToolResult and type(vars(result).get("text")) is str:
         return result
     if not isinstance(result.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"ToolResult(text=...) must be str, got {type(result.text).__name__}")
     blocks = () if result.plain else result.blocks
     text = str.__str__(result.text)
-    return ToolResult(
-        text, is_error=bool(result.is_error), blocks=blocks, structured=result.structured, meta=result.meta,
-        references=result.references, labels=result.labels, handle=result.handle,
-    )  # fmt: skip
+    names = ("structured", "meta", "references", "labels", "handle")
+    others: dict[str, Any] = {name: getattr(result, name) for name in names}
+    return ToolResult(text, is_error=bool(result.is_error), blocks=blocks, **others)
 
 
 def read_signature(function: Callable[..., Any], *, late: bool = False) -> Signature | None:

@@ -115,17 +115,8 @@ class SecretMask:
             return result
         blocks = () if result.plain else self.value(result.blocks)
         structured, meta, text = self.value(result.structured), self.value(result.meta), self.text(result.text)
-        is_error, references = result.is_error, result.references
-        return ToolResult(
-            text,
-            is_error=is_error,
-            blocks=blocks,
-            structured=structured,
-            meta=meta,
-            references=references,
-            labels=result.labels,
-            handle=result.handle,
-        )
+        same: dict[str, Any] = {"is_error": result.is_error, "references": result.references, "handle": result.handle}
+        return ToolResult(text, blocks=blocks, structured=structured, meta=meta, labels=result.labels, **same)
 
     def record(self, record: Traced) -> Traced:
         """The same for a trace record and what it is about; its numbers are counts and times."""

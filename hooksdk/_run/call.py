@@ -442,7 +442,7 @@ async def let_through(state: RunState, work: CallInProgress) -> CallEnd | None:
 async def record_decision(state: RunState, work: CallInProgress) -> CallEnd | None:
     """Plugins write the decision down. With `record_first` a call is blocked whose decision was not written."""
     first, written = state.parts.record_first, "record_decision" in state.hooks.plans
-    if work.stage is not Stage.JUDGED or not (first or written):
+    if work.stage is Stage.RECORDED or not (first or written):
         return None
     work.move(Stage.RECORDED)
     if written:
@@ -519,9 +519,9 @@ async def _attempt(state: RunState, work: CallInProgress, tool: Tool) -> ToolRes
         (work.input.arguments, Context(state, work, _call_nested)) if tool.takes_context else (work.input.arguments,)
     )
     result: ToolResult | None = None
+    work.move(Stage.ENTERED)
     async with Attempt(tool.timeout) as attempt:
         work.attempt = attempt
-        work.move(Stage.ENTERED)
         if is_async(tool.execute):
             value = await tool.execute(*inputs)
         else:
@@ -629,9 +629,9 @@ async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[Ca
             end = await label_result(state, work, end)
             if "transform_tool_result" in state.hooks.plans:
                 end = _masked(state, await transform_tool_result(state, work, end))
-    except ApprovalPending:  # its tool has paused: there is no result yet
-        raise
     except BaseException as error:
+        if work.stage is Stage.PAUSED:  # its tool has paused: there is no result yet
+            raise
         in_doubt = work.entered and work.effect.doubt()
         text = refusals.interrupted(work.call.name, error, ran=work.entered, in_doubt=in_doubt)
         has_not_begun = isinstance(error, (StoreError, SessionBusy)) and not work.entered

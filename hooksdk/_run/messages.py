@@ -161,7 +161,7 @@ async def drain_trims(state: RunState) -> None:
     """Apply the queued trims in one atomic step, count them, and tell the trace what became of each."""
     if not state.parts.transcript.queued:
         return
-    tracing = state.hooks.tracing
+    tracing = bool(state.hooks.tracing)
     before = state.parts.transcript.ask(message_tokens) if tracing else []
     report = await state.parts.transcript.drain()
     state.stats.drained(report)

@@ -1,5 +1,5 @@
-"""What changed in a JSON value. A plugin that keeps a growing list is stored by what it added: whole states, one for each call,
-would make the journal grow with the square of the calls.
+"""What changed in a JSON value. A plugin that keeps a growing list is stored by what it added: whole states, one for
+each call, would make the journal grow with the square of the calls.
 """
 
 from __future__ import annotations

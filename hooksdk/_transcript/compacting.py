@@ -13,8 +13,8 @@ from hooksdk.formats import Message
 
 
 def plan_compaction(ledger: Ledger, messages: Sequence[Message]) -> Entry:
-    """The journal entry that lets the view begin with these messages: those at their beginning and end that the view has
-    there, too, are told by their places. Raises `MismatchError`.
+    """The journal entry that lets the view begin with these messages: those at their beginning and end that the view
+    has there, too, are told by their places. Raises `MismatchError`.
     """
     message_format = ledger.need_format()
     base = [

@@ -1,8 +1,8 @@
-"""Calls that may take effect: which of them have begun, and of which the end is not known. Pure, like the ledger.
+"""Calls that may take effect: which have begun, and which of them have no known end. Pure, like the ledger.
 
-A call begins with an entry of its own. Its result is its end: the message, or what waits to become one, where the session keeps
-messages; else an entry. What closes a call without its result says so in an entry (`doubt`) before, so that nothing else counts
-as its end.
+A call begins with an entry of its own. Its end is its result: a stored message, or a staged result; an entry (`done`)
+where the session keeps no messages. A call that is closed without its result gets an entry `doubt` first, so that the
+error result in its place does not count as its end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hooksdk.calls import CallInDoubt
 
 
 def in_doubt(name: str) -> str:
-    """What a model reads in the place of the result of a call that began, and of which nobody knows how it ended."""
+    """The text that a model reads in the place of the result of a call in doubt."""
     return f"'{name}' began, and its end is not known: it may have taken effect. Look before you call it again."
 
 
@@ -28,7 +28,7 @@ class Begun:
 
     entry: Entry
     in_doubt: bool = False
-    """It was closed without a result of its own."""
+    """True for a call that was closed without a result of its own."""
 
     @property
     def effect_id(self) -> str:
@@ -40,25 +40,27 @@ class Begun:
         return self.entry.get("reply")
 
     def described(self, *, lost: bool = False) -> CallInDoubt:
-        """The same for whoever has to find out what became of it."""
+        """The call as `session.in_doubt` tells it."""
         entry = self.entry
+        call_id, name = map(str, entry["call"])
+        told = {key: str(entry[key]) for key in ("tool", "arguments", "digest")}
+        parent, began = entry.get("parent"), float(entry.get("time", 0.0))
         return CallInDoubt(
-            call_id=str(entry["call"][0]), name=str(entry["call"][1]), tool=str(entry["tool"]), arguments=str(entry["arguments"]),
-            digest=str(entry["digest"]), effect_id=self.effect_id, parent_id=entry.get("parent"), began=float(entry.get("time", 0.0)),
-            lost=lost,
-        )  # fmt: skip
+            call_id=call_id, name=name, **told, effect_id=self.effect_id, parent_id=parent, began=began, lost=lost
+        )
 
 
 @final
 class Effects:
-    """The calls of one session that have begun, as its messages and its journal tell of them."""
+    """The calls of one session that have begun, by its messages and its journal."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self.begun: dict[str, Begun] = {}
-        """By effect id, the oldest first. Of those that have ended some are still there."""
+        """The calls that have begun, by effect id, the oldest first. Ended ones stay until the next `sweep`."""
         self.over: dict[str, Begun] = {}
-        """Those that have ended, until the run that made them completes: before that the conversation may lose their reply."""
+        """Those that have ended, until the run that made them completes: before that the conversation may lose their
+        reply."""
         self.lost: dict[str, Begun] = {}
         """Those that have ended, and whose reply the conversation has lost."""
 
@@ -66,58 +68,60 @@ class Effects:
         return f"Effects({self.without_end()})"
 
     def begin(self, entry: Entry) -> None:
-        """A call begins, for the first time or once more."""
+        """Note that a call begins, for the first time or once more."""
         self.sweep()
         self.end([str(entry["effect"])])
         self.begun[str(entry["effect"])] = Begun(entry)
 
     def end(self, effect_ids: Iterable[str]) -> None:
-        """What became of them is known."""
+        """Forget calls whose end is known."""
         for effect_id in effect_ids:
             for calls in (self.begun, self.over, self.lost):
                 calls.pop(effect_id, None)
 
     def doubt(self, effect_ids: Iterable[str]) -> None:
-        """They get no result that tells their end."""
+        """Mark calls that get no result of their own any more."""
         for effect_id in effect_ids:
             if (one := self.begun.get(effect_id)) is not None:
                 one.in_doubt = True
 
     def drop(self) -> None:
-        """Results of calls that were never recorded are given up; those calls have ended all the same."""
+        """Results of unrecorded calls are given up: those calls have ended, and the conversation has lost their
+        reply."""
         self.sweep()
         self.lose([effect for effect, one in self.over.items() if (one.reply or 0) > self._turns.replies])
 
     def sweep(self) -> None:
-        """Lay aside those that have ended. Of a version that wrote no run with them they are forgotten."""
+        """Move ended calls to `over`. Calls of hooksdk 0.2.0, whose entries name no run, are forgotten."""
         for one in [one for one in self.begun.values() if not self._is_open(one)]:
             del self.begun[one.effect_id]
             if "run" in one.entry:
                 self.over[one.effect_id] = one
 
     def lose(self, effect_ids: Iterable[str]) -> None:
-        """The conversation has lost the replies of these, which have ended."""
+        """Move ended calls whose reply the conversation has lost to `lost`."""
         self.sweep()
         self.lost |= {effect_id: self.over.pop(effect_id) for effect_id in effect_ids if effect_id in self.over}
 
     def find(self, effect_id: str) -> Begun | None:
-        """The call, if it is not forgotten."""
+        """The call with this effect id, unless it is forgotten."""
         return self.begun.get(effect_id) or self.over.get(effect_id) or self.lost.get(effect_id)
 
     def without_end(self) -> list[Begun]:
-        """Those that have begun and not ended."""
+        """The calls that have begun and not ended."""
         return [one for one in self.begun.values() if self._is_open(one)]
 
     def described(self) -> list[CallInDoubt]:
-        """The same, for people. Where the session is open somewhere, some of them may run at this moment."""
+        """The calls without an end, for people. In a session that is open, some of them may still run."""
         return [one.described() for one in self.without_end()] if self.begun else []
 
     def of_slot(self, slot: Slot) -> list[Begun]:
-        """Those that began as this call of the newest reply."""
+        """The begun calls that are this call of the newest reply."""
         return [one for one in self.begun.values() if self._is_of(one, slot)]
 
     def closed_with_turn(self, replies_before: int) -> list[Begun]:
-        """Those of the newest reply, or of one that was never recorded, whose results do not come any more when it is left."""
+        """The calls without an end that the end of the newest turn leaves without a result, those of an unrecorded
+        reply among them."""
         replies = max(self._turns.replies, replies_before + 1)  # one that was under way when the session was opened
         return [
             one for one in self.without_end() if not one.in_doubt and one.reply is not None and one.reply <= replies

@@ -30,8 +30,8 @@ class MessageParts(NamedTuple):
 
 @final
 class EncodedMessage(dict[str, Any]):
-    """A message on its way into the store, beside the line of JSON that it is there, so that it is encoded once. A store that
-    writes with `encode` or `encode_for` takes the line; to any other it is a dict. Not to be changed."""
+    """A message on its way into the store, beside the line of JSON that it is there, so that it is encoded once. A
+    store that writes with `encode` or `encode_for` takes the line; to any other it is a dict. Not to be changed."""
 
     __slots__ = ("line", "parts", "plain")
 
@@ -45,22 +45,23 @@ class EncodedMessage(dict[str, Any]):
 
 
 def as_stored(message: Message) -> EncodedMessage:
-    """The message as it comes back from a store. It is parsed only where it may come back as another: with NaN, with tuples,
-    and with halves of surrogate pairs, since two of them become one character."""
+    """The message as it comes back from a store. It is parsed only where it may come back as another: with NaN, with
+    tuples, and with halves of surrogate pairs, since two of them become one character."""
     line = encode(message)
     is_same = _is_json(message) and b"\\ud" not in line
     return EncodedMessage(message if is_same else json.loads(line), line)
 
 
 def _is_json(value: object) -> bool:
-    """True for JSON's own types alone, which need not be encoded to know; False also where it is too much to look through."""
+    """True for JSON's own types alone, which need not be encoded to know; False also where it is too much to look
+    through."""
     size = survey(value)
     return size.plain and not size.fault
 
 
 def encode(value: object) -> bytes:
-    """Compact JSON; ASCII only where the text holds half of a surrogate pair, which UTF-8 cannot write. NaN and infinity,
-    which JSON lacks, become null."""
+    """Compact JSON; ASCII only where the text holds half of a surrogate pair, which UTF-8 cannot write. NaN and
+    infinity, which JSON lacks, become null."""
     if type(value) is EncodedMessage:
         return value.line
     try:
@@ -91,8 +92,8 @@ def encode_for(place: str, value: object) -> bytes:
 
 
 def is_same(place: str, stored: object, value: object) -> bool:
-    """True when `value`, once stored, reads as `stored` does, whatever the order of its members. Raises `StoreError`, which names
-    the place, for what is not JSON."""
+    """True when `value`, once stored, reads as `stored` does, whatever the order of its members. Raises `StoreError`,
+    which names the place, for what is not JSON."""
     return schema.canonical(stored) == schema.canonical(json.loads(encode_for(place, value)))
 
 
@@ -106,11 +107,8 @@ def save_result(result: ToolResult) -> dict[str, Any]:
 
 def load_result(fields: dict[str, Any]) -> ToolResult:
     """The result that was saved."""
-    blocks, structured = fields.get("blocks", ()), fields.get("structured")
-    return ToolResult(
-        fields["text"], is_error=fields["is_error"], blocks=blocks, structured=structured,
-        references=fields.get("references", ()),
-    )  # fmt: skip
+    others = {name: fields[name] for name in ("blocks", "structured", "references") if name in fields}
+    return ToolResult(fields["text"], is_error=fields["is_error"], **others)
 
 
 def plain_result(result: ToolResult) -> ToolResult:
@@ -147,7 +145,8 @@ LONG_ARGUMENT = 200
 
 
 def long_arguments(call: ToolCall) -> Iterator[tuple[str, str]]:
-    """The arguments of a call that a note may stand for, each with its text: that of a value which is no text is its JSON."""
+    """The arguments of a call that a note may stand for, each with its text: that of a value which is no text is its
+    JSON."""
     arguments = peek(call, "arguments")
     if isinstance(arguments, str) and len(arguments) <= LONG_ARGUMENT:
         return

@@ -1,8 +1,9 @@
-"""What is known of the stored messages, without their bodies.
+"""The facts about stored messages that are needed without their bodies.
 
-`Facts` say what each message says: a pure function of the messages, held in columns. As bytes they can be kept beside the
-messages, so that the next opening need not read them again. `ResultRows` are the results among them, each with its `Marks`: what
-the journal says of it. `Turns` put both together: which calls the newest reply made, and which results answered them.
+`Facts` hold the calls and results of each message in columns: a pure function of the messages. As bytes they are kept
+beside the messages, so that the next opening need not read these again. `ResultRows` are the results, each with its
+`Marks`: what the journal says of it. `Turns` join both: which calls the newest reply made, and which results answered
+them.
 """
 
 from __future__ import annotations
@@ -29,27 +30,26 @@ from hooksdk.formats.content import size_of
 from hooksdk.formats.kit import answered_ids, arguments_of
 
 FACTS_VERSION: Final = 5
-"""Of what is said about a message. Raise it when a format finds other calls or results in the same message, or when sizes are
-estimated otherwise: what an earlier version kept is not used then."""
+"""The version of the facts. Raise it when a format finds other calls or results in the same message, or when sizes are
+estimated otherwise: facts that an earlier version kept are not used then."""
 
 OTHER, REPLY, USER, LOOSE = range(4)
-"""What a message is: `USER` is one of the person without results, `LOOSE` a reply that is a loose end."""
+"""The kinds of messages: `USER` is a person's message without results, `LOOSE` a reply that is a loose end."""
 
 
 _NOTHING = MessageParts((), (), is_reply=False, is_loose=False)
 
 
 def read_message(message: Message, message_format: MessageFormat) -> MessageParts:
-    """What the format says of a message. One on its way into the store is asked about once."""
+    """The parts of a message, by its format. A message on its way into the store is read once."""
     if type(message) is EncodedMessage:
         if message.parts is None:
             message.parts = read_message(message.plain, message_format)
         return message.parts
     is_reply = message_format.is_reply(message)
-    return MessageParts(
-        calls=message_format.calls(message) if is_reply else (), results=message_format.results(message),
-        is_reply=is_reply, is_loose=is_reply and is_loose_end(message, message_format),
-    )  # fmt: skip
+    calls = message_format.calls(message) if is_reply else ()
+    is_loose = is_reply and is_loose_end(message, message_format)
+    return MessageParts(calls, message_format.results(message), is_reply=is_reply, is_loose=is_loose)
 
 
 @final
@@ -62,9 +62,8 @@ class Words:
 
     def number(self, text: str) -> int:
         """The number of a text, which is added where it is new."""
-        number = self._numbers.get(text)
-        if number is None:
-            number = self._numbers[text] = len(self.texts)
+        number = self._numbers.setdefault(text, len(self.texts))
+        if number == len(self.texts):
             self.texts.append(text)
         return number
 
@@ -75,11 +74,11 @@ class Words:
 
 @final
 class Facts:
-    """What a format says of the messages so far. A message has the calls and results before its `calls_end` and `results_end`,
-    from where those of the message before it end."""
+    """The parts of all messages so far, in columns. The calls of a message begin where those of the message before it
+    end, and end at its `calls_end`; its results likewise, at its `results_end`."""
 
     def __init__(self, message_format: MessageFormat | None) -> None:
-        """Without a format nothing is said of a message, except that it is there."""
+        """Without a format a message counts, and nothing more is known of it."""
         self.kinds: array[int] = array("B")
         self.calls_end: array[int] = array("I")
         self.results_end: array[int] = array("I")
@@ -92,26 +91,26 @@ class Facts:
         self.errors: array[int] = array("B")
         self.refusals: array[int] = array("I")
         self.argument_calls: array[int] = array("I")
-        """By long argument, of which most calls have none: the number of its call."""
+        """By long argument: the number of its call. Most calls have none."""
         self.argument_names: array[int] = array("I")
         self.argument_characters: array[int] = array("q")
         self.argument_tokens: array[int] = array("q")
         self._columns = list(vars(self))
         self._format = message_format
         self.ids = Words()
-        """Of calls and results."""
+        """The ids of calls and results."""
         self.names = Words()
-        """Of tools, and of long arguments."""
+        """The names of tools and of long arguments."""
         self.reasons = Words([""])
-        """Why results cannot be shortened; number 0 of those that can."""
+        """The reasons why results cannot be shortened; number 0 means that a result can."""
         self.summaries: list[str] = []
-        """Of the calls' arguments."""
+        """By call: its arguments in one short line."""
 
     def __len__(self) -> int:
         return len(self.kinds)
 
     def add(self, message: Message) -> Sequence[ToolCall]:
-        """One more message. Answers its calls."""
+        """Add a message. Answers its calls."""
         parts = _NOTHING if self._format is None else read_message(message, self._format)
         for call in parts.calls:
             self.call_ids.append(self.ids.number(call.id))
@@ -154,14 +153,14 @@ class Facts:
         return range(bisect_left(self.argument_calls, call), bisect_right(self.argument_calls, call))
 
     def call_place(self, number: int) -> tuple[int, int]:
-        """The position of the message that made a call, and which of its calls it is."""
+        """The position of the message that made a call, and the call's index in that message."""
         position = bisect_right(self.calls_end, number)
         return position, number - self.calls_at(position).start
 
     # As bytes
 
     def dump(self) -> bytes:
-        """Everything, for `load`."""
+        """All facts as bytes, for `load`."""
         texts = [self.ids.texts, self.names.texts, self.reasons.texts, self.summaries]
         header = {**self._header(), "texts": texts, "columns": self._lengths()}
         return json.dumps(header).encode() + b"\n" + b"".join(self._column(name).tobytes() for name in self._columns)
@@ -178,7 +177,7 @@ class Facts:
 
     @classmethod
     def load(cls, data: bytes, message_format: MessageFormat | None) -> Facts | None:
-        """What was dumped; None where it is of another version, format or kind of machine."""
+        """The facts that `dump` wrote; None for those of another version, format or kind of machine."""
         facts = cls(message_format)
         line, _, _ = data.partition(b"\n")
         try:
@@ -197,27 +196,33 @@ class Facts:
 
 
 _HANDLE = re.compile(r"r([1-9][0-9]*)(?:\.(.+))?", re.DOTALL)
-"""Of a result, and of an argument of its call."""
+"""The handle of a result, or of an argument of its call."""
 
 
 @dataclass(slots=True)
 class Marks:
-    """What the journal says of one result."""
+    """What the journal says of one result beside its text."""
 
     disposable: bool = False
     ran: str = ""
-    """The tool that ran, where the call named a bridge."""
+    """The name of the tool that ran, where the call named a bridge."""
     answer_hash: str | None = None
-    """The hash of the text that the run answered, where the format may have put it in other words."""
+    """The hash of the run's own text, where the format may have stored it in other words."""
     short_text: str | None = None
-    """The text that stands in its place, once a trim is applied."""
+    """The text in its place once a trim is applied."""
     queued_entry: Entry | None = None
-    """The last trim or restore of it that waits for the drain."""
+    """Its last trim or restore that waits for the drain."""
     missed_trim: Literal["stale", "gone"] | None = None
-    """Why the last drain of a trim of it changed nothing."""
+    """The reason why the last drain of its trim changed nothing."""
     content_hash: str | None = None
     labels: Labels | None = None
-    """What the result's text is worth; None where nobody has labelled it."""
+    """The labels of its text; None where nobody has labelled it, which counts as `untrusted`."""
+
+    @classmethod
+    def of(cls, entry: Entry) -> Marks:
+        """The marks in an entry of the kind `staged` or `answered`."""
+        labels = frozenset(map(str, entry["labels"])) if "labels" in entry else None
+        return cls(bool(entry["disposable"]), str(entry.get("ran", "")), entry.get("said"), labels=labels)
 
 
 _NONE = Marks()
@@ -226,13 +231,13 @@ _NONE = Marks()
 @final
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """One result of the stored messages, or a long argument of the call that it answers: where its row is."""
+    """One result of the stored messages, or a long argument of the call that it answers: a row of the columns."""
 
     table: ResultRows = field(repr=False)
     number: int
-    """Among all results, from 0."""
+    """Its number among all results, from 0."""
     argument: int = -1
-    """Which of all long arguments it is, from 0; -1 for the result itself."""
+    """The number among all long arguments, from 0; -1 for the result itself."""
 
     @property
     def handle(self) -> str:
@@ -241,25 +246,25 @@ class ResultRow:
 
     @property
     def argument_name(self) -> str:
-        """Of the argument; empty for a result."""
+        """The name of the argument; empty for a result."""
         facts = self.table.facts
         return "" if self.argument < 0 else facts.names.texts[facts.argument_names[self.argument]]
 
     @property
     def position(self) -> int:
-        """Of the message with the result, or with the call of the argument."""
+        """The position of the message with the result, or with the call of the argument."""
         if self.argument < 0:
             return self.table.positions[self.number]
         return self.table.facts.call_place(self.table.facts.argument_calls[self.argument])[0]
 
     @property
     def index(self) -> int:
-        """Which result of its message it is."""
+        """Its index among the results of its message."""
         return self.number - self.table.facts.results_at(self.position).start
 
     @property
     def occurrence(self) -> int:
-        """How many results before it have its call id."""
+        """The number of earlier results with the same call id."""
         return self.table.occurrences[self.number]
 
     @property
@@ -282,13 +287,13 @@ class ResultRow:
 
     @property
     def refusal(self) -> str | None:
-        """Why it cannot be shortened."""
+        """The reason why it cannot be shortened."""
         facts = self.table.facts
         return None if self.argument >= 0 else facts.reasons.texts[facts.refusals[self.number]] or None
 
     @property
     def turn(self) -> int:
-        """How many replies there were before it."""
+        """The number of replies before it."""
         return self.table.turns[self.number]
 
     @property
@@ -306,7 +311,7 @@ class ResultRow:
 
     @property
     def labels(self) -> Labels:
-        """What the text of the result is worth. That of an argument is the model's own: nobody vouches for it."""
+        """The labels of the text. An argument is the model's own text, for which nobody vouches."""
         if self.argument >= 0:
             return frozenset()
         labels = self.table.marks.get(self.number, _NONE).labels
@@ -319,20 +324,18 @@ class ResultRow:
 
     @property
     def note(self) -> str:
-        """What a trim puts in its place at least."""
-        return note(
-            self.handle, self.tool, self.characters, is_error=self.is_error, in_session=self.table.in_session,
-            what="Result" if self.argument < 0 else "Argument",
-        )  # fmt: skip
+        """The shortest text that a trim puts in its place."""
+        what, in_session = "Result" if self.argument < 0 else "Argument", self.table.in_session
+        return note(self.handle, self.tool, self.characters, is_error=self.is_error, in_session=in_session, what=what)
 
     @property
     def marks(self) -> Marks:
-        """What the journal says of it, to read."""
+        """Its marks, to read."""
         return self.table.marks.get(self._key, _NONE)
 
     @property
     def own_marks(self) -> Marks:
-        """The same, to write."""
+        """Its marks, to write."""
         return self.table.marks.setdefault(self._key, Marks())
 
     @property
@@ -356,27 +359,27 @@ class ResultRows(Sequence[ResultRow]):
     """All results, oldest first."""
 
     in_session = True
-    """False for those of a plain list, which no tool gets back."""
+    """False for the results of a plain list: no tool gets one back whole."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.ids: array[int] = array("I")
-        """Of the calls that they answer, as numbers of `facts.ids`: a result may name none itself."""
+        """The ids of the calls that they answer, as numbers of `facts.ids`: a result may name no id itself."""
         self.positions: array[int] = array("I")
         self.occurrences: array[int] = array("I")
         self.turns: array[int] = array("I")
         self.calls: array[int] = array("i")
         self.marks: dict[int, Marks] = {}
-        """By the number of a result, and by `~number` of an argument."""
+        """By the number of a result, or by `~number` of an argument."""
         self.answers: dict[int, int] = {}
         """By the number of a call with long arguments: the result that answers it."""
         self._newest: array[int] = array("i")
-        """By id, as its number: the last result with it, or -1."""
+        """By the number of an id: the last result with it, or -1."""
         self._before: array[int] = array("i")
         """By result: the one before it with the same id, or -1."""
 
     def add(self, position: int, call_id: int, turn: int, call: int) -> ResultRow:
-        """One more result: the number of its id, and of the call that it answers, or -1."""
+        """Add a result, by the numbers of its id and of the call that it answers, or -1."""
         number = len(self)
         missing = len(self.facts.ids.texts) - len(self._newest)
         if missing > 0:
@@ -421,13 +424,13 @@ class ResultRows(Sequence[ResultRow]):
         return [*(ResultRow(self, record.number, argument) for argument in arguments), record]
 
     def arguments_at(self, position: int) -> list[tuple[int, list[ResultRow]]]:
-        """The long arguments in one stored message, by the call: which one of the message it is, from 0."""
+        """The long arguments in one stored message, by the index of their call in the message."""
         numbers = self.facts.calls_at(position)
         calls = ((index, self.answers[number]) for index, number in enumerate(numbers) if number in self.answers)
         return [(index, self.with_arguments(ResultRow(self, result))[:-1]) for index, result in calls]
 
     def by_handle(self, handle: str) -> ResultRow | None:
-        """The result, or the argument, that goes by a handle, as it is or as its note has it."""
+        """The result or argument with this handle, which may be written as its note has it."""
         match = _HANDLE.fullmatch(handle)
         number = int(match[1]) - 1 if match and len(match[1]) < 20 else len(self)
         if match is None or number >= len(self):
@@ -458,21 +461,21 @@ Orphan = tuple[ToolCall, ToolResult, Marks]
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One call of the newest reply, and what is known of its result."""
+    """One call of the newest reply, and its result as far as there is one."""
 
     number: int
-    """Among all calls of the session."""
+    """Its number among all calls of the session."""
     id: str
     name: str
     order: int
     read_call: Callable[[int], ToolCall]
-    """Gives the call of a number."""
+    """Reads the call of a number."""
     staged: ToolResult | None = None
     record: ResultRow | None = None
     marks: Marks | None = None
-    """What the journal says of its result, which has them once it is stored."""
+    """The marks of its result, until the result is stored and has them."""
     by_run: bool = False
-    """Answered by the run, not by a message that the host recorded."""
+    """True for a call that the run answered, not a message that the host recorded."""
     known_call: ToolCall | None = None
 
     @property
@@ -490,12 +493,12 @@ class Slot:
 
 
 class Turns:
-    """What the messages say. Without a format they are kept, and nothing is known of them."""
+    """The turns of a conversation. Without a format the messages are kept, and nothing is known of them."""
 
     def __init__(
         self, message_format: MessageFormat | None, messages: Messages | None = None, facts: Facts | None = None
     ) -> None:
-        """`facts` tell of the messages that are there already, which `take_until` goes through."""
+        """`facts` are those of the messages that are stored already, which `take_until` goes through."""
         self.format = message_format
         self.messages = Messages() if messages is None else messages
         self.facts = Facts(message_format) if facts is None else facts
@@ -503,17 +506,17 @@ class Turns:
         self.slots: list[Slot] = []
         self.orphans: list[Orphan] = []
         self.count = 0
-        """How many messages were gone through."""
+        """The number of messages gone through."""
         self.upto = 0
-        """How many of the first messages a compaction stands for."""
+        """The number of messages at the beginning that a compaction stands for."""
         self.replies = 0
         self.last_reply = -1
         self.first_user: int | None = None
         self.loose_ends = LooseEnds()
         self._newest_call: array[int] = array("i")
-        """By id, as its number: the last call with it, or -1."""
+        """By the number of an id: the last call with it, or -1."""
         self._results_read: tuple[int, list[FoundResult]] = (-1, [])
-        """The position of the message whose results were read last, and these."""
+        """The message whose results were read last, by its position, and these results."""
 
     def use(self, message_format: MessageFormat) -> None:
         """Take a format, while there are no messages."""
@@ -528,7 +531,7 @@ class Turns:
     # Messages
 
     def add(self, message: Message) -> None:
-        """One more stored message."""
+        """Add a stored message."""
         if type(message) is EncodedMessage:
             self.messages.append(message.plain, len(message.line))
         else:
@@ -536,12 +539,12 @@ class Turns:
         self._take(self.facts.add(message))
 
     def take_until(self, count: int) -> None:
-        """Go through the messages that are there, up to so many of them."""
+        """Go through the stored messages, up to `count` of them."""
         while self.count < count:
             self._take(None)
 
     def _take(self, calls: Sequence[ToolCall] | None) -> None:
-        """Go through the next message, whose calls may be at hand."""
+        """Go through the next message. Its calls are read when asked for, unless they are given."""
         position, facts = self.count, self.facts
         kind = facts.kinds[position]
         if kind == LOOSE or self.loose_ends.newest:
@@ -592,25 +595,25 @@ class Turns:
                     self.records.marks[record.number] = slot.marks
 
     def reply_goes_on(self) -> bool:
-        """True when a reply after all that was gone through is a part of the reply before it."""
+        """True when a reply that came now would be a part of the newest reply."""
         joined = self.format is not None and self.format.joined
         return joined and self.count > self.upto and self.facts.kinds[self.count - 1] in (REPLY, LOOSE)
 
     def leaves_turn(self, message: Message) -> bool:
-        """True for a message that is no result and no part of the newest reply."""
+        """True for a message that is neither a result nor a part of the newest reply."""
         parts = read_message(message, self.need_format())
         return not self.reply_goes_on() if parts.is_reply else not parts.results
 
     # Calls
 
     def call_at(self, number: int) -> ToolCall:
-        """A call, by its number among all."""
+        """The call of this number among all."""
         position, index = self.facts.call_place(number)
         return self.need_format().calls(self.messages[position])[index]
 
     def slot_of(self, call: ToolCall) -> Slot | None:
-        """The unanswered slot of the newest reply that this call fills. Ids repeat, even in one reply: then name and arguments
-        decide, then the order.
+        """The unanswered slot of the newest reply that this call fills. Ids repeat, even in one reply: then name and
+        arguments decide, then the order.
         """
         same_id = [slot for slot in self.slots if slot.open and slot.id == call.id]
         if len(same_id) > 1:
@@ -624,7 +627,8 @@ class Turns:
         return same_id.count(False) if any(same_id) else 0
 
     def result_of(self, call: ToolCall) -> ToolResult | None:
-        """The result that this very call (id, name and arguments) of the newest reply has already; None for any other."""
+        """The result that this very call (id, name and arguments) of the newest reply has already; None for any
+        other."""
         same_id = [slot for slot in self.slots if slot.id == call.id]
         if not same_id or any(slot.open for slot in same_id):
             return None
@@ -636,8 +640,8 @@ class Turns:
         return ToolResult(stored.text, is_error=stored.is_error, labels=slot.record.labels)
 
     def due(self, answered: Slot | None = None, result: ToolResult | None = None) -> list[tuple[Slot, ToolResult]]:
-        """The results that may be appended now: in the order of the calls, all together where the format wants one message
-        for all. With `result` as if that were the result of `answered`."""
+        """The results that may be appended now: in the order of the calls, all together where the format wants one
+        message for all. With `result` as if that were the result of `answered`."""
         ready: list[tuple[Slot, ToolResult]] = []
         for slot in self.slots:
             if slot.record is None:
@@ -656,7 +660,7 @@ class Turns:
     # Results
 
     def body(self, record: ResultRow) -> FoundResult:
-        """The stored result itself, or the argument in the form of one."""
+        """The stored result itself; an argument in the form of a result."""
         position = record.position
         if record.argument >= 0:
             call = self.call_at(self.facts.argument_calls[record.argument])
@@ -668,7 +672,8 @@ class Turns:
         return self._results_read[1][record.index]
 
     def address(self, record: ResultRow) -> dict[str, Any]:
-        """Where a result is and what it holds. The call id alone would not do: ids repeat."""
+        """The place and content of a result, by which a trim finds it again. The call id alone would not do: ids
+        repeat."""
         marks = record.own_marks
         if marks.content_hash is None:
             marks.content_hash = schema.fingerprint(self.body(record).content)

@@ -1,4 +1,5 @@
-"""What lets the view be a list that its host has changed: a fork, a filtered or a rewritten one. Pure, like the ledger."""
+"""What lets the view be a list that its host has changed: a fork, a filtered or a rewritten one. Pure, like the
+ledger."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from hooksdk.schema import fingerprint
 
 
 def plan_following(ledger: Ledger, messages: Sequence[Message], run_id: str) -> tuple[list[Entry], int]:
-    """The journal entries that let the view be this list, as far as it is known, and how many messages that are: those after
-    them are new. Messages that are stored are told by their places, so their results keep their trims. `Unmatched.keep` has
-    made it a list that can be stored.
+    """The journal entries that let the view be this list, as far as it is known, and how many messages that are: those
+    after them are new. Messages that are stored are told by their places, so their results keep their trims.
+    `Unmatched.keep` has made it a list that can be stored.
     """
     message_format = ledger.need_format()
     checked = [check_message(message, message_format, position) for position, message in enumerate(messages)]
@@ -43,9 +44,9 @@ def plan_following(ledger: Ledger, messages: Sequence[Message], run_id: str) -> 
 
 
 def _lost(ledger: Ledger, places: Collection[int], rewriting: str, run_id: str, told: Collection[str]) -> list[Entry]:
-    """The calls that ran and whose reply stands behind all that the list knows: what it left out before that, it had. A run that
-    is `rewriting` its list, as by a summary, has lost none of its own; of an earlier run also those of the last
-    reply that it knows are lost whose results it has not `told`."""
+    """The calls that ran and whose reply stands behind all that the list knows: what it left out before that, it had. A
+    run that is `rewriting` its list, as by a summary, has lost none of its own; of an earlier run also those of the
+    last reply that it knows are lost whose results it has not `told`."""
     effects, kinds = ledger.effects, ledger.facts.kinds[: max(places, default=-1) + 1]
     effects.sweep()
     joined, known, before = ledger.need_format().joined, 0, False
@@ -63,8 +64,8 @@ def _lost(ledger: Ledger, places: Collection[int], rewriting: str, run_id: str, 
 
 
 def _places_of(messages: Sequence[Message], ledger: Ledger) -> dict[int, int]:
-    """Where these messages are stored, for those that are. Of equal ones, a fork has the first, and a list that was cut at its
-    beginning the last."""
+    """Where these messages are stored, for those that are. Of equal ones, a fork has the first, and a list that was cut
+    at its beginning the last."""
     found: dict[int, int] = {}
     start = 0
     for theirs, (place, ours) in zip(messages, ledger.shown(), strict=False):

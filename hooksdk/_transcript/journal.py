@@ -1,25 +1,32 @@
-"""A session's state, computed from its messages and its journal. Pure: no file, no clock, nothing awaited; the same input
-gives the same bytes.
+"""A session's state, computed from its messages and its journal. Pure: no file, no clock, nothing awaited; the same
+input gives the same bytes.
 
-Both sequences only ever grow. Every journal entry says in `m` how many messages were stored when it was written, so a replay
-applies both in their original order, and a ledger that is rebuilt equals the one that was in memory.
+Both sequences only ever grow. Every journal entry says in `m` how many messages were stored when it was written, so a
+replay applies both in their original order, and a ledger that is rebuilt equals the one that was in memory.
 
-| kind | fields |
-|---|---|
-| format | name; model and folder of the first run, where it has them |
-| staged | call `[id, name, arguments]`, reply and order (which call; order null: not recorded yet), result, disposable, ran (the real tool, where the call names a bridge), said (`answer_hash`, once the result is among the messages and its text was left out here), labels (where they are not `untrusted` alone) |
-| answered | reply, order, disposable, ran, said (`answer_hash`, if the message reads otherwise), labels (as of `staged`): the message follows |
-| loaded, labelled | results: so many of the first come from elsewhere, without labels; `[number, labels]` of those that got some since |
-| dropped | staged results whose calls were never recorded are given up |
-| trim, restore | n, handle, at `{position, call_id, occurrence, hash}`, text (of a trim), owner, reason |
-| drain | done `[[n, status], ...]`: one entry applies everything that was queued |
-| compact | base (messages, and positions of stored ones that stay), upto (stored messages that the base stands for), hash (of the last of these) |
-| began | effect (its id, the same whenever the call is made again), call `[id, name]`, tool, digest of the arguments, arguments (for a person), reply (its number) and order, and run, or parent: the call runs from here on |
-| done | effects that have ended without a result among the messages, such as those of nested calls |
-| doubt | effects whose calls are closed without their end being known |
-| lost | effects of calls that have ended, and whose reply the list of the host has lost |
-| used | what a request used: model, run, family (of a sub-agent's), tokens (`costs.Usage` without zeros); m counts the reply, too |
-| state | plugin, change (`changes.py`: what is new in it), or state (the whole of it) |
+The kinds of entries, with their fields:
+
+- format: name; model and folder of the first run, where it has them
+- staged: call `[id, name, arguments]`, reply and order (which call; order null: not recorded yet), result, disposable,
+  ran (the real tool, where the call names a bridge), said (`answer_hash`, once the result is among the messages and its
+  text was left out here), labels (where they are not `untrusted` alone)
+- answered: reply, order, disposable, ran, said (`answer_hash`, if the message reads otherwise), labels (as of
+  `staged`): the message follows
+- loaded, labelled: results: so many of the first come from elsewhere, without labels; `[number, labels]` of those that
+  got some since
+- dropped: staged results whose calls were never recorded are given up
+- trim, restore: n, handle, at `{position, call_id, occurrence, hash}`, text (of a trim), owner, reason
+- drain: done `[[n, status], ...]`: one entry applies everything that was queued
+- compact: base (messages, and positions of stored ones that stay), upto (stored messages that the base stands for),
+  hash (of the last of these)
+- began: effect (its id, the same whenever the call is made again), call `[id, name]`, tool, digest of the arguments,
+  arguments (for a person), reply (its number) and order, and run, or parent: the call runs from here on
+- done: effects that have ended without a result among the messages, such as those of nested calls
+- doubt: effects whose calls are closed without their end being known
+- lost: effects of calls that have ended, and whose reply the list of the host has lost
+- used: what a request used: model, run, family (of a sub-agent's), tokens (`costs.Usage` without zeros); m counts the
+  reply, too
+- state: plugin, change (`changes.py`: what is new in it), or state (the whole of it)
 """
 
 from __future__ import annotations
@@ -35,24 +42,17 @@ from hooksdk._transcript.changes import changed
 from hooksdk._transcript.effects import Effects
 from hooksdk._transcript.encoding import load_result
 from hooksdk._transcript.entries import Entry
-from hooksdk._transcript.facts import LOOSE, REPLY, Facts, ResultRow, Slot
-from hooksdk._transcript.labelling import Labelled, marks_in
+from hooksdk._transcript.facts import LOOSE, REPLY, Facts, Marks, ResultRow, Slot, Turns
 from hooksdk._transcript.messages import Messages
-from hooksdk._transcript.trims import (
-    MIN_TOKENS_SAVED,
-    MOST_NOTE_TOKENS,
-    TOO_SHORT,
-    DrainedTrim,
-    TrimStatus,
-    saves_enough,
-)
+from hooksdk._transcript.trims import MIN_TOKENS_SAVED, MOST_NOTE_TOKENS, TOO_SHORT, saves_enough
 from hooksdk.calls import ResultInfo, ToolCall
 from hooksdk.formats import HasArguments, HasRules, Message, MessageFormat
 from hooksdk.formats.sending import CallIds, call_ids, sendable
 
 
-class Ledger(Labelled):
-    """The state computed from messages and journal entries. Without a format it keeps messages and plugin state only."""
+class Ledger(Turns):
+    """The state computed from messages and journal entries. Without a format it keeps messages and plugin state
+    only."""
 
     def __init__(
         self, message_format: MessageFormat | None, messages: Messages | None = None, facts: Facts | None = None
@@ -62,21 +62,24 @@ class Ledger(Labelled):
         self.queue: dict[int, tuple[Entry, ResultRow | None]] = {}
         self.trim_count = 0
         self.base: list[Message | int] = []
-        """What a compaction put in the place of the first `upto` messages: its own, and the positions of stored ones."""
+        """The messages of a compaction, in the place of the first `upto`: its own ones, and the positions of stored
+        ones."""
         self._kept_by_compaction: frozenset[int] = frozenset()
         self.trimmed_messages: dict[int, Message] = {}
-        """By position: what stands in the view instead."""
+        """By position: the shortened message in the view."""
         self.tokens_at: array[int] = array("q")
-        """By position: the size of what stands in the view, or -1 until somebody asks for it."""
+        """By position: the tokens of the message in the view, or -1 until somebody asks for them."""
         self.shown_before: dict[int, set[str]] = {}
-        """By position: the fingerprints of everything that ever stood in the view."""
+        """By position: the fingerprints of every message that ever stood there in the view."""
         self.states: dict[str, dict[str, Any]] = {}
         self.effects = Effects(self)
         self.used: list[Entry] = []
-        """What requests used, as the journal has it; `hooksdk.costs` reads it."""
+        """The tokens that requests used, as journal entries; `hooksdk.costs` reads them."""
+        self.unlabelled = 0
+        """The number of results at the beginning that were loaded from elsewhere and have no labels yet."""
         self._unknown: set[str] = set()
         self._call_ids: tuple[int, list[tuple[str, str]]] = -1, []
-        """How many messages there were when it was looked under which ids the calls are in the view, and these."""
+        """The ids of the calls in the view, stored and sent, and the number of messages at which they were found."""
 
     @classmethod
     def replay(
@@ -91,7 +94,7 @@ class Ledger(Labelled):
         return ledger
 
     def go_through(self, journal: Iterable[Entry]) -> None:
-        """Take the messages that are there and these entries, in the order in which they were stored."""
+        """Apply the stored messages and these entries in the order in which they were stored."""
         most, stored = 0, len(self.messages)
         for entry in journal:
             count = int(entry.get("m", 0))
@@ -100,7 +103,7 @@ class Ledger(Labelled):
             self.apply(entry)
         self.take_until(stored)
         if most > stored:
-            problem = "the journal was written when %d messages were stored, and now there are %d: what it says of lost ones is left out"
+            problem = "the journal was written with %d stored messages, and there are %d: what it says of lost ones is left out"
             logger.warning(problem, most, stored)
 
     @property
@@ -115,7 +118,7 @@ class Ledger(Labelled):
     # The journal
 
     def apply(self, entry: Entry) -> None:
-        """One more journal entry. Kinds that a newer version writes are left alone."""
+        """Apply a journal entry. Kinds that a newer version writes are ignored."""
         if (step := getattr(self, f"_apply_{entry.get('kind')}", None)) is not None:
             step(entry)
         elif (kind := str(entry.get("kind"))) not in self._unknown:
@@ -138,7 +141,7 @@ class Ledger(Labelled):
 
     def _apply_staged(self, entry: Entry) -> None:
         call_id, name, arguments = entry["call"]
-        result, marks = load_result(entry["result"]), marks_in(entry)
+        result, marks = load_result(entry["result"]), Marks.of(entry)
         marks.answer_hash = marks.answer_hash or schema.fingerprint(result.text)
         if entry["order"] is None:
             self.orphans.append((ToolCall(call_id, name, arguments), result, marks))
@@ -147,7 +150,17 @@ class Ledger(Labelled):
 
     def _apply_answered(self, entry: Entry) -> None:
         if slot := self._slot_at(entry):
-            slot.marks = marks_in(entry)
+            slot.marks = Marks.of(entry)
+
+    def _apply_loaded(self, entry: Entry) -> None:
+        self.unlabelled = int(entry["results"])
+
+    def _apply_labelled(self, entry: Entry) -> None:
+        self.unlabelled = 0
+        for number, labels in entry["results"]:
+            place = int(number)
+            if 0 <= place < len(self.records):
+                self.records[place].own_marks.labels = frozenset(map(str, labels))
 
     def _apply_began(self, entry: Entry) -> None:
         self.effects.begin(entry)
@@ -221,48 +234,18 @@ class Ledger(Labelled):
             )
 
     def last_hash(self, count: int) -> str | None:
-        """What the last of the first `count` stored messages is told by; None where there is none."""
+        """The fingerprint of the last of the first `count` stored messages; None where there is none."""
         return schema.fingerprint(self.messages[count - 1]) if 0 < count <= self.count else None
 
     # Results
 
-    def judge(self) -> dict[int, DrainedTrim]:
-        """What a drain would do with everything queued, in order. Changes nothing."""
-        texts: dict[str, str | None] = {}
-        judged: dict[int, DrainedTrim] = {}
-        for n, (entry, record) in self.queue.items():
-            text = entry.get("text")
-            now = texts.get(record.handle, record.short_text) if record else None
-            status: TrimStatus = "applied"
-            saved = 0
-            if record is None:
-                status = "stale"
-            elif self._is_gone(record):
-                status = "gone"
-            elif (now is None) == (text is None):
-                status = "not_trimmed" if text is None else "already_trimmed"
-            else:
-                texts[record.handle] = text
-                sizes = [record.tokens if each is None else schema.estimate_tokens(each) for each in (now, text)]
-                saved = sizes[0] - sizes[1]
-            judged[n] = DrainedTrim(
-                handle=entry["handle"],
-                kind=entry["kind"],
-                status=status,
-                owner=entry.get("owner", ""),
-                reason=entry.get("reason", ""),
-                tool=record.tool if record else "",
-                age=self.replies - record.turn if record else 0,
-                tokens_saved=saved,
-            )
-        return judged
-
-    def _is_gone(self, record: ResultRow) -> bool:
+    def is_gone(self, record: ResultRow) -> bool:
+        """True for a result that a compaction has taken out of the view."""
         return record.position < self.upto and record.position not in self._kept_by_compaction
 
     def why_not(self, record: ResultRow) -> str | None:
-        """Why a trim of this result would not be accepted."""
-        if self._is_gone(record):
+        """The reason why a trim of this result would be refused; None where it would be accepted."""
+        if self.is_gone(record):
             return "it was compacted away"
         if record.will_be_trimmed:
             return "its trim is queued" if record.marks.queued_entry else "it is trimmed already"
@@ -278,11 +261,11 @@ class Ledger(Labelled):
         return None if is_long else TOO_SHORT
 
     def is_small(self, record: ResultRow) -> bool:
-        """True when it is too short for a trim, and longer than the note in its place all the same."""
+        """True for a result that is too short for a trim, and still longer than its note."""
         return saves_enough(record.tokens, schema.estimate_tokens(record.note), least=1)
 
     def infos(self, *, arguments: bool = False) -> list[ResultInfo]:
-        """All results as plugins see them; with the long `arguments` of each call before its result."""
+        """All results as plugins see them, with `arguments` each after the long arguments of its call."""
         records = self.records
         return [
             self.info(row) for record in records for row in (records.with_arguments(record) if arguments else [record])
@@ -316,11 +299,11 @@ class Ledger(Labelled):
 
     @property
     def places(self) -> list[Message | int]:
-        """What the view is made of: positions of stored messages, and the messages that a compaction made."""
+        """The parts of the view: positions of stored messages, and messages that a compaction made."""
         return [*self.base, *self.loose_ends.others(self.upto, self.count)]
 
     def shown(self, *, copied: bool = False) -> Iterator[tuple[Message | int, Message]]:
-        """What the model sees, with the place of each. Only with `copied` the messages are the caller's own."""
+        """The messages of the view, each with its place. With `copied` they are the caller's own, else the ledger's."""
         for place in self.base:
             message = self.shown_at(place) if isinstance(place, int) else place
             yield place, schema.clone(message) if copied else message
@@ -331,12 +314,12 @@ class Ledger(Labelled):
             yield place, message if trimmed is None else schema.clone(trimmed) if copied else trimmed
 
     def shown_at(self, position: int) -> Message:
-        """What stands in the view for a stored message."""
+        """The message in the view at the position of a stored one."""
         trimmed = self.trimmed_messages.get(position)
         return self.messages[position] if trimmed is None else trimmed
 
     def trimmed_results(self) -> dict[tuple[str, int], str]:
-        """By call id, and which result with this id in the view: the text in the place of each that is trimmed."""
+        """The texts of trimmed results, by the call id and the index among the results of the view with this id."""
         if not self.trimmed_messages:
             return {}
         found: dict[tuple[str, int], str] = {}
@@ -350,28 +333,29 @@ class Ledger(Labelled):
         return found
 
     def as_shown(self) -> list[Message]:
-        """The same without the places."""
+        """The messages of the view."""
         return [message for _, message in self.shown()]
 
     def copies(self) -> list[Message]:
-        """The same as copies that are the caller's own."""
+        """Copies of the messages of the view."""
         return [message for _, message in self.shown(copied=True)]
 
     @property
     def view(self) -> list[Message]:
-        """What the model is sent: what is shown, as its provider takes it. The ledger's own messages: copy before handing them
+        """The messages as the model's provider takes them. They are the ledger's own: copy them before handing them
         out."""
         return sendable(self.as_shown(), self.format) if self.format else self.as_shown()
 
     def stored_ids(self, newest: int | None = None) -> Mapping[str, str]:
-        """The ids of the calls (of the `newest` ones alone) that the view has under other ids, by these."""
+        """The stored ids of calls that are sent under other ids, by the sent ids; of the `newest` calls alone, if
+        given."""
         if self._call_ids[0] != self.count:
             self._call_ids = self.count, call_ids(self.as_shown(), self.need_format())
         pairs = self._call_ids[1] if newest is None else self._call_ids[1][-newest:]
         return {sent: call_id for call_id, sent in pairs if sent != call_id}
 
     def result_sent_as(self, call_id: str) -> ResultRow | None:
-        """The result that the model sees under this id, where its stored one is another."""
+        """The result that is sent under this id and stored under another; else None."""
         if self.format is None or not self.records.in_session or call_id not in self.stored_ids():
             return None
         names = CallIds(self.format)
@@ -382,7 +366,7 @@ class Ledger(Labelled):
         return None
 
     def stored_call(self, call: ToolCall) -> ToolCall:
-        """A host's call as it is stored, where it is one of the newest reply under the id that the view has."""
+        """A host's call under its stored id, where it is a call of the newest reply under the sent id."""
         made = {slot.id for slot in self.slots}
         if not made or call.id in made or call.origin != "model":
             return call
@@ -390,7 +374,7 @@ class Ledger(Labelled):
         return call if stored is None else ToolCall(stored, call.name, call.arguments)
 
     def with_stored_ids(self, message: Message, newest: int | None = None) -> Message:
-        """A message of a host's, with the ids of the stored calls (of the `newest` ones alone) where it has those of the view."""
+        """A host's message with stored ids in the place of sent ones; of the `newest` calls alone, if given."""
         message_format = self.need_format()
         if not isinstance(message_format, HasRules) or not (renamed := self.stored_ids(newest)):
             return message

@@ -1,5 +1,6 @@
-"""What a reply that was cut off may end with, and a provider refuses: OpenAI's API takes no reasoning that nothing follows.
-It stays stored, since the reply may go on with the next message, and is left out of what is sent until then."""
+"""What a reply that was cut off may end with, and a provider refuses: OpenAI's API takes no reasoning that nothing
+follows. It stays stored, since the reply may go on with the next message, and is left out of what is sent until
+then."""
 
 from __future__ import annotations
 

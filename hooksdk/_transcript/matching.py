@@ -74,8 +74,8 @@ def compare(messages: Sequence[Message], ledger: Ledger) -> int:
 
 
 def fits(theirs: Message, place: Message | int, ours: Message, ledger: Ledger) -> bool:
-    """True for the message at this place, which is shown as `ours`: as it is stored, as it is shown, or as it was before, each
-    as it was sent, too."""
+    """True for the message at this place, which is shown as `ours`: as it is stored, as it is shown, or as it was
+    before, each as it was sent, too."""
     if same(theirs, ours) or _fits(theirs, place, ours, ledger):
         return True
     with_our_ids = ledger.with_stored_ids(theirs)
@@ -119,7 +119,8 @@ def _is_any(message: Message, ways: Sequence[Message], fingerprints: Container[s
 
 
 def _same_results(theirs: Message, ways: Sequence[Message], place: int, ledger: Ledger) -> bool:
-    """The same results and nothing else, in another of the format's shapes, such as text as a string or as one block."""
+    """The same results and nothing else, in another of the format's shapes, such as text as a string or as one
+    block."""
     records, message_format = ledger.records.at(place), ledger.need_format()
     if not records or message_format.check(theirs) or message_format.is_reply(theirs):
         return False
@@ -139,8 +140,8 @@ def _reads_as(theirs: FoundResult, ours: FoundResult, record: ResultRow) -> bool
 
 
 def without_repeats(messages: Sequence[Message], ledger: Ledger) -> list[Message]:
-    """The messages without results that are stored already: hosts that keep a list of their own tend to record once more
-    what the run has recorded. Raises `MismatchError` for another text than the run recorded.
+    """The messages without results that are stored already: hosts that keep a list of their own tend to record once
+    more what the run has recorded. Raises `MismatchError` for another text than the run recorded.
     """
     new: list[Message] = []
     message_format = ledger.need_format()

@@ -10,16 +10,16 @@ from hooksdk import schema
 from hooksdk.formats import Message
 
 KEPT_BYTES = 1_000_000
-"""How much of the newest messages stays in memory as objects, by its stored size; they take about six times that. A session
-that is smaller is read once."""
+"""How much of the newest messages stays in memory as objects, by its stored size; they take about six times that. A
+session that is smaller is read once."""
 
 
 class MessageSource(Protocol):
     """Where the messages are stored."""
 
     def scan(self, start: int, stop: int) -> Iterator[Message]:
-        """The messages from `start` to before `stop`, each a fresh object. Raises `TranscriptChanged` where one is not what
-        was stored, and `StoreError` where it cannot be read."""
+        """The messages from `start` to before `stop`, each a fresh object. Raises `TranscriptChanged` where one is not
+        what was stored, and `StoreError` where it cannot be read."""
         ...
 
 
@@ -49,8 +49,8 @@ class Messages(Sequence[Message]):
         self._bytes = 0
 
     def append(self, message: Message, size: int = 0) -> None:
-        """One more, which is stored already, in `size` bytes. While a long session is read none is kept: nearly all would be let
-        go of again, and the garbage collector would look through them meanwhile."""
+        """One more, which is stored already, in `size` bytes. While a long session is read none is kept: nearly all
+        would be let go of again, and the garbage collector would look through them meanwhile."""
         if self._lazy and self.source is None and self._first:
             self._first += 1
             return

@@ -1,5 +1,5 @@
-"""The pairing of calls and results, checked on everything that comes in: what is stored is never rewritten, so one wrong
-message would make a session unsendable for good."""
+"""The pairing of calls and results, checked on everything that comes in: what is stored is never rewritten, so one
+wrong message would make a session unsendable for good."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def gather_results(messages: Sequence[Message], message_format: MessageFormat) -
 def plan_append(
     ledger: Ledger, messages: Sequence[Message], message_format: MessageFormat
 ) -> tuple[list[Message], bool]:
-    """The messages as they are stored after all others, and whether they leave the newest reply's turn, whose calls need
-    results first then. Raises `MismatchError`."""
+    """The messages as they are stored after all others, and whether they leave the newest reply's turn, whose calls
+    need results first then. Raises `MismatchError`."""
     answers = with_our_ids(messages, ledger)
     fresh = [encoded(message, message_format, position) for position, message in enumerate(answers, ledger.count)]
     new = without_repeats(fresh, ledger)
@@ -76,8 +76,8 @@ def pair_results(
 ) -> list[Message]:
     """The messages, with an error result for each call after which the conversation goes on without one.
 
-    `after` is what they come after, `open_calls` those of its calls that wait for results. The last reply's calls may stay
-    open, or those with the ids `still_open`. Raises `MismatchError` for a result that answers no open call.
+    `after` is what they come after, `open_calls` those of its calls that wait for results. The last reply's calls may
+    stay open, or those with the ids `still_open`. Raises `MismatchError` for a result that answers no open call.
     """
     whole: list[Message] = []
     waiting, answered = list(open_calls), set[str]()

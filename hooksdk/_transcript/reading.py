@@ -13,7 +13,7 @@ from hooksdk._transcript.facts import Facts
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.messages import Messages
 from hooksdk._transcript.rewriting import shorter_journal
-from hooksdk._transcript.storage import LazyLog, RewritableLog, SessionLog, Store, offers
+from hooksdk._transcript.storage import LazyLog, RewritableLog, SessionLog, Store, as_store_errors
 from hooksdk.errors import HookSDKError, StoreError
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 
@@ -21,39 +21,50 @@ from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 async def read_ledger(
     log: SessionLog, session_id: str, message_format: MessageFormat | None
 ) -> tuple[Ledger, list[Entry]]:
-    """The ledger of what is stored, and its journal. The format is the one that the journal names, where none is given."""
-    reader = _Reader(message_format, lazy=offers(log, LazyLog))
+    """The ledger of what is stored, and its journal. The format is the one that the journal names, where none is
+    given."""
+    where, reader = f"session '{session_id}'", _Reader(message_format)
     try:
-        if offers(log, LazyLog):
-            reader.messages.source = await log.read_lazily(reader)
-        else:
+        if isinstance(log, LazyLog):
+            with as_store_errors(where):
+                reader.messages.source = await log.read_lazily(reader)
+            return await in_thread(reader.ledger), reader.journal
+        with as_store_errors(where):
             messages, journal = await log.read()
-            await in_thread(reader.take_all, messages, journal)
-        return await in_thread(reader.ledger), reader.journal
+        return await in_thread(Ledger.replay, messages, journal, message_format or _format_in(journal)), journal
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         problem = f"the journal cannot be understood ({type(error).__name__}: {error}); nothing was changed"
-        raise StoreError(f"session '{session_id}'", problem) from error
+        raise StoreError(where, problem) from error
 
 
 async def keep_index(log: SessionLog, ledger: Ledger) -> None:
-    """Let the log keep what the next reading need not find out again, if that is worth it."""
-    if offers(log, LazyLog) and log.index_is_due and _is_ours(ledger.format):
+    """Let the log keep the facts about its messages, so that the next reading is short, if that is worth it."""
+    if isinstance(log, LazyLog) and log.index_is_due and _is_ours(ledger.format):
+        index = await in_thread(ledger.facts.dump)
         try:
-            await log.keep_index(await in_thread(ledger.facts.dump), ledger.count)
+            with as_store_errors("the index"):
+                await log.keep_index(index, ledger.count)
         except HookSDKError as error:
             logger.debug("no index was kept: %s", error)
 
 
 async def shorten_journal(session_id: str, log: SessionLog, journal: list[Entry], ledger: Ledger) -> None:
     """Store a journal that is mostly void anew, where the store can do that."""
-    if not offers(log, RewritableLog) or not ledger.format:
+    if not isinstance(log, RewritableLog) or not ledger.format:
         return
     shorter = await in_thread(shorter_journal, journal, ledger)
     if shorter is not None:
         try:
-            await log.rewrite_journal(shorter)
+            with as_store_errors(f"session '{session_id}'"):
+                await log.rewrite_journal(shorter)
         except StoreError as error:
             logger.warning("the journal of session %r stays longer than it need be: %s", session_id, error)
+
+
+def _format_in(journal: list[Entry]) -> MessageFormat | None:
+    """The format that a journal names; None where it names none, or a host's own."""
+    name = next((str(entry.get("name")) for entry in journal if entry.get("kind") == "format"), None)
+    return get_format(name) if name in FORMATS else None
 
 
 def _is_ours(message_format: MessageFormat | None) -> bool:
@@ -64,29 +75,22 @@ def _is_ours(message_format: MessageFormat | None) -> bool:
 
 @final
 class _Reader:
-    def __init__(self, message_format: MessageFormat | None, *, lazy: bool) -> None:
+    """Takes what a `LazyLog` shows: the journal, then each message that the index does not know."""
+
+    def __init__(self, message_format: MessageFormat | None) -> None:
         self._given = message_format
-        self._lazy = lazy
         self.begin([], None)
 
     def begin(self, journal: list[Entry], index: bytes | None) -> int:
-        name = next((str(entry.get("name")) for entry in journal if entry.get("kind") == "format"), None)
-        self.journal, self.format = journal, self._given
-        if self.format is None and name in FORMATS:
-            self.format = get_format(name)
+        self.journal, self.format = journal, self._given or _format_in(journal)
         facts = Facts.load(index, self.format) if index is not None and _is_ours(self.format) else None
         self.facts = Facts(self.format) if facts is None else facts
-        self.messages = Messages(len(self.facts), lazy=self._lazy)
+        self.messages = Messages(len(self.facts), lazy=True)
         return len(self.facts)
 
     def take(self, message: Message, size: int) -> None:
         self.facts.add(message)
         self.messages.append(message, size)
-
-    def take_all(self, messages: list[Message], journal: list[Entry]) -> None:
-        self.begin(journal, None)
-        for message in messages:
-            self.take(message, 0)
 
     def ledger(self) -> Ledger:
         ledger = Ledger(self.format, self.messages, self.facts)
@@ -95,19 +99,18 @@ class _Reader:
 
 
 PAUSES = (0.1, 0.5, 2.0)
-"""Seconds before a session is read once more that could not be: a busy database may refuse one read, and what is not read is asked
-about nowhere."""
+"""Seconds before another attempt to read a session: a busy database may refuse one read, and nobody is asked about
+calls in doubt that were not read."""
 
 
 async def ledger_of(store: Store, session_id: str) -> Ledger:
-    """What a stored session holds, whoever has it open: its journal over its messages, in the format that the journal names.
+    """The ledger of a stored session, whoever has it open, in the format that its journal names.
 
-    A read that fails is tried again three times, within some seconds. Raises `StoreError`, and what a journal causes that cannot be
-    understood, such as `KeyError` and `TypeError`.
+    A read that fails is tried again three times, within some seconds. Raises `StoreError`, and what a journal causes
+    that cannot be understood, such as `KeyError` and `TypeError`.
     """
     messages, journal = await _read(store, session_id)
-    name = next((str(entry.get("name")) for entry in journal if entry.get("kind") == "format"), "")
-    return await in_thread(Ledger.replay, messages, journal, get_format(name if name in FORMATS else "openai-chat"))
+    return await in_thread(Ledger.replay, messages, journal, _format_in(journal) or get_format("openai-chat"))
 
 
 async def _read(store: Store, session_id: str) -> tuple[list[Message], list[Entry]]:

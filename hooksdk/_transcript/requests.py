@@ -1,4 +1,5 @@
-"""Decide about one request to trim or restore a result: what to answer, and what to queue for it. Pure, like the ledger."""
+"""Decide about requests to trim or restore results: what to answer, what to queue, and what a drain makes of the queue.
+Pure, like the ledger."""
 
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from hooksdk._transcript.trims import (
     MIN_SHARE_SAVED,
     MIN_TOKENS_SAVED,
     TOO_SHORT,
+    DrainedTrim,
+    TrimStatus,
     saves_enough,
     short_text,
     tokens_of,
@@ -21,6 +24,7 @@ from hooksdk._transcript.trims import (
 from hooksdk.calls import TrimReceipt
 from hooksdk.errors import UnknownResult, nearest
 from hooksdk.formats.content import cache_marks
+from hooksdk.schema import estimate_tokens
 from hooksdk.values import is_list
 
 Plan = tuple[TrimReceipt, Entry | None]
@@ -55,13 +59,46 @@ def plan_restore(ledger: Ledger, reference: str) -> Plan:
     return _receipt(record, "queued", whole, before), _entry("restore", ledger, record)
 
 
+def plan_drain(ledger: Ledger) -> tuple[Entry, tuple[DrainedTrim, ...]]:
+    """The journal entry that applies everything queued, and what becomes of each trim and restore, in order."""
+    texts: dict[str, str | None] = {}
+    judged: dict[int, DrainedTrim] = {}
+    for n, (entry, record) in ledger.queue.items():
+        text = entry.get("text")
+        now = texts.get(record.handle, record.short_text) if record else None
+        status: TrimStatus = "applied"
+        saved = 0
+        if record is None:
+            status = "stale"
+        elif ledger.is_gone(record):
+            status = "gone"
+        elif (now is None) == (text is None):
+            status = "not_trimmed" if text is None else "already_trimmed"
+        else:
+            texts[record.handle] = text
+            sizes = [record.tokens if each is None else estimate_tokens(each) for each in (now, text)]
+            saved = sizes[0] - sizes[1]
+        judged[n] = DrainedTrim(
+            handle=entry["handle"],
+            kind=entry["kind"],
+            status=status,
+            owner=entry.get("owner", ""),
+            reason=entry.get("reason", ""),
+            tool=record.tool if record else "",
+            age=ledger.replies - record.turn if record else 0,
+            tokens_saved=saved,
+        )
+    statuses = [[n, trim.status] for n, trim in judged.items()]
+    return {"kind": "drain", "done": statuses}, tuple(judged.values())
+
+
 def _short_text(ledger: Ledger, record: ResultRow, replacement: str | None, *, least: int) -> str | None:
     body = ledger.body(record)
     content, tokens, most = body.content, record.tokens + wide_tokens(body.text), 1 - MIN_SHARE_SAVED
     stored_length = len(encode(content))
 
     def fits(text: str) -> bool:
-        # The kind of the content stays, as every format promises. Only this result is written: one message may hold hundreds.
+        # The kind of the content stays, as every format promises. Only this result is written, not its whole message.
         in_parts = is_list(content) and record.argument < 0
         new: object = [{"type": "text", "text": text, **cache_marks(content)}] if in_parts else text
         is_shorter = len(text) <= most * record.characters and len(encode(new)) <= most * stored_length

@@ -33,8 +33,8 @@ def live_entries(journal: Sequence[Entry], ledger: Ledger) -> list[Entry]:
 
 
 def _live(entry: Entry, ledger: Ledger, settled: set[str]) -> Entry | None:
-    """What is left of an entry, seen from the journal's end: itself, a shorter one, or nothing. `settled` names the states,
-    and the compaction, that later entries give.
+    """What is left of an entry, seen from the journal's end: itself, a shorter one, or nothing. `settled` names the
+    states, and the compaction, that later entries give.
     """
     kind = entry.get("kind")
     if kind == "began":

@@ -9,7 +9,8 @@ from hooksdk.formats.content import size_of
 
 
 def message_tokens(ledger: Ledger) -> list[int]:
-    """The size of each stored message in the view. What a compaction put in the place of some counts at the last of them."""
+    """The size of each stored message in the view. What a compaction put in the place of some counts at the last of
+    them."""
     _fill(ledger)
     tokens = [0] * ledger.count
     tokens[ledger.upto :] = ledger.tokens_at[ledger.upto :]

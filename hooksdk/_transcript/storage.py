@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeGuard, TypeVar, cast, final, runtime_checkable
+from typing import Any, Protocol, final, runtime_checkable
 
 from hooksdk._tasks.limits import describe
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.messages import MessageSource
 from hooksdk.errors import HookSDKError, StoreError
 from hooksdk.formats import Message
-
-T = TypeVar("T")
 
 
 def unknown_session(session_id: str) -> StoreError:
@@ -38,7 +36,8 @@ class SessionLog(Protocol):
         ...
 
     async def append_messages(self, messages: Sequence[Message]) -> None:
-        """Store more messages. Each is a dict that knows its JSON already: `encode_for` answers that, and encodes none again."""
+        """Store more messages. Each is a dict that knows its JSON already: `encode_for` answers that, and encodes none
+        again."""
         ...
 
     async def append_journal(self, entries: Sequence[Entry], *, verify: bool = False) -> None:
@@ -50,7 +49,8 @@ class SessionLog(Protocol):
         ...
 
     async def verify(self) -> None:
-        """Raise `TranscriptChanged` when somebody else changed what is stored. A file that was only touched is no change."""
+        """Raise `TranscriptChanged` when somebody else changed what is stored. A file that was only touched is no
+        change."""
         ...
 
     async def close(self) -> None:
@@ -60,47 +60,13 @@ class SessionLog(Protocol):
 
 @contextmanager
 def as_store_errors(where: str) -> Generator[None]:
-    """What a store of somebody's own raises is a `StoreError`, as it is of the stores that come with hooksdk."""
+    """Raise what a host's own store raises as a `StoreError`, as the stores of hooksdk do."""
     try:
         yield
     except HookSDKError:
         raise
     except Exception as error:
         raise StoreError(where, describe(error)) from error
-
-
-def with_store_errors(log: SessionLog, session_id: str) -> SessionLog:
-    """The same log, whose failures are `StoreError`s that name the session."""
-    return cast("SessionLog", _Named(log, f"session '{session_id}'"))
-
-
-@final
-class _Named:
-    def __init__(self, log: SessionLog, where: str) -> None:
-        self.log = log
-        self._where = where
-
-    def __getattr__(self, name: str) -> Any:
-        value: Any = getattr(self.log, name)
-        if not callable(value):
-            return value
-        method = cast("Callable[..., Awaitable[Any]]", value)
-
-        async def call(*args: Any, **options: Any) -> Any:
-            try:  # a context manager around each step would cost more than some steps do
-                return await method(*args, **options)
-            except Exception:
-                with as_store_errors(self._where):
-                    raise
-
-        setattr(self, name, call)
-        return call
-
-
-def offers(log: object, besides: type[T]) -> TypeGuard[T]:
-    """True when a log has the members of this protocol. The store's own is asked: from Python 3.12 on `isinstance` does not see
-    what `__getattr__` passes on."""
-    return isinstance(log.log if isinstance(log, _Named) else log, besides)
 
 
 @runtime_checkable
@@ -118,8 +84,8 @@ class MessageReader(Protocol):
     """Who reads a session from a `LazyLog`."""
 
     def begin(self, journal: list[Entry], index: bytes | None) -> int:
-        """The reading begins, or begins anew. `index` is what was kept with `keep_index`, if it fits what is stored. Answers
-        how many of the first messages the reader knows by it; 0 where it is of no use."""
+        """The reading begins, or begins anew. `index` is what was kept with `keep_index`, if it fits what is stored.
+        Answers how many of the first messages the reader knows by it; 0 where it is of no use."""
         ...
 
     def take(self, message: Message, size: int) -> None:
@@ -137,8 +103,8 @@ class LazyLog(Protocol):
         ...
 
     async def read_lazily(self, reader: MessageReader) -> MessageSource:
-        """Show the journal and each message to a reader, as `read` would give them, in a worker thread. What is answered reads
-        messages again: these, and those that are appended later."""
+        """Show the journal and each message to a reader, as `read` would give them, in a worker thread. What is
+        answered reads messages again: these, and those that are appended later."""
         ...
 
     async def keep_index(self, index: bytes, count: int) -> None:
@@ -189,11 +155,11 @@ class Store(Protocol):
         ...
 
     async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
-        """Put `new` in the place of `old`, if that is what is stored now, in one step that nobody's write comes between; False,
-        and nothing is changed, where it is not. None stands for no value: as `old` for one that is not there, as `new` to
-        remove it. The order of an object's members does not count. Durable when this returns, and of several that change one
-        value at once, in whichever process or on whichever machine, one gets True. Raises `StoreError`; where it cannot be
-        known whether the value was stored, too: read it then.
+        """Put `new` in the place of `old`, if that is what is stored now, in one step that nobody's write comes
+        between; False, and nothing is changed, where it is not. None stands for no value: as `old` for one that is not
+        there, as `new` to remove it. The order of an object's members does not count. Durable when this returns, and of
+        several that change one value at once, in whichever process or on whichever machine, one gets True. Raises
+        `StoreError`; where it cannot be known whether the value was stored, too: read it then.
         """
         ...
 
@@ -228,8 +194,8 @@ class SessionBeginning:
 
 @runtime_checkable
 class ListingStore(Protocol):
-    """What a `Store` may do besides: show how every session begins, whatever its length. Without it, whoever lists sessions
-    with what they are about reads all of each."""
+    """What a `Store` may do besides: show how every session begins, whatever its length. Without it, whoever lists
+    sessions with what they are about reads all of each."""
 
     async def list_beginnings(self) -> list[SessionBeginning]:
         """One for each session, in any order. Nothing is taken, written or waited for; damage is told, not raised."""
@@ -238,8 +204,8 @@ class ListingStore(Protocol):
 
 @runtime_checkable
 class SharingStore(Protocol):
-    """What a `Store` may do besides, where workers of several machines have it: say which sessions somebody holds. With it (and
-    `change_value`) several gateways behind one address can have the sessions of their clients in common."""
+    """What a `Store` may do besides, where workers of several machines have it: say which sessions somebody holds. With
+    it (and `change_value`) several gateways behind one address can have the sessions of their clients in common."""
 
     @property
     def lease(self) -> float:
@@ -247,6 +213,6 @@ class SharingStore(Protocol):
         ...
 
     async def list_held(self, prefix: str = "") -> dict[str, bool]:
-        """The sessions that somebody has opened and not closed, by id, those whose ids begin so: True while their holder is
-        alive, False where its worker has died or hangs. Nothing is taken or waited for."""
+        """The sessions that somebody has opened and not closed, by id, those whose ids begin so: True while their
+        holder is alive, False where its worker has died or hangs. Nothing is taken or waited for."""
         ...

@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar, final
 
 from hooksdk import schema
-from hooksdk._origins.labels import Labels, stored_labels
+from hooksdk._origins.labels import UNLABELLED, Labels, stored_labels
 from hooksdk._tasks.background import logger
-from hooksdk._transcript.beginning import Beginnings
 from hooksdk._transcript.changes import change_of
 from hooksdk._transcript.compacting import plan_compaction
 from hooksdk._transcript.effects import in_doubt
@@ -18,12 +17,12 @@ from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.facts import Slot, read_message
 from hooksdk._transcript.following import plan_following
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.labelling import labelled_entry
 from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.matching import MismatchError, compare, without_opening
 from hooksdk._transcript.pairing import NO_RESULT, plan_append, with_our_ids
-from hooksdk._transcript.requests import Plan, find_record
-from hooksdk._transcript.stored import alone
+from hooksdk._transcript.requests import Plan, find_record, plan_drain
+from hooksdk._transcript.storage import as_store_errors
+from hooksdk._transcript.stored import Stored, alone
 from hooksdk._transcript.trims import DrainReport, clean
 from hooksdk._transcript.unmatched import Unmatched
 from hooksdk.calls import CallInDoubt, ResultInfo, ToolCall, ToolResult, TrimReceipt
@@ -37,7 +36,7 @@ T = TypeVar("T")
 
 
 @final
-class Transcript(Beginnings):
+class Transcript(Stored):
     """One open session's messages, calls, trims and view."""
 
     _unmatched = Unmatched()
@@ -68,8 +67,8 @@ class Transcript(Beginnings):
     async def use_format(
         self, message_format: MessageFormat, *, model: str | None = None, folder: str | None = None
     ) -> None:
-        """Declare the session's format. It stays the same for good: another one is a `ConfigError`. The first run's model and
-        folder are stored with it, for whoever lists sessions."""
+        """Declare the session's format. It stays the same for good: another one is a `ConfigError`. The first run's
+        model and folder are stored with it, for whoever lists sessions."""
         if (name := self._ledger.format_name) is None:
             began = {key: value for key, value in (("model", model), ("folder", folder)) if value}
             await self._journal({"kind": "format", "name": message_format.name, **began})
@@ -95,7 +94,8 @@ class Transcript(Beginnings):
 
     @property
     def view(self) -> list[Message]:
-        """What the model is sent: the newest compaction and what came after it, with the applied trims. Fresh copies."""
+        """What the model is sent: the newest compaction and what came after it, with the applied trims. Fresh
+        copies."""
         return sendable(self._ledger.copies(), self._ledger.format) if self._ledger.format else self._ledger.copies()
 
     def newest(self) -> Iterator[Message]:
@@ -110,19 +110,20 @@ class Transcript(Beginnings):
 
     @alone
     async def append(self, messages: Sequence[Message], used: Entry | None = None) -> None:
-        """Store messages, and what a reply among them `used`; durable when this returns. A reply opens its calls; a result answers
-        its call, and one that `answer` recorded already is not stored twice. When the conversation goes on although calls are
-        open, these get an error result first. Raises `TranscriptChanged` for a message that is not of the format."""
+        """Store messages, and what a reply among them `used`; durable when this returns. A reply opens its calls; a
+        result answers its call, and one that `answer` recorded already is not stored twice. When the conversation goes
+        on although calls are open, these get an error result first. Raises `TranscriptChanged` for a message that is
+        not of the format."""
         await self._append(messages)
         if used is not None:
             await self._journal({"kind": "used", **used})
 
     @alone
     async def match(self, messages: Sequence[Message], *, follow: bool = False, run_id: str = "") -> list[Message]:
-        """Take a message list that the host keeps: it must begin with the view (each message as stored, as shown now, or as
-        shown before), and what follows is appended, and answered. Else the view is to `follow` the list, or `TranscriptChanged`
-        is raised. A list to follow is always taken: what cannot be matched in it becomes text. `run_id` is the run that hands it
-        in."""
+        """Take a message list that the host keeps: it must begin with the view (each message as stored, as shown now,
+        or as shown before), and what follows is appended, and answered. Else the view is to `follow` the list, or
+        `TranscriptChanged` is raised. A list to follow is always taken: what cannot be matched in it becomes text.
+        `run_id` is the run that hands it in."""
         unmatched, message_format = Unmatched(), self._need_format()
         if follow:
             messages = unmatched.readable(messages, message_format)
@@ -155,8 +156,8 @@ class Transcript(Beginnings):
 
     @property
     def trimmed(self) -> dict[tuple[str, int], str]:
-        """By call id, and which result with this id: the text in the place of each that is trimmed. Not of an id that is also that
-        of a result which could not be matched: in the host's list the number would be of another."""
+        """By call id, and which result with this id: the text in the place of each that is trimmed. Not of an id that
+        is also that of a result which could not be matched: in the host's list the number would be of another."""
         found = self._ledger.trimmed_results()
         return {key: text for key, text in found.items() if key[0] not in self._unmatched.call_ids}
 
@@ -189,19 +190,20 @@ class Transcript(Beginnings):
         return tuple(slot.call for slot in self._ledger.slots if slot.open)
 
     def result_of(self, call: ToolCall) -> ToolResult | None:
-        """The result that this very call (id, name and arguments) of the newest reply has already; None for any other."""
+        """The result that this very call (id, name and arguments) of the newest reply has already; None for any
+        other."""
         return self._ledger.result_of(call)
 
     @alone
     async def answer(
         self, call: ToolCall, result: ToolResult, tool: Tool | None, *, replies: int | None = None, ends: str = ""
     ) -> None:
-        """Record a call's result; durable when this returns. It joins the messages in the order of the calls, as soon as the
-        earlier ones have theirs. A call whose reply is not recorded yet waits for it.
+        """Record a call's result; durable when this returns. It joins the messages in the order of the calls, as soon
+        as the earlier ones have theirs. A call whose reply is not recorded yet waits for it.
 
-        `replies` is how many replies there were when the call's run ended, if it has: a call of a later one has another's id,
-        and a result that no open call waits for is left out then. `ends` is the effect whose end it tells: what else has begun as
-        this call stays in doubt."""
+        `replies` is how many replies there were when the call's run ended, if it has: a call of a later one has
+        another's id, and a result that no open call waits for is left out then. `ends` is the effect whose end it
+        tells: what else has begun as this call stays in doubt."""
         slot, effects = self._ledger.slot_of(call), self._ledger.effects
         is_late = replies is not None and (slot is None or self._ledger.replies > replies)
         if ends in effects.begun and (is_late or effects.begun[ends].in_doubt):
@@ -215,8 +217,8 @@ class Transcript(Beginnings):
         self, slot: Slot | None, call: ToolCall, result: ToolResult, tool: Tool | None, ends: str
     ) -> None:
         result = plain_result(result)
-        if slot is not None:
-            begun = self._ledger.effects.of_slot(slot) if self._ledger.effects.begun else []
+        if slot is not None and self._ledger.effects.begun:
+            begun = self._ledger.effects.of_slot(slot)
             await self._doubt([one for one in begun if one.effect_id != ends and not one.in_doubt])
         if self._ended:  # calls that this one made
             await self._journal()
@@ -229,7 +231,9 @@ class Transcript(Beginnings):
             await self._journal({"kind": "staged", "call": plain_call(call), "result": save_result(result), **entry})
             return
         messages = self._result_messages(due)
-        texts = [each.text for message in messages for each in read_message(message, self._need_format()).results]
+        texts = [
+            each.text for message in messages for each in read_message(message, self._ledger.need_format()).results
+        ]
         reads_otherwise = texts[due.index((slot, result))] != result.text
         if entry["disposable"] or ran or reads_otherwise or slot.marks or labels:
             answer_hash = schema.fingerprint(result.text) if reads_otherwise else None
@@ -244,17 +248,14 @@ class Transcript(Beginnings):
 
     def _result_messages(self, answers: Sequence[tuple[Slot, ToolResult]]) -> list[EncodedMessage]:
         pairs = [(slot.call, result) for slot, result in answers]
-        return [as_stored(message) for message in self._need_format().result_messages(pairs)] if pairs else []
+        return [as_stored(each) for each in self._ledger.need_format().result_messages(pairs)] if pairs else []
 
     async def close_turn(self, text: str) -> int:
-        """Give every open call an error result with this text, and store the results that still wait. Answers how many."""
+        """Give every open call an error result with this text, and store the results that still wait. Answers how
+        many."""
         ledger = self._ledger
         is_done = not ledger.orphans and all(slot.record for slot in ledger.slots)
         return 0 if is_done and not self._must_reload and not self._closed else await self._close_turn_alone(text)
-
-    @alone
-    async def _close_turn_alone(self, text: str) -> int:
-        return await self._close_turn(text)
 
     async def _close_turn(self, text: str) -> int:
         ledger, missing = self._ledger, len(self.pending)
@@ -262,11 +263,10 @@ class Transcript(Beginnings):
         await self._doubt(begun.closed_with_turn(self._replies_before))
         if ledger.replies <= self._replies_before and text.startswith("not run"):  # of those nothing is written
             text += ". If it only reads, it may have been cut off"
-        waiting = [
-            (slot, slot.staged or ToolResult.error(in_doubt(slot.name) if begun.of_slot(slot) else text))
-            for slot in ledger.slots if slot.record is None
-        ]  # fmt: skip
-        await self._store(self._result_messages(waiting))
+        open_slots = [slot for slot in ledger.slots if slot.record is None]
+        texts = [in_doubt(slot.name) if begun.of_slot(slot) else text for slot in open_slots]
+        results = [slot.staged or ToolResult.error(each) for slot, each in zip(open_slots, texts, strict=True)]
+        await self._store(self._result_messages(list(zip(open_slots, results, strict=True))))
         if ledger.orphans:
             names = ", ".join(sorted({orphan[0].id for orphan in ledger.orphans}))[:200]
             problem = "left out of session %r: results of calls that no recorded reply made (%s)"
@@ -274,10 +274,12 @@ class Transcript(Beginnings):
             await self._journal({"kind": "dropped"})
         return missing
 
+    _close_turn_alone = alone(_close_turn)
+
     @alone
     async def settle(self, reference: str, result: ToolResult, running: Collection[str] = ()) -> CallInDoubt:
-        """Say what came of a call that is in doubt, by its id or its effect's: its result, where it has none yet. Raises
-        `WrongArgument` where none, or more than one, is meant; those that are `running` are none."""
+        """Say what came of a call that is in doubt, by its id or its effect's: its result, where it has none yet.
+        Raises `WrongArgument` where none, or more than one, is meant; those that are `running` are none."""
         calls = [one for one in (*self.without_end, *self.lost) if one.effect_id not in running]
         meant = [one for one in calls if reference in (one.call_id, one.effect_id)]
         if len(meant) != 1:
@@ -308,13 +310,15 @@ class Transcript(Beginnings):
 
     @alone
     async def note_loaded(self) -> None:
-        """All results that are stored come from elsewhere: they are labelled when there are tools by whose names to do so."""
+        """All results that are stored come from elsewhere: they are labelled when there are tools by whose names to do
+        so."""
         await self._journal({"kind": "loaded", "results": len(self._ledger.records)})
 
     @alone
     async def label_loaded(self, labels: Sequence[Labels]) -> None:
         """Label the loaded results, the first of all, for good."""
-        await self._journal(labelled_entry(labels))
+        told = [[number, sorted(each)] for number, each in enumerate(labels) if each != UNLABELLED]
+        await self._journal({"kind": "labelled", "results": told})
 
     def ask(self, question: Callable[[Ledger], T]) -> T:
         """What a pure function says of all that is known now."""
@@ -336,31 +340,31 @@ class Transcript(Beginnings):
 
     @alone
     async def drain(self) -> DrainReport:
-        """Apply everything queued in one atomic step. Raises `TranscriptChanged`, and keeps the queue, when somebody else
-        changed what is stored."""
-        judged = self._ledger.judge() if self._ledger.format else {}
-        if judged:
-            statuses = [[n, trim.status] for n, trim in judged.items()]
-            await self._journal({"kind": "drain", "done": statuses}, verify=True)
+        """Apply everything queued in one atomic step. Raises `TranscriptChanged`, and keeps the queue, when somebody
+        else changed what is stored."""
+        entry, trims = plan_drain(self._ledger)
+        if trims and self._ledger.format:
+            await self._journal(entry, verify=True)
             await self._publish()
-        return DrainReport(tuple(judged.values()))
-
-    @alone
-    async def publish(self) -> None:
-        """Write the view beside the stored messages, where the store wants that."""
-        await self._publish()
+            return DrainReport(trims)
+        return DrainReport()
 
     async def _publish(self) -> None:
+        """Write the view beside the stored messages, where the store wants that."""
         if self._log.materialized and self._ledger.format:
             try:
-                await self._log.write_view(self._ledger.view)
+                with as_store_errors(self._where):
+                    await self._log.write_view(self._ledger.view)
             except StoreError as error:
                 logger.warning("the view of session %r could not be written: %s", self.session_id, error)
+
+    publish = alone(_publish)
 
     @alone
     async def compact(self, messages: Sequence[Message]) -> None:
         """Let the view begin with these messages. What is stored stays whole; results that they stand for are gone for
-        trims. Messages at their beginning and end that the view has there, too, count as kept: their results do not go."""
+        trims. Messages at their beginning and end that the view has there, too, count as kept: their results do not
+        go."""
         self._need_format()
         await self._journal(plan_compaction(self._ledger, messages))
         await self._publish()
@@ -392,4 +396,5 @@ class Transcript(Beginnings):
     @alone
     async def verify(self) -> None:
         """Raise `TranscriptChanged` when somebody else changed what is stored."""
-        await self._log.verify()
+        with as_store_errors(self._where):
+            await self._log.verify()

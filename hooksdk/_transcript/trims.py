@@ -17,11 +17,12 @@ MAX_SUMMARY = 2_000
 """Characters that a plugin's or model's summary may keep."""
 
 MIN_TOKENS_SAVED = 100
-"""What a trim must save at least, estimated. The provider's cache of everything behind the result is lost, and a model that asks
-for the trim itself writes about half of this: what saves less is paid back in no session of ordinary length."""
+"""What a trim must save at least, estimated. The provider's cache of everything behind the result is lost, and a model
+that asks for the trim itself writes about half of this: what saves less is paid back in no session of ordinary
+length."""
 MIN_SHARE_SAVED = 0.3
-"""Which part of the result must go at least, in tokens, in characters and as it is stored. The estimate of tokens may be wrong by
-that much: what saves less by it may save nothing."""
+"""Which part of the result must go at least, in tokens, in characters and as it is stored. The estimate of tokens may
+be wrong by that much: what saves less by it may save nothing."""
 MOST_NOTE_TOKENS = 80
 """More than any note costs."""
 TOO_SHORT = f"too short: a trim has to save {MIN_TOKENS_SAVED} tokens and {MIN_SHARE_SAVED:.0%} of the result"
@@ -62,10 +63,11 @@ def clean(text: str, max_chars: int) -> str:
 
 
 def note(handle: str, tool: str, characters: int, *, is_error: bool, in_session: bool, what: str = "Result") -> str:
-    """The host's own words for a trimmed result, or argument. Plain ASCII without quotes: as long in JSON as in characters.
+    """The host's own words for a trimmed result, or argument. Plain ASCII without quotes: as long in JSON as in
+    characters.
 
-    Only a session can have the tool that gets it back. An error still begins with "Error": in some formats nothing else says
-    that it is one.
+    Only a session can have the tool that gets it back. An error still begins with "Error": in some formats nothing else
+    says that it is one.
     """
     name, handle = plain_name(tool) or "a tool", plain_name(handle)
     recall = f" Where recall-tool-result is offered, its id {handle} gets it back." if in_session else ""
@@ -83,7 +85,8 @@ def saves_enough(before: int, after: int, least: int = MIN_TOKENS_SAVED) -> bool
 
 
 def tokens_of(text: str) -> int:
-    """What a text costs, estimated with more care than for a list: of Chinese or emoji each character is about one token."""
+    """What a text costs, estimated with more care than for a list: of Chinese or emoji each character is about one
+    token."""
     return schema.estimate_tokens(text) + wide_tokens(text)
 
 
@@ -93,8 +96,8 @@ def wide_tokens(text: str) -> int:
 
 
 def short_text(start: str, replacement: str | None, fits: Callable[[str], bool]) -> str | None:
-    """`start` with as much of the replacement as fits; None when even `start` does not. `fits` tells whether a text saves
-    enough; one that is longer never does so where a shorter one does not.
+    """`start` with as much of the replacement as fits; None when even `start` does not. `fits` tells whether a text
+    saves enough; one that is longer never does so where a shorter one does not.
     """
     if not fits(start):
         return None

@@ -1,5 +1,5 @@
-"""What a host's list has that no session can keep as it is. A framework may accept it all the same, so it becomes a text: nobody
-knows who wrote it, and it ends no call."""
+"""What a host's list has that no session can keep as it is. A framework may accept it all the same, so it becomes a
+text: nobody knows who wrote it, and it ends no call."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Unmatched:
     def keep(
         self, messages: Sequence[Message], message_format: MessageFormat, after: Ledger | None = None
     ) -> list[Message]:
-        """The list as it can be stored, or as it can be `after` what is stored. A text stands behind the results of its turn, which
-        it would end."""
+        """The list as it can be stored, or as it can be `after` what is stored. A text stands behind the results of its
+        turn, which it would end."""
         one_message_a_turn = message_format.grouped and not message_format.joined
         whole: list[Message] = []
         texts: list[Message] = []

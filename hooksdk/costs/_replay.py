@@ -13,7 +13,7 @@ from hooksdk.costs._estimate import PRICES, Prices
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.formats.prompt_cache import LONG_TOKENS, CacheBlock, choose_marks
 from hooksdk.formats.usage import Usage
-from hooksdk.transcript import Ledger, message_tokens, plan_trim
+from hooksdk.transcript import Ledger, message_tokens, plan_drain, plan_trim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +140,7 @@ def replay(
                 if entry is not None:
                     ledger.apply({**entry, "owner": "", "reason": ""})
                     trims += 1
-            ledger.apply({"kind": "drain", "done": [[n, trim.status] for n, trim in ledger.judge().items()]})
+            ledger.apply(plan_drain(ledger)[0])
             drains += 1
 
     for position, message in enumerate(messages):

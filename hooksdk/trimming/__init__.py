@@ -35,6 +35,7 @@ from hooksdk.transcript import (
     find_record,
     gather_results,
     pair_results,
+    plan_drain,
     plan_trim,
     without_loose_ends,
 )
@@ -87,7 +88,7 @@ def trim(
             raise NotTrimmed(receipt.text)
         if entry is not None:
             ledger.apply(entry)
-    ledger.apply({"kind": "drain", "done": [[n, trim.status] for n, trim in ledger.judge().items()]})
+    ledger.apply(plan_drain(ledger)[0])
     return [schema.clone(message) for message in ledger.as_shown()]
 
 
