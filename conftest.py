@@ -1,7 +1,11 @@
 """How the suite runs: what is left out, by how many processes, and that no test starts a process unseen.
 
 A test that starts a process, a server or a browser, or takes over a second, is marked `heavy`. `pytest` leaves those out;
-`pytest -m heavy` runs them, `pytest -m ""` runs everything. A file or a test that is named runs whole.
+`pytest -m heavy` runs them, `pytest -m ""` runs all but the slow ones. A file or a test that is named runs whole.
+
+Of tests with many alike cases CI runs those that differ most: `pytest.mark.in_ci(era=["auto"])` makes the cases with another
+`era` slow, `in_ci(False)` all. On a file it counts for each test that has the parameter. A heavy test runs on asyncio alone
+in CI where it is marked `both_loops`, unless `in_ci(anyio_backend=[...])` says otherwise.
 """
 
 from __future__ import annotations
@@ -77,6 +81,23 @@ def _heavy(item: pytest.Item) -> bool:
     return any(item.iter_markers("heavy")) or any(item.iter_markers("slow"))
 
 
+def _ids(value: Any) -> str:
+    """A parameter's value as `in_ci` names it."""
+    return getattr(value, "__name__", None) or getattr(value, "name", None) or str(value)
+
+
+def _in_ci(item: pytest.Function) -> bool:
+    """Whether the marks `in_ci` of the test and its file have this case run in CI."""
+    parameters: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
+    both_loops = any(item.iter_markers("heavy")) and any(item.iter_markers("both_loops"))
+    chosen: dict[str, Any] = {"anyio_backend": ["asyncio"]} if both_loops else {}
+    for mark in reversed(list(item.iter_markers("in_ci"))):  # the closest last: it wins
+        if mark.args == (False,):
+            return False
+        chosen |= mark.kwargs
+    return all(name not in parameters or _ids(parameters[name]) in values for name, values in chosen.items())
+
+
 def _files(config: pytest.Config) -> list[Path]:
     """The files that were asked for; none if a folder was, or nothing."""
     if config.args_source is not pytest.Config.ArgsSource.ARGS:
@@ -113,7 +134,7 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     """Before a file is imported, since its own settings begin with those that hold then. Where no file needs it, Hypothesis is not
     imported."""
     if "hypothesis" in module_path.read_text("utf-8"):
-        _load_profile(new_cases=parent.config.option.random > 0 or "slow" in parent.config.option.markexpr)
+        _load_profile(new_cases=parent.config.option.random > 0 or parent.config.option.markexpr == "slow")
 
 
 @functools.cache
@@ -146,6 +167,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if EXAMPLES in item.path.parents or (isinstance(item, pytest.Function) and _asks_for_postgres(item)):
             item.add_marker("heavy")
+        if isinstance(item, pytest.Function) and not _in_ci(item):
+            item.add_marker("slow")
+            item.add_marker("left_out_of_ci")
     if "slow" not in config.option.markexpr:
         slow = [item for item in items if any(item.iter_markers("slow"))]
         config.hook.pytest_deselected(items=slow)
