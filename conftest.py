@@ -81,7 +81,7 @@ def _heavy(item: pytest.Item) -> bool:
     return any(item.iter_markers("heavy")) or any(item.iter_markers("slow"))
 
 
-def _ids(value: Any) -> str:
+def _name_of(value: Any) -> str:
     """A parameter's value as `in_ci` names it."""
     return getattr(value, "__name__", None) or getattr(value, "name", None) or str(value)
 
@@ -95,7 +95,7 @@ def _in_ci(item: pytest.Function) -> bool:
         if mark.args == (False,):
             return False
         chosen |= mark.kwargs
-    return all(name not in parameters or _ids(parameters[name]) in values for name, values in chosen.items())
+    return all(name not in parameters or _name_of(parameters[name]) in map(str, values) for name, values in chosen.items())
 
 
 def _files(config: pytest.Config) -> list[Path]:
