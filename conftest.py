@@ -23,6 +23,10 @@ import pytest
 LIGHT = "not heavy"
 """What pyproject.toml chooses where nobody else does."""
 
+SHARE, FEWEST = 0.25, 25
+"""Of the random cases that a property test names it tries this share, and so many at least; all of them with the slow tests,
+and as many times as `--random` says."""
+
 FEW = 2
 """So many files start sooner in one process: each further one imports everything again."""
 
@@ -126,7 +130,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--random", type=int, default=0, metavar="TIMES",
-        help="property tests try new cases, so many times as many; without it, and without -m slow, the same each time",
+        help="property tests try new cases, so many times as many as they name; without it, and without -m slow, the same quarter each time",
     )  # fmt: skip
 
 
@@ -151,26 +155,28 @@ def _load_profile(*, new_cases: bool) -> None:
     settings.load_profile("suite")
 
 
-def _multiply_cases(items: list[pytest.Item], times: int) -> None:
+def _multiply_cases(items: list[pytest.Item], times: float) -> None:
     from hypothesis import is_hypothesis_test, settings
 
     tests = {item.obj for item in items if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)}
     for test in tests:  # each once, though it may have parameters
         own = test._hypothesis_internal_use_settings  # noqa: SLF001 - a test cannot be given settings twice
-        test._hypothesis_internal_use_settings = settings(own, max_examples=own.max_examples * times)  # noqa: SLF001
+        examples = max(min(own.max_examples, FEWEST), round(own.max_examples * times))
+        test._hypothesis_internal_use_settings = settings(own, max_examples=examples)  # noqa: SLF001
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.option.random:
-        _multiply_cases(items, config.option.random)
+    whole = "slow" in config.option.markexpr
+    if config.option.random or (not whole and "hypothesis" in sys.modules):
+        _multiply_cases(items, config.option.random or SHARE)
     for item in items:
         if EXAMPLES in item.path.parents or (isinstance(item, pytest.Function) and _asks_for_postgres(item)):
             item.add_marker("heavy")
         if isinstance(item, pytest.Function) and not _in_ci(item):
             item.add_marker("slow")
             item.add_marker("left_out_of_ci")
-    if "slow" not in config.option.markexpr:
+    if not whole:
         slow = [item for item in items if any(item.iter_markers("slow"))]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not any(item.iter_markers("slow"))]
