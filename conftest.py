@@ -99,7 +99,9 @@ def _in_ci(item: pytest.Function) -> bool:
         if mark.args == (False,):
             return False
         chosen |= mark.kwargs
-    return all(name not in parameters or _name_of(parameters[name]) in map(str, values) for name, values in chosen.items())
+    return all(
+        name not in parameters or _name_of(parameters[name]) in map(str, values) for name, values in chosen.items()
+    )
 
 
 def _files(config: pytest.Config) -> list[Path]:

@@ -263,6 +263,7 @@ REAL = {
 }
 
 
+@pytest.mark.in_ci(False)
 @on_asyncio
 async def test_five_servers_from_pypi_start_and_answer() -> None:
     async with McpServers(REAL) as servers:
