@@ -175,7 +175,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if EXAMPLES in item.path.parents or (isinstance(item, pytest.Function) and _asks_for_postgres(item)):
             item.add_marker("heavy")
-        if isinstance(item, pytest.Function) and not _in_ci(item):
+        if isinstance(item, pytest.Function) and not any(item.iter_markers("slow")) and not _in_ci(item):
             item.add_marker("slow")
             item.add_marker("left_out_of_ci")
     if not whole:
