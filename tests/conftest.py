@@ -60,7 +60,7 @@ def installed_once() -> Generator[None]:
     """Every host looks through all distributions that are installed, which took a third of the light tests' time. No test
     installs anything beside those that run it: of each of these the entry points are read once. What lies elsewhere is
     read anew, and so is everything in the commands, which are processes of their own."""
-    site, reading = Path(sysconfig.get_paths()["purelib"]), installed._entries_of
+    site, reading = Path(sysconfig.get_paths()["purelib"]), installed._entries_of  # pyright: ignore[reportPrivateUsage]
     known: dict[Path, list[EntryPoint]] = {}
 
     def entries_of(distribution: Distribution) -> list[EntryPoint]:
