@@ -1,7 +1,11 @@
 """How the suite runs: what is left out, by how many processes, and that no test starts a process unseen.
 
 A test that starts a process, a server or a browser, or takes over a second, is marked `heavy`. `pytest` leaves those out;
-`pytest -m heavy` runs them, `pytest -m ""` runs everything. A file or a test that is named runs whole.
+`pytest -m heavy` runs them, `pytest -m ""` runs all but the slow ones. A file or a test that is named runs whole.
+
+Of tests with many alike cases CI runs those that differ most: `pytest.mark.in_ci(era=["auto"])` makes the cases with another
+`era` slow, `in_ci(False)` all. On a file it counts for each test that has the parameter. A heavy test runs on asyncio alone
+in CI where it is marked `both_loops`, unless `in_ci(anyio_backend=[...])` says otherwise.
 """
 
 from __future__ import annotations
@@ -18,6 +22,10 @@ import pytest
 
 LIGHT = "not heavy"
 """What pyproject.toml chooses where nobody else does."""
+
+SHARE, FEWEST = 0.25, 25
+"""Of the random cases that a property test names it tries this share, and so many at least; all of them with the slow tests,
+and as many times as `--random` says."""
 
 FEW = 2
 """So many files start sooner in one process: each further one imports everything again."""
@@ -77,6 +85,25 @@ def _heavy(item: pytest.Item) -> bool:
     return any(item.iter_markers("heavy")) or any(item.iter_markers("slow"))
 
 
+def _name_of(value: Any) -> str:
+    """A parameter's value as `in_ci` names it."""
+    return getattr(value, "__name__", None) or getattr(value, "name", None) or str(value)
+
+
+def _in_ci(item: pytest.Function) -> bool:
+    """Whether the marks `in_ci` of the test and its file have this case run in CI."""
+    parameters: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
+    both_loops = any(item.iter_markers("heavy")) and any(item.iter_markers("both_loops"))
+    chosen: dict[str, Any] = {"anyio_backend": ["asyncio"]} if both_loops else {}
+    for mark in reversed(list(item.iter_markers("in_ci"))):  # the closest last: it wins
+        if mark.args == (False,):
+            return False
+        chosen |= mark.kwargs
+    return all(
+        name not in parameters or _name_of(parameters[name]) in map(str, values) for name, values in chosen.items()
+    )
+
+
 def _files(config: pytest.Config) -> list[Path]:
     """The files that were asked for; none if a folder was, or nothing."""
     if config.args_source is not pytest.Config.ArgsSource.ARGS:
@@ -105,7 +132,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--random", type=int, default=0, metavar="TIMES",
-        help="property tests try new cases, so many times as many; without it, and without -m slow, the same each time",
+        help="property tests try new cases, so many times as many as they name; without it, and without -m slow, the same quarter each time",
     )  # fmt: skip
 
 
@@ -113,7 +140,7 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     """Before a file is imported, since its own settings begin with those that hold then. Where no file needs it, Hypothesis is not
     imported."""
     if "hypothesis" in module_path.read_text("utf-8"):
-        _load_profile(new_cases=parent.config.option.random > 0 or "slow" in parent.config.option.markexpr)
+        _load_profile(new_cases=parent.config.option.random > 0 or parent.config.option.markexpr == "slow")
 
 
 @functools.cache
@@ -130,23 +157,28 @@ def _load_profile(*, new_cases: bool) -> None:
     settings.load_profile("suite")
 
 
-def _multiply_cases(items: list[pytest.Item], times: int) -> None:
+def _multiply_cases(items: list[pytest.Item], times: float) -> None:
     from hypothesis import is_hypothesis_test, settings
 
     tests = {item.obj for item in items if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj)}
     for test in tests:  # each once, though it may have parameters
         own = test._hypothesis_internal_use_settings  # noqa: SLF001 - a test cannot be given settings twice
-        test._hypothesis_internal_use_settings = settings(own, max_examples=own.max_examples * times)  # noqa: SLF001
+        examples = max(min(own.max_examples, FEWEST), round(own.max_examples * times))
+        test._hypothesis_internal_use_settings = settings(own, max_examples=examples)  # noqa: SLF001
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.option.random:
-        _multiply_cases(items, config.option.random)
+    whole = "slow" in config.option.markexpr
+    if config.option.random or (not whole and "hypothesis" in sys.modules):
+        _multiply_cases(items, config.option.random or SHARE)
     for item in items:
         if EXAMPLES in item.path.parents or (isinstance(item, pytest.Function) and _asks_for_postgres(item)):
             item.add_marker("heavy")
-    if "slow" not in config.option.markexpr:
+        if isinstance(item, pytest.Function) and not any(item.iter_markers("slow")) and not _in_ci(item):
+            item.add_marker("slow")
+            item.add_marker("left_out_of_ci")
+    if not whole:
         slow = [item for item in items if any(item.iter_markers("slow"))]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if not any(item.iter_markers("slow"))]

@@ -1,7 +1,8 @@
 """Empty environments, each with a choice of extras, in which everything works that is promised for it: README's blocks, `--help`
 of every command, and the import of every module that is not for another extra.
 
-    python3 scripts/extras.py                    nothing, `cli`, and `cli,mcp`: what README tells to install
+    python3 scripts/extras.py                    nothing, and `cli,mcp`: the least and the most that README tells to install
+    python3 scripts/extras.py --readme           all that README tells to install: nothing, `cli`, and `cli,mcp`
     python3 scripts/extras.py --each PYTHON ...  each extra alone, on each of these Pythons
     python3 scripts/extras.py --within EXTRAS    the checks alone, in the environment of the Python that runs this
 """
@@ -181,6 +182,8 @@ def main(arguments: list[str]) -> int:
     """The exit code: 0 when all holds."""
     match arguments:
         case []:
+            wanted = [(sys.executable, extras) for extras in ("", "cli,mcp")]
+        case ["--readme"]:
             wanted = [(sys.executable, extras) for extras in ("", "cli", "cli,mcp")]
         case ["--each", *pythons] if pythons:
             wanted = [

@@ -49,7 +49,9 @@ def main() -> int:
     lines = PAGE.read_text("utf-8").splitlines()
     named = list(dict.fromkeys(test for line in lines for test in tests_of(line)))
     count = Count()
-    code = pytest.main(["-q", "-n0", "--no-header", f"--rootdir={ROOT}", *named], plugins=[count])
+    # The cases of loops at full length are told in words; those that CI leaves out are counted.
+    options = ["-q", "-n0", "--no-header", f"--rootdir={ROOT}", "-m", "left_out_of_ci or not slow"]
+    code = pytest.main([*options, *named], plugins=[count])
     if code != 0 or count.failed:
         return 1
     wrong = 0

@@ -113,6 +113,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
+@pytest.mark.in_ci(False)
 def test_what_begins_with_an_installation_works_in_a_clone(clone: Path, home: Path) -> None:
     with closing(Shell(clone, home)) as shell:
         assert play(ROOT / "README.md", clone, shell) >= 6

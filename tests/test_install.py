@@ -104,6 +104,7 @@ def test_an_index_would_take_wheel_and_sdist(built: Path) -> None:
     assert (done.returncode, done.stdout.count("PASSED")) == (0, 2), done.stdout + done.stderr
 
 
+@pytest.mark.in_ci(False)
 def test_the_wheel_works_in_an_environment_that_has_nothing_else(built: Path, tmp_path: Path) -> None:
     home = tmp_path / "env"
     venv.create(home, with_pip=False)

@@ -88,6 +88,7 @@ def test_its_tests_pass(package: Path, python: str) -> None:
     assert "6 passed" in told
 
 
+@pytest.mark.in_ci(False)
 def test_its_tests_pass_before_anything_is_installed(package: Path) -> None:
     told = finish(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", folder=package)
     assert "6 passed" in told
@@ -112,6 +113,7 @@ def test_ruff_finds_nothing(package: Path) -> None:
     finish(sys.executable, "-m", "ruff", "format", "--no-cache", "--check", ".", folder=package)
 
 
+@pytest.mark.in_ci(False)
 def test_pyright_finds_nothing_in_strict_mode(package: Path, python: str) -> None:
     pytest.importorskip("pyright", reason="pyright is not installed")
     finish(sys.executable, "-m", "pyright", "--pythonpath", python, folder=package)

@@ -93,6 +93,7 @@ def resolved(name: str) -> Any:
         return None
 
 
+@pytest.mark.in_ci(False)
 def test_every_public_name_has_an_entry(site: Path) -> None:
     entries = {identity(value) for name in documented(site) if (value := resolved(name)) is not None}
     missing: list[str] = []
@@ -108,6 +109,7 @@ def test_every_public_name_has_an_entry(site: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.in_ci(False)
 def test_no_private_module_or_name_has_a_heading(site: Path) -> None:
     shown = [
         name
@@ -118,6 +120,7 @@ def test_no_private_module_or_name_has_a_heading(site: Path) -> None:
     assert [name for name in shown if re.search(r"(^|\.)_(?!_)", name)] == []
 
 
+@pytest.mark.in_ci(False)
 @pytest.mark.parametrize("event", [AfterModelCall, BeforeToolCall], ids=lambda event: event.__name__)
 def test_the_signature_of_an_event_is_the_one_that_python_sees(site: Path, event: type) -> None:
     page = re.sub(r"<[^>]+>", "", (site / API / "events" / "index.html").read_text("utf-8"))
@@ -128,6 +131,7 @@ def test_the_signature_of_an_event_is_the_one_that_python_sees(site: Path, event
     assert [line.partition(":")[0] for line in lines if ":" in line and " = " not in line] == required
 
 
+@pytest.mark.in_ci(False)
 def test_the_page_of_events_begins_with_the_first_hook_and_folds_what_every_event_has(site: Path) -> None:
     page = (site / API / "events" / "index.html").read_text("utf-8")
     headings = re.findall(r'<h\d id="hooksdk\.hooks\.([^"]+)" class="doc', page)
@@ -143,6 +147,7 @@ def test_the_page_of_events_begins_with_the_first_hook_and_folds_what_every_even
     ]
 
 
+@pytest.mark.in_ci(False)
 def test_the_source_of_a_function_is_beside_it(site: Path) -> None:
     page = (site / API / "host" / "index.html").read_text("utf-8")
     method = page[page.index('id="hooksdk.Host.session"') : page.index('id="hooksdk.Host.hold"')]
@@ -150,11 +155,13 @@ def test_the_source_of_a_function_is_beside_it(site: Path) -> None:
     assert inspect.getsource(Host.session).splitlines()[0].strip() in html.unescape(re.sub("<[^>]+>", "", method))
 
 
+@pytest.mark.in_ci(False)
 def test_no_table_shows_the_backslash_of_its_source(site: Path) -> None:
     pages = {page: page.read_text("utf-8") for page in site.rglob("index.html")}
     assert [str(page.parent) for page, text in pages.items() if re.search(r"<td>[^\n]*<code>[^<]*\\\|", text)] == []
 
 
+@pytest.mark.in_ci(False)
 def test_the_search_has_what_people_look_for_and_no_source(site: Path) -> None:
     index = json.loads((site / "search.json").read_text("utf-8"))["items"]
     places = [entry["location"] for entry in index]
@@ -162,6 +169,7 @@ def test_the_search_has_what_people_look_for_and_no_source(site: Path) -> None:
     assert [entry["location"] for entry in index if "Source code in" in entry["text"]] == []
 
 
+@pytest.mark.in_ci(False)
 def test_llms_txt_names_every_page_and_each_markdown_is_there(site: Path) -> None:
     listed = re.findall(
         r"\]\(https://hooksdk\.readthedocs\.io/en/latest/([^)]*)\)", (site / "llms.txt").read_text("utf-8")
@@ -209,6 +217,7 @@ HARMLESS = "FormEmptyIdAndNameAttributesForInputError"
 """A hint about filling in forms: the field of the search has no name."""
 
 
+@pytest.mark.in_ci(False)
 def test_pictures_are_drawn_and_nothing_is_loaded_from_elsewhere(browser: Browser, address: str) -> None:
     for page in PICTURES:
         browser.open(address + page)
@@ -217,6 +226,7 @@ def test_pictures_are_drawn_and_nothing_is_loaded_from_elsewhere(browser: Browse
         assert [complaint for complaint in browser.complaints if HARMLESS not in complaint] == []
 
 
+@pytest.mark.in_ci(False)
 def test_on_a_phone_pictures_keep_their_size_and_scroll_in_their_box(browser: Browser, address: str) -> None:
     browser.open(address, width=390)
     browser.evaluate(once(DRAWN))
@@ -229,6 +239,7 @@ def test_on_a_phone_pictures_keep_their_size_and_scroll_in_their_box(browser: Br
         assert overflow == "auto"
 
 
+@pytest.mark.in_ci(False)
 def test_the_search_finds_the_page_of_a_plugin_by_its_name(browser: Browser, address: str) -> None:
     browser.open(address)
     box = "document.activeElement.shadowRoot?.querySelector"
@@ -246,6 +257,7 @@ def once(condition: str) -> str:
     return f"new Promise(done => {{ const look = {look}; look(); }})"
 
 
+@pytest.mark.in_ci(False)
 @pytest.mark.parametrize("width", [390, 1280])
 def test_no_page_is_wider_than_its_window(browser: Browser, address: str, width: int) -> None:
     for page in PAGES:

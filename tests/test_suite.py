@@ -21,7 +21,7 @@ SDKS = {
 SETTINGS = """
 [tool.pytest.ini_options]
 addopts = ["-m", "not heavy", "-n", "auto", "-p", "no:hooksdk", "-p", "no:cacheprovider", "-rA"]
-markers = ["heavy: starts a process", "slow: long loops"]
+markers = ["both_loops: both", "heavy: starts a process", "in_ci(*values): some", "left_out_of_ci: others", "slow: long loops"]
 """
 TESTS = """
 import os, subprocess, sys
@@ -36,6 +36,39 @@ def test_heavy():
 
 @pytest.mark.slow
 def test_slow():
+    pass
+"""
+MANY = """
+import pytest
+
+pytestmark = pytest.mark.in_ci(era=["new"])
+
+@pytest.mark.parametrize("era", ["old", "new"])
+def test_of_the_file(era):
+    pass
+
+@pytest.mark.in_ci(era=["old"], size=[2])
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("era", ["old", "new"])
+def test_of_its_own(era, size):
+    pass
+
+def test_without_the_parameter():
+    pass
+
+@pytest.mark.in_ci(False)
+def test_never():
+    pass
+
+@pytest.mark.heavy
+@pytest.mark.both_loops
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+def test_heavy_on(anyio_backend):
+    pass
+
+@pytest.mark.both_loops
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+def test_light_on(anyio_backend):
     pass
 """
 SNEAKY = """
@@ -106,6 +139,19 @@ def test_a_choice_is_run_as_it_is_and_slow_tests_by_their_name_alone(
     out = run(tmp_path, "-n0", "-m", choice, test_a=TESTS.format(in_worker=False))
     assert {line.rpartition("_")[2] for line in out.split("\n") if line.startswith("PASSED ")} == chosen
     assert "pytest -m heavy" not in out
+
+
+def test_ci_runs_the_cases_that_are_named_and_the_others_are_slow(tmp_path: Path) -> None:
+    cases = {
+        choice: {line.rpartition("::test_")[2] for line in out.split("\n") if line.startswith("PASSED ")}
+        for choice in ("", "slow", "left_out_of_ci or not slow")
+        if (out := run(tmp_path, "-n0", "-m", choice, test_a=MANY))
+    }
+    assert cases[""] == {
+        "of_the_file[new]", "of_its_own[old-2]", "without_the_parameter", "heavy_on[asyncio]", "light_on[asyncio]", "light_on[trio]",
+    }  # fmt: skip
+    assert len(cases["slow"]) == 6
+    assert cases["left_out_of_ci or not slow"] == cases[""] | cases["slow"]
 
 
 def test_a_file_that_is_named_runs_whole_and_in_one_process(tmp_path: Path) -> None:

@@ -403,6 +403,7 @@ def test_text_that_nobody_sees_is_found_wherever_it_stands(text: str):
         assert finding.startswith(f"{where}: ")
 
 
+@pytest.mark.heavy
 def test_every_character_that_unicode_calls_ignorable_is_found_and_no_letter_is() -> None:
     ignorable = regex.compile(r"\p{Default_Ignorable_Code_Point}")
     unseen: list[str] = []

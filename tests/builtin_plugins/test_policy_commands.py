@@ -341,6 +341,7 @@ def test_whatever_a_real_shell_runs_is_denied(line: str, tmp_path: Path):
             assert denied(line, command)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "text",
     ["(" * 30_000, "$(" * 15_000, "${" * 15_000, "`" * 30_000, "{" * 30_000, "{a,b}" * 6000, "{a," * 5000 + "}" * 5000, "<<a " * 7000, "<<a\n" * 7000,

@@ -354,6 +354,7 @@ def test_a_command_line_that_is_too_long_to_be_read_is_denied(line: str, conditi
     assert not denies(make(content=TEXT), {"content": "words of a long text\n" * 4_000}, str(folder), **condition)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "text", ["a/" * 40_000, "../" * 30_000, "%2f" * 30_000, "é" + "a" * 80_000, "a." * 40_000, "$x " * 30_000, "'" * 80_000, "rm;" * 30_000]
 )  # fmt: skip

@@ -46,7 +46,7 @@ from hooksdk.sync import LazyHost
 from hooksdk.testing import ConformanceCase, Turn, call, conformance_cases, open_host, recorder
 from hooksdk.testing.server import ScriptedServer
 from tests.hooksdk.claude_sdk_driver import ClaudeSDKDriver, need_program, options_of
-from tests.hooksdk.test_conformance import hold
+from tests.hooksdk.test_conformance import hold, in_ci_a_few
 
 LIST = call("Bash", command="echo AKIA1; ls")
 SEEN = ("agent_start", "after_tool_call", "agent_end")
@@ -88,6 +88,7 @@ def told(seen: Any) -> list[tuple[str, str]]:
     return [(one.call.name, one.status) for one in seen.of(AfterToolCall)]
 
 
+@in_ci_a_few
 @pytest.mark.parametrize("case", conformance_cases(), ids=str)
 async def test_conformance(case: ConformanceCase, request: pytest.FixtureRequest):
     await hold(case, ClaudeSDKDriver(), request)

@@ -93,17 +93,10 @@ async def question(records: ApprovalRecords) -> int:
     return waiting[0].number
 
 
-IN_CI = {"a_denied_call_does_not_run", "two_calls_wait_at_once", "a_cancelled_tool_is_seen_before_the_runs_end"}
-"""The loop is that of `run_agent`, which all cases are played with: these are what the engine could change."""
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(one, marks=[] if one.name in IN_CI else pytest.mark.slow, id=one.name)
-        for one in conformance_cases()
-    ],
-)
+@pytest.mark.in_ci(
+    case=["a_denied_call_does_not_run", "two_calls_wait_at_once", "a_cancelled_tool_is_seen_before_the_runs_end"]
+)  # the loop is that of `run_agent`: these are what the engine could change
+@pytest.mark.parametrize("case", conformance_cases(), ids=str)
 async def test_conformance(case: ConformanceCase, request: pytest.FixtureRequest):
     await hold(case, DBOSDriver(), request)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 pytest.importorskip("fastmcp", reason="hooksdk[fastmcp] is not installed")
-pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio, pytest.mark.in_ci(mode=["auto"])]
 
 import asyncio
 import os
@@ -47,13 +47,14 @@ from hooksdk.state import PluginState
 from hooksdk.sync import LazyHost
 from hooksdk.testing import ConformanceCase, conformance_cases, recorder
 from tests.hooksdk.fastmcp_driver import FastMCPDriver
-from tests.hooksdk.test_conformance import hold
+from tests.hooksdk.test_conformance import hold, in_ci_a_few
 from tests.stage import OwnStore
 
 MODES: Any = ["legacy", "auto"]
 """The protocol with sessions, and the one without, which FastMCP's client prefers."""
 
 
+@in_ci_a_few
 @pytest.mark.parametrize("case", conformance_cases(), ids=str)
 async def test_conformance(case: ConformanceCase, request: pytest.FixtureRequest):
     await hold(case, FastMCPDriver(), request)

@@ -28,9 +28,10 @@ from hooksdk.hooks import AfterToolCall, AgentEnd, Ask, BeforeModelCall, BeforeT
 from hooksdk.testing import ConformanceCase, ScriptedApprover, conformance_cases, open_host, recorder
 from tests.hooksdk.finishing import NeedsProof
 from tests.hooksdk.google_adk_driver import CONFIRMATION, GoogleADKDriver
-from tests.hooksdk.test_conformance import hold
+from tests.hooksdk.test_conformance import hold, in_ci_a_few
 
 
+@in_ci_a_few
 @pytest.mark.parametrize("case", conformance_cases(), ids=str)
 async def test_conformance(case: ConformanceCase, request: pytest.FixtureRequest):
     await hold(case, GoogleADKDriver(), request)

@@ -30,9 +30,10 @@ from hooksdk.testing import Call, ConformanceCase, Script, ScriptedModel, call, 
 from tests.hooksdk.finishing import NeedsProof, Redacts
 from tests.hooksdk.openai_agents_driver import OpenAIAgentsDriver, Scripted
 from tests.hooksdk.strangers_words import EVE, SAYS, OnlyToThePersons
-from tests.hooksdk.test_conformance import hold
+from tests.hooksdk.test_conformance import hold, in_ci_a_few
 
 
+@in_ci_a_few
 @pytest.mark.parametrize("case", conformance_cases(), ids=str)
 async def test_conformance(case: ConformanceCase, request: pytest.FixtureRequest):
     await hold(case, OpenAIAgentsDriver(), request)

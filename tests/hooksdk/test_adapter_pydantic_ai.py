@@ -50,7 +50,7 @@ from hooksdk.testing import Call, ConformanceCase, Script, ScriptedModel, call, 
 from tests.hooksdk.finishing import NeedsProof, Redacts
 from tests.hooksdk.pydantic_ai_driver import PydanticAIDriver, model_of
 from tests.hooksdk.strangers_words import EVE, SAYS, OnlyToThePersons
-from tests.hooksdk.test_conformance import hold
+from tests.hooksdk.test_conformance import hold, in_ci_a_few
 
 
 def made(host: Host, script: Script, *tools: Any) -> tuple[Agent[None, Any], ScriptedModel]:
@@ -60,6 +60,7 @@ def made(host: Host, script: Script, *tools: Any) -> tuple[Agent[None, Any], Scr
     return Agent(model_of(model), output_type=output, tools=tools, capabilities=[HookSDK(host)]), model
 
 
+@in_ci_a_few
 @pytest.mark.parametrize("case", conformance_cases(), ids=str)
 async def test_conformance(case: ConformanceCase, request: pytest.FixtureRequest):
     await hold(case, PydanticAIDriver(), request)

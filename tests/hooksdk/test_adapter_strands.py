@@ -37,9 +37,10 @@ from hooksdk.testing import ConformanceCase, ScriptedApprover, ScriptedModel, co
 from hooksdk.testing import call as calls
 from tests.hooksdk.finishing import NeedsProof, Redacts
 from tests.hooksdk.strands_driver import Scripted, StrandsDriver
-from tests.hooksdk.test_conformance import hold
+from tests.hooksdk.test_conformance import hold, in_ci_a_few
 
 
+@in_ci_a_few
 @pytest.mark.parametrize("case", conformance_cases(), ids=str)
 async def test_conformance(case: ConformanceCase, request: pytest.FixtureRequest):
     await hold(case, StrandsDriver(), request)

@@ -274,6 +274,7 @@ async def test_a_traced_run_says_where_the_trace_is_and_how_to_look_at_it(tmp_pa
     assert "<h1>How are you?</h1>" in (tmp_path / "s.html").read_text("utf-8")
 
 
+@pytest.mark.in_ci(database=["sqlite"])
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 async def test_sessions_may_be_kept_in_a_database(
     request: pytest.FixtureRequest, tmp_path: Path, database: str

@@ -175,6 +175,7 @@ def children_of(pid: int) -> list[int]:
     return direct + [grandchild for child in direct for grandchild in children_of(child)]
 
 
+@pytest.mark.in_ci(moment=["servers"])
 @pytest.mark.skipif(shutil.which("ps") is None, reason="needs ps to see the child processes")
 @pytest.mark.parametrize("moment", ["repository", "servers", " +approval"])
 def test_ctrl_c_ends_it_in_one_line_and_leaves_no_process_behind(moment: str, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from hooksdk.models.openai_responses import OpenAIResponsesModel
 from hooksdk.testing import ScriptedModel, call, open_session, play
 from hooksdk.trimming import guess_format, list_results
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 
 
 async def forgotten() -> dict[str, str]:

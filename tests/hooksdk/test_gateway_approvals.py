@@ -26,7 +26,7 @@ from hooksdk.hooks import AfterToolCall, Ask, BeforeToolCall, Block, Rewrite, Re
 from hooksdk.stores.locks import lock
 from tests.hooksdk.gateways import ERAS, Source, client, gateway, source, text_of
 
-pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio, pytest.mark.in_ci(era=["legacy"])]
 in_both_eras = pytest.mark.parametrize("era", ERAS)
 CALL = ("delete_note", {"path": "a"})
 ALLOW = types.ElicitResult(action="accept", content={"decision": "allow"})

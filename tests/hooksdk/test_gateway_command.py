@@ -40,6 +40,7 @@ def command(folder: Path, home: Path, settings: str = "", *options: str) -> list
     return [sys.executable, "-m", "hooksdk", "gateway", *servers, *options]
 
 
+@pytest.mark.in_ci(era=["auto"])
 @pytest.mark.parametrize("era", ERAS)
 async def test_what_a_server_asks_comes_through_the_command_where_the_configuration_allows_it(
     tmp_path: Path, home: Path, era: str
@@ -127,6 +128,7 @@ async def end_with_open_calls(
 CANCELLED = "'hang' was cancelled while it ran." + MAY_HAVE
 
 
+@pytest.mark.in_ci(how=["SIGTERM"])
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 async def test_a_gateway_over_http_that_ends_answers_every_open_call(
     tmp_path: Path, home: Path, how: signal.Signals

@@ -50,6 +50,7 @@ async def test_what_is_held_in_memory_does_not_grow_with_the_calls_of_a_client(c
     assert after - before < 700_000
 
 
+@pytest.mark.in_ci(anyio_backend=["asyncio"])
 @pytest.mark.both_loops
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
 async def test_a_server_killed_under_several_clients_fails_their_calls_and_serves_the_next(tmp_path: Path) -> None:

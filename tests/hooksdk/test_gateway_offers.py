@@ -27,7 +27,7 @@ from hooksdk.records import CallFinished
 from tests.hooksdk.everything import Everything, in_front_of, in_process, soon
 from tests.hooksdk.gateways import ERAS, client, names, text_of
 
-pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio, pytest.mark.in_ci(era=["auto"])]
 __all__ = ["in_process"]
 Servers = dict[str, Everything]
 in_both_eras = pytest.mark.parametrize("era", ERAS)

@@ -236,6 +236,7 @@ async def running(folder: Path, home: Path, settings: str, *options: str, files:
                 process.kill()
 
 
+@pytest.mark.in_ci(False)
 async def test_a_process_with_few_open_files_serves_under_a_flood_and_says_little(tmp_path: Path, home: Path) -> None:
     async with running(tmp_path, home, "", files=200) as (url, lines):
         with half_open(url, 250):

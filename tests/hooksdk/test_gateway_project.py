@@ -322,6 +322,7 @@ def own_settings(home: Path, *names: str) -> None:
     (home / "config" / "hooksdk" / "config.toml").write_text("\n".join(lines))
 
 
+@pytest.mark.in_ci(era=["auto"])
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("how", ["configuration", "file removed", "file rewritten"])
 async def test_a_token_that_was_removed_stops_the_next_request_of_its_open_session(
@@ -371,6 +372,7 @@ class Loud:
 """
 
 
+@pytest.mark.in_ci(how=["eof", "SIGTERM"])
 @pytest.mark.parametrize(
     ("how", "expected"), [("eof", 0), (signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)]
 )

@@ -22,7 +22,7 @@ from hooksdk.mcp._relay import Callers, RunningCall, current_client, send_call
 from tests.hooksdk.gateways import ERAS, SEARCH_ON, client, text_of
 from tests.hooksdk.mcp_servers import script, until
 
-pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio, pytest.mark.in_ci(era=["auto"])]
 in_both_eras = pytest.mark.parametrize("era", ERAS)
 KINDS = ["elicitation", "sampling", "roots"]
 TOOLS = ["elicit", "sample", "roots"]
@@ -109,6 +109,7 @@ async def test_a_call_that_its_client_cancels_is_cancelled_at_its_server_and_oth
         group.cancel_scope.cancel()
 
 
+@pytest.mark.in_ci(era=["legacy", "auto"])
 @in_both_eras
 async def test_what_a_server_asks_reaches_the_client_of_its_call(tmp_path: Path, era: str) -> None:
     async with (

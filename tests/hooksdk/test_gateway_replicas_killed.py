@@ -136,6 +136,7 @@ def check(tally: Tally) -> None:
     assert set(effects) == {path for path in tally.done if not path.startswith("read_note")}
 
 
+@pytest.mark.in_ci(False)
 @pytest.mark.parametrize(
     ("count", "each"),
     [(1, 6), pytest.param(10, 12, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],

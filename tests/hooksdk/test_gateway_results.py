@@ -16,7 +16,7 @@ from hooksdk.gateway._text import cut_after, cut_before, page_end
 from hooksdk.hooks import Replace, TransformToolResult
 from tests.hooksdk.gateways import ERAS, Source, client, gateway, source, text_of
 
-pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio, pytest.mark.in_ci(era=["auto"])]
 in_both_eras = pytest.mark.parametrize("era", ERAS)
 LINES = "".join(f"line {number} of the long report\n" for number in range(10_000))
 RECALL = "recall-tool-result"

@@ -28,6 +28,7 @@ pytestmark = [
     pytest.mark.heavy,
     pytest.mark.anyio,
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
+    pytest.mark.in_ci(era=["auto"]),
 ]
 in_both_eras = pytest.mark.parametrize("era", ERAS)
 TOKENS = {"ann": "a" * 20, "bob": "b" * 20, "eve": "e" * 20}

@@ -10,7 +10,7 @@ from guard_hooks import before, hook
 
 from hooksdk.guard import Judge
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 PLUGINS = """
 from hooksdk import hooks
 from hooksdk.hooks import Block, Continue, Replace

@@ -19,7 +19,7 @@ from hooksdk.errors import ConfigError
 from hooksdk.guard import GuardConfig, Judge, guard_problems
 from hooksdk.stores import open_store
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 RULES = """
 [[plugins.tool_policy.config.rules]]
 action = "deny"

@@ -26,6 +26,7 @@ pytestmark = [
     pytest.mark.heavy,
     pytest.mark.anyio,
     pytest.mark.skipif(sys.platform == "win32", reason="looks at process ids as POSIX does"),
+    pytest.mark.in_ci(anyio_backend=["asyncio"]),
 ]
 
 

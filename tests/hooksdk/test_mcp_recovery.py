@@ -22,6 +22,7 @@ pytestmark = [
     pytest.mark.heavy,
     pytest.mark.anyio,
     pytest.mark.skipif(sys.platform == "win32", reason="looks at process ids as POSIX does"),
+    pytest.mark.in_ci(anyio_backend=["asyncio"]),
 ]
 
 
@@ -262,6 +263,7 @@ REAL = {
 }
 
 
+@pytest.mark.in_ci(False)
 @on_asyncio
 async def test_five_servers_from_pypi_start_and_answer() -> None:
     async with McpServers(REAL) as servers:

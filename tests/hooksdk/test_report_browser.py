@@ -75,6 +75,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.in_ci(False)
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_the_page_is_quiet_fits_and_can_be_read(browser: Browser, report: Path, width: int, dark: bool) -> None:
@@ -87,6 +88,7 @@ def test_the_page_is_quiet_fits_and_can_be_read(browser: Browser, report: Path, 
     assert browser.evaluate(CONTRASTS) == []
 
 
+@pytest.mark.in_ci(False)
 def test_the_page_takes_the_colours_that_the_reader_prefers(browser: Browser, report: Path) -> None:
     background = (
         "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).reduce((all, one) => all + Number(one), 0)"
@@ -106,6 +108,7 @@ def test_nothing_of_the_input_has_run_or_become_an_element(browser: Browser, rep
     assert browser.evaluate("document.body.textContent.includes('<img src=x onerror=')")
 
 
+@pytest.mark.in_ci(False)
 def test_what_is_put_into_the_page_afterwards_loads_and_runs_nothing(browser: Browser, report: Path) -> None:
     browser.open(report)
     attack = "<img src='http://127.0.0.1:9/x.png'><p onclick='window.pwned = 3'>"
@@ -122,6 +125,7 @@ def test_what_is_put_into_the_page_afterwards_loads_and_runs_nothing(browser: Br
     assert forbidden == ["img-src", "script-src-attr"]
 
 
+@pytest.mark.in_ci(False)
 def test_calls_are_filtered_by_tool_and_outcome(browser: Browser, report: Path) -> None:
     browser.open(report)
     shown = "[...document.querySelectorAll('#run1 .steps > li')].filter(one => one.checkVisibility()).map(one => one.dataset.tool)"
@@ -138,6 +142,7 @@ def test_calls_are_filtered_by_tool_and_outcome(browser: Browser, report: Path) 
     assert None in browser.evaluate(shown)
 
 
+@pytest.mark.in_ci(False)
 def test_without_a_script_everything_is_there_but_the_filter(browser: Browser, report: Path) -> None:
     browser.open(report, script=False)
     assert browser.evaluate("document.querySelector('.filter').checkVisibility()") is False
@@ -147,6 +152,7 @@ def test_without_a_script_everything_is_there_but_the_filter(browser: Browser, r
     assert browser.evaluate(f"{step}.open")
 
 
+@pytest.mark.in_ci(False)
 def test_a_link_to_a_message_opens_the_fold_around_it(browser: Browser, report: Path) -> None:
     browser.open(report)
     browser.evaluate("document.querySelector('[data-tool=read_file] a').click()")
@@ -154,6 +160,7 @@ def test_a_link_to_a_message_opens_the_fold_around_it(browser: Browser, report: 
     assert browser.evaluate("document.querySelector(':target').checkVisibility()")
 
 
+@pytest.mark.in_ci(False)
 def test_a_page_of_100_000_records_opens(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "long.html"
     path.write_text(page(long_trace(20_000)), encoding="utf-8")

@@ -19,7 +19,7 @@ from hooksdk.stores import SqlStore, _index, _sql_log
 from hooksdk.stores._sql_log import KEEP_INDEX
 from hooksdk.stores.jsonl import file_name
 
-pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
+pytestmark = [pytest.mark.anyio, pytest.mark.heavy, pytest.mark.in_ci(store=["sqlite"])]
 
 
 @pytest.fixture(autouse=True)

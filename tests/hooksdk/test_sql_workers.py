@@ -25,7 +25,7 @@ from hooksdk.transcript import Results
 from tests.pgbouncer import PORT, pooled
 from tests.postgres import Postgres, running
 
-pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio, pytest.mark.in_ci(url=["sqlite"])]
 CHILD = Path(__file__).with_name("sql_child.py")
 
 
@@ -70,6 +70,7 @@ async def dies(store: SqlStore) -> None:
 # --- processes ---
 
 
+@pytest.mark.in_ci(url=["sqlite", "postgres"])
 @pytest.mark.parametrize(("processes", "times"), [(2, 10), pytest.param(8, 100, marks=pytest.mark.slow)])
 async def test_processes_that_write_side_by_side_lose_and_repeat_nothing(
     url: str, worker: Workers, processes: int, times: int
@@ -87,6 +88,7 @@ async def test_processes_that_write_side_by_side_lose_and_repeat_nothing(
     assert len(await worker().list_keys("p")) == processes * times
 
 
+@pytest.mark.in_ci(url=["postgres"])
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGSTOP on Windows")
 async def test_a_worker_that_was_suspended_past_its_lease_cannot_write(url: str, worker: Workers) -> None:
     stalled = child("hold", url)

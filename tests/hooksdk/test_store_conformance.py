@@ -69,6 +69,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.in_ci(kind=["jsonl", "postgres"])
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["jsonl", "sqlite", "postgres"])
 def test_processes_that_count_one_value_up_lose_nothing_also_when_one_is_killed(
@@ -160,6 +161,7 @@ def broken_database(fault: Fault) -> Generator[None]:
         yield
 
 
+@pytest.mark.in_ci(kind=["fail", "tear"])
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", FAULTS)
 def test_whichever_operation_on_files_goes_wrong_nothing_acknowledged_is_lost(tmp_path: Path, kind: Any) -> None:
@@ -172,6 +174,7 @@ def test_whichever_operation_on_files_goes_wrong_nothing_acknowledged_is_lost(tm
     assert number > 10
 
 
+@pytest.mark.in_ci(database=["sqlite"], kind=["fail", "kill"])
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", FAULTS)
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])

@@ -68,6 +68,7 @@ async def stored(folder: Path) -> list[dict[str, Any]]:
     return messages
 
 
+@pytest.mark.in_ci(tool=["plain_tool"])
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for one process")
 @pytest.mark.parametrize("tool", ["async_tool", "plain_tool"])
 def test_ctrl_c_ends_a_program_and_leaves_a_session_that_can_be_sent(tool: str, tmp_path: Path):

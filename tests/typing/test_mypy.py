@@ -26,6 +26,7 @@ def tutorial_files(folder: Path) -> list[Path]:
     return files
 
 
+@pytest.mark.in_ci(False)
 def test_mypy_is_content_with_examples_tutorial_and_loops(tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="mypy is not installed")
     tutorial = tutorial_files(tmp_path)
