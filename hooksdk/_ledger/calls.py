@@ -28,7 +28,6 @@ class Stage(Enum):
 
     WRITTEN = "written"  # the model wrote it, and the policies have not finished judging it
     JUDGED = "judged"  # the policies let it go on; a person may still have to say yes
-    RECORDED = "recorded"  # the decision is written down: nothing but its tool comes next
     ENTERED = "entered"  # its tool may have done something, here or wherever its executor runs
     LEFT = "left"  # the tool returned or was given up; a thread of it may still run
     PAUSED = "paused"  # the tool asked for an approval and did nothing: the call waits to be judged again
@@ -37,8 +36,7 @@ class Stage(Enum):
 
 _NEXT: Mapping[Stage, frozenset[Stage]] = {
     Stage.WRITTEN: frozenset({Stage.JUDGED, Stage.ENDED}),
-    Stage.JUDGED: frozenset({Stage.JUDGED, Stage.RECORDED, Stage.ENTERED, Stage.ENDED}),
-    Stage.RECORDED: frozenset({Stage.JUDGED, Stage.ENTERED, Stage.ENDED}),
+    Stage.JUDGED: frozenset({Stage.JUDGED, Stage.ENTERED, Stage.ENDED}),
     Stage.ENTERED: frozenset({Stage.ENTERED, Stage.LEFT, Stage.ENDED}),
     Stage.LEFT: frozenset({Stage.PAUSED, Stage.ENDED}),
     Stage.PAUSED: frozenset({Stage.JUDGED, Stage.ENDED}),
@@ -95,6 +93,8 @@ class Verdict:
     """The plugins that were asked to rewrite the call; None: all of them."""
     resumed: bool = False
     """The call was judged before, in this run or an earlier one, and has waited since."""
+    recorded: bool = False
+    """The decision of this judgement is written down, as far as a plugin writes it (`record_decision`)."""
     let_through: bool = False
     """Once it was let through to its tool: plugins that count calls (`tool_call_start`) are not asked a second time."""
 

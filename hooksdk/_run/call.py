@@ -104,7 +104,10 @@ async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
         await trace_start(state, work)
     if resumed:
         state.stats.called(work.call)
-        end = None if work.options.made else await _judge_resumed(state, work)
+        if work.options.made:
+            work.input.arguments = schema.clone(work.arguments)
+        else:
+            end = await _judge_resumed(state, work)
     else:
         end = end or await _judge_new(state, work)
     work.move(Stage.JUDGED)
@@ -133,7 +136,7 @@ async def _judge_resumed(state: RunState, work: CallInProgress) -> CallEnd | Non
 async def judge_again(state: RunState, work: CallInProgress) -> CallEnd | None:
     """The steps of a call that was judged and has waited: by the policies of now, with the arguments that were judged. Where a
     plugin that was not asked then rewrites them, no answer counts any more: each was about the others."""
-    work.verdict.resumed = True
+    work.verdict.resumed, work.verdict.recorded = True, False
     if work.judged:
         work.move(Stage.JUDGED)
     end, judged = check_way(work), work.arguments
@@ -442,9 +445,9 @@ async def let_through(state: RunState, work: CallInProgress) -> CallEnd | None:
 async def record_decision(state: RunState, work: CallInProgress) -> CallEnd | None:
     """Plugins write the decision down. With `record_first` a call is blocked whose decision was not written."""
     first, written = state.parts.record_first, "record_decision" in state.hooks.plans
-    if work.stage is Stage.RECORDED or not (first or written):
+    if work.verdict.recorded or not (first or written):
         return None
-    work.move(Stage.RECORDED)
+    work.verdict.recorded = True
     if written:
         async for outcome in state.hooks.fire("record_decision", _decision_event(state, work)):
             outcome.log(", so the call is blocked" if first else "")

@@ -168,6 +168,11 @@ class JudgedCall:
         self._check_approved()
         work = self._claim()
         try:
+            if work.stage is Stage.PAUSED:
+                await go_on(self._state, work, judge_again(self._state, work))
+                if work.end is not None:
+                    raise CallSettled(work.call.id, work.call.name, work.end.status)
+                self._check_approved()
             if self._state.ledger.waiting.calls:
                 await self._state.ledger.waiting.forget(work.written)
             await run_shielded(self._state.ledger.begin, work)
