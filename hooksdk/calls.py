@@ -12,8 +12,10 @@ from hooksdk._schema.fresh import Fresh, put_fresh
 from hooksdk.errors import WrongArgument, check, check_list
 from hooksdk.values import readable
 
-__all__ = ["CallInDoubt", "CallOrigin", "ResultInfo", "ToolCall", "ToolResult", "TrimReceipt"]
-__all__ += ["TRUSTED", "UNTRUSTED", "Labels", "join_labels", "shown_labels"]
+__all__ = [
+    "TRUSTED", "UNTRUSTED", "CallInDoubt", "CallOrigin", "Labels", "ResultInfo", "ToolCall", "ToolResult",
+    "TrimReceipt", "join_labels", "shown_labels",
+]  # fmt: skip
 
 CallOrigin = Literal["model", "bridge", "code", "tool"]
 """Where a call comes from: the model itself, a bridge call unwrapped, a script in code mode, or another tool."""

@@ -50,15 +50,15 @@ from hooksdk._errors.checks import (
 )
 from hooksdk._errors.words import did_you_mean, nearest, problem_text, sentence, table_problems, unknown_key
 
-__all__ = ["HookSDKError", "HookTimeout", "HostError", "PluginError", "PolicyError", "PolicyFailed", "RunBlocked"]
-__all__ += ["BadAnswer", "DuplicatePlugin", "HookUseError", "PluginRefused", "ReadOnlyArguments", "ToolError"]
-__all__ += ["ToolSchemaError", "UnknownHook"]
-__all__ += ["ApprovalPending", "CallSettled", "ConfigError", "FenceClosed", "MissingGrant", "RunAlreadyOpen"]
-__all__ += ["RunClosed", "SessionBusy"]
-__all__ += ["SessionClosed", "StoreError", "TranscriptChanged", "UnknownResult", "WouldBlock", "WrongArgument"]
-__all__ += ["AsyncOnly", "PlainOnly", "check", "check_function", "check_list", "check_mapping", "check_number"]
-__all__ += ["check_path", "check_text", "did_you_mean", "nearest", "problem_text", "refuse", "table_problems"]
-__all__ += ["unknown_key"]
+__all__ = [
+    "ApprovalPending", "AsyncOnly", "BadAnswer", "CallSettled", "ConfigError", "DuplicatePlugin", "FenceClosed",
+    "HookSDKError", "HookTimeout", "HookUseError", "HostError", "MissingGrant", "PlainOnly", "PluginError",
+    "PluginRefused", "PolicyError", "PolicyFailed", "ReadOnlyArguments", "RunAlreadyOpen", "RunBlocked", "RunClosed",
+    "SessionBusy", "SessionClosed", "StoreError", "ToolError", "ToolSchemaError", "TranscriptChanged", "UnknownHook",
+    "UnknownResult", "WouldBlock", "WrongArgument", "check", "check_function", "check_list", "check_mapping",
+    "check_number", "check_path", "check_text", "did_you_mean", "nearest", "problem_text", "refuse", "table_problems",
+    "unknown_key",
+]  # fmt: skip
 
 
 HookSDKError.__module__ = HostError.__module__ = WrongArgument.__module__ = __name__  # as tracebacks name them

@@ -26,22 +26,19 @@ from hooksdk.transcript import Results, TranscriptEditor
 if TYPE_CHECKING:
     from hooksdk.costs import PriceList
 
-__all__ = ["GRANTS", "HOOKS", "CallStatus", "Checked", "EndReason", "Event", "Origin", "Origins", "RunInfo"]
-__all__ += ["SessionEndReason"]
-__all__ += ["AgentEnd", "AgentStart", "AroundRun", "BeforeAnswer", "SessionEnd", "SessionStart", "Trace"]
-__all__ += ["agent_end", "agent_start", "around_run", "before_answer", "session_end", "session_start", "trace"]
-__all__ += ["AfterCompaction", "AfterModelCall", "BeforeCompaction", "BeforeModelCall"]
-__all__ += ["after_compaction", "after_model_call", "before_compaction", "before_model_call"]
-__all__ += ["AfterToolsResolved", "AssembleTools", "NarrowTools", "after_tools_resolved", "assemble_tools"]
-__all__ += ["narrow_tools"]
-__all__ += ["AfterToolCall", "AroundToolCall", "BeforeToolCall", "LabelResult", "RecordDecision", "ResolveSecrets"]
-__all__ += ["RewriteToolCall", "ToolCallStart", "TransformToolResult", "UnwrapToolCall"]
-__all__ += ["after_tool_call", "around_tool_call", "before_tool_call", "label_result", "record_decision"]
-__all__ += ["resolve_secrets"]
-__all__ += ["rewrite_tool_call", "tool_call_start", "transform_tool_result", "unwrap_tool_call"]
-__all__ += ["AddContext", "Answer", "Around", "Ask", "Block", "Continue", "Label", "Offer", "Replace"]
-__all__ += ["ReplaceMessages", "Reveal"]
-__all__ += ["Rewrite", "Search", "Secrets", "Trim", "Withhold"]
+__all__ = [
+    "GRANTS", "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved",
+    "AgentEnd", "AgentStart", "Answer", "Around", "AroundRun", "AroundToolCall", "Ask", "AssembleTools", "BeforeAnswer",
+    "BeforeCompaction", "BeforeModelCall", "BeforeToolCall", "Block", "CallStatus", "Checked", "Continue", "EndReason",
+    "Event", "Label", "LabelResult", "NarrowTools", "Offer", "Origin", "Origins", "RecordDecision", "Replace",
+    "ReplaceMessages", "ResolveSecrets", "Reveal", "Rewrite", "RewriteToolCall", "RunInfo", "Search", "Secrets",
+    "SessionEnd", "SessionEndReason", "SessionStart", "ToolCallStart", "Trace", "TransformToolResult", "Trim",
+    "UnwrapToolCall", "Withhold", "after_compaction", "after_model_call", "after_tool_call", "after_tools_resolved",
+    "agent_end", "agent_start", "around_run", "around_tool_call", "assemble_tools", "before_answer",
+    "before_compaction", "before_model_call", "before_tool_call", "label_result", "narrow_tools", "record_decision",
+    "resolve_secrets", "rewrite_tool_call", "session_end", "session_start", "tool_call_start", "trace",
+    "transform_tool_result", "unwrap_tool_call",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,12 +23,13 @@ from hooksdk._schema.fresh import Fresh
 from hooksdk.calls import CallOrigin
 from hooksdk.values import as_list, as_object
 
-__all__ = ["RECORDS", "CallStatus", "Content", "EndReason", "Record", "SessionEndReason", "searches_in"]
-__all__ += ["AttemptStarted", "RunEnded", "RunStarted", "SessionEnded", "SessionStarted"]
-__all__ += ["CallInText", "ModelCalled", "ModelReplied", "Revealed", "ToolsResolved", "Unmatched", "Withheld"]
-__all__ += ["AnswerJudged", "ApprovalAnswered", "ApprovalAsked", "Decision", "HookFired"]
-__all__ += ["CallFinished", "CallStarted", "Progress", "Settled", "Unwrapped"]
-__all__ += ["RestoreQueued", "TrimDrained", "TrimQueued"]
+__all__ = [
+    "RECORDS", "AnswerJudged", "ApprovalAnswered", "ApprovalAsked", "AttemptStarted", "CallFinished", "CallInText",
+    "CallStarted", "CallStatus", "Content", "Decision", "EndReason", "HookFired", "ModelCalled", "ModelReplied",
+    "Progress", "Record", "RestoreQueued", "Revealed", "RunEnded", "RunStarted", "SessionEndReason", "SessionEnded",
+    "SessionStarted", "Settled", "ToolsResolved", "TrimDrained", "TrimQueued", "Unmatched", "Unwrapped", "Withheld",
+    "searches_in",
+]  # fmt: skip
 
 CallStatus = Literal["ok", "error", "blocked", "answered", "invalid", "unknown", "not_run"]
 """What became of a tool call. `not_run`: it was judged, and neither executed nor given a result before its run

@@ -20,17 +20,17 @@ from hooksdk.errors import ToolSchemaError, WrongArgument, check, check_function
 from hooksdk.patterns import SOURCES, Source
 from hooksdk.values import SdkObject
 
-__all__ = ["Annotations", "Deferral", "Expose", "Source", "Tool", "ToolCall", "ToolResult", "definitions_in"]
-__all__ += ["is_marked", "marked_tools", "tool"]
+__all__ = [
+    "Annotations", "Deferral", "Expose", "Source", "Tool", "ToolCall", "ToolResult", "definitions_in", "is_marked",
+    "marked_tools", "tool",
+]  # fmt: skip
 
 Expose = Literal["auto", "bridge", "direct", "hybrid"]
 """How the client of a gateway is shown the tools."""
 Deferral = Literal["off", "search", "additions"]
-"""How the requests of a run can declare tools that the model is not shown: not at all; so that it sees those to which
-the result of a search refers; or besides those that a message adds later. Where nobody said it, None."""
+"""How a run's requests declare tools that are not shown: not at all, as references of a search, or as later additions."""
 DEFAULT_TIMEOUT = 120.0
 """Seconds that a tool may take unless it says otherwise."""
-
 _BARE = "_without_executor"
 
 

@@ -1,7 +1,5 @@
 """A reference agent loop over a small `Model` protocol: all that `run.py` asks of a host, in one place.
 
-Take it as it is, or as the pattern for a loop of your own.
-
 Status: stable.
 """
 

@@ -13,8 +13,8 @@ from hooksdk.sync._plain import as_model
 
 
 class Results(Twin[transcript.Results], of=transcript.Results):
-    """The tool results of a session, to read and to trim. A result goes by its handle (`r17`) or, while that is unambiguous,
-    by its call id. Unknown or ambiguous references raise `UnknownResult` with the nearest handles.
+    """The tool results of a session, to read and to trim. A result goes by its handle (`r17`) or, while that is
+    unambiguous, by its call id. Unknown or ambiguous references raise `UnknownResult` with the nearest handles.
     """
 
 

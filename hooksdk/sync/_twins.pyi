@@ -31,17 +31,17 @@ from hooksdk.transcript import DrainReport, Store
 T = TypeVar("T")
 
 class Results(Twin[transcript_side.Results]):
-    """The tool results of a session, to read and to trim. A result goes by its handle (`r17`) or, while that is unambiguous,
-    by its call id. Unknown or ambiguous references raise `UnknownResult` with the nearest handles."""
+    """The tool results of a session, to read and to trim. A result goes by its handle (`r17`) or, while that is
+    unambiguous, by its call id. Unknown or ambiguous references raise `UnknownResult` with the nearest handles."""
 
     def list(self, *, arguments: bool = False) -> Sequence[ResultInfo]:
-        """All results, oldest first, without their bodies. With `arguments` also the long arguments of each call, before its
-        result: they are read, trimmed and restored in the same way, by handles such as `r17.content`."""
+        """All results, oldest first, without their bodies. With `arguments` also the long arguments of each call,
+        before its result: they are read, trimmed and restored in the same way, by handles such as `r17.content`."""
 
     def message_tokens(self) -> builtins.list[int]:
-        """The size of each stored message as the model sees it, in tokens, at the index that `ResultInfo.position` names:
-        a trimmed result counts as its note. What was compacted away counts 0, and what stands in its place counts at the last
-        of those messages. `hooksdk.costs` computes with it what a trim costs."""
+        """The size of each stored message as the model sees it, in tokens, at the index that `ResultInfo.position`
+        names: a trimmed result counts as its note. What was compacted away counts 0, and what stands in its place
+        counts at the last of those messages. `hooksdk.costs` computes with it what a trim costs."""
 
     def read(self, reference: str) -> str:
         """The original text of a result, trimmed or not."""
@@ -55,8 +55,9 @@ class Results(Twin[transcript_side.Results]):
         """Queue one trim. When this returns, the trim is durable; it is applied when the fence opens.
 
         `replacement` is a summary to keep, capped in length; the host adds what was there and how to get it back. The
-        first replacement wins. With `small` a result is shortened that is hardly longer than the note in its place. One that cannot be queued answers `not_trimmed`, with the reason as text. Raises `UnknownResult`,
-        or `MissingGrant` for a plugin that could never see it drained."""
+        first replacement wins. With `small` a result is shortened that is hardly longer than the note in its place. One
+        that cannot be queued answers `not_trimmed`, with the reason as text. Raises `UnknownResult`, or `MissingGrant`
+        for a plugin that could never see it drained."""
 
     def restore(self, reference: str) -> TrimReceipt:
         """Queue the end of a trim, so that the model sees the whole result again once the fence opens."""
