@@ -748,7 +748,8 @@ async def end_calls(state: RunState) -> None:
         names = ", ".join(sorted({work.call.name for work in state.ledger.busy}))
         await state.ledger.write_running()
         logger.warning("calls of run %s did not end within %g s: %s", state.info.run_id, CALLS_TIMEOUT, names)
-    for work in [work for work in state.ledger.open_calls if work.judged and not work.claimed]:
+    at_rest = [work for work in state.ledger.open_calls if work not in state.ledger.busy]
+    for work in [work for work in at_rest if work.judged and not work.claimed]:
         await go_on(state, work, _not_run(state, work))
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import anyio
 import pytest
 
 from hooksdk import Host, MemoryStore, Tool, ToolCall, hooks
 from hooksdk._ledger.calls import CallEnd, CallInProgress, Stage
 from hooksdk.approvals import ApprovalRequest, Later
 from hooksdk.calls import ToolResult
-from hooksdk.errors import ApprovalPending, CallSettled
+from hooksdk.errors import ApprovalPending, CallSettled, RunClosed
 from hooksdk.run import Run
 
 pytestmark = pytest.mark.anyio
@@ -115,3 +116,34 @@ async def test_a_limit_that_raises_what_pauses_are_made_of_ends_the_call() -> No
         with pytest.raises(CallSettled):
             await judged.supply("made")
     assert judged.status == "error"
+
+
+@pytest.mark.both_loops
+async def test_a_hook_that_outlives_the_run_of_its_call_finds_it_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hooksdk._run.call.CALLS_TIMEOUT", 0.01)
+    entered, gate = anyio.Event(), anyio.Event()
+    errors: list[Exception] = []
+
+    class Counts:
+        @hooks.tool_call_start
+        async def count(self, event: hooks.ToolCallStart) -> None:
+            entered.set()
+            with anyio.CancelScope(shield=True):
+                await gate.wait()
+
+    async def execute(_arguments: Mapping[str, Any]) -> str:
+        return "paid"
+
+    async def judge(run: Run) -> None:
+        try:
+            await run.judge(PAY)
+        except Exception as error:
+            errors.append(error)
+
+    async with host(Counts) as opened, opened.session("s") as session, anyio.create_task_group() as group:
+        async with session.run() as run:
+            await with_pay(run, execute)
+            group.start_soon(judge, run)
+            await entered.wait()
+        gate.set()
+    assert [type(error) for error in errors] == [RunClosed]
