@@ -103,7 +103,7 @@ class Ledger(Turns):
             self.apply(entry)
         self.take_until(stored)
         if most > stored:
-            problem = "the journal was written with %d stored messages, and there are %d: what it says of lost ones is left out"
+            problem = "the journal was written when %d messages were stored, and now there are %d: what it says of lost ones is left out"
             logger.warning(problem, most, stored)
 
     @property
