@@ -279,8 +279,8 @@ def _media(part: str | dict[str, Any]) -> dict[str, Any] | None:
 def _answer(call: ToolCall, result: ToolResult) -> Message:
     prefix, call_id = _split(call.id)
     if prefix == _SEARCH:
-        provider.found = {"execution": "client", "status": "completed", "tools": searching.by_name(result.references)}
-        return {"type": "tool_search_output", **({"call_id": call_id} if call_id else {}), **provider.found}
+        fields = {"execution": "client", "status": "completed", "tools": searching.by_name(result.references)}
+        return {"type": "tool_search_output", **({"call_id": call_id} if call_id else {}), **fields}
     kind = "custom_tool_call_output" if prefix else "function_call_output"
     return {"type": kind, "call_id": call_id, "output": _output(result)}
 
