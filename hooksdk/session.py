@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, final
 
@@ -353,7 +354,7 @@ class Session(AsyncOnly):
         parts = RunParts(
             dispatcher=dispatcher, transcript=own_transcript, store=self._parts.store, format=get_format(format),
             tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states, family=kept, reading=reading,
-            secrets=self._secrets, open_run=self._open_run, prices=self._prices,
+            secrets=self._secrets, open_run=self._open_run, prices=cache(self._prices),
             allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call", record_first=self._parts.config.record_first,
             contracts=registry.contracts, expose=expose, deferral=deferral, continues=continues, unmatched=self._unmatched,
             missing_grants=registry.missing_conversation(), transcript_kept=transcript, withhold=withhold, in_doubt=in_doubt,

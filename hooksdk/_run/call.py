@@ -84,9 +84,8 @@ async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
 
 async def _judge_and_execute(state: RunState, work: CallInProgress) -> CallEnd | None:
     end = await judge(state, work)
-    if (
-        end is not None or work.verdict.pending is not None or not state.open
-    ):  # a person may take longer than the run lives
+    # A person may take longer to answer than the run lives.
+    if end is not None or work.verdict.pending is not None or not state.open:
         return end
     if state.ledger.space.has_failed:  # another call's record, meanwhile
         return _refused("not_run", refusals.no_records(work.call.name))
