@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, 
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar, cast, final
 
+import anyio
+
 from hooksdk._firing.calling import Failure, call_handler, settle
 from hooksdk._firing.event import Block, CallEvent, Event, RunInfo, Trace
 from hooksdk._firing.hook import Handler
@@ -85,6 +87,8 @@ class Dispatcher:
             for handler in plans.get("trace", ())
         }
         """The handlers that take trace records, each with its mailbox."""
+        self._in_order = anyio.Lock(fast_acquire=True)
+        """Held while a record is handed out: calls that run at once would else overtake each other at a full queue."""
         self._listeners: set[Handler] = set()
         self.on_shadow: Callable[[str, str], None] | None = None
         """Called with plugin and outcome of each handler in shadow mode that answered or failed: the open run counts
@@ -152,12 +156,13 @@ class Dispatcher:
         plain = full = Trace(info=info, record=self._clean(record), time=time.time())
         if content is not None and self._listeners:
             full = replace(plain, content=self._clean(content()))
-        for handler, box in list(self.tracing.items()):
-            event = full if handler in self._listeners else plain
-            if box.full and not await box.wait(handler.timeout, until_quiet=False):
-                self._take_out(handler)
-            else:
-                box.put(handler, event)
+        async with self._in_order:
+            for handler, box in list(self.tracing.items()):
+                event = full if handler in self._listeners else plain
+                if box.full and not await box.wait(handler.timeout, until_quiet=False):
+                    self._take_out(handler)
+                else:
+                    box.put(handler, event)
 
     def listen(self, handler: Handler) -> None:
         """Let a handler of the host's own have every record from now on, with what it is about."""
