@@ -52,6 +52,8 @@ __all__ = [
     "tool",
 ]
 
+# The module of each name: it is imported when the name is first used, so that a command or a plugin pays for its own
+# only.
 _PLACES = {
     "Annotations": "tools",
     "Approval": "approvals",
@@ -80,10 +82,9 @@ _PLACES = {
     "hooks": "hooks",
     "tool": "tools",
 }
-"""The module of each name: it is imported when the name is first used, so that a command or a plugin pays for its own only."""
 
+# Those that can be reached as `hooksdk.errors` without an import of their own.
 _MODULES = {*_PLACES.values(), "errors", "formats", "manifest", "patterns", "records", "schema", "trimming"}
-"""Those that can be reached as `hooksdk.errors` without an import of their own."""
 
 if not TYPE_CHECKING:
 

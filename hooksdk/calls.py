@@ -40,20 +40,22 @@ class ToolCall:
     assert call == ToolCall("call_1", "read_file", {"path": "notes.md"})
     assert call.arguments is not call.arguments
     ```
+
+    Attributes:
+        id: The provider's id of the call; ids repeat in real sessions, so it is no address by itself.
+        name: The tool's name as the caller wrote it.
+        arguments: The arguments as they were written: an object, the JSON text that a model wrote (read when the call
+            runs), or None. A fresh copy at each access. For arguments that cannot be copied (nested too deep, not JSON)
+            stands a text that says so; the model reads it as the refusal of the call.
+        parent_id: The id of the call that this one was made by; None for the model's own.
     """
 
     id: str
-    """The provider's id of the call; ids repeat in real sessions, so it is no address by itself."""
     name: str
-    """The tool's name as the caller wrote it."""
     arguments: _Arguments = field(default=_Arguments(None), hash=False, repr=False)
-    """The arguments as they were written: an object, the JSON text that a model wrote (read when the call runs), or
-    None. A fresh copy at each access. For arguments that cannot be copied (nested too deep, not JSON) stands a text
-    that says so; the model reads it as the refusal of the call."""
     _: KW_ONLY
     origin: CallOrigin = "model"
     parent_id: str | None = field(default=None, repr=False)
-    """The id of the call that this one was made by; None for the model's own."""
 
     def __post_init__(self) -> None:
         for name in ("id", "name"):
@@ -80,31 +82,33 @@ class ToolResult:
     assert (result.text, result.is_error, result.structured) == ("done", False, {"lines": 3})
     assert result.blocks == [{"type": "text", "text": "done"}]
     ```
+
+    Attributes:
+        text: What the model reads; where it is not passed, the text blocks joined by line breaks.
+        plain: True when the text is all there is.
+        blocks: The content in MCP's shape (`{"type": "image", ...}`, text blocks among them), fresh copies. A result of
+            plain text is one text block.
+        structured: The machine-readable form that a tool with an output schema answers, a fresh copy, or None.
+        meta: What an MCP server says beside the result under `_meta`, for clients and not for models; a fresh copy, or
+            None.
+        references: Names of tools that a search has met, of those that the request declares without showing them
+            (`run.definitions`): where the provider takes them, they stand in the text's place, and the model sees the
+            tools from there on.
+        labels: What the text is worth: with `trusted` it is as good as what the user says, with `untrusted` an outsider
+            may have written it, with none of both it is neither, as hooksdk's own words are. None: nobody has said,
+            which counts as `untrusted`; a result that a run hands out has its labels.
+        handle: Of the earlier result whose text this is once more; empty for a new one.
     """
 
     text: str
-    """What the model reads; where it is not passed, the text blocks joined by line breaks."""
     is_error: bool
     plain: bool
-    """True when the text is all there is."""
     blocks: Fresh[list[dict[str, Any]]] = field(default=Fresh(), hash=False)
-    """The content in MCP's shape (`{"type": "image", ...}`, text blocks among them), fresh copies. A result of plain
-    text is one text block."""
     structured: Fresh[Any] = field(default=Fresh(), hash=False)
-    """The machine-readable form that a tool with an output schema answers, a fresh copy, or None."""
     meta: Fresh[dict[str, Any] | None] = field(default=Fresh(), hash=False)
-    """What an MCP server says beside the result under `_meta`, for clients and not for models; a fresh copy, or
-    None."""
     references: tuple[str, ...] = ()
-    """Names of tools that a search has met, of those that the request declares without showing them
-    (`run.definitions`): where the provider takes them, they stand in the text's place, and the model sees the tools
-    from there on."""
     labels: Labels | None = field(default=None, compare=False)
-    """What the text is worth: with `trusted` it is as good as what the user says, with `untrusted` an outsider may have
-    written it, with none of both it is neither, as hooksdk's own words are. None: nobody has said, which counts as
-    `untrusted`; a result that a run hands out has its labels."""
     handle: str = field(default="", compare=False)
-    """Of the earlier result whose text this is once more; empty for a new one."""
 
     def __init__(
         self,
@@ -186,42 +190,44 @@ class ResultInfo:
 
     anyio.run(main)
     ```
+
+    Attributes:
+        handle: Short, stable and never reused in the session: `r17`.
+        tool: The tool that ran, whatever bridge the call came by; empty when the call is not in the transcript.
+        position: Which message of the transcript holds it, from 0.
+        tokens: An estimate: characters / 4.
+        turns_ago: How many model turns came after it; 0 for the newest.
+        arguments: A short summary of the call's arguments.
+        disposable: Made by a tool whose results may go first (search hits, schemas).
+        trimmed: A trim of it is applied: the model sees the short form.
+        queued: A trim of it waits for the fence to open.
+        why_not: Why it cannot be trimmed, or None.
+        missed_trim: Why its last trim changed nothing when the fence opened, if so: what is stored is not what the trim
+            was made for, or it was compacted away meanwhile.
+        small: True when it is not `trimmable` only because a trim would save little: `trim(..., small=True)` shortens
+            it all the same, for a request that would be too long else.
+        labels: What its text is worth: see `ToolResult.labels`.
+        argument: The argument of the call that this describes instead of its result, in `results.list(arguments=True)`:
+            its handle is `r17.content`, its `position` that of the call.
     """
 
     handle: str
-    """Short, stable and never reused in the session: `r17`."""
     call_id: str
     tool: str
-    """The tool that ran, whatever bridge the call came by; empty when the call is not in the transcript."""
     position: int
-    """Which message of the transcript holds it, from 0."""
     characters: int
     tokens: int
-    """An estimate: characters / 4."""
     turns_ago: int
-    """How many model turns came after it; 0 for the newest."""
     arguments: str
-    """A short summary of the call's arguments."""
     is_error: bool
     disposable: bool
-    """Made by a tool whose results may go first (search hits, schemas)."""
     trimmed: bool
-    """A trim of it is applied: the model sees the short form."""
     queued: bool
-    """A trim of it waits for the fence to open."""
     why_not: str | None
-    """Why it cannot be trimmed, or None."""
     missed_trim: Literal["stale", "gone"] | None = None
-    """Why its last trim changed nothing when the fence opened, if so: what is stored is not what the trim was made for,
-    or it was compacted away meanwhile."""
     small: bool = False
-    """True when it is not `trimmable` only because a trim would save little: `trim(..., small=True)` shortens it all
-    the same, for a request that would be too long else."""
     labels: Labels = frozenset((UNTRUSTED,))
-    """What its text is worth: see `ToolResult.labels`."""
     argument: str = ""
-    """The argument of the call that this describes instead of its result, in `results.list(arguments=True)`: its handle
-    is `r17.content`, its `position` that of the call."""
 
     @property
     def trimmable(self) -> bool:
@@ -240,25 +246,28 @@ class CallInDoubt:
     def line(call: CallInDoubt) -> str:
         return f"{call.name} {call.arguments}: look for {call.effect_id}"
     ```
+
+    Attributes:
+        name: The tool's name in its run.
+        tool: The tool's id.
+        arguments: Those with which it ran, as JSON, without the values of secrets; what is long is cut off.
+        digest: Stands for all of them: an equal call has the same.
+        effect_id: As the tool was told it (`ToolContext.effect_id`): by it a service may know whether the effect took
+            place.
+        parent_id: The id of the call that made this one; None for the model's own.
+        began: When, in seconds since 1970.
+        lost: It ran to its end, and the conversation has lost the reply that made it: only its effect is left.
     """
 
     call_id: str
     name: str
-    """The tool's name in its run."""
     tool: str
-    """The tool's id."""
     arguments: str
-    """Those with which it ran, as JSON, without the values of secrets; what is long is cut off."""
     digest: str
-    """Stands for all of them: an equal call has the same."""
     effect_id: str
-    """As the tool was told it (`ToolContext.effect_id`): by it a service may know whether the effect took place."""
     parent_id: str | None
-    """The id of the call that made this one; None for the model's own."""
     began: float
-    """When, in seconds since 1970."""
     lost: bool = False
-    """It ran to its end, and the conversation has lost the reply that made it: only its effect is left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,12 +291,14 @@ class TrimReceipt:
 
     anyio.run(main)
     ```
+
+    Attributes:
+        status: `applied` only where no run is open; else the fence opens at the run's end.
+        text: The text that will stand (or stands) in the result's place.
     """
 
     handle: str
     status: Literal["queued", "applied", "already_queued", "already_trimmed", "not_trimmed"]
-    """`applied` only where no run is open; else the fence opens at the run's end."""
     characters_before: int
     characters_after: int
     text: str
-    """The text that will stand (or stands) in the result's place."""

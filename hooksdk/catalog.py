@@ -41,6 +41,13 @@ class Catalog(Sequence[Tool]):
     assert catalog.get("host:core:read_file") is catalog.get("read_file")
     assert catalog.get("rm") is None
     ```
+
+    Attributes:
+        withheld: Tools handed to this run and taken away by policy: name to reason.
+        removed_names: Names and ids that an earlier attempt of this run had, and that no tool has now; none of an owner
+            that is `missing`.
+        missing: Owners whose tools cannot be called now, such as MCP servers that cannot be reached: name to reason.
+        diagnostics: What is missing, what was left out, renamed or copied without its schema, one line each.
     """
 
     __slots__ = (
@@ -55,14 +62,9 @@ class Catalog(Sequence[Tool]):
     )
 
     withheld: Mapping[str, str]
-    """Tools handed to this run and taken away by policy: name to reason."""
     removed_names: frozenset[str]
-    """Names and ids that an earlier attempt of this run had, and that no tool has now; none of an owner that is
-    `missing`."""
     missing: Mapping[str, str]
-    """Owners whose tools cannot be called now, such as MCP servers that cannot be reached: name to reason."""
     diagnostics: tuple[str, ...]
-    """What is missing, what was left out, renamed or copied without its schema, one line each."""
 
     def __init__(
         self,

@@ -124,43 +124,47 @@ class Config(Strict):
     host = Host(config=config)
     assert [plugin.id for plugin in host.plugins if plugin.loaded] == ["tool_policy"]
     ```
+
+    Attributes:
+        store: `memory`, `jsonl`, or `jsonl:FOLDER`. Unset, a host keeps nothing on disk; the commands use `jsonl`.
+        plugins_file: Load a project-local `hooksdk_plugins.py` (true), or the file of this path. Off by default: it
+            runs code.
+        mcp: The files with MCP servers that the commands use where no `--mcp` is given, from the project's folder on;
+            one path or several. None: its `mcp.json` and `.mcp.json`. A `Host` in code starts no servers by itself.
+        allow: Only these installed plugins are loaded; None: the built-in ones that are on by default, and those with a
+            section of their own.
+        deny: These plugins are never loaded; beats everything else.
+        on_missing_grant: What happens when an installed plugin lacks a grant: the host does not start, or what needs it
+            is left out.
+        record_first: Run no tool, one that only reads neither, before a plugin that handles `record_decision` has
+            written down that it may run.
+        drain: When queued trims are applied.
+        timeouts: Seconds by hook, for all plugins.
+        gateway: What clients of `hooksdk gateway` are shown, and who may do what:
+            `hooksdk.gateway.GatewayConfig.of(config)` reads it.
+        guard: How long `hooksdk guard` keeps sessions: `hooksdk.guard.GuardConfig.of(config)` reads it. Only the user's
+            own counts.
+        policy: Properties that `hooksdk policy prove` and `hooksdk doctor` prove.
+        prices: Dollars for a million tokens of a model, by `PROVIDER:NAME`: `hooksdk.costs.PriceList(config.prices)`
+            reads it.
     """
 
     store: Annotated[str, pydantic.AfterValidator(_known_store)] | None = None
-    """`memory`, `jsonl`, or `jsonl:FOLDER`. Unset, a host keeps nothing on disk; the commands use `jsonl`."""
     plugins_file: bool | str = False
-    """Load a project-local `hooksdk_plugins.py` (true), or the file of this path. Off by default: it runs code."""
     mcp: Annotated[list[str], pydantic.BeforeValidator(_as_list)] | None = None
-    """The files with MCP servers that the commands use where no `--mcp` is given, from the project's folder on; one
-    path or several. None: its `mcp.json` and `.mcp.json`. A `Host` in code starts no servers by itself."""
     allow: list[str] | None = None
-    """Only these installed plugins are loaded; None: the built-in ones that are on by default, and those with a section
-    of their own."""
     deny: list[str] = Field(default_factory=list[str])
-    """These plugins are never loaded; beats everything else."""
     on_missing_grant: Literal["refuse", "disable"] = "refuse"
-    """What happens when an installed plugin lacks a grant: the host does not start, or what needs it is left out."""
     record_first: pydantic.StrictBool = False
-    """Run no tool, one that only reads neither, before a plugin that handles `record_decision` has written down that it
-    may run."""
     drain: Literal["agent_end", "next_model_call"] = "agent_end"
-    """When queued trims are applied."""
     timeouts: Timeouts = Field(default_factory=dict)
-    """Seconds by hook, for all plugins."""
     gateway: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """What clients of `hooksdk gateway` are shown, and who may do what: `hooksdk.gateway.GatewayConfig.of(config)`
-    reads it."""
     guard: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """How long `hooksdk guard` keeps sessions: `hooksdk.guard.GuardConfig.of(config)` reads it. Only the user's own
-    counts."""
     policy: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """Properties that `hooksdk policy prove` and `hooksdk doctor` prove."""
     prices: Annotated[dict[str, Any], pydantic.AfterValidator(_check_prices)] = Field(default_factory=dict[str, Any])
-    """Dollars for a million tokens of a model, by `PROVIDER:NAME`: `hooksdk.costs.PriceList(config.prices)` reads
-    it."""
     plugins: Annotated[dict[str, PluginConfig], pydantic.AfterValidator(Sections)] = Field(default_factory=dict)
+    # What a project's file had to do with it, where that counts later on.
     _merged: Merged | None = PrivateAttr(default=None)
-    """What a project's file had to do with it, where that counts later on."""
 
     def plugin(self, plugin_id: str) -> PluginConfig | None:
         """The section of one plugin, or None."""
@@ -260,6 +264,10 @@ class ConfigWatch:
     if watch.catch_up():  # before a session begins, say
         host = Host(config=watch.config)
     ```
+
+    Attributes:
+        config: The newest configuration that could be read.
+        problem: Why the files as they are now do not count, in one line; empty where they do.
     """
 
     def __init__(
@@ -278,9 +286,7 @@ class ConfigWatch:
         config, merged = self._read()
         _tell(merged)
         self.config: Config = config
-        """The newest configuration that could be read."""
         self.problem = ""
-        """Why the files as they are now do not count, in one line; empty where they do."""
         self._trusted = merged.trust.trusted
 
     def catch_up(self) -> bool:

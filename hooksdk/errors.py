@@ -70,12 +70,11 @@ class PluginError(HookSDKError):
 
 @dataclass(eq=False)
 class HookUseError(PluginError, TypeError):
-    """A hook decorator is used wrongly; raised when the plugin's module is imported."""
+    """A hook decorator is used wrongly; raised when the plugin's module is imported. `hook`: the hook's name. `where`:
+    the handler, as `module.function (file:line)`."""
 
     hook: str
-    """The hook's name."""
     where: str
-    """The handler, as `module.function (file:line)`."""
     problem: str
     advice: str
 
@@ -153,7 +152,8 @@ class PluginRefused(PluginError):
 
 @dataclass(eq=False)
 class ToolError(PluginError):
-    """A tool's own refusal: raise it in a tool or in `unwrap_tool_call`, and the model reads exactly this text.
+    """A tool's own refusal: raise it in a tool or in `unwrap_tool_call`, and the model reads exactly this text. With
+    `in_doubt` the call may have taken effect, as a request without an answer: an equal call is asked about.
 
     ```python
     from hooksdk import ToolError, tool
@@ -169,7 +169,6 @@ class ToolError(PluginError):
 
     text: str
     in_doubt: bool = False
-    """True where the call may have taken effect, as a request without an answer: an equal call is asked about."""
 
     def __str__(self) -> str:
         return self.text
@@ -200,13 +199,12 @@ class ConfigError(HostError):
 
 @dataclass(eq=False)
 class MissingGrant(HostError):
-    """An installed plugin needs grants that the operator has not given."""
+    """An installed plugin needs grants that the operator has not given. `grants`: each missing grant, with what needs
+    it: hooks, answers, tools. `advice`: how to give it; empty: on the command line."""
 
     plugin: str
     grants: Mapping[str, tuple[str, ...]]
-    """Each missing grant, with what needs it: hooks, answers, tools."""
     advice: str = ""
-    """How to give it; empty: on the command line."""
 
     def __str__(self) -> str:
         needs = " and ".join(f"no '{grant}' grant for {', '.join(users)}" for grant, users in self.grants.items())
@@ -217,11 +215,10 @@ class MissingGrant(HostError):
 
 @dataclass(eq=False)
 class SessionClosed(HostError):
-    """The host or session is closed, or not open yet."""
+    """The host or session is closed, or not open yet. `block`: how it is opened: `with` in `hooksdk.sync`."""
 
     what: str
     block: str = "async with"
-    """How it is opened: `with` in `hooksdk.sync`."""
 
     def __str__(self) -> str:
         return f"{self.what} is not open. Use it inside `{self.block}`"
@@ -229,12 +226,12 @@ class SessionClosed(HostError):
 
 @dataclass(eq=False)
 class SessionBusy(HostError):
-    """Somebody else holds the session, and did not let it go within the time to wait."""
+    """Somebody else holds the session, and did not let it go within the time to wait. `holder`: who holds it, as far as
+    the store knows: `process 4711`."""
 
     session_id: str
     seconds: float
     holder: str = ""
-    """Who holds it, as far as the store knows: `process 4711`."""
 
     def __str__(self) -> str:
         return (
@@ -301,12 +298,14 @@ class ApprovalPending(HostError):
     def transfer(arguments: dict[str, int]) -> str:
         raise ApprovalPending  # the bank asks its customer first
     ```
+
+    Attributes:
+        request: The `ApprovalRequest` that waits for its answer; None, or what the tool gave, when a tool raised it.
+        call: The `ToolCall`.
     """
 
     request: Any = None
-    """The `ApprovalRequest` that waits for its answer; None, or what the tool gave, when a tool raised it."""
     call: Any = None
-    """The `ToolCall`."""
 
     def __str__(self) -> str:
         who = "the call" if self.call is None else repr(self.call)
@@ -366,11 +365,10 @@ class PolicyError(HookSDKError):
 
 @dataclass(eq=False)
 class HookTimeout(PolicyError):
-    """A handler did not answer within its time limit."""
+    """A handler did not answer within its time limit. `who`: plugin, function and file:line."""
 
     hook: str
     who: str
-    """Plugin, function and file:line."""
     seconds: float
 
     def __str__(self) -> str:

@@ -43,10 +43,13 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class SessionStart(Event):
-    """A session has opened."""
+    """A session has opened.
+
+    Attributes:
+        resumed: True when the session existed before.
+    """
 
     resumed: bool = False
-    """True when the session existed before."""
 
 
 @define(kind="notify")
@@ -56,10 +59,13 @@ def session_start(event: SessionStart) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentStart(Event):
-    """A run is about to begin."""
+    """A run is about to begin.
+
+    Attributes:
+        input: What the host gave as the run's input.
+    """
 
     input: Fresh[Any] = Fresh(None)
-    """What the host gave as the run's input."""
 
 
 @define(kind="decide", timeout=15)
@@ -100,48 +106,57 @@ def narrow_tools(event: NarrowTools) -> Withhold | None:
 
 @dataclass(frozen=True, kw_only=True)
 class AssembleTools(Event):
-    """The granted tools that need not be shown; core tools are not among them and cannot be lost."""
+    """The granted tools that need not be shown; core tools are not among them and cannot be lost.
+
+    Attributes:
+        context_window: The model's context window in tokens, if the host knows it.
+        tokens: What the deferrable tools' definitions cost together.
+        catalog: Every granted tool.
+        prompts: What the user asked, the newest first: the run's input and the last user message. Empty without
+            `conversation`.
+        expose: How a gateway's client is to be shown the tools: as the plugin decides (`auto`), behind a bridge
+            whatever they cost (`bridge`, `hybrid`), all of them (`direct`). What is offered is listed to the client
+            then, so short words save its tokens. None in an agent's own run.
+        deferral: How the run's requests can declare tools that the model is not shown. None: its format could, and
+            nobody said whether its provider takes it.
+    """
 
     deferrable: Sequence[Tool]
     context_window: int | None = None
-    """The model's context window in tokens, if the host knows it."""
     tokens: int = 0
-    """What the deferrable tools' definitions cost together."""
     catalog: Catalog = field(default=Catalog(), repr=False)
-    """Every granted tool."""
     prompts: Granted[Sequence[str]] = field(default=Granted("conversation", ()), repr=False)
-    """What the user asked, the newest first: the run's input and the last user message. Empty without
-    `conversation`."""
     expose: Expose | None = None
-    """How a gateway's client is to be shown the tools: as the plugin decides (`auto`), behind a bridge whatever they
-    cost (`bridge`, `hybrid`), all of them (`direct`). What is offered is listed to the client then, so short words save
-    its tokens. None in an agent's own run."""
     deferral: Deferral | None = None
-    """How the run's requests can declare tools that the model is not shown. None: its format could, and nobody said
-    whether its provider takes it."""
 
 
 @dataclass(frozen=True)
 class Offer(Checked):
     """Tools to offer in addition (a new name each), and the names of deferrable tools not to show. What is offered is
-    the plugin's, whatever it says of itself, and passes `narrow_tools` as well."""
+    the plugin's, whatever it says of itself, and passes `narrow_tools` as well.
+
+    Attributes:
+        call_hint: How the model calls what is not shown, as a sentence for it to read.
+        prefetched: Names of deferrable tools that are shown for what was asked: after everything else, in this order.
+    """
 
     tools: Sequence[Tool] = ()
     defer: Sequence[str] = ()
     call_hint: str = ""
-    """How the model calls what is not shown, as a sentence for it to read."""
     prefetched: Sequence[str] = ()
-    """Names of deferrable tools that are shown for what was asked: after everything else, in this order."""
 
 
 @dataclass(frozen=True)
 class Search(Offer):
     """An `Offer` whose tools find, show and call other tools through the run, and do nothing else: they are bridges,
-    with executors too. Without the grant `search` it counts as an `Offer`."""
+    with executors too. Without the grant `search` it counts as an `Offer`.
+
+    Attributes:
+        declare: Declare what is deferred to the provider, which shows a tool from where a result of the search refers
+            to it (`ToolResult.references`). Only where `event.deferral` is not `off`.
+    """
 
     declare: bool = False
-    """Declare what is deferred to the provider, which shows a tool from where a result of the search refers to it
-    (`ToolResult.references`). Only where `event.deferral` is not `off`."""
 
 
 @define(kind="transform", timeout=15, grant="offer", answer_grants={Search: "search"})
@@ -153,14 +168,17 @@ def assemble_tools(event: AssembleTools) -> Search | Offer | None:
 
 @dataclass(frozen=True, kw_only=True)
 class AfterToolsResolved(Event):
-    """The tools of this attempt are settled."""
+    """The tools of this attempt are settled.
+
+    Attributes:
+        catalog: Every granted tool.
+        offered: What the model is shown.
+        prefetched: The names of those that are shown for what was asked.
+    """
 
     catalog: Catalog
-    """Every granted tool."""
     offered: Sequence[Tool]
-    """What the model is shown."""
     prefetched: Sequence[str] = ()
-    """The names of those that are shown for what was asked."""
 
     @property
     def fingerprint(self) -> str:
@@ -184,17 +202,20 @@ def _no_own_prices() -> PriceList:
 
 @dataclass(frozen=True, kw_only=True)
 class BeforeModelCall(Event):
-    """The request that is about to be made."""
+    """The request that is about to be made.
+
+    Attributes:
+        messages: The messages as the model would see them.
+        context_window: The model's, in tokens, if the host knows it; `tokens` estimates what the messages take of it.
+        results: The session's tool results, to list and to trim.
+        prices: What models cost, by the configuration's `[prices]` and by genai-prices.
+    """
 
     messages: Fresh[Sequence[Mapping[str, Any]]] = Fresh()
-    """The messages as the model would see them."""
     tokens: int = 0
     context_window: int | None = None
-    """The model's, in tokens, if the host knows it; `tokens` estimates what the messages take of it."""
     results: Results = field(repr=False)
-    """The session's tool results, to list and to trim."""
     prices: Made[PriceList] = field(default=Made(_no_own_prices), repr=False)
-    """What models cost, by the configuration's `[prices]` and by genai-prices."""
 
 
 @dataclass(frozen=True)
@@ -237,13 +258,16 @@ def before_model_call(event: BeforeModelCall) -> AddContext | ReplaceMessages | 
 
 @dataclass(frozen=True, kw_only=True)
 class AfterModelCall(Event):
-    """The model's reply, as recorded."""
+    """The model's reply, as recorded.
+
+    Attributes:
+        prices: What models cost, by the configuration's `[prices]` and by genai-prices.
+    """
 
     message: Fresh[Mapping[str, Any]] = Fresh()
     usage: Fresh[Mapping[str, Any] | None] = Fresh(None)
     stop_reason: str | None = None
     prices: Made[PriceList] = field(default=Made(_no_own_prices), repr=False)
-    """What models cost, by the configuration's `[prices]` and by genai-prices."""
 
 
 @define(kind="observe", options={"wait"}, grant="conversation")
@@ -257,10 +281,13 @@ def after_model_call(event: AfterModelCall) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class UnwrapToolCall(CallEvent):
-    """A call by a name that means no tool of the catalog: a bridge tool's, or an unknown one."""
+    """A call by a name that means no tool of the catalog: a bridge tool's, or an unknown one.
+
+    Attributes:
+        tool: The bridge tool, or None for an unknown name.
+    """
 
     tool: Tool | None = None
-    """The bridge tool, or None for an unknown name."""
     catalog: Catalog = field(repr=False)
 
 
@@ -273,8 +300,8 @@ def unwrap_tool_call(event: UnwrapToolCall) -> ToolCall | None:
 
 @dataclass(frozen=True, kw_only=True)
 class _ToolEvent(CallEvent):
+    # The real tool, never the bridge.
     tool: Tool
-    """The real tool, never the bridge."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,24 +317,27 @@ def rewrite_tool_call(event: RewriteToolCall) -> Rewrite | None:
 
 @dataclass(frozen=True, kw_only=True)
 class BeforeToolCall(_ToolEvent):
-    """A call with its final arguments: what is judged is what runs."""
+    """A call with its final arguments: what is judged is what runs.
+
+    Attributes:
+        again: True where this very call was judged before, has waited for a person or for its tool since, and may run
+            now: policies are asked once more, so that rules which were tightened meanwhile hold. For a policy that
+            counts calls: it has counted this one. A policy that asks answers the same `Ask` as before, which is not
+            asked again once a person has said yes to it.
+        labels: What is worth all that the agent has read up to now, and those that it works for, joined: `untrusted` is
+            among them as soon as one result was. Empty where nothing was read.
+        origins: Where the values of an argument come from, looked up when it is called: `event.origins("to")`,
+            `event.origins("message.to")`, and `event.origins("**addresses")` for all addresses wherever they stand. One
+            `Origin` for each text and number at the path, and for each address in a longer text; none where nothing
+            stands there. Raises without the grant `conversation`.
+        begun: True where the call was let through to its tool already, which has paused: `tool_call_start` is not fired
+            for it again.
+    """
 
     again: bool = False
-    """True where this very call was judged before, has waited for a person or for its tool since, and may run now:
-    policies are asked once more, so that rules which were tightened meanwhile hold. For a policy that counts calls: it
-    has counted this one. A policy that asks answers the same `Ask` as before, which is not asked again once a person
-    has said yes to it."""
     labels: Labels = frozenset()
-    """What is worth all that the agent has read up to now, and those that it works for, joined: `untrusted` is among
-    them as soon as one result was. Empty where nothing was read."""
     origins: Granted[Origins] = field(default=Granted("conversation", no_origins), repr=False)
-    """Where the values of an argument come from, looked up when it is called: `event.origins("to")`,
-    `event.origins("message.to")`, and `event.origins("**addresses")` for all addresses wherever they stand. One
-    `Origin` for each text and number at the path, and for each address in a longer text; none where nothing stands
-    there. Raises without the grant `conversation`."""
     begun: bool = False
-    """True where the call was let through to its tool already, which has paused: `tool_call_start` is not fired for it
-    again."""
 
 
 @define(kind="decide", timeout=15, options={"tools"}, answer_grants={Answer: "answer"})
@@ -319,10 +349,13 @@ def before_tool_call(event: BeforeToolCall) -> Block | Ask | Answer | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ResolveSecrets(_ToolEvent):
-    """A judged call whose arguments hold `{{secret:NAME}}`."""
+    """A judged call whose arguments hold `{{secret:NAME}}`.
+
+    Attributes:
+        names: The names of the secrets that the arguments ask for.
+    """
 
     names: Sequence[str]
-    """The names of the secrets that the arguments ask for."""
 
 
 @define(kind="first_answer", options={"tools"}, grant="secrets")
@@ -333,10 +366,13 @@ def resolve_secrets(event: ResolveSecrets) -> Secrets | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCallStart(_ToolEvent):
-    """A call that was judged, and that nothing holds back any more."""
+    """A call that was judged, and that nothing holds back any more.
+
+    Attributes:
+        granted: What a person was asked about it, now or when it waited, and approved.
+    """
 
     granted: tuple[Question, ...] = ()
-    """What a person was asked about it, now or when it waited, and approved."""
 
 
 @define(kind="decide", timeout=15, options={"tools"})
@@ -350,21 +386,24 @@ def tool_call_start(event: ToolCallStart) -> Block | None:
 @dataclass(frozen=True, kw_only=True)
 class RecordDecision(_ToolEvent):
     """A call that may run, with what decided it. Its arguments are as they may be stored: placeholders stand for values
-    of secrets."""
+    of secrets.
+
+    Attributes:
+        judged_by: The plugins that were asked about the call and let it pass, in firing order; those in shadow mode are
+            not among them.
+        granted: What a person was asked about it, now or when it waited, and approved.
+        approved_by: Who approved the last of it, as the approver says; None where nobody had to.
+        labels: What is worth all that the agent has read up to now, as in `BeforeToolCall`.
+        effect_id: Stands for what the call does: the same whenever it is made again.
+        required: True with `Host(record_first=True)`: the call runs only once it is durably written.
+    """
 
     judged_by: tuple[str, ...] = ()
-    """The plugins that were asked about the call and let it pass, in firing order; those in shadow mode are not among
-    them."""
     granted: tuple[Question, ...] = ()
-    """What a person was asked about it, now or when it waited, and approved."""
     approved_by: str | None = None
-    """Who approved the last of it, as the approver says; None where nobody had to."""
     labels: Labels = frozenset()
-    """What is worth all that the agent has read up to now, as in `BeforeToolCall`."""
     effect_id: str = ""
-    """Stands for what the call does: the same whenever it is made again."""
     required: bool = False
-    """True with `Host(record_first=True)`: the call runs only once it is durably written."""
 
 
 @define(kind="notify", timeout=15)
@@ -376,10 +415,13 @@ def record_decision(event: RecordDecision) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class AroundToolCall(_ToolEvent):
-    """A judged call whose tool runs now."""
+    """A judged call whose tool runs now.
+
+    Attributes:
+        began: When the call began to be judged, in seconds since the epoch.
+    """
 
     began: float = 0.0
-    """When the call began to be judged, in seconds since the epoch."""
 
 
 @define(kind="around", options={"tools"})
@@ -389,13 +431,13 @@ def around_tool_call(event: AroundToolCall) -> Around | None:
 
 @dataclass(frozen=True, kw_only=True)
 class _ResultEvent(CallEvent):
+    # None for an unknown one.
     tool: Tool | None = None
-    """None for an unknown one."""
     result: ToolResult
+    # What became of the call: the tool ran (`ok`, `error`), a plugin answered (`answered`), or it did not run.
     status: CallStatus = "ok"
-    """What became of the call: the tool ran (`ok`, `error`), a plugin answered (`answered`), or it did not run."""
+    # The id of the plugin whose answer the result is; empty where the tool ran, and where the call was refused.
     answered_by: str = ""
-    """The id of the plugin whose answer the result is; empty where the tool ran, and where the call was refused."""
 
     @property
     def handle(self) -> str:
@@ -425,10 +467,13 @@ def label_result(event: LabelResult) -> Label | None:
 
 @dataclass(frozen=True, kw_only=True)
 class TransformToolResult(_ResultEvent):
-    """A result, before it is recorded."""
+    """A result, before it is recorded.
+
+    Attributes:
+        count: `event.count("redactions", 1)` adds to a counter of the plugin's own in the run's stats.
+    """
 
     count: Callable[[str, int], None] = field(default=lambda _counter, _amount=1: None, repr=False)
-    """`event.count("redactions", 1)` adds to a counter of the plugin's own in the run's stats."""
 
 
 @define(kind="transform", timeout=15, options={"tools", "required"}, grant="conversation")
@@ -457,18 +502,21 @@ def after_tool_call(event: AfterToolCall) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class BeforeAnswer(Event):
-    """The model's last reply, which calls no tool: with it the run completes."""
+    """The model's last reply, which calls no tool: with it the run completes.
+
+    Attributes:
+        text: Its prose, as the handlers before have left it; of a structured answer its JSON.
+        input: What the host gave as the run's input; None where it goes on with what an earlier run has left.
+        continued: How often the model was sent on already, instead of finishing.
+        limit: How often it is sent on at most: a `Continue` counts for nothing once `continued` has come to it.
+        results: The session's tool results, to list and to read; none in a run that keeps no messages.
+    """
 
     text: str
-    """Its prose, as the handlers before have left it; of a structured answer its JSON."""
     input: Fresh[Any] = Fresh(None)
-    """What the host gave as the run's input; None where it goes on with what an earlier run has left."""
     continued: int = 0
-    """How often the model was sent on already, instead of finishing."""
     limit: int = 3
-    """How often it is sent on at most: a `Continue` counts for nothing once `continued` has come to it."""
     results: Results = field(repr=False)
-    """The session's tool results, to list and to read; none in a run that keeps no messages."""
 
 
 @dataclass(frozen=True)
@@ -493,15 +541,18 @@ def before_answer(event: BeforeAnswer) -> Continue | Replace | Block | None:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentEnd(Event):
-    """A run is over, and the fence is open."""
+    """A run is over, and the fence is open.
+
+    Attributes:
+        error: The error's type and text, when the reason is `error`; who blocked and why, when it is `blocked`; the
+            pause's reason, when it is `paused`.
+        transcript: The one place where a transcript may be edited; closed once `agent_end` is over.
+    """
 
     reason: EndReason = "completed"
     error: str | None = None
-    """The error's type and text, when the reason is `error`; who blocked and why, when it is `blocked`; the pause's
-    reason, when it is `paused`."""
     stats: Fresh[Mapping[str, Any]] = Fresh()
     transcript: TranscriptEditor = field(repr=False)
-    """The one place where a transcript may be edited; closed once `agent_end` is over."""
 
 
 @define(kind="notify", timeout=30, grant="conversation")

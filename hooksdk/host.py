@@ -130,8 +130,8 @@ class Host(AsyncOnly):
         self._shared: dict[str, Any] = {}
         self._sessions: dict[str, Session] = {}
         self._held: dict[str, HeldSession[Session]] = {}
+        # Made by whoever waits until nobody is at work.
         self._idle: anyio.Event | None = None
-        """Made by whoever waits until nobody is at work."""
         self._plugin_host = _PluginHost(self, restart)
 
     @property

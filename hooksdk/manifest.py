@@ -60,19 +60,26 @@ class Activation(BaseModel):
 
 
 class Contracts(BaseModel):
-    """What a plugin may register. A list that is present is exhaustive; an absent one restricts nothing."""
+    """What a plugin may register. A list that is present is exhaustive; an absent one restricts nothing.
+
+    Attributes:
+        files: The settings that name a file which the plugin reads, such as `words` or `tokens.*.path`.
+        code: The settings that name code as `package.module:name`.
+    """
 
     model_config = ConfigDict(extra="allow")
     tools: list[str] | None = None
     hooks: list[str] | None = None
     files: list[str] | None = None
-    """The settings that name a file which the plugin reads, such as `words` or `tokens.*.path`."""
     code: list[str] | None = None
-    """The settings that name code as `package.module:name`."""
 
 
 class Manifest(BaseModel):
-    """A plugin's manifest. Unknown keys are kept and named in `notices`."""
+    """A plugin's manifest. Unknown keys are kept and named in `notices`.
+
+    Attributes:
+        permissions: Grants that the plugin asks for: words of `hooksdk.hooks.GRANTS`. Others are named in `notices`.
+    """
 
     model_config = ConfigDict(extra="allow", populate_by_name=True)
     id: str = Field(min_length=1)
@@ -83,7 +90,6 @@ class Manifest(BaseModel):
     contracts: Contracts = Field(default_factory=Contracts)
     config_schema: dict[str, Any] | None = Field(default=None, alias="configSchema")
     permissions: list[str] = Field(default_factory=list)
-    """Grants that the plugin asks for: words of `hooksdk.hooks.GRANTS`. Others are named in `notices`."""
     enabled_by_default: bool | None = Field(default=None, alias="enabledByDefault")
 
     @property

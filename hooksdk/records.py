@@ -58,24 +58,22 @@ class Record:
 @dataclass(frozen=True, kw_only=True)
 class Content:
     """What a record is about, in full: for those who listen with `session.on_event`. Plugins' trace handlers never get
-    it."""
+    it. `text`: of `run_started` the prompt, of `model_replied` the prose, of `decision` its reason, of `approval_asked`
+    the title, of `call_finished` the result, of `answer_judged` what the model reads or, of a finished run, the answer.
+    `arguments`: of `call_started` as they were written, of `call_finished` as they ran; secrets are not filled in. Of
+    the others None."""
 
     text: str = ""
-    """Of `run_started` the prompt, of `model_replied` the prose, of `decision` its reason, of `approval_asked` the
-    title, of `call_finished` the result, of `answer_judged` what the model reads or, of a finished run, the answer."""
     arguments: Fresh[Mapping[str, Any] | None] = Fresh(None)
-    """Of `call_started` as they were written, of `call_finished` as they ran; secrets are not filled in. Of the others
-    None."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionStarted(Record):
-    """A session has opened."""
+    """A session has opened. `resumed`: true when the session existed before. `parent`: the session whose sub-agent this
+    one is."""
 
     resumed: bool
-    """True when the session existed before."""
     parent: str | None = None
-    """The session whose sub-agent this one is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,11 +87,10 @@ class RunStarted(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptStarted(Record):
-    """`run.retry()` has begun the next attempt."""
+    """`run.retry()` has begun the next attempt. `reason`: why, where the host said it."""
 
     attempt: int
     reason: str = ""
-    """Why, where the host said it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,41 +104,42 @@ class Withheld(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Unmatched(Record):
-    """A plugin speaks of tools that there are not."""
+    """A plugin speaks of tools that there are not. `where`: the `tools` option of its handlers, or its answer to
+    `narrow_tools`. `names`: the patterns or names that match no tool."""
 
     plugin: str
     where: Literal["tools", "Withhold"]
-    """The `tools` option of its handlers, or its answer to `narrow_tools`."""
     names: Sequence[str]
-    """The patterns or names that match no tool."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolsResolved(Record):
-    """The catalog of this attempt is settled."""
+    """The catalog of this attempt is settled.
+
+    Attributes:
+        tokens: What the definitions of all granted tools cost.
+        notes: Tools that were renamed or left out, one line each.
+        catalog: Each tool: `tool` (its id), `name`, `tokens` of its definition, `annotations` that are said, `place`:
+            `offered`, `prefetched` (for what was asked), `deferred` (granted, not shown), or `bridge`.
+    """
 
     tools: int
     offered: int
     withheld: int
     tokens: int
-    """What the definitions of all granted tools cost."""
     tokens_offered: int
     notes: Sequence[str] = ()
-    """Tools that were renamed or left out, one line each."""
     catalog: Fresh[Sequence[Mapping[str, Any]]] = Fresh()
-    """Each tool: `tool` (its id), `name`, `tokens` of its definition, `place`: `offered`, `prefetched` (offered for
-    what was asked), `deferred` (granted, not shown), or `bridge` (shown beside the granted ones), and `annotations`,
-    those of which it says something."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Revealed(Record):
-    """A plugin offers granted tools that were hidden, from the next model call on."""
+    """A plugin offers granted tools that were hidden, from the next model call on. `tokens`: what their definitions
+    cost together."""
 
     plugin: str
     names: Sequence[str]
     tokens: int
-    """What their definitions cost together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,59 +167,67 @@ class CallInText(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class HookFired(Record, kind="hook"):
-    """A handler was called."""
+    """A handler was called.
+
+    Attributes:
+        outcome: `passed` (no opinion), `failed`, or the answer's name, such as `Block`.
+        problem: The error's type, when it failed.
+        shadow: True when its plugin is in shadow mode, so that nothing came of it.
+        call_id: The call that it was called for, in the hooks of a tool call.
+    """
 
     hook: str
     plugin: str
     handler: str
     outcome: str
-    """`passed` (no opinion), `failed`, or the answer's name, such as `Block`."""
     seconds: float
     problem: str | None = None
-    """The error's type, when it failed."""
     shadow: bool = False
-    """True when its plugin is in shadow mode, so that nothing came of it."""
     call_id: str | None = None
-    """The call that it was called for, in the hooks of a tool call."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision(Record):
-    """A handler of a `decide` hook answered, or one in shadow mode did."""
+    """A handler of a `decide` hook answered, or one in shadow mode did.
+
+    Attributes:
+        decision: The answer's name, such as `Block`, without its reason, which may quote arguments.
+        shadow: True when its plugin is in shadow mode, so that nothing came of it.
+        call_id: The call that was decided about, in the hooks of a tool call.
+    """
 
     hook: str
     plugin: str
     handler: str
     decision: str
-    """The answer's name, such as `Block`. Its reason is for the model, and may quote arguments: it is not in the
-    trace."""
     shadow: bool = False
-    """True when its plugin is in shadow mode, so that nothing came of it."""
     call_id: str | None = None
-    """The call that was decided about, in the hooks of a tool call."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unwrapped(Record):
-    """A bridge call became the call that it stands for, or a call's name was understood as a tool's."""
+    """A bridge call became the call that it stands for, or a call's name was understood as a tool's.
+
+    Attributes:
+        bridge: Empty for a call that came by none.
+        tool: The real tool's name.
+        written: The name that was written, where it is another.
+    """
 
     call_id: str
     bridge: str
-    """The bridge tool; empty for a call that came by none."""
     tool: str
-    """The real tool's name."""
     written: str = ""
-    """The name that was written, where it is another."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _CallRecord(Record):
     call_id: str
+    # The id of the call that made this one; None for the model's own.
     parent_id: str | None
-    """The id of the call that made this one; None for the model's own."""
     origin: CallOrigin
+    # The tool's id; None for an unknown tool.
     tool: str | None
-    """The tool's id; None for an unknown tool."""
     name: str
 
 
@@ -232,66 +238,71 @@ class CallStarted(_CallRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovalAsked(Record):
-    """A person is asked about a call."""
+    """A person is asked about a call.
+
+    Attributes:
+        plugin: The plugin with the gravest question. Its title is not in the trace, since it may quote arguments.
+        severity: Of the gravest question.
+        questions: How many plugins' handlers ask.
+        digest: 64 hex digits that stand for the arguments that are asked about; empty for what is not JSON.
+        evidence: Of each value that is shown as evidence: its path in the arguments and where it comes from, such as
+            `to: r3 untrusted`. The value itself is not in the trace.
+    """
 
     call_id: str
     plugin: str
-    """The plugin with the gravest question. Its title is for the person, and may quote arguments: it is not in the
-    trace."""
     severity: str
-    """Of the gravest question."""
     questions: int
-    """How many plugins' handlers ask."""
     digest: str
-    """64 hex digits that stand for the arguments that are asked about; empty for what is not JSON."""
     evidence: tuple[str, ...] = ()
-    """Of each value that is shown as evidence: its path in the arguments and where it comes from, such as `to: r3
-    untrusted`. The value itself is not in the trace."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovalAnswered(Record):
-    """The person answered, or could not be asked. There is none yet for an answer that comes later."""
+    """The person answered, or could not be asked. There is none yet for an answer that comes later.
+
+    Attributes:
+        by: Who answered, as the approver says; empty when it does not say, and when nobody did (see `unanswered`).
+        scope: `once`, `session` or `always`.
+        remembered: True when an earlier answer was remembered, so that nobody was asked.
+        digest: 64 hex digits that stand for the arguments that run, if they do: `ApprovalAsked` has the same.
+        unanswered: Why a refusal is nobody's, such as `end_of_input` or `timeout` (`Approval.unanswered`); empty where
+            somebody answered.
+    """
 
     call_id: str
     granted: bool
     by: str
-    """Who answered, as the approver says; empty when it does not say, and when nobody answered: `unanswered` tells
-    which."""
     scope: str
-    """`once`, `session` or `always`."""
     remembered: bool
-    """True when an earlier answer was remembered, so that nobody was asked."""
     digest: str
-    """64 hex digits that stand for the arguments that run, if they do: `ApprovalAsked` has the same."""
     unanswered: str = ""
-    """Why a refusal is nobody's, such as `end_of_input` or `timeout` (`Approval.unanswered`); empty where somebody
-    answered."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress(Record):
-    """A tool tells how far it is."""
+    """A tool tells how far it is. `share`: from 0 to 1."""
 
     call_id: str
     text: str
     share: float | None = None
-    """From 0 to 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CallFinished(_CallRecord):
-    """A call has its result."""
+    """A call has its result.
+
+    Attributes:
+        characters: The length of the result's text.
+        labels: What its text is worth, sorted; empty where it is neither vouched for nor an outsider's (a refusal).
+        in_doubt: True where the call began and its result does not tell how it ended: it may have taken effect.
+    """
 
     status: CallStatus
     seconds: float
     characters: int
-    """The length of the result's text."""
     labels: tuple[str, ...] = ()
-    """What the result's text is worth, sorted; empty where nobody vouches for it and no outsider wrote it, as for a
-    refusal."""
     in_doubt: bool = False
-    """True where the call began and its result does not tell how it ended: it may have taken effect."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,15 +316,18 @@ class Settled(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerJudged(Record):
-    """Plugins were asked whether the run may finish with the model's last reply."""
+    """Plugins were asked whether the run may finish with the model's last reply.
+
+    Attributes:
+        plugins: Whose answers have led to it.
+        continued: How often the model was sent on since the user's message, with this time.
+        overruled: The plugins that would have had it go on, where the limit was used up.
+    """
 
     outcome: Literal["passed", "continued", "replaced", "blocked"]
     plugins: Sequence[str]
-    """Whose answers have led to it."""
     continued: int
-    """How often the model was sent on since the user's message, with this time."""
     overruled: Sequence[str] = ()
-    """The plugins that would have had it go on, where the limit was used up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,19 +347,18 @@ class RestoreQueued(TrimQueued):
 
 @dataclass(frozen=True, kw_only=True)
 class TrimDrained(Record):
-    """A queued trim or restore was settled."""
+    """A queued trim or restore was settled. `status`: `applied`, `already_trimmed`, `not_trimmed`, `gone` (compacted
+    away meanwhile) or `stale` (the stored content is not the one that the trim was made for). `pays_back_after`: the
+    number of further requests with which the whole drain, of which this is a part, has paid for the prompt cache that
+    it cost; None when it never does, such as one that makes the conversation longer."""
 
     handle: str
     status: str
-    """`applied`, `already_trimmed`, `not_trimmed`, `gone` (compacted away meanwhile) or `stale` (the stored content is
-    not the one that the trim was made for)."""
     plugin: str
     tool: str
     turns_ago: int
     tokens_saved: int
     pays_back_after: int | None
-    """The number of further requests with which the whole drain, of which this is a part, has paid for the prompt cache
-    that it cost; None when it never does, such as one that makes the conversation longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -358,11 +371,10 @@ class RunEnded(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SessionEnded(Record):
-    """The last record of a session."""
+    """The last record of a session. `dropped`: observed events that were lost, by plugin."""
 
     reason: SessionEndReason
     dropped: Fresh[Mapping[str, int]] = Fresh()
-    """Observed events that were lost, by plugin."""
 
 
 def searches_in(text: str) -> Sequence[Mapping[str, Any]]:

@@ -89,8 +89,8 @@ class Run(AsyncOnly):
         self._transcript = parts.transcript
         self._state = RunState(parts, info, context_window, input)
         self._announced = 0
+        # Names and ids that tools of this run had in some attempt, and whose tools they were.
         self._earlier: dict[str, str] = {}
-        """Names and ids that tools of this run had in some attempt, and whose tools they were."""
         self._compacting = False
         self._paused: str | None = None
         self._around = AroundStack()

@@ -70,6 +70,9 @@ class Session(AsyncOnly):
 
     anyio.run(main)
     ```
+
+    Attributes:
+        resumed: True when the session existed before.
     """
 
     def __init__(
@@ -85,16 +88,16 @@ class Session(AsyncOnly):
         shared_as: str | None = None,
     ) -> None:
         self.id = session_id
+        # The session that this one is a part of, where several workers have it open at once: the id that plugins are
+        # told.
         self._shared_as = shared_as
-        """The session that this one is a part of, where several workers have it open at once: the id that plugins are told."""
         self.resumed = False
-        """True when the session existed before."""
         self._parts = parts
         self._allowed = allowed
         self._parent = parent
         self._parent_runs = parent_runs
+        # The run that was open when this session was made as a sub-agent's.
         self._parent_run = parent_runs.run if parent_runs else None
-        """The run that was open when this session was made as a sub-agent's."""
         self._secrets = SecretMask() if secrets is None else secrets
         self._listeners = Listeners() if listeners is None else listeners
         self._children = 0
@@ -106,8 +109,8 @@ class Session(AsyncOnly):
         self._states: PluginStates | None = None
         self._family: SessionFamily | None = None
         self._reading: Reading | None = None
+        # True once it has opened, until it begins to close.
         self._is_open = False
-        """True once it has opened, until it begins to close."""
         self._open_run = OpenRun(session_id, parts.on_idle)
         self._unmatched = UnmatchedNames(subagent=bool(parent))
         self._info = RunInfo(session_id=shared_as or session_id)

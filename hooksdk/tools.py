@@ -129,54 +129,54 @@ class Tool:
     ```
 
     Raises `ToolSchemaError` for an executor with a second parameter that is not annotated `ToolContext`.
+
+    Attributes:
+        name: The name that the model sees; unique in a catalog.
+        parameters: The JSON Schema of the arguments, or None; a fresh copy at each access, so that whoever changes one
+            changes nothing else. One that cannot be copied (a circle, an object that is not JSON) becomes None, as
+            `diagnostics` say.
+        owner: The MCP server, plugin or part of the host that brings it.
+        label: A title for people; may be empty.
+        core: Whether it is always offered, never hidden by tool search. None: so are a host's own tools, and no others.
+        meta: What an MCP server says of it for clients (`_meta`, `icons` and the like); a fresh copy, or None.
+        output_schema: The JSON Schema of the structured result, or None; a fresh copy at each access, as `parameters`.
+        execute: `(arguments) -> str | ToolResult`, plain or async; a second parameter annotated `ToolContext` gets the
+            context. A plain one runs in a worker thread. None: it cannot be run here. In all tools that a run hands
+            out, to plugins and to the host, it is None: only `call_tool` runs them, past the policies.
+        timeout: Seconds that one call may take.
+        disposable: Its results go first when the context window must be freed.
+        keeps_secrets: False where others read its arguments, such as the tracing of a framework: a call with a
+            placeholder of a secret is refused then.
+        labels: What the texts of its results are worth, such as `trusted`, in the word of whoever makes the tool: a
+            frozenset, or None, which counts as `untrusted`. One result may say otherwise (`ToolResult.labels`).
+        own_name: The name that the owner gave it; `name` is another one where two owners chose the same.
+        bridge: True for a tool that a plugin offers to find and call the others, without an executor or in a `Search`.
+            It opens nothing by itself, so a default of policy is not meant for it.
+        search: True for a bridge of a `Search`, whose plugin the operator trusts with it (the grant `search`).
+        takes_context: `execute` has a second parameter, for the context.
+        diagnostics: What was left out, one line each.
     """
 
     name: str
-    """The name that the model sees; unique in a catalog."""
     description: str = ""
     parameters: _Schema = _Schema(None)
-    """The JSON Schema of the arguments, or None; a fresh copy at each access, so that whoever changes one changes
-    nothing else. One that cannot be copied (a circle, an object that is not JSON) becomes None, as `diagnostics` say."""
     source: Source = "plugin"
     owner: str = ""
-    """The MCP server, plugin or part of the host that brings it."""
     label: str = ""
-    """A title for people; may be empty."""
     core: bool | None = None
-    """True for a tool that is always offered and never hidden by tool search, False for one that may be. None: a host's
-    own tools are core, others are not; of a tool that is made, it is True or False."""
     annotations: Annotations = Annotations()
     meta: Fresh[dict[str, Any] | None] = field(default=Fresh(None))
-    """What an MCP server says of it besides, in MCP's words (`_meta`, `icons` and the like), for clients and not for
-    models; a fresh copy, or None."""
     output_schema: _Schema = _Schema(None)
-    """The JSON Schema of the structured result, or None; a fresh copy at each access, as `parameters`."""
     execute: Executor | None = None
-    """`(arguments) -> str | ToolResult`, plain or async; a second parameter annotated `ToolContext` gets the context. A
-    plain one runs in a worker thread. None: it cannot be run here. In all tools that a run hands out, to plugins and to
-    the host, it is None: only `call_tool` runs them, past the policies."""
     timeout: float = DEFAULT_TIMEOUT
-    """Seconds that one call may take."""
     disposable: bool = False
-    """Its results may go first when the context window must be freed."""
     keeps_secrets: bool = True
-    """False where others read the arguments with which it runs, such as the tracing of a framework: a call with a
-    placeholder of a secret is refused then, instead of filled."""
     labels: LabelsField = LabelsField()
-    """What the texts of its results are worth, such as `trusted`, in the word of whoever makes the tool; one result may
-    say otherwise (`ToolResult.labels`). A frozenset of one label or several, or None: not said, which counts as
-    `untrusted`."""
     own_name: str = ""
-    """The name that the owner gave it; `name` is another one where two owners chose the same."""
     bridge: bool = field(init=False, default=False)
-    """True for a tool that a plugin offers to find and call the others: without an executor, so that it only stands for
-    other calls, or in a `Search`. It opens nothing by itself, so a default of policy is not meant for it."""
     search: bool = field(init=False, default=False)
-    """True for a bridge of a `Search`, whose plugin the operator trusts with it (the grant `search`)."""
     takes_context: bool = field(init=False)
-    """True where `execute` has a second parameter, for the context."""
     diagnostics: tuple[str, ...] = field(init=False)
-    """What had to be left out, one line each."""
 
     def __post_init__(self) -> None:
         state = vars(self)

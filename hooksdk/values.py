@@ -64,8 +64,8 @@ MAX_DIGITS = 308
 """Of a number. No float has more, so larger numbers cannot be calculated with."""
 _SECRET = re.compile(r"\{\{\s*secret:([A-Za-z0-9_.\-]+)\s*\}\}")
 _JOINTS = re.compile(r"[.\[\]/]+")
+# What JSONPath and its like put around a name.
 _AROUND = " !\"#$'*-?@\\^`"
-"""What JSONPath and its like put around a name."""
 _OPENS_JSON = re.compile(r'[\s"\\\ufeff\0]*(?:[{\[]|/[/*])')
 _KINDS: dict[type, str] = {
     bool: "boolean",
@@ -244,8 +244,8 @@ def read_json(text: str) -> Any:
         raise BadArguments(f"the JSON is nested deeper than {MAX_DEPTH} levels") from None
 
 
+# One that does not end goes to the end: to look for its end once more from each quote in it would take hours.
 _TEXT = r'"(?:[^"\\]|\\.)*+"?'
-"""One that does not end goes to the end: to look for its end once more from each quote in it would take hours."""
 _COMMENT = re.compile(rf"{_TEXT}|//[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"{_TEXT}|,(?=\s*[}}\]])", re.DOTALL)
 
@@ -335,8 +335,8 @@ def as_list(value: object) -> list[Any]:
     return value if is_list(value) else []
 
 
+# How deep an SDK's object may stand in a message of plain dicts and lists.
 _SDK_LEVELS = 6
-"""How deep an SDK's object may stand in a message of plain dicts and lists."""
 
 
 class SdkObject(Protocol):

@@ -34,7 +34,7 @@ def schema_of(record: type[Record]) -> dict[str, Any]:
         own[field.name] = pydantic.TypeAdapter(hint).json_schema()
     return {
         "title": record.__name__,
-        "description": " ".join((record.__doc__ or "").split()),
+        "description": " ".join((record.__doc__ or "").partition("Attributes:")[0].split()),
         "type": "object",
         "properties": {"kind": {"const": record.kind}, **own},
         "required": ["kind", *own],

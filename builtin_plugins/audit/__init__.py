@@ -57,28 +57,32 @@ class Audit:
     """Write a chain of signed records."""
 
     class Config(BaseModel):
-        """Settings."""
+        """Settings.
+
+        Attributes:
+            to: `store`: records are kept in the host's store, which may be one database for many machines, with one key
+                for all.
+            path: A file, or a folder for `audit.jsonl`. By default `audit/audit.jsonl` in `$HOOKSDK_HOME`, else in the
+                user's state folder.
+            key: The file of the private key, which is made if it is missing. By default `audit/key.pem` in the same
+                folder.
+            arguments: Whether arguments of calls and titles of questions are written as they are, and not as digests.
+            max_bytes: The size from which on the file is put aside as `audit.00001.jsonl`, and a new one continues the
+                chain.
+            keep: Days after which older files are removed; each file is put aside after a day then. None: never.
+            head_url: An address to which the head is POSTed as JSON, so that it is kept elsewhere.
+            head_minutes: Minutes between two heads, if there is a new one.
+        """
 
         model_config = ConfigDict(extra="forbid")
         to: Literal["file", "store"] = "file"
-        """`store`: records are kept in the host's store, which may be one database for many machines, with one key for
-        all."""
         path: str | None = None
-        """A file, or a folder for `audit.jsonl`. By default `audit/audit.jsonl` in `$HOOKSDK_HOME`, else in the user's
-        state folder."""
         key: str | None = None
-        """The file of the private key, which is made if it is missing. By default `audit/key.pem` in the same
-        folder."""
         arguments: bool = False
-        """Whether arguments of calls and titles of questions are written as they are, and not as digests."""
         max_bytes: PositiveInt | None = 50_000_000
-        """The size from which on the file is put aside as `audit.00001.jsonl`, and a new one continues the chain."""
         keep: float | None = Field(default=None, ge=1)
-        """Days after which older files are removed; each file is put aside after a day then. None: never."""
         head_url: Annotated[str, AfterValidator(check_url)] | None = None
-        """An address to which the head is POSTed as JSON, so that it is kept elsewhere."""
         head_minutes: float = Field(default=60, gt=0)
-        """Minutes between two heads, if there is a new one."""
 
         @model_validator(mode="after")
         def _is_about_files(self) -> Self:
@@ -150,10 +154,10 @@ class Audit:
         self._config = config
         self._recorder = shared
         self._storage = storage
+        # Digests of arguments and result, by the id of a call whose end is not written yet.
         self._digests: dict[str, dict[str, str]] = {}
-        """Digests of arguments and result, by the id of a call whose end is not written yet."""
+        # The effect ids of running calls, by the id of the call.
         self._effects: dict[str, str] = {}
-        """The effect ids of running calls, by the id of the call."""
 
     @hooks.record_decision
     async def write_decision(self, event: RecordDecision) -> None:

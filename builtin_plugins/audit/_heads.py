@@ -19,8 +19,8 @@ from hooksdk.tasks import describe, in_abandonable_thread
 
 logger = logging.getLogger("hooksdk")
 
+# Seconds that sending a head may take.
 TIMEOUT = 10.0
-"""Seconds that sending a head may take."""
 
 
 def check_url(url: str) -> str:

@@ -20,6 +20,7 @@ from hooksdk.tasks import in_abandonable_thread
 
 logger = logging.getLogger("hooksdk")
 
+# Kinds of trace records that the chain has, beside those of handlers whose failure decides.
 KINDS = frozenset(
     {
         "session_started",
@@ -34,16 +35,15 @@ KINDS = frozenset(
         "settled",
     }
 )
-"""Kinds of trace records that the chain has, beside those of handlers whose failure decides."""
+# Hooks in which a failing handler blocks.
 DECIDING = frozenset(
     {"agent_start", "narrow_tools", "rewrite_tool_call", "before_tool_call", "resolve_secrets", "tool_call_start"}
 )
-"""Hooks in which a failing handler blocks."""
 ONLY_TRUE = ("shadow", "in_doubt", "unanswered")
+# Threads that may write, or wait for a hanging disk.
 THREADS = 40
-"""Threads that may write, or wait for a hanging disk."""
+# Fields of the trace that are not about decisions, and those that are written only if they are true.
 LEFT_OUT = frozenset({"stats", "dropped", "seconds", *ONLY_TRUE})
-"""Fields of the trace that are not about decisions, and those that are written only if they are true."""
 
 
 @final

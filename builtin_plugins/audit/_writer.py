@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hooksdk")
 
+# Seconds to wait for another process that writes.
 LOCK_WAIT = 10.0
-"""Seconds to wait for another process that writes."""
 _PAUSE = 0.001
 _CHUNK = 1 << 16
 DAY = 86_400.0
@@ -33,13 +33,16 @@ DAY = 86_400.0
 
 @dataclass
 class _Open:
-    """The current file, as this writer left it."""
+    """The current file, as this writer left it.
+
+    Attributes:
+        began: When the first record was written.
+    """
 
     fd: int
     inode: tuple[int, int]
     size: int
     began: float
-    """When the first record was written."""
 
 
 @final
@@ -56,10 +59,10 @@ class FileChain:
         self._keep = keep_days
         self._alone = threading.Lock()
         self._open: _Open | None = None
+        # The last record that was written or seen, after which the chain continues, even in another file.
         self._head: Head | None = None
-        """The last record that was written or seen, after which the chain continues, even in another file."""
+        # The process and its open lock file: a forked child must open its own.
         self._lock: tuple[int, int] | None = None
-        """The process and its open lock file: a forked child must open its own."""
 
     @property
     def head(self) -> Head | None:

@@ -34,37 +34,43 @@ __all__ = ["CatalogAudit", "Finding", "Review", "fingerprint_of"]
 
 @dataclass
 class _SharedReport:
-    """What all sessions of a host have seen."""
+    """What all sessions of a host have seen.
+
+    Attributes:
+        fingerprints: The fingerprints of tools that are as recorded, by id.
+        reports: Id and fingerprint of each withheld tool that was reported.
+    """
 
     lock: anyio.Lock = field(default_factory=anyio.Lock)
     fingerprints: dict[str, str] = field(default_factory=dict[str, str])
-    """The fingerprints of tools that are as recorded, by id."""
     reports: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """Id and fingerprint of each withheld tool that was reported."""
 
 
 class CatalogAudit:
     """Report or withhold tools whose definition has changed, new ones, and ones that are not what they seem."""
 
     class Config(BaseModel):
-        """Settings."""
+        """Settings.
+
+        Attributes:
+            on_change: `report`: the change is logged once, and the new definition counts from then on. `withhold`: the
+                tool is withheld until it is approved.
+            on_new: What happens with a tool that is new.
+            on_lookalike: What happens with a new tool whose name resembles that of a known one.
+            hidden_text: What happens with a tool whose definition holds text that people do not see.
+            instructions: What happens with a tool whose texts look like orders to the model.
+            approved: Approved definitions: tool id to fingerprint, as the log shows them.
+            exclude: Patterns of tools that are not audited.
+        """
 
         model_config = ConfigDict(extra="forbid")
         on_change: Literal["report", "withhold"] = "report"
-        """`report`: the change is logged once, and the new definition counts from then on. `withhold`: the tool is
-        withheld until it is approved."""
         on_new: Action = "accept"
-        """What happens with a tool that is new."""
         on_lookalike: Action = "report"
-        """What happens with a new tool whose name resembles that of a known one."""
         hidden_text: Action = "report"
-        """What happens with a tool whose definition holds text that people do not see."""
         instructions: Action = "report"
-        """What happens with a tool whose texts look like orders to the model."""
         approved: dict[str, str] = Field(default_factory=dict)
-        """Approved definitions: tool id to fingerprint, as the log shows them."""
         exclude: Annotated[list[str], AfterValidator(check_patterns)] = Field(default_factory=list[str])
-        """Patterns of tools that are not audited."""
 
         @field_validator("approved")
         @classmethod

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 from hooksdk import Tool, schema
 
+# A tool's fingerprint, those of its parts, and when it was recorded.
 Record = dict[str, str]
-"""A tool's fingerprint, those of its parts, and when it was recorded."""
+# The records of an owner's tools, by the names that the owner gave.
 Records = dict[str, Record]
-"""The records of an owner's tools, by the names that the owner gave."""
 
 
 def fingerprint_of(tool: Tool) -> str:

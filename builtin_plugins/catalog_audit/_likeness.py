@@ -15,8 +15,8 @@ _TWINS = str.maketrans(
     "авеѕіјкӏмнорсԁтухһԛԝгпцзбαβεικνορτυχγηωμа",
     "abesijklmhopcdtyxhqwrnu36abeikvoptuxynwua",
 )
+# Capitals that look like another Latin letter than their small form does.
 _CAPITALS = str.maketrans("ΗΜΝΥϒ", "hmnyy")
-"""Capitals that look like another Latin letter than their small form does."""
 _ALIKE = ((re.compile("rn"), "m"), (re.compile("vv"), "w"), (re.compile("[1i|!]"), "l"), (re.compile("[0]"), "o"))
 _SIGNS = re.compile(r"[\s_.\-\u2010-\u2015\u2212/]+")
 

@@ -11,8 +11,8 @@ from builtin_plugins.catalog_audit._review import Finding, Kind, Review
 
 logger = logging.getLogger("hooksdk")
 
+# Tools that one line names at most.
 MAX_NAMED = 20
-"""Tools that one line names at most."""
 
 _APPROVED = "[plugins.catalog_audit.config.approved]"
 _WORDS: dict[Kind, str] = {

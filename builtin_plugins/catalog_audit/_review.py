@@ -28,24 +28,30 @@ class Settings(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One finding about a tool."""
+    """One finding about a tool.
+
+    Attributes:
+        action: What the settings say; a finding that is accepted is not reported.
+    """
 
     kind: Kind
     action: Action
-    """What the settings say; a finding that is accepted is not reported."""
     details: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Review:
-    """A tool and all findings about it."""
+    """A tool and all findings about it.
+
+    Attributes:
+        record: Its record, if there is one.
+        approved: This very definition is approved: by the configuration, or by an earlier approval.
+    """
 
     tool: Tool = field(repr=False)
     fingerprint: str
     record: Record | None = None
-    """Its record, if there is one."""
     approved: bool = False
-    """This very definition is approved: by the configuration, or by an earlier approval."""
     findings: Sequence[Finding] = ()
 
     @property

@@ -11,24 +11,24 @@ from typing import Any, cast
 
 from hooksdk import Tool
 
+# Findings about one tool at most.
 MAX_FINDINGS = 5
-"""Findings about one tool at most."""
 
 _TAGS = "tag characters"
 _SELECTORS = "variation selectors in a row"
 _DIRECTIONS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+# Parts of the Unicode names of characters that are drawn as nothing.
 _DRAWN_AS_NOTHING = re.compile(
     "(?<!GAP|INE|ACE) FILLER|GRAPHEME JOINER|VOWEL INHERENT|FREE VARIATION SELECTOR|PATTERN BLANK|NULL NOTEHEAD"
 )
-"""Parts of the Unicode names of characters that are drawn as nothing."""
 # For texts without blanks at their end; the possessive quantifiers bound the time that a hostile text takes.
 _FAR_AWAY = re.compile(r"(?<![^\S\n])[^\S\n]{200,}+(?=\S)|(?<!\n)\n(?:[^\S\n]*+\n){30,}+")
+# A carriage return by which a terminal overwrites the line.
 _OVERWRITTEN = re.compile(r"\r(?!\n)")
-"""A carriage return by which a terminal overwrites the line."""
+# The flags of England, Scotland and Wales, which are the only proper use of tag characters.
 _FLAG_OF_TAGS = re.compile("\U0001f3f4[\U000e0030-\U000e007a]{2,6}\U000e007f")
-"""The flags of England, Scotland and Wales, which are the only proper use of tag characters."""
+# Joiners between letters of scripts that need them, and within emoji.
 _JOINER = re.compile("(?<=[^\x00-\xff\u200b-\u200f])[\u200c\u200d\ufe0f]{1,2}(?=[^\x00-\xff\u200b-\u200f])")
-"""Joiners between letters of scripts that need them, and within emoji."""
 
 _OTHERS = r"(?:all |any |the |your |my |of |these |those |previous |prior |above |earlier |other |system |original )*"
 _FILES = (

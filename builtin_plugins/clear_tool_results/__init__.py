@@ -34,29 +34,32 @@ class ClearToolResults:
     """Clear old tool results when it pays."""
 
     class Config(BaseModel):
-        """Settings."""
+        """Settings.
+
+        Attributes:
+            trigger: Nothing is cleared from a smaller conversation: in tokens, or up to 1 as a share of the context
+                window. Unset: 16,000 tokens, or half of the context window if that is less.
+            keep: How many of the newest results stay. Those of disposable tools neither count nor stay.
+            clear_at_least: Tokens that clearing must save. Unset: as many as pay for the provider's cache.
+            exclude_tools: Tools whose results stay, by name.
+            clear_arguments: Whether long arguments of calls are cleared, too, once the result of the call may be.
+            protect: Tokens at the end of the conversation in which results stay.
+            cache_read: The price of a token that the provider's cache holds, in units of a token without a cache.
+                Unset, like the next two: the provider's own.
+            cache_write: The price of a token that the cache stores.
+            cache_life: Seconds without a request after which the cache is gone. 0: there is none to lose.
+        """
 
         model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
         trigger: PositiveFloat | None = DEFAULTS.trigger
-        """Nothing is cleared from a smaller conversation: in tokens, or up to 1 as a share of the context window.
-        Unset: 16,000 tokens, or half of the context window if that is less."""
         keep: NonNegativeInt = DEFAULTS.keep
-        """How many of the newest results stay. Those of disposable tools neither count nor stay."""
         clear_at_least: NonNegativeInt | None = DEFAULTS.clear_at_least
-        """Tokens that clearing must save. Unset: as many as pay for the provider's cache."""
         exclude_tools: list[str] = Field(default_factory=list)
-        """Tools whose results stay, by name."""
         clear_arguments: bool = False
-        """Whether long arguments of calls are cleared, too, once the result of the call may be."""
         protect: NonNegativeInt = DEFAULTS.protect
-        """Tokens at the end of the conversation in which results stay."""
         cache_read: NonNegativeFloat | None = None
-        """The price of a token that the provider's cache holds, in units of a token without a cache. Unset, like the
-        next two: the provider's own."""
         cache_write: NonNegativeFloat | None = None
-        """The price of a token that the cache stores."""
         cache_life: NonNegativeFloat | None = None
-        """Seconds without a request after which the cache is gone. 0: there is none to lose."""
 
     def __init__(self, config: Config, state: PluginState) -> None:
         self._rule = Clearing(
@@ -70,15 +73,15 @@ class ClearToolResults:
         self._given = {name: value for name, value in given.items() if value is not None}
         self._prices = replace(PRICES, **self._given)
         self._arguments = config.clear_arguments
+        # For each request without a reply yet: tokens that the cache should hold before a trim, 0 without a trim.
         self._expected = deque[int]()
-        """For each request without a reply yet: tokens that the cache should hold before a trim, 0 without a trim."""
+        # The same for the next request, for trims at the end of the run.
         self._held = 0
-        """The same for the next request, for trims at the end of the run."""
         self._misses = 0
         self._state = state
         self._context_window: int | None = None
+        # How many messages the last request had; None: not known, so all.
         self._cached: int | None = None
-        """How many messages the last request had; None: not known, so all."""
         self._last_request: float | None = state.get("last_request")
         self._told = False
 

@@ -37,11 +37,14 @@ RESULT = "Its result was:"
 
 @dataclass
 class _Memory:
-    """The calls of a session, or of one of its runs."""
+    """The calls of a session, or of one of its runs.
+
+    Attributes:
+        under_way: Calls that were judged and have not ended, by id.
+    """
 
     done: dict[Key, ToolResult] = field(default_factory=dict[Key, ToolResult])
     under_way: dict[str, Key] = field(default_factory=dict[str, Key])
-    """Calls that were judged and have not ended, by id."""
 
     def keep(self, key: Key, result: ToolResult) -> None:
         self.done[key] = result
@@ -53,17 +56,21 @@ class NoRepeats:
     """Answer a repeated call instead of making it."""
 
     class Config(BaseModel):
-        """Settings."""
+        """Settings.
+
+        Attributes:
+            leave_out: Patterns of tools that may repeat a call, such as one that runs tests.
+            scope: `run`: calls of the same run count; `session`: those of all runs since the session was opened.
+            forget_on_change: Whether all earlier calls are forgotten after another call that may have changed something
+                has succeeded.
+        """
 
         model_config = ConfigDict(extra="forbid")
         leave_out: Annotated[list[str], AfterValidator(check_patterns)] = Field(
             default_factory=list[str], alias="except"
         )
-        """Patterns of tools that may repeat a call, such as one that runs tests."""
         scope: Literal["run", "session"] = "run"
-        """`run`: calls of the same run count; `session`: those of all runs since the session was opened."""
         forget_on_change: bool = False
-        """Whether all earlier calls are forgotten after another call that may have changed something has succeeded."""
 
     @classmethod
     def diagnose(cls, config: Config, tools: Sequence[Tool] | None) -> Iterator[str]:

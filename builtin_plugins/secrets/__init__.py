@@ -33,15 +33,18 @@ class SecretValues:
     """Give values for placeholders, and redact secret-shaped text."""
 
     class Config(BaseModel):
-        """Settings."""
+        """Settings.
+
+        Attributes:
+            secrets: By name: the source of the value, and the tools that may have it.
+            redact: Whether secret-shaped text is taken out of results. Needs `pip install 'hooksdk[secrets]'`.
+            allow: What is not redacted: regular expressions for the whole text, or `sha256:` and the hash of one.
+        """
 
         model_config = ConfigDict(extra="forbid")
         secrets: dict[str, Source] = Field(default_factory=dict)
-        """By name: the source of the value, and the tools that may have it."""
         redact: bool = True
-        """Whether secret-shaped text is taken out of results. Needs `pip install 'hooksdk[secrets]'`."""
         allow: AllowList = Field(default_factory=list)
-        """What is not redacted: regular expressions for the whole text, or `sha256:` and the hash of one."""
 
         @classmethod
         def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:

@@ -20,11 +20,11 @@ from hooksdk import ToolResult
 if TYPE_CHECKING:
     from kingfisher_sdk import Finding, Scanner
 
+# Characters from which on a result is searched in a worker thread: about a millisecond's work, ten times what a thread
+# costs.
 IN_THREAD = 50_000
-"""Characters from which on a result is searched in a worker thread: about a millisecond's work, ten times what a thread
-costs."""
+# Kingfisher's hidden rules for the secret part of a pair; its other hidden rules are about names and addresses.
 _SECRET_PART = re.compile(r"(secret|token|passphrase)(-[a-z-]*key)?(\.\d+)?$")
-"""Kingfisher's hidden rules for the secret part of a pair; its other hidden rules are about names and addresses."""
 
 
 def _check_allow(entries: list[str]) -> list[str]:

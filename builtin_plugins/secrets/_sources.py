@@ -35,12 +35,12 @@ class NoValue(Exception):
 
 class _Source(BaseModel):
     model_config = ConfigDict(extra="forbid")
+    # Patterns of the tools that may have the value; `*` is all.
     tools: list[str]
-    """Patterns of the tools that may have the value; `*` is all."""
+    # For each requester, by id, the entry to use instead of `variable`, `key` or `user`. Others have no value then.
     requesters: dict[str, str] | None = None
-    """For each requester, by id, the entry to use instead of `variable`, `key` or `user`. Others have no value then."""
+    # The option that names the entry to look up; by default that is the secret's name.
     _entry_option: ClassVar[str] = ""
-    """The option that names the entry to look up; by default that is the secret's name."""
     _patterns: list[ToolPattern] = PrivateAttr(default_factory=list[ToolPattern])
 
     @field_validator("tools", mode="before")
@@ -85,12 +85,15 @@ class _Source(BaseModel):
 
 
 class Environment(_Source):
-    """A variable of the host's environment."""
+    """A variable of the host's environment.
+
+    Attributes:
+        variable: By default the secret's name.
+    """
 
     _entry_option: ClassVar[str] = "variable"
     origin: Literal["env"] = Field(alias="from")
     variable: str | None = None
-    """By default the secret's name."""
 
     async def _look_up(self, entry: str) -> object:
         return os.environ.get(entry)
@@ -100,16 +103,19 @@ class Environment(_Source):
 
 
 class File(_Source):
-    """An entry of a file: JSON and TOML by their endings, any other is read as `NAME=value` lines."""
+    """An entry of a file: JSON and TOML by their endings, any other is read as `NAME=value` lines.
+
+    Attributes:
+        path: Relative to the folder in which the host was started; `~` is the home folder.
+        key: By default the secret's name. In JSON and TOML a dot leads into a table: `github.token`.
+        digest: `sha256:` and the digest that the content must have. For a project's file it is the trusted digest.
+    """
 
     _entry_option: ClassVar[str] = "key"
     origin: Literal["file"] = Field(alias="from")
     path: str
-    """Relative to the folder in which the host was started; `~` is the home folder."""
     key: str | None = None
-    """By default the secret's name. In JSON and TOML a dot leads into a table: `github.token`."""
     digest: str | None = None
-    """`sha256:` and the digest that the content must have. For a project's file it is the trusted digest."""
     _file: Path = PrivateAttr(default_factory=Path)
     _is_reported: bool = PrivateAttr(default=False)
 
@@ -157,13 +163,16 @@ class File(_Source):
 
 
 class Keyring(_Source):
-    """An entry of the system's keyring, such as `keyring set hooksdk GITHUB_TOKEN` makes."""
+    """An entry of the system's keyring, such as `keyring set hooksdk GITHUB_TOKEN` makes.
+
+    Attributes:
+        user: By default the secret's name.
+    """
 
     _entry_option: ClassVar[str] = "user"
     origin: Literal["keyring"] = Field(alias="from")
     service: str = "hooksdk"
     user: str | None = None
-    """By default the secret's name."""
 
     @model_validator(mode="after")
     def _check_package(self) -> Keyring:
@@ -183,11 +192,14 @@ class Keyring(_Source):
 
 
 class Function(_Source):
-    """The user's function, plain or async: it is called with the secret's name, and answers its value or None."""
+    """The user's function, plain or async: it is called with the secret's name, and answers its value or None.
+
+    Attributes:
+        function: `package.module:name`.
+    """
 
     origin: Literal["function"] = Field(alias="from")
     function: str
-    """`package.module:name`."""
     _call: Any = PrivateAttr(default=None)
 
     @model_validator(mode="after")

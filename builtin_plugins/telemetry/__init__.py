@@ -31,13 +31,17 @@ class Telemetry:
     """Tell OpenTelemetry what runs do."""
 
     class Config(BaseModel):
-        """Settings."""
+        """Settings.
+
+        Attributes:
+            content: Messages, arguments and results as attributes of the spans. Secrets that hooksdk filled in are
+                masked.
+            max_characters: The longest text of one message, arguments or result.
+        """
 
         model_config = ConfigDict(extra="forbid")
         content: bool = False
-        """Messages, arguments and results as attributes of the spans. Secrets that hooksdk filled in are masked."""
         max_characters: PositiveInt = 8_000
-        """The longest text of one message, arguments or result."""
 
         @classmethod
         def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:

@@ -10,12 +10,13 @@ from opentelemetry import metrics, trace
 
 from hooksdk.formats.usage import usage_of
 
+# The version of the semantic conventions that are followed.
 CONVENTIONS: Final = "1.41.1"
-"""The version of the semantic conventions that are followed."""
 _SCHEMA = f"https://opentelemetry.io/schemas/{CONVENTIONS}"
 _TOKEN_BOUNDS = [4**power for power in range(14)]
 _SECOND_BOUNDS = [0.01 * 2**power for power in range(14)]
 _MCP_BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
+# The conventions' words for providers that most people call otherwise.
 _PROVIDERS = {
     "gemini": "gcp.gemini",
     "google": "gcp.gen_ai",
@@ -25,7 +26,6 @@ _PROVIDERS = {
     "mistral": "mistral_ai",
     "xai": "x_ai",
 }
-"""The conventions' words for providers that most people call otherwise."""
 
 
 @final

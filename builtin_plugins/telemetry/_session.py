@@ -17,15 +17,15 @@ from hooksdk import records
 from hooksdk.hooks import HOOKS, AroundToolCall, RunInfo, Trace, TransformToolResult
 
 _RUN = context.create_key("hooksdk run")
+# The `error.type` of a call's status; the other statuses are no errors.
 _FAILED = {"error": "tool_error", "blocked": "blocked", "invalid": "invalid_arguments", "unknown": "unknown_tool"}
-"""The `error.type` of a call's status; the other statuses are no errors."""
 _CHANGES = {"narrow", "transform", "first_answer"}
+# Records that are no events of a span.
 _OWN_EVENTS = (records.RunStarted, records.SessionStarted, records.HookFired)
-"""Records that are no events of a span."""
 
 Attributes = dict[str, Any]
+# An event of a span: its name, its attributes, and its time.
 Note = tuple[str, Attributes, int]
-"""An event of a span: its name, its attributes, and its time."""
 
 
 @dataclass(eq=False)
@@ -39,26 +39,29 @@ class _Call:
 @dataclass(eq=False)
 class _Run:
     """An open run: its span, and what was not exported yet. Lists are in order, since a provider may repeat an id of a
-    call."""
+    call.
+
+    Attributes:
+        asked: When messages were prepared for a model that has not answered yet.
+        tools: Open spans of tools, by the id of the call.
+        reply: The messages so far of a reply with several.
+        chats: Spans of model calls that wait for the text of the reply, and when they ended.
+    """
 
     span: Span
     about: Attributes
     began: int = 0
     asked: int | None = None
-    """When messages were prepared for a model that has not answered yet."""
     error: str = ""
     usage: dict[str, int] = field(default_factory=dict[str, int])
     calls: dict[str, list[_Call]] = field(default_factory=dict[str, list[_Call]])
     tools: dict[str, list[Span]] = field(default_factory=dict[str, list[Span]])
-    """Open spans of tools, by the id of the call."""
     notes: dict[str, list[Note]] = field(default_factory=dict[str, list[Note]])
     results: dict[str, list[Attributes]] = field(default_factory=dict[str, list[Attributes]])
     requests: list[str] = field(default_factory=list[str])
     reply: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
-    """The messages so far of a reply with several."""
     replies: list[str] = field(default_factory=list[str])
     chats: list[tuple[Span, int]] = field(default_factory=list[tuple[Span, int]])
-    """Spans of model calls that wait for the text of the reply, and when they ended."""
 
 
 def _about(info: RunInfo) -> Attributes:

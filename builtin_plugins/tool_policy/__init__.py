@@ -36,19 +36,22 @@ class ToolPolicy:
     """Allow, deny or ask by rules."""
 
     class Config(BaseModel):
-        """Settings."""
+        """Settings.
+
+        Attributes:
+            rules: A deny that fits beats every ask, and an ask every allow.
+            vocabulary: What tools do, by pattern, for `does`: `{"mcp:github:get_*" = ["read", "reach"]}`.
+            results: What the text of tools' results is worth; the strictest entry that fits counts.
+            default: What holds where no rule fits.
+        """
 
         model_config = ConfigDict(extra="forbid")
         rules: Annotated[list[Rule], BeforeValidator(read_rules)] = Field(default_factory=list[Rule])
-        """A deny that fits beats every ask, and an ask every allow."""
         vocabulary: Annotated[dict[str, list[Kind]], BeforeValidator(read_vocabulary)] = Field(
             default_factory=dict[str, list[Kind]]
         )
-        """What tools do, by pattern, for `does`: `{"mcp:github:get_*" = ["read", "reach"]}`."""
         results: list[ResultLabels] = Field(default_factory=list[ResultLabels])
-        """What the text of tools' results is worth; the strictest entry that fits counts."""
         default: Action = "allow"
-        """What holds where no rule fits."""
 
         @model_validator(mode="after")
         def _check(self) -> ToolPolicy.Config:

@@ -15,30 +15,36 @@ NO_RULE: dict[Action, str] = {"allow": "", "deny": "no rule of the tool policy a
 
 @dataclass(frozen=True, kw_only=True)
 class RuleFit:
-    """One rule that fits a call, or that is about its tool and does not fit."""
+    """One rule that fits a call, or that is about its tool and does not fit.
+
+    Attributes:
+        number: Of the rule, from 1; 0 for the default.
+        text: The rule as it is written, in one line.
+        why: What it goes by, or why it does not fit.
+    """
 
     number: int
-    """Of the rule, from 1; 0 for the default."""
     action: Action
     text: str
-    """The rule as it is written, in one line."""
     why: str = ""
-    """What it goes by, or why it does not fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """The policy's word on a call, and what led to it."""
+    """The policy's word on a call, and what led to it.
+
+    Attributes:
+        deciding: None where nothing of the policy is about the tool: a bridge tool, which runs nothing itself.
+        also_fit: Rules that fit too, and that another one beats.
+        do_not_fit: Rules about this tool that this call does not fit.
+        near_misses: Rules that are not about this tool, though one of their patterns has its words.
+    """
 
     action: Action
     deciding: RuleFit | None
-    """None where nothing of the policy is about the tool: a bridge tool, which runs nothing itself."""
     also_fit: list[RuleFit] = field(default_factory=list[RuleFit])
-    """Rules that fit too, and that another one beats."""
     do_not_fit: list[RuleFit] = field(default_factory=list[RuleFit])
-    """Rules about this tool that this call does not fit."""
     near_misses: list[RuleFit] = field(default_factory=list[RuleFit])
-    """Rules that are not about this tool, though one of their patterns has its words."""
 
 
 def denial(rule: CompiledRule) -> str:

@@ -27,20 +27,23 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _QUOTED = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)""", re.DOTALL)
+# `{{secret:NAME}}` is filled in after the call was judged, as a variable is.
 _PLACEHOLDER = re.compile(r"\{\{[^{}]*\}\}")
-"""`{{secret:NAME}}` is filled in after the call was judged, as a variable is."""
+# Whatever a shell replaces: nothing is replaced within single quotes.
 _FILLED_IN = re.compile(r"""'[^']*'|([$!\\])""")
-"""Whatever a shell replaces: nothing is replaced within single quotes."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A line that was read plainly."""
+    """A line that was read plainly.
+
+    Attributes:
+        commands: The words of each command, without quotes.
+        problem: Why it may run something else, too.
+    """
 
     commands: list[list[str]]
-    """The words of each command, without quotes."""
     problem: str = ""
-    """Why it may run something else, too."""
 
 
 class CommandReader(Reader):

@@ -22,15 +22,18 @@ _ANY_NAME = ToolNamed(("*",), exact=True)
 
 @final
 class CompiledRule:
-    """One rule, made ready for many questions."""
+    """One rule, made ready for many questions.
+
+    Attributes:
+        number: From 1; 0 is the default.
+        exact: Names count as they are written; else by their words, and owners in any case.
+    """
 
     def __init__(self, rule: Rule, number: int, vocabulary: Vocabulary = WORDS) -> None:
         self.rule = rule
         self.number = number
-        """From 1; 0 is the default."""
         self.name = f"rule {number}" if number else "the default"
         self.exact = rule.action == "allow"
-        """Names count as they are written; else by their words, and owners in any case."""
         self.facts = facts_of(rule, vocabulary)
         self._vocabulary = vocabulary
         self._run_facts = [fact for fact in self.facts if isinstance(fact, RunFact)]

@@ -19,21 +19,24 @@ from builtin_plugins.tool_policy._tables import FOLDER_NAMES, FOLDER_PAIRS, LINE
 from hooksdk import Tool
 from hooksdk.values import BadArguments, json_in, place_of
 
+# Under this name a condition holds what counts for arguments that it does not name.
 EVERY = "*"
-"""Under this name a condition holds what counts for arguments that it does not name."""
+# Characters of a path, an address or a command line that is still read; POSIX has the same limit for paths.
 MAX_CHARS = 4096
-"""Characters of a path, an address or a command line that is still read; POSIX has the same limit for paths."""
 
+# Argument name, or `EVERY`, to what a condition lists for it.
 Targets = dict[str, list[str]]
-"""Argument name, or `EVERY`, to what a condition lists for it."""
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """One value in the arguments, or one key of an object in them."""
+    """One value in the arguments, or one key of an object in them.
+
+    Attributes:
+        name: The names on the way to it, with dots and without places in lists: `files.path`.
+    """
 
     name: str
-    """The names on the way to it, with dots and without places in lists: `files.path`."""
     value: Any
     in_list: bool
     is_key: bool = False
@@ -45,11 +48,14 @@ class Leaf:
 
 
 class Words(NamedTuple):
-    """The words of one command of a line that may be paths or addresses."""
+    """The words of one command of a line that may be paths or addresses.
+
+    Attributes:
+        starts: Where the line starts, and the folders that it goes to from there; none for the run's workspace alone.
+    """
 
     texts: Sequence[str]
     starts: Sequence[str]
-    """Where the line starts, and the folders that it goes to from there; none for the run's workspace alone."""
 
 
 def leaves_of(arguments: Mapping[str, Any]) -> Iterator[Leaf]:
@@ -98,14 +104,17 @@ def _is_unread(leaf: Leaf) -> bool:
 
 
 class Reader(ABC):
-    """One kind of condition: paths, addresses or command lines. Each is asked which way doubt counts."""
+    """One kind of condition: paths, addresses or command lines. Each is asked which way doubt counts.
+
+    Attributes:
+        noun: What an argument holds, such as `a path`.
+        lists: Whether a list may hold several of them.
+        only_named: Whether other arguments mean nothing where one has a name that says so.
+    """
 
     noun: str
-    """What an argument holds, such as `a path`."""
     lists = True
-    """Whether a list may hold several of them."""
     only_named = False
-    """Whether other arguments mean nothing where one has a name that says so."""
 
     @abstractmethod
     def is_named(self, name: str) -> bool:
@@ -140,10 +149,13 @@ class Reader(ABC):
 
 @dataclass(frozen=True)
 class Condition:
-    """A reader with what one rule lists for it."""
+    """A reader with what one rule lists for it.
+
+    Attributes:
+        key: The rule's key, such as `path_inside`.
+    """
 
     key: str
-    """The rule's key, such as `path_inside`."""
     reader: Reader
     targets: Targets
 

@@ -18,8 +18,8 @@ from hooksdk.rules import says_part_of_a_name, wildcard
 _COMPARED = words_in(
     "action tools annotations sources owners agents triggers workspaces requester reason title severity"
 )
+# What a rule says of the call itself: of one that says any of it is not known what it covers.
 _CONDITIONS = [name for name in Rule.model_fields if name not in _COMPARED]
-"""What a rule says of the call itself: of one that says any of it is not known what it covers."""
 
 
 def dead_rules(rules: Sequence[Rule]) -> list[tuple[int, int]]:

@@ -20,8 +20,8 @@ from builtin_plugins.tool_policy._shell import read_line, with_holes
 from builtin_plugins.tool_policy._shell_words import HOLES, Command
 from builtin_plugins.tool_policy._vocabulary import EVERYTHING, Kind
 
+# Lines within lines, such as `sh -c "sh -c '...'"`.
 _MAX_LINES = 8
-"""Lines within lines, such as `sh -c "sh -c '...'"`."""
 
 _FIND_DOES = re.compile(r"-(?:exec|ok|delete|fprint|fls)")
 _SED_WRITES = re.compile(r"(?:^|[;{}\s\d$/])[eErRwW](?:[\s;}]|$)|[^\w\s]\w*[ew]\w*\s*(?:[;}]|$)|[^\w\s]\w*w\s")
@@ -34,13 +34,16 @@ _PATCHED = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): *(.+?) *
 
 @dataclass(frozen=True)
 class Part:
-    """What one command of a line does, and with what."""
+    """What one command of a line does, and with what.
+
+    Attributes:
+        words: Whatever may be a path or an address of it.
+        starts: Where its line starts, and the folders that it goes to from there; none for the run's workspace alone.
+    """
 
     does: frozenset[Kind]
     words: tuple[str, ...]
-    """Whatever may be a path or an address of it."""
     starts: tuple[str, ...] = ()
-    """Where its line starts, and the folders that it goes to from there; none for the run's workspace alone."""
 
 
 def parts_of_line(line: str, folder: str = "") -> list[Part] | None:

@@ -25,11 +25,11 @@ from hooksdk import Tool, rules, schema
 from hooksdk.hooks import BeforeToolCall
 from hooksdk.values import place_of
 
+# The conditions that an allow may have, by the rule's key.
 _ALLOWING: Mapping[str, Reader] = {"path_inside": PathReader(), "url_host": HostReader(), "command": CommandReader()}
-"""The conditions that an allow may have, by the rule's key."""
 _READERS = {**_ALLOWING, "path_outside": OutsideReader(), "path_name": NameReader()}
+# What makes an allow unsure that has no condition for it. A path beside it does not: most shells and fetchers take one.
 _GRAVE = ("command", "url_host")
-"""What makes an allow unsure that has no condition for it. A path beside it does not: most shells and fetchers take one."""
 
 
 class Undecidable(ValueError):
@@ -83,11 +83,14 @@ class FitsSchema(WrittenFact):
 @dataclass(frozen=True)
 class Watched(WrittenFact):
     """Nothing in the call is a command or an address that the conditions of an allow do not look at: a command reads
-    and writes any file, whatever is said of the paths beside it."""
+    and writes any file, whatever is said of the paths beside it.
+
+    Attributes:
+        names: Arguments that the rule's JSON Schema names.
+    """
 
     conditions: tuple[Means, ...]
     names: tuple[str, ...]
-    """Arguments that the rule's JSON Schema names."""
 
     @cached_property
     def _keys(self) -> frozenset[str]:
@@ -228,12 +231,15 @@ class DoesKinds(WrittenFact):
 
 @dataclass(frozen=True)
 class FitsReading(rules.CallFact):
-    """What was read, or where the values of the call come from."""
+    """What was read, or where the values of the call come from.
+
+    Attributes:
+        labels: What the configuration says of results, by which it is judged.
+    """
 
     text: str
     reading: Reading = field(compare=False)
     labels: str = ""
-    """What the configuration says of results, by which it is judged."""
 
     def holds(self, event: BeforeToolCall) -> bool:
         """True where they hold, and where it is known."""
@@ -257,11 +263,14 @@ class FitsReading(rules.CallFact):
 
 @dataclass(frozen=True)
 class LimitReached(rules.CallFact):
-    """So much was used that a limit leaves nothing."""
+    """So much was used that a limit leaves nothing.
+
+    Attributes:
+        whose: For whom it is counted, in which time, and which calls count.
+    """
 
     amounts: tuple[tuple[str, float], ...]
     whose: tuple[object, ...]
-    """For whom it is counted, in which time, and which calls count."""
     limit: Limit = field(compare=False)
 
     def implies(self, other: rules.CallFact) -> bool:
@@ -280,6 +289,7 @@ class LimitReached(rules.CallFact):
         return f"the limit of {' or '.join(map(self.limit.words, self.limit.amounts))} is reached"
 
 
+# By key, the argument of an example and what it holds.
 _ARGUMENTS: Mapping[str, tuple[str, str]] = {
     "path_inside": ("path", "{}/x"),
     "path_outside": ("path", "/outside{}/x"),
@@ -287,7 +297,6 @@ _ARGUMENTS: Mapping[str, tuple[str, str]] = {
     "url_host": ("url", "https://{}/"),
     "command": ("command", "{}"),
 }
-"""By key, the argument of an example and what it holds."""
 _SAMPLES: Mapping[str, object] = {"string": "x", "integer": 1, "number": 1, "boolean": True, "array": [], "null": None}
 
 

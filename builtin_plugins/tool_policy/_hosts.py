@@ -15,16 +15,16 @@ from builtin_plugins.tool_policy._tables import HOST_NAMES
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = rf"{_LABEL}(?:\.{_LABEL})*"
 _HOST = rf"(?P<host>{_NAME}|\[[0-9a-f:.]+\])(?::(?P<port>\d{{1,5}}))?"
+# One of the forms that all clients read alike: no user, no blanks, nothing but ASCII, the two slashes written out.
 _ADDRESS = re.compile(rf"(?:https?|wss?)://{_HOST}(?P<rest>[/?#][!-~]*)?", re.IGNORECASE)
-"""One of the forms that all clients read alike: no user, no blanks, nothing but ASCII, the two slashes written out."""
 _BARE = re.compile(_HOST, re.IGNORECASE)
+# Before an IPv4 address at the end of an IPv6 one: NAT64, translated, compatible.
 _PREFIXES = (0x64FF9B << 64, 0xFFFF << 16, 0)
-"""Before an IPv4 address at the end of an IPv6 one: NAT64, translated, compatible."""
+# Added to the number of an IPv6 address, so that ::1 is not 0.0.0.1.
 _IPV6 = 1 << 128
-"""Added to the number of an IPv6 address, so that ::1 is not 0.0.0.1."""
 _LOOPBACK_NAMES = frozenset({"localhost", "*.localhost", "[::1]", "[::]"})
+# All of them lead to the machine itself, so who denies one denies all.
 _LOCALHOST = re.compile(r"(?<![\w-])localhost(?:\.localdomain)?(?!\.?[\w-])")
-"""All of them lead to the machine itself, so who denies one denies all."""
 
 
 class HostReader(Reader):

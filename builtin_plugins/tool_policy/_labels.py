@@ -17,11 +17,11 @@ from hooksdk.patterns import ToolPattern, check_patterns
 
 TRUSTED = "trusted"
 _KNOWN = (TRUSTED, "untrusted")
+# Words in the names of tools that answer what others may have named or written.
 _NAMED_BY_OTHERS = words_in("""
     calendar channel chat comment commit contact email event file inbox issue mail message note page post pull
     review search thread ticket transaction web webpage
 """)
-"""Words in the names of tools that answer what others may have named or written."""
 
 
 def check_labels(labels: list[str]) -> list[str]:
@@ -39,12 +39,15 @@ Labels = Annotated[Texts, AfterValidator(check_labels)]
 
 
 class ResultLabels(Strict):
-    """What the text of some tools' results is worth."""
+    """What the text of some tools' results is worth.
+
+    Attributes:
+        tools: Patterns. Where the label is `trusted` they count as they are written, else by their words.
+        label: `trusted`, `untrusted`, or words of your own.
+    """
 
     tools: Annotated[Texts, AfterValidator(check_patterns)]
-    """Patterns. Where the label is `trusted` they count as they are written, else by their words."""
     label: Labels
-    """`trusted`, `untrusted`, or words of your own."""
 
     def fits(self, tool: Tool) -> bool:
         """True for tools that the entry is about."""

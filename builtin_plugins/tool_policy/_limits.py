@@ -26,23 +26,26 @@ _WORDS: dict[Scope, str] = {
     "tool": "this tool",
 }
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+# Of one count: of more, those within a hundredth of the window become one, with the time of the last.
 MOST_ENTRIES = 200
-"""Of one count: of more, those within a hundredth of the window become one, with the time of the last."""
 
 
 class Limit(Strict):
-    """How much is let through, of what, for whom and in which time."""
+    """How much is let through, of what, for whom and in which time.
+
+    Attributes:
+        calls: Calls that began.
+        tokens: Tokens of requests to models, by the provider's count.
+        dollars: What these cost, by `[prices]` and genai-prices.
+        per: For whom it is counted; of several words, for each combination.
+        window: In which time: `30s`, `15m`, `1h`, `7d`. Without it nothing is ever free again.
+    """
 
     calls: Annotated[int, Field(gt=0, strict=True)] | None = None
-    """Calls that began."""
     tokens: Annotated[int, Field(gt=0, strict=True)] | None = None
-    """Tokens of requests to models, by the provider's count."""
     dollars: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """What these cost, by `[prices]` and genai-prices."""
     per: Annotated[list[Scope], known_words(SCOPES, "word of per")] = Field(default_factory=lambda: ["family"])
-    """For whom it is counted; of several words, for each combination."""
     window: str | None = None
-    """In which time: `30s`, `15m`, `1h`, `7d`. Without it nothing is ever free again."""
 
     @field_validator("window", mode="before")
     @classmethod
@@ -85,12 +88,16 @@ def _dollars(amount: float) -> str:
 
 @dataclass(frozen=True)
 class Used:
-    """What was used of one limit."""
+    """What was used of one limit.
+
+    Attributes:
+        free_at: When the next is free again, in seconds since 1970; None where that never is, and while something is
+            left.
+    """
 
     unit: Unit
     amount: float
     free_at: float | None
-    """When the next is free again, in seconds since 1970; None where that never is, and while something is left."""
     is_full: bool
 
     def words(self, limit: Limit) -> str:

@@ -24,35 +24,35 @@ from builtin_plugins.tool_policy._shell_words import (
 )
 from builtin_plugins.tool_policy._tables import BEGINNING_A_LINE, GOES_DOWN, LAUNCHERS, SHELLS
 
+# Programs whose names are words as well, before what no sentence goes on with.
 _WITH_A_PATH = re.compile(
     r"(?:cat|echo|find|head|less|more|nano|open|source|tail|touch|type|vi|vim)\s+[\"'<]?\s*(?:-|/|~|\.\.?/)"
 )
-"""Programs whose names are words as well, before what no sentence goes on with."""
 _PARTS = re.compile(r"[=:,@]")
 _ADDRESS = re.compile(r"https?://", re.IGNORECASE)
 
+# Lines within lines, and variables that are made of variables.
 _MAX_DEPTH = 4
-"""Lines within lines, and variables that are made of variables."""
 _MAX_VALUES = 16
 _MAX_FOLDERS = 50
+# What every shell has at its start; `.` is wherever the line is.
 _STARTING: Mapping[str, str] = MappingProxyType({"HOME": "~", "PWD": "."})
-"""What every shell has at its start; `.` is wherever the line is."""
+# Stands for a variable of which no value was read yet.
 _UNSET = "\x08"
-"""Stands for a variable of which no value was read yet."""
 _BRACES = str.maketrans("{,}", OPEN + COMMA + CLOSE)
 _GOING = frozenset({"cd", "chdir", "popd", "pushd"})
+# Operands that mean a folder of before.
 _STACKED = re.compile(r"-|[+-]\d+")
-"""Operands that mean a folder of before."""
 _DECLARING = frozenset({"declare", "export", "local", "readonly", "typeset"})
+# Programs that fill a variable with something that the line need not say.
 _SETTING = frozenset({"getopts", "mapfile", "printf", "read", "readarray"})
-"""Programs that fill a variable with something that the line need not say."""
+# Options that name the folder in which a program works: `git -C`, `tar --directory`.
 _OPTION = re.compile(r"-[a-z]*C|--(?:chdir|cwd|(?:working-)?directory|work-tree)(?![\w-])")
-"""Options that name the folder in which a program works: `git -C`, `tar --directory`."""
 _TOPLEVEL = re.compile(r"(?<=cd )(\"?)\$\(git rev-parse --show-toplevel(?: 2> ?/dev/null)?\)\1(?=[\s;&)]|$)")
 _WENT = re.compile(r"(?:cd|pushd)\b[^;&\n]*[;&\n]")
 _LEAVES = re.compile(r"\s*(?:cd|pushd)\s[^;&|()\n]*(?:&&|[;\n]|$)")
+# The top of a work tree is some folder above; who goes upwards may be in each of these.
 _UPWARDS = "../" * 40
-"""The top of a work tree is some folder above; who goes upwards may be in each of these."""
 
 
 def resembles_line(text: str) -> bool:
@@ -114,16 +114,20 @@ def below(words: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Folders:
-    """Where the commands of a line may be."""
+    """Where the commands of a line may be.
+
+    Attributes:
+        values: What its variables hold.
+        goes: The folders that it goes to, each from the one before or from where it starts; a hole where that is not
+            known.
+        known: Those without what only substitutions go to, and nobody knows: these lead no command outside of them.
+        leaves: The line begins by going to one folder, so that none of its commands runs where it starts.
+    """
 
     values: Mapping[str, str]
-    """What its variables hold."""
     goes: tuple[str, ...]
-    """The folders that it goes to, each from the one before or from where it starts; a hole where that is not known."""
     known: tuple[str, ...]
-    """Those without what only substitutions go to, and nobody knows: these lead no command outside of them."""
     leaves: bool
-    """The line begins by going to one folder, so that none of its commands runs where it starts."""
 
     def starts(self, command: Command, folder: str) -> tuple[str, ...]:
         """The folders in which a command may be: where its line starts, which is empty where it leaves that, and then

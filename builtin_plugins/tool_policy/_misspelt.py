@@ -23,14 +23,14 @@ class Misspelt:
         self._rules = {text_of(rule.rule): rule for rule in rules if any(named_arguments(rule.facts))}
         self._family = family
         self._tools: dict[str, Tool] = {}
+        # By rule, what no tool of the session has.
         self._unknown: dict[str, list[UnknownArgument]] = {text: [] for text in self._rules}
-        """By rule, what no tool of the session has."""
+        # By rule, the arguments that tools of the outermost run have.
         self._around: dict[str, list[str]] = {}
-        """By rule, the arguments that tools of the outermost run have."""
         self._doubts: dict[CompiledRule, list[UnknownArgument]] = {}
         self._told: set[str] = set()
+        # The family for which the tools were looked at last.
         self._seen_in = ""
-        """The family for which the tools were looked at last."""
 
     async def resolve(self, event: NarrowTools) -> None:
         """Look at the tools of a run, and say in the log what no rule can be about."""

@@ -12,8 +12,8 @@ from builtin_plugins.tool_policy._labels import TRUSTED, check_labels
 from builtin_plugins.tool_policy._strict import Texts, as_list
 from hooksdk.hooks import BeforeToolCall, Origin
 
+# What clears a value: that the user wrote it or a person agreed to it, or that it stands in a trusted result.
 Source = Literal["prompt", "trusted"]
-"""What clears a value: that the user wrote it or a person agreed to it, or that it stands in a trusted result."""
 _BOTH = ["prompt", "trusted"]
 ADDRESSES = "**addresses"
 

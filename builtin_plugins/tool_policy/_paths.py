@@ -18,12 +18,12 @@ from builtin_plugins.tool_policy._shell import read_line, with_holes
 from builtin_plugins.tool_policy._shell_words import FILLED, FOUND, HOLES
 from builtin_plugins.tool_policy._tables import PATH_NAMES, PATH_PAIRS
 
+# Words of a line that are looked up on the disk.
 MAX_TEXTS = 500
-"""Words of a line that are looked up on the disk."""
+# Looks at the disk for one command, which takes some 0.3 s.
 MAX_LOOKS = 5000
-"""Looks at the disk for one command, which takes some 0.3 s."""
+# Entries of folders that are looked through for links which a pattern may be.
 MAX_ENTRIES = 50_000
-"""Entries of folders that are looked through for links which a pattern may be."""
 _PATTERN = re.compile(r"[*?\[]")
 _SAYS_NOTHING = re.compile(rf"[*?{''.join(sorted(HOLES))}]|\[[^\]]*\]")
 _READ_ANOTHER_WAY = re.compile(

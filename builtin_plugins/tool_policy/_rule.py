@@ -25,8 +25,8 @@ from hooksdk.patterns import SOURCES, check_patterns
 from hooksdk.rules import Requested
 
 Action = Literal["allow", "deny", "ask"]
+# The lower one decides, wherever it stands.
 GRAVITY: dict[Action, int] = {"deny": 0, "ask": 1, "allow": 2}
-"""The lower one decides, wherever it stands."""
 
 
 def _as_targets(value: object) -> object:
@@ -48,26 +48,29 @@ _CHECKS: dict[str, Callable[[str], str]] = {
     "url_host": check_host,
     "command": check_command,
 }
+# What an allow has not, with what to write.
 _STOPPING = {
     "path_outside": "deny or ask; an allow says with path_inside where paths lie",
     "path_name": "deny or ask; an allow says with path_inside where paths lie",
     "after_reading": "deny or ask; what was read allows nothing",
     "values_from_elsewhere": "deny or ask; an allow says with values_from where values come from",
 }
-"""What an allow has not, with what to write."""
 _ALLOWING = {"values_from": "stands in rules that allow; a deny and an ask take values_from_elsewhere"}
 _OF_READING = ("after_reading", "values_from_elsewhere")
 
 
 class Requester(Strict):
-    """Who asked, as the host said it with `session.run(requester=...)`."""
+    """Who asked, as the host said it with `session.run(requester=...)`.
+
+    Attributes:
+        is_owner: `true`: known to be the owner. `false`: everybody else, and whoever is not known.
+        roles: Has at least one of these.
+        id: Is one of these.
+    """
 
     is_owner: bool | None = None
-    """`true`: known to be the owner. `false`: everybody else, and whoever is not known."""
     roles: Texts | None = None
-    """Has at least one of these."""
     id: Texts | None = None
-    """Is one of these."""
 
     @model_validator(mode="after")
     def _check(self) -> Requester:
@@ -83,49 +86,53 @@ class Requester(Strict):
 
 
 class Rule(Strict):
-    """One rule. Everything that it says must hold; what it leaves out holds always."""
+    """One rule. Everything that it says must hold; what it leaves out holds always.
+
+    Attributes:
+        tools: Patterns such as `mcp:github:*`. A deny and an ask take them by their words, an allow as they are
+            written.
+        annotations: What the tool says of itself. What it does not say never allows anything; for a deny and an ask
+            MCP's defaults hold, such as `destructive`.
+        owners: Servers and plugins; `*` and `?` as in patterns.
+        agents: Agent ids; `*` and `?` as in patterns.
+        workspaces: Folders that the run's workspace lies in; `*` and `?` stand for part of one folder's name.
+        arguments: A JSON Schema that the call's final arguments fit.
+        does: What the call does: one of these, or several.
+        path_inside: Folders that the paths in the arguments lie in.
+        path_outside: Folders that a path in the arguments lies outside of; for a deny and an ask.
+        path_name: Names of files and folders that are part of a path in the arguments; for a deny and an ask.
+        url_host: Hosts that the addresses in the arguments lead to.
+        command: Programs that the command lines in the arguments run.
+        after_reading: Something with one of these labels was read; for a deny and an ask.
+        values_from: Paths of arguments, and where each value there surely comes from; for an allow.
+        values_from_elsewhere: Paths of arguments; a value there comes from elsewhere. For a deny and an ask.
+        limit: The rule holds once so much was used.
+        reason: What the model reads when the rule denies, and the person when it asks.
+        title: What the person is asked.
+    """
 
     action: Action
     tools: Annotated[Texts, AfterValidator(check_patterns)] = Field(default_factory=lambda: ["*"])
-    """Patterns such as `mcp:github:*`. A deny and an ask take them by their words, an allow as they are written."""
     annotations: dict[str, bool] | None = None
-    """What the tool says of itself. What it does not say never allows anything; for a deny and an ask MCP's defaults
-    hold, such as `destructive`."""
     sources: Annotated[list[str], known_words(SOURCES, "source")] | None = None
     owners: Texts | None = None
-    """Servers and plugins; `*` and `?` as in patterns."""
     agents: Texts | None = None
-    """Agent ids; `*` and `?` as in patterns."""
     triggers: Annotated[list[str], known_words(("user", "schedule", "subagent", "other"), "trigger")] | None = None
     workspaces: Texts | None = None
-    """Folders that the run's workspace lies in; `*` and `?` stand for part of one folder's name."""
     requester: Requester | None = None
     arguments: dict[str, Any] | None = None
-    """A JSON Schema that the call's final arguments fit."""
     does: Annotated[list[Kind], known_words(KINDS, "word of does")] | None = None
-    """What the call does: one of these, or several."""
     path_inside: ByArgument | None = None
-    """Folders that the paths in the arguments lie in."""
     path_outside: ByArgument | None = None
-    """Folders that a path in the arguments lies outside of; for a deny and an ask."""
     path_name: ByArgument | None = None
-    """Names of files and folders that are part of a path in the arguments; for a deny and an ask."""
     url_host: ByArgument | None = None
-    """Hosts that the addresses in the arguments lead to."""
     command: ByArgument | None = None
-    """Programs that the command lines in the arguments run."""
     after_reading: ReadLabels | None = None
-    """Something with one of these labels was read; for a deny and an ask."""
     values_from: ByPath | None = None
-    """Paths of arguments, and where each value there surely comes from; for an allow."""
     values_from_elsewhere: ByPath | None = None
-    """Paths of arguments; a value there comes from elsewhere. For a deny and an ask."""
     limit: Limit | None = None
-    """The rule holds once so much was used."""
     reason: str = ""
-    """What the model reads when the rule denies, and the person when it asks."""
     title: str = ""
-    """What the person is asked."""
     severity: Literal["info", "warning", "critical"] = "warning"
 
     @field_validator("annotations")
@@ -202,15 +209,15 @@ def _text_of(problem: Any) -> str:
     return problem_text(problem)
 
 
+# Keywords of JSON Schema that hold schemas by name.
 _BY_NAME = words_in("properties patternProperties $defs definitions dependentSchemas")
-"""Keywords of JSON Schema that hold schemas by name."""
+# Those that hold a list of schemas.
 _IN_LIST = words_in("allOf anyOf oneOf prefixItems")
-"""Those that hold a list of schemas."""
+# Those that hold one schema.
 _INSIDE = words_in("""
     items additionalItems contains additionalProperties propertyNames not if then else unevaluatedItems
     unevaluatedProperties
 """)
-"""Those that hold one schema."""
 _KEYWORDS = (
     _BY_NAME
     | _IN_LIST

@@ -11,10 +11,10 @@ from builtin_plugins.tool_policy._denied import HOLE, Denied, base
 from builtin_plugins.tool_policy._shell import read_line, with_holes
 from builtin_plugins.tool_policy._shell_words import FILE, FILLED, FOUND, HOLES, SPLIT, Command
 
+# Characters and words that are looked at before the line counts as one that cannot be read: some 0.3 s.
 _MAX_STEPS = 200_000
-"""Characters and words that are looked at before the line counts as one that cannot be read: some 0.3 s."""
+# Lines within lines, such as `sh -c "sh -c '...'"`.
 _MAX_LINES = 8
-"""Lines within lines, such as `sh -c "sh -c '...'"`."""
 _IN_WORDS = re.compile(r"[\s;&|<>(){}$`'\"\\]")
 _SED_RUNS = re.compile(r"(?:^|[\s\d$/;{}!])e\s|[^\w\s]\w*e\w*\s*(?:[;}]|$)")
 _AWK_RUNS = re.compile(r"system|\||getline")
@@ -67,8 +67,8 @@ class _Search:
         self._steps = 0
         self._depth = 0
         self._inner: set[tuple[str, bool]] = set()
+        # What the line writes into files, by their names; None where that is not known.
         self._written: dict[str, list[str] | None] = {}
-        """What the line writes into files, by their names; None where that is not known."""
 
     def line(self, text: str, *, literally: bool) -> bool:
         self._step(len(text))

@@ -28,33 +28,32 @@ from builtin_plugins.tool_policy._shell_words import (
     unescape,
 )
 
+# Characters of a line that is read: agents write whole files with here-documents.
 MAX_LINE = 32_768
-"""Characters of a line that is read: agents write whole files with here-documents."""
+# Substitutions within each other; a deeper line counts as broken.
 _MAX_DEPTH = 40
-"""Substitutions within each other; a deeper line counts as broken."""
 
+# Control characters that would be read as holes become blanks, and what ends a line for some program, its end.
 _OWN = {**dict.fromkeys(range(1, 9), " "), **dict.fromkeys((0, 11, 12, 13, 0x85, 0x2028, 0x2029), "\n")}
-"""Control characters that would be read as holes become blanks, and what ends a line for some program, its end."""
 
+# `{{secret:NAME}}`, which is filled in after the call was judged, as a variable is.
 _PLACEHOLDER = re.compile(r"\{\{[^{}]*\}\}")
-"""`{{secret:NAME}}`, which is filled in after the call was judged, as a variable is."""
 _PLAIN = re.compile(r"[^\s'\"\\$`;&|<>(){},#*?\[\]\x01-\x07]+")
 _REDIRECTION = re.compile(r"<<<|<<-?|<>|<&|<|>>|>\||>&|>")
 _AFTER_WORD = frozenset({"", " ", "\t", "\n", ";", "&", "|", ")", "<", ">"})
 _NAME = re.compile(r"\w+|[@*#?$!_-]")
+# `NAME:-` and the like, before the text that is taken where the variable has no value.
 _OTHERWISE = re.compile(r"(\w+):?[-=+](?=.)", re.DOTALL)
-"""`NAME:-` and the like, before the text that is taken where the variable has no value."""
+# `$?` and the like are numbers.
 _NUMBERS = frozenset("#?$!-")
-"""`$?` and the like are numbers."""
 
 
 @dataclass
 class Line:
-    """The commands of a line."""
+    """The commands of a line. `broken`: the line could not be read to its end, so that it may run anything."""
 
     commands: list[Command]
     broken: bool = False
-    """The line could not be read to its end, so that it may run anything."""
 
 
 def with_holes(text: str) -> str:
@@ -77,7 +76,7 @@ def read_line(text: str, values: Mapping[str, str] | None = None) -> Line:
 
 class _Reader:
     """Reads a text once, from left to right. The methods get a place in the text, and answer the place after what they
-    have read."""
+    have read. `inner`: the commands of substitutions."""
 
     def __init__(self, text: str, depth: int = 0, values: Mapping[str, str] | None = None) -> None:
         self._text = text
@@ -85,7 +84,6 @@ class _Reader:
         self._values = values
         self._waiting: list[HereDocument] = []
         self.inner: list[Command] = []
-        """The commands of substitutions."""
         self.broken = False
 
     def commands(self, at: int, closing: str) -> tuple[list[Command], int]:

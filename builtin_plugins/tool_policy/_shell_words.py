@@ -11,24 +11,24 @@ from builtin_plugins.tool_policy._tables import words_in
 _MAX_WORDS, _MAX_BRACES, _MAX_NESTED = 64, 16, 40
 """The most words, braces in a word, and braces within braces that are expanded; a word with more is a hole."""
 
+# A hole that may be no word, one or several: a variable outside of quotes.
 SPLIT = "\x01"
-"""A hole that may be no word, one or several: a variable outside of quotes."""
+# A hole within one word: a variable in quotes, or a pattern of file names.
 FILLED = "\x02"
-"""A hole within one word: a variable in quotes, or a pattern of file names."""
+# The file that `<(...)` makes.
 FILE = "\x03"
-"""The file that `<(...)` makes."""
+# A file's name that `find` fills in.
 FOUND = "\x04"
-"""A file's name that `find` fills in."""
 HOLES = frozenset(SPLIT + FILLED + FILE + FOUND)
 OPEN, COMMA, CLOSE = "\x05\x06\x07"  # braces outside of quotes, until they are expanded
 _WITH_COMMA = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
 _WITHOUT_COMMA = re.compile(f"{OPEN}([^{OPEN}{COMMA}{CLOSE}]*){CLOSE}")
 
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=")
+# Words of the shell that a command may follow.
 _LEADING = words_in("if then else elif fi do done while until ! { } esac")
-"""Words of the shell that a command may follow."""
+# What a letter after a backslash stands for in `$'...'`.
 _ESCAPES = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
-"""What a letter after a backslash stands for in `$'...'`."""
 _ESCAPE = re.compile(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c([\s\S])|([\s\S]))"
 )
@@ -36,26 +36,29 @@ _ESCAPE = re.compile(
 
 @dataclass
 class Command:
-    """One command of a line."""
+    """One command of a line.
+
+    Attributes:
+        words: The program and its arguments, without quotes; a part that is filled in later is a hole.
+        last: What the last word may be, as it is written: several where it has braces.
+        assigned: `NAME=value` before the program.
+        files: The files of its redirections.
+        outputs: Those of `files` that it may write to.
+        fed: The texts of its here-documents.
+        source: The command before it in a pipeline.
+        piped: Its input is what another command writes.
+        inner: It stands in a substitution.
+    """
 
     words: list[str] = field(default_factory=list[str])
-    """The program and its arguments, without quotes; a part that is filled in later is a hole."""
     last: list[str] = field(default_factory=list[str])
-    """What the last word may be, as it is written: several where it has braces."""
     assigned: list[str] = field(default_factory=list[str])
-    """`NAME=value` before the program."""
     files: list[str] = field(default_factory=list[str])
-    """The files of its redirections."""
     outputs: list[str] = field(default_factory=list[str])
-    """Those of `files` that it may write to."""
     fed: list[str] = field(default_factory=list[str])
-    """The texts of its here-documents."""
     source: Command | None = None
-    """The command before it in a pipeline."""
     piped: bool = False
-    """Its input is what another command writes."""
     inner: bool = False
-    """It stands in a substitution."""
 
 
 @dataclass
@@ -69,26 +72,29 @@ class HereDocument:
 
 
 class Level:
-    """The commands of a line, or of one substitution in it, and the word that is being read."""
+    """The commands of a line, or of one substitution in it, and the word that is being read.
+
+    Attributes:
+        pattern: A pattern of `case` stands here, not a command.
+        in_test: Within `[[ ... ]]`, where operators do not end a command.
+    """
 
     def __init__(self) -> None:
         self.commands: list[Command] = []
         self.command = Command()
         self.word: str | None = None
+        # The part of the word before its first quote; None while it has no quote.
         self._bare: str | None = None
-        """The part of the word before its first quote; None while it has no quote."""
         self.redirection = ""
         self.brackets = 0
         self.cases = 0
         self.pattern = False
-        """A pattern of `case` stands here, not a command."""
         self.in_test = False
-        """Within `[[ ... ]]`, where operators do not end a command."""
         self._keyword = ""
+        # The command has begun, so that no further word of it is a keyword of the shell.
         self._begun = False
-        """The command has begun, so that no further word of it is a keyword of the shell."""
+        # A group of commands has a pipe as its input, so that each of them may read it.
         self._piped_group = False
-        """A group of commands has a pipe as its input, so that each of them may read it."""
 
     def add(self, text: str, *, quoted: bool = False) -> None:
         """Add a part to the word."""

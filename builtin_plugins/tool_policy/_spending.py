@@ -30,8 +30,8 @@ from hooksdk.hooks import (
 from hooksdk.schema import estimate_tokens
 
 Count = Mapping[str, Any]
+# How many other counts are looked at, as one begins, whether their window is over.
 LOOKED_AT = 8
-"""How many other counts are looked at, as one begins, whether their window is over."""
 
 
 @dataclass(frozen=True)
@@ -56,20 +56,23 @@ class _Place:
     in_family: bool
 
 
+# Where a call was counted.
 _Taken = tuple[_Place, Limit]
-"""Where a call was counted."""
 
 
 @dataclass(frozen=True)
 class _Amount:
-    """What a request has used of one limit."""
+    """What a request has used of one limit.
+
+    Attributes:
+        problem: Why the amount is not known.
+    """
 
     place: _Place
     limit: Limit
     unit: Unit
     amount: float | None
     problem: str = ""
-    """Why the amount is not known."""
 
 
 @final
@@ -83,14 +86,14 @@ class Spending:
         self._misspelt = misspelt
         self._family = family
         self._storage = storage
+        # Where calls were counted that have not ended, by their ids.
         self._begun: dict[str, list[list[_Taken]]] = {}
-        """Where calls were counted that have not ended, by their ids."""
+        # What was used and is not counted yet.
         self._uncounted: list[_Amount] = []
-        """What was used and is not counted yet."""
+        # An estimate of the last request's tokens, until its provider says how many they were.
         self._prompt = 0
-        """An estimate of the last request's tokens, until its provider says how many they were."""
+        # Of a reply whose provider has counted nothing so far.
         self._estimate: tuple[AfterModelCall, Usage] | None = None
-        """Of a reply whose provider has counted nothing so far."""
 
     async def judge(self, event: BeforeToolCall) -> Block | Ask | None:
         """What a rule says of the call whose limit leaves nothing. A call that began already was counted then."""

@@ -15,12 +15,13 @@ def words_in(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+# Programs and words of the shell that run what their arguments name: an allow of one of them allows everything.
 LAUNCHERS = words_in("""
     ash awk bash builtin busybox chroot command coproc csh dash docker doas do elif else env eval exec find fish
     flock if ionice ksh nice node nohup parallel perl php podman python python3 ruby script setsid sh source ssh
     stdbuf strace su sudo tcsh then time timeout until watch while xargs zsh .
 """)
-"""Programs and words of the shell that run what their arguments name: an allow of one of them allows everything."""
+# Programs before a program, and how many arguments of their own come first.
 PREFIXES = dict.fromkeys(words_in("chroot chrt flock gosu taskset timeout"), 1) | dict.fromkeys(
     words_in("""
         builtin busybox command coproc doas env exec ionice ltrace nice nohup parallel setsid stdbuf strace sudo time
@@ -28,7 +29,7 @@ PREFIXES = dict.fromkeys(words_in("chroot chrt flock gosu taskset timeout"), 1) 
     """),
     0,
 )
-"""Programs before a program, and how many arguments of their own come first."""
+# Their options of one letter: those that always take a value (the next word is no program), and those that never do.
 OPTIONS = {
     "command": ("", "pvV"),
     "doas": ("Cu", "Lns"),
@@ -46,21 +47,21 @@ OPTIONS = {
     "timeout": ("ks", "fpv"),
     "xargs": ("EILPadns", "0oprtx"),
 }
-"""Their options of one letter: those that always take a value (the next word is no program), and those that never do."""
+# Programs that add words which they read elsewhere.
 APPENDING = frozenset({"parallel", "xargs"})
-"""Programs that add words which they read elsewhere."""
+# Programs with an option `-c` for a line; else they read a file, or their input.
 SHELLS = words_in("ash bash cmd csh dash fish ksh mksh powershell pwsh rbash runuser script sh su tcsh zsh")
-"""Programs with an option `-c` for a line; else they read a file, or their input."""
+# What makes one line of its arguments, and how many of its own come first.
 JOINING = {"eval": 0, "ssh": 1, "trap": 0, "watch": 0}
-"""What makes one line of its arguments, and how many of its own come first."""
+# What runs the lines of a file in the shell itself.
 SOURCING = frozenset({".", "source"})
-"""What runs the lines of a file in the shell itself."""
+# Programs with a language of their own, of which no more is read than the names in it.
 CODE = words_in("""
     awk deno ed emacs ex expect gawk gdb lua m4 mawk mysql nawk node nodejs osascript perl php psql python python2
     python3 ruby sqlite3 tclsh vi view vim nvim bun java jshell groovy r rscript julia ghci scala irb ipython make
     ftp sftp telnet crontab at batch
 """)
-"""Programs with a language of their own, of which no more is read than the names in it."""
+# Programs and words of the shell that run none of their arguments.
 QUIET = words_in("""
     [ [[ : test true false echo printf cat ls dir cd pwd pushd popd dirs mkdir rmdir touch chmod chown chgrp head
     tail wc uniq cut tr nl rev tac paste join comm cmp diff fold fmt expand column seq basename dirname realpath
@@ -72,55 +73,55 @@ QUIET = words_in("""
     bzip2 xz unxz zstd tree nproc arch getconf locate updatedb ping dig host nslookup ifconfig netstat ss logger
     mktemp truncate split csplit tsort
 """)
-"""Programs and words of the shell that run none of their arguments."""
+# Programs to which a single word is a package, a page or a file, while an option may hold a line.
 NAMING = words_in("""
     apk apropos apt apt-cache apt-get aptitude brew bundle dnf dpkg gem hash info man help mv opam pacman pip pip2
     pip3 port rg rpm snap sort systemctl service tar yum zip unzip zypper
 """)
-"""Programs to which a single word is a package, a page or a file, while an option may hold a line."""
+# Programs whose first words are commands of their own, such as `docker image rm`.
 GROUPING = words_in("""
     aws az bun cargo compose conda docker docker-compose flyctl gcloud gh glab go gsutil hdfs helm heroku hg kubectl
     mamba minikube npm nerdctl oc pdm pipx pnpm podman poetry rclone rustup s3cmd svn terraform tofu uv vagrant
     virsh yarn
 """)
-"""Programs whose first words are commands of their own, such as `docker image rm`."""
+# Commands of theirs that run the words after them.
 RUNNING = frozenset({"run", "exec", "x", "dlx", "shell", "tool", "dev"})
-"""Commands of theirs that run the words after them."""
+# Commands of git that run a line.
 GIT_RUNS = words_in("""
     bisect submodule rebase filter-branch difftool mergetool for-each-repo subtree maintenance config var
 """)
-"""Commands of git that run a line."""
+# Programs that touch no file: `test` and `[` only ask whether there is one.
 NOTHING = words_in("""
     : [ [[ break cd continue dirs echo exit export false for id popd printf ps pushd pwd return seq shift sleep test
     true type uname unset wait which whoami
 """)
-"""Programs that touch no file: `test` and `[` only ask whether there is one."""
+# Programs that read files, and have no option that writes.
 READING = words_in("""
     base64 basename cat cksum cmp column comm cut df diff dirname du egrep expand fgrep fold grep head hexdump jq ls
     md5sum nl od paste readlink realpath rev sha1sum sha256sum stat strings tac tail tr wc zcat zgrep
 """)
-"""Programs that read files, and have no option that writes."""
+# Programs that change the files which they are given, and reach nobody.
 WRITING = frozenset({"chgrp", "chmod", "chown", "mkdir", "rm", "rmdir", "tee", "touch", "truncate", "unlink"})
-"""Programs that change the files which they are given, and reach nobody."""
+# Programs that read all but the last file that they are given, and write that one.
 COPYING = frozenset({"cp", "install", "ln"})
-"""Programs that read all but the last file that they are given, and write that one."""
+# Programs whose first argument is a pattern.
 SEARCHING = frozenset({"egrep", "fgrep", "grep", "jq", "rg", "sed", "zgrep"})
-"""Programs whose first argument is a pattern."""
+# Commands of git that only read.
 GIT_READS = words_in("""
     blame cat-file describe diff log ls-files ls-tree merge-base rev-list rev-parse shortlog show status
 """)
-"""Commands of git that only read."""
+# Commands of git that change files and reach nobody.
 GIT_STAYS = words_in("""
     add apply branch checkout cherry-pick clean commit init merge mv rebase reset restore revert rm stash switch tag
     worktree
 """)
-"""Commands of git that change files and reach nobody."""
+# Programs whose names begin no sentence, so that a text which begins with one is a command line.
 BEGINNING_A_LINE = words_in("""
     apt-get awk bash cd chmod chown cp crontab curl dd docker eval git grep kubectl ln ls mkfs mv nc node npm npx
     perl pip powershell python python3 rm rmdir rsync scp sed sh ssh sudo systemctl tar wget xargs zsh
 """)
-"""Programs whose names begin no sentence, so that a text which begins with one is a command line."""
 _RECURSIVE = re.compile(r"-[a-zA-Z]*[rR]|--rec")
+# Programs that may go through whole folders, and the arguments with which they do.
 GOES_DOWN = {
     **dict.fromkeys(["chgrp", "chmod", "chown", "cp", "egrep", "fgrep", "grep", "rm", "zgrep"], _RECURSIVE),
     **dict.fromkeys(("rsync", "scp", "zip"), re.compile(r"-[a-zA-Z]*[ar]|--rec|--arch")),
@@ -129,27 +130,26 @@ GOES_DOWN = {
     "rg": re.compile(""),
     "tar": re.compile(r"-?[a-zA-Z]*[cru]|--cr|--app|--up"),
 }
-"""Programs that may go through whole folders, and the arguments with which they do."""
 
+# The last words of the names of arguments that hold a command line, such as `shell_command`.
 LINE_NAMES = words_in("command commands cmd cmds cmdline commandline script shell bash exec argv program executable")
-"""The last words of the names of arguments that hold a command line, such as `shell_command`."""
+# The last words of the names of arguments that hold a path.
 PATH_NAMES = words_in("""
     path paths file files filename filenames filepath filepaths pathname dir dirs directory directories folder
     folders cwd root roots workdir src source sources dst dest destination target targets location
 """)
-"""The last words of the names of arguments that hold a path."""
+# The last two words of such names, where the last one alone says nothing.
 PATH_PAIRS = {("file", "name"), ("file", "names"), ("folder", "name"), ("directory", "name"), ("path", "name")}
-"""The last two words of such names, where the last one alone says nothing."""
+# The last words of the names of arguments that hold an address of the web.
 HOST_NAMES = words_in("""
     url urls uri uris link links href endpoint host hosts hostname domain domains site website address server origin
     webhook callback proxy
 """)
-"""The last words of the names of arguments that hold an address of the web."""
+# The last words of the names of arguments that say in which folder a command line starts.
 FOLDER_NAMES = frozenset({"cwd", "workdir", "dir", "directory"})
-"""The last words of the names of arguments that say in which folder a command line starts."""
+# The last two words of such names, where the last one alone says less.
 FOLDER_PAIRS = {("dir", "path"), ("directory", "path"), ("folder", "path")}
-"""The last two words of such names, where the last one alone says less."""
+# The last words of the names of arguments that hold more words for the command line beside them.
 WORDS_NAMES = frozenset({"args", "arguments", "argv", "params", "parameters", "options", "flags"})
-"""The last words of the names of arguments that hold more words for the command line beside them."""
+# The last words of the names of arguments that hold what that command line reads.
 INPUT_NAMES = frozenset({"stdin", "input"})
-"""The last words of the names of arguments that hold what that command line reads."""

@@ -18,15 +18,18 @@ EVERYTHING: frozenset[Kind] = frozenset(KINDS)
 
 @dataclass(frozen=True)
 class Use:
-    """What one tool does."""
+    """What one tool does.
+
+    Attributes:
+        lines: Arguments that hold a command line, of which each command does what it does.
+        patches: Arguments that hold a patch, with the paths in it.
+        texts: Arguments that hold mere text: no path, no address, no command.
+    """
 
     does: frozenset[Kind]
     lines: Sequence[str] = ()
-    """Arguments that hold a command line, of which each command does what it does."""
     patches: Sequence[str] = ()
-    """Arguments that hold a patch, with the paths in it."""
     texts: Sequence[str] = ()
-    """Arguments that hold mere text: no path, no address, no command."""
 
 
 def _use(*does: Kind, lines: str = "", patches: str = "", texts: str = "") -> Use:
@@ -45,6 +48,7 @@ _LINE = _use("run", lines="command", texts="description")
 _WRITE = _use("write", texts="content")
 _READERS = _each("read_file read_many_files list_directory glob grep_search search_file_content", _READ)
 
+# Each agent's own tools. Those that start another agent do nothing themselves: its calls are judged.
 AGENTS: Mapping[str, Mapping[str, Use]] = {
     "claude-code": {
         "Bash": _LINE,
@@ -84,7 +88,6 @@ AGENTS: Mapping[str, Mapping[str, Use]] = {
         **_each("todo_write exit_plan_mode task", _NOTHING),
     },
 }
-"""Each agent's own tools. Those that start another agent do nothing themselves: its calls are judged."""
 
 _KNOWN = {name: use for tools in AGENTS.values() for name, use in tools.items()}
 
@@ -119,8 +122,8 @@ def _by_annotations(tool: Tool) -> Use | None:
     return Use(kinds | frozenset[Kind]({"reach"}) if reaches else kinds)
 
 
+# With nothing that an operator said.
 WORDS = Vocabulary()
-"""With nothing that an operator said."""
 
 
 def read_vocabulary(value: object) -> object:

@@ -42,13 +42,16 @@ class ToolResults:
     """Let the model list, trim and recall tool results."""
 
     class Config(BaseModel):
-        """Settings."""
+        """Settings.
+
+        Attributes:
+            max_listed: How many results a listing names at most: those with the most to gain.
+            max_recalled: Characters that one recall answers at most; the model may ask for a smaller `limit`.
+        """
 
         model_config = ConfigDict(extra="forbid")
         max_listed: PositiveInt = 40
-        """How many results a listing names at most: those with the most to gain."""
         max_recalled: PositiveInt = 20_000
-        """Characters that one recall answers at most; the model may ask for a smaller `limit`."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

@@ -76,7 +76,8 @@ INDEX_SECONDS = 300.0
 
 @dataclass(slots=True)
 class _Shared:
-    """What all sessions of a host have in common: equal catalogs are indexed once, worker processes stay warm."""
+    """What all sessions of a host have in common: equal catalogs are indexed once, worker processes stay warm.
+    `sandbox_problem`: why the sandbox does not start; empty where it does, None before it was tried."""
 
     indexes: Indexes
     vectors: Keeping | None = None
@@ -84,7 +85,6 @@ class _Shared:
     sandbox: Sandbox = field(default_factory=Sandbox)
     warned_of_core: bool = False
     sandbox_problem: str | None = None
-    """Why the sandbox does not start; empty where it does, None before it was tried."""
 
 
 class ToolSearch:

@@ -18,9 +18,10 @@ from hooksdk.patterns import check_patterns
 
 logger = logging.getLogger("hooksdk.tool_search")
 
+# Signatures behind a prompt, unless the configuration says how many.
 SIGNATURES = 6
-"""Signatures behind a prompt, unless the configuration says how many."""
 
+# The least and the greatest value of each number.
 _RANGES = {
     "code_timeout": (1.0, 60.0),
     "threshold_pct": (0.0, 100.0),
@@ -31,7 +32,6 @@ _RANGES = {
     "prefetch_tokens": (0, 100_000),
     "listing": (0, 100_000),
 }
-"""The least and the greatest value of each number."""
 
 _ON, _OFF = ("true", "yes", "1", "on"), ("false", "no", "0", "off")
 
@@ -42,57 +42,61 @@ def _tri_state(value: object) -> object:
 
 
 class Config(BaseModel):
-    """Settings. Numbers out of range are clamped, with a notice in the log."""
+    """Settings. Numbers out of range are clamped, with a notice in the log.
+
+    Attributes:
+        enabled: `auto`: from the threshold on; `on`: whenever a tool can be deferred; `off`: never.
+        mode: `tools`: three bridge tools; `code`: one that runs a script (extra `code`; `tools` is used without it).
+        code_timeout: Seconds of its own time that a script may take, 1 to 60; its tools' time does not count.
+        threshold_pct: Percent of the context window that the deferrable tools must reach, 0 to 100.
+        max_search_limit: Hits for one query at most, 1 to 50.
+        search_default_limit: Hits for one query unless the model gives a number, at most as many.
+        pinned: Patterns of tools that are always shown.
+        prefetch: Tools nearest to what the user asked that are shown directly, 0 to 50; 0: none.
+        prefetch_signatures: The next ones, of which the call signatures are shown behind the prompt, 0 to 50. Unless it
+            is given: 6, and none where `prefetch` is 0.
+        prefetch_tokens: Tokens that the schemas of the prefetched and the revealed tools and the signatures may take
+            together, 0 to 100,000.
+        reveal: Whether what a search found well, or a call used, is shown directly from the next model call on. `auto`:
+            on, but where the provider itself hides the tools: it shows what was found.
+        native: Whether the provider itself hides the tools, where its requests can declare them. `auto`: where the
+            endpoint and the model are known to take it; `on`: wherever the format can; `off`: never.
+        ranker: `bm25`, `embeddings` or `rank-bm25` (need these extras), `embeddings:package.module:function` for
+            vectors of your own, or a ranker of your own as `package.module:factory`.
+        descriptions: Other descriptions of the bridge tools, by their names; `{count}` and `{owners}` of the deferred
+            tools are filled in.
+        names: Other names of the bridge tools, by the usual ones. Policies' patterns go on to meet them by the usual
+            ones, too.
+        nested: What becomes of a bridge tool that is called through `tool_call`: the refusal holds what was meant, or
+            it is answered outright.
+        listing: Whether the bridge lists the deferred tools: at 4,000 tokens or as many as given, at most a tenth of
+            the window.
+        vocabulary: A house's own terms, each with the words that tools use for it: a table, or the path of a TOML or
+            JSON file.
+        learn: Whether tools that were called after a search are lifted when alike words are searched again. What is
+            kept in the plugin's storage are salted hashes of words.
+    """
 
     model_config = ConfigDict(extra="forbid")
     enabled: Annotated[Literal["auto", "on", "off"], BeforeValidator(_tri_state)] = "auto"
-    """`auto`: from the threshold on; `on`: whenever a tool can be deferred; `off`: never."""
     mode: Literal["tools", "code"] = "tools"
-    """`tools`: three bridge tools; `code`: one that runs a script (extra `code`; `tools` is used without it)."""
     code_timeout: float = 10.0
-    """Seconds of its own time that a script may take, 1 to 60; its tools' time does not count."""
     threshold_pct: float = Field(default=10.0)
-    """Percent of the context window that the deferrable tools must reach, 0 to 100."""
     max_search_limit: int = 20
-    """Hits for one query at most, 1 to 50."""
     search_default_limit: int = 5
-    """Hits for one query unless the model gives a number, at most as many."""
     pinned: Annotated[list[str], AfterValidator(check_patterns)] = Field(default_factory=list[str])
-    """Patterns of tools that are always shown."""
     prefetch: int = 6
-    """Tools nearest to what the user asked that are shown directly, 0 to 50; 0: none."""
     prefetch_signatures: int | None = None
-    """The next ones, of which the call signatures are shown behind the prompt, 0 to 50. Unless it is given: 6, and none
-    where `prefetch` is 0."""
     prefetch_tokens: int = 2_000
-    """Tokens that the schemas of the prefetched and the revealed tools and the signatures may take together, 0 to
-    100,000."""
     reveal: Annotated[Literal["auto", "on", "off"], BeforeValidator(_tri_state)] = "auto"
-    """Whether what a search found well, or a call used, is shown directly from the next model call on. `auto`: on, but
-    where the provider itself hides the tools: it shows what was found."""
     native: Annotated[Literal["auto", "on", "off"], BeforeValidator(_tri_state)] = "auto"
-    """Whether the provider itself hides the tools, where its requests can declare them. `auto`: where the endpoint and
-    the model are known to take it; `on`: wherever the format can; `off`: never."""
     ranker: str = "bm25"
-    """`bm25`, `embeddings` or `rank-bm25` (need these extras), `embeddings:package.module:function` for vectors of your
-    own, or a ranker of your own as `package.module:factory`."""
     descriptions: dict[str, str] = Field(default_factory=dict[str, str])
-    """Other descriptions of the bridge tools, by their names; `{count}` and `{owners}` of the deferred tools are
-    filled in."""
     names: dict[str, str] = Field(default_factory=dict[str, str])
-    """Other names of the bridge tools, by the usual ones. Policies' patterns go on to meet them by the usual ones,
-    too."""
     nested: Literal["refuse", "answer"] = "refuse"
-    """What becomes of a bridge tool that is called through `tool_call`: the refusal holds what was meant, or it is
-    answered outright."""
     listing: bool | int = False
-    """Whether the bridge lists the deferred tools: at 4,000 tokens or as many as given, at most a tenth of the
-    window."""
     vocabulary: Vocabulary = Field(default_factory=dict[str, list[str]])
-    """A house's own terms, each with the words that tools use for it: a table, or the path of a TOML or JSON file."""
     learn: bool = False
-    """Whether tools that were called after a search are lifted when alike words are searched again. What is kept in the
-    plugin's storage are salted hashes of words."""
 
     @property
     def signatures(self) -> int:

@@ -25,8 +25,8 @@ from builtin_plugins.tool_search._ranking.words import (
 from builtin_plugins.tool_search.rankers import Ranked, Ranker
 from hooksdk import Tool
 
+# Sentences of a prompt that are searched one by one, beside the whole of it.
 MAX_STEPS = 8
-"""Sentences of a prompt that are searched one by one, beside the whole of it."""
 EVIDENCE, EVIDENCE_UNASKED = 0.37, 0.74
 """What has to speak for a hit (see `Ranked.evidence`), and where no tool seems to be asked for."""
 NEAR, FAR = 0.5, 0.3
@@ -37,13 +37,16 @@ _STEP_END = re.compile(r"(?<=[.!?;])\s+|[\u3002\uff01\uff1f\uff1b]|\n+|,?\s+(?:a
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A tool that fits a prompt."""
+    """A tool that fits a prompt.
+
+    Attributes:
+        near: Whether it fits nearly as well as the best hit does.
+        first: Whether nothing fits better, the prompt or one of its sentences.
+    """
 
     name: str
     near: bool
-    """Whether it fits nearly as well as the best hit does."""
     first: bool
-    """Whether nothing fits better, the prompt or one of its sentences."""
 
 
 def nearest(ranker: Ranker, prompt: str, count: int) -> list[Hit]:
@@ -86,8 +89,8 @@ def _in_turns(lists: Sequence[Sequence[Hit]]) -> Iterator[Hit]:
         yield from (hit for hit in turn if hit is not None)
 
 
+# Characters of a sentence that are read: who thanks or asks back is brief.
 MAX_SENTENCE = 400
-"""Characters of a sentence that are read: who thanks or asks back is brief."""
 _PLAIN_WORD = re.compile(r"[a-z]+")
 _BEFORE = frozenset(["and", "but", "no", "oh", "ok", "okay", "so", "very", "well", "wow", "yes"])
 _BEGINNING, _LONGEST_BEGINNING = 100, 4  # characters that are read, words that a beginning has at most
@@ -121,12 +124,12 @@ def _wants_words(sentence: str) -> bool:
     return any(tuple(words[:count]) in answer_beginnings() for count in range(1, _LONGEST_BEGINNING + 1))
 
 
+# Characters of a prompt in which a verb is looked for.
 MAX_PROMPT = 4_000
-"""Characters of a prompt in which a verb is looked for."""
+# Words between the two of "turn ... off" at most.
 APART = 4
-"""Words between the two of "turn ... off" at most."""
+# Words of a name among which its verb is looked for: git_delete, mail_message_delete.
 VERB_PLACES = 3
-"""Words of a name among which its verb is looked for: git_delete, mail_message_delete."""
 _WORD = re.compile(r"[^\W\d_]+(?:'t)?")
 _NOT = frozenset(["not", "don't", "dont", "never", "without", "instead", "than"])
 _AFTER_NOT = 2  # words that are meant by it: "do not even delete it", "instead of deleting it"

@@ -24,14 +24,19 @@ from hooksdk import PluginState, Tool, schema
 
 logger = logging.getLogger("hooksdk.tool_search")
 
+# So many times as many hits are looked at as are wanted: those that do not fit the budget are passed over.
 DEEPER = 3
-"""So many times as many hits are looked at as are wanted: those that do not fit the budget are passed over."""
+# Hits of one query that are revealed at most.
 BEST_HITS = 2
-"""Hits of one query that are revealed at most."""
 
 
 class Reach:
-    """The tools of one session that are shown beside the bridge."""
+    """The tools of one session that are shown beside the bridge.
+
+    Attributes:
+        way: How a hidden tool is called: in a script it needs no schema, and natively the provider shows what a search
+            found.
+    """
 
     def __init__(self, config: Config, state: PluginState) -> None:
         self._count = config.prefetch
@@ -39,20 +44,19 @@ class Reach:
         self._budget = config.prefetch_tokens
         self._reveals = config.reveal != "off"
         self.way: Way = "tools"
-        """How a hidden tool is called: in a script it needs no schema, and natively the provider shows what a search found."""
         self._state = state
+        # What may be shown, by name: the granted tools that the bridge stands for.
         self._hidden: Mapping[str, Tool] = {}
-        """What may be shown, by name: the granted tools that the bridge stands for."""
         self._shown: list[str] = []
+        # Those that were called, the last one last.
         self._called: dict[str, None] = dict.fromkeys(state.get("called", list[str]()))
-        """Those that were called, the last one last."""
+        # Names to reveal before the next model call, those that were called first.
         self._waiting: dict[str, None] = {}
-        """Names to reveal before the next model call, those that were called first."""
         self._attempt = ("", 0)
+        # Whether something was called for the prompt, so that its signatures have been read.
         self._is_answered = False
-        """Whether something was called for the prompt, so that its signatures have been read."""
+        # What is shown by its signature, by name.
         self._rows: dict[str, str] = {}
-        """What is shown by its signature, by name."""
 
     def none(self) -> None:
         """Nothing is hidden in this attempt."""

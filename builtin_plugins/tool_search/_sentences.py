@@ -8,19 +8,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+# Their names unless the configuration says otherwise. Policies know the tools by these in any case.
 BRIDGES = ("tool_search", "tool_describe", "tool_call", "tool_search_code")
-"""Their names unless the configuration says otherwise. Policies know the tools by these in any case."""
+# The names that every provider takes.
 LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""The names that every provider takes."""
 _OWN = re.compile(r"\b(?:tool_search_code|tool_search|tool_describe|tool_call)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The bridge tools by the names that the model sees."""
+    """The bridge tools by the names that the model sees.
+
+    Attributes:
+        chosen: Other names, by the usual ones.
+    """
 
     chosen: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Other names, by the usual ones."""
 
     @property
     def search(self) -> str:
@@ -58,9 +61,10 @@ class Names:
         return _OWN.sub(lambda match: self.of(match[0]), sentence) if self.chosen else sentence
 
 
+# Imported before a script: models forget to.
 SCRIPT_MODULES = ("asyncio", "collections", "datetime", "functools", "itertools", "json", "math", "re")
-"""Imported before a script: models forget to."""
 
+# What the model reads of each bridge tool unless the configuration says otherwise.
 DESCRIPTIONS: Mapping[str, str] = {
     "tool_search": (
         "Find tools. Call this first whenever none of the tools shown does exactly what is asked; do not write files or "
@@ -85,15 +89,14 @@ script. await asyncio.gather(call(...), call(...)) runs calls at once (no return
 Limited Python: no yield, no inheritance, no files or network; import only asyncio, json, re, math, datetime, \
 collections, itertools, functools.""",
 }
-"""What the model reads of each bridge tool unless the configuration says otherwise."""
 
 
+# What the model reads of `tool_search` where the provider shows what it found.
 NATIVE_SEARCH = (
     "Find tools. Call this first whenever none of the tools that you have does exactly what is asked; do not write files or "
     "run commands in place of such a tool. It knows {count} more tools. Sources (not tools): {owners}. Give one or several "
     'queries in a few keywords, such as {"queries": ["create github issue"]}. What it finds is yours to call from then on.'
 )
-"""What the model reads of `tool_search` where the provider shows what it found."""
 
 
 def not_offered(name: str) -> str:
@@ -101,9 +104,9 @@ def not_offered(name: str) -> str:
     return f"'{name}' was not run: it is not offered to you now. Call the tools that are, each by its own name."
 
 
+# How a hidden tool is called: through the bridge tools, in a script, or by its own name, where the provider shows what
+# a search found.
 Way = Literal["tools", "script", "native"]
-"""How a hidden tool is called: through the bridge tools, in a script, or by its own name, where the provider shows what a
-search found."""
 HOW_TO_CALL: Mapping[Way, str] = {
     "tools": "Call such a tool through tool_call, with its name and its arguments; tool_search finds the exact name.",
     "script": "Call such a tool in a script for tool_search_code, with await call(name, arguments); await search(queries) "
@@ -114,10 +117,10 @@ HOW_TO_CALL: Mapping[Way, str] = {
 MORE_TOOLS = (
     "(Not from the user: more tools that may fit what was asked. Call them through tool_call, with name and arguments.)"
 )
+# Above the signatures behind a prompt.
 MORE_TOOLS_IN_SCRIPT = (
     "(Not from the user: more tools that may fit what was asked. Call them in a script for tool_search_code.)"
 )
-"""Above the signatures behind a prompt."""
 
 SOME_HITS = (
     "Searching more will hardly help. Call the best hit through tool_call if it fits; if nothing does, the capability does "
@@ -132,6 +135,7 @@ REPEATED = "You have searched for exactly this before, so nothing new is found."
 REFUSED_AGAIN = "you wrote this very call before, and it is refused again: write another one."
 NOTHING_FITS = "If no tool fits, say so, or go on without it."
 
+# What to do instead, by a part of what went wrong: what models write most often, and this Python has not.
 SCRIPT_ADVICE = (
     ("'coroutine' object", 'A call was not awaited: write await before it, as in (await search("mail"))[0]'),
     ("the JSON object must be str", "call has read the JSON already: leave json.loads away"),
@@ -152,12 +156,11 @@ SCRIPT_ADVICE = (
         "To keep what fails apart, write an async function with try and except, and gather that",
     ),
 )
-"""What to do instead, by a part of what went wrong: what models write most often, and this Python has not."""
+# Bridge tools of the other mode, which models know from elsewhere, and what stands for them in a script.
 INSTEAD_IN_SCRIPT = {
     "tool_search": 'await search("...")',
     "tool_describe": 'await describe("TOOL")',
     "tool_call": 'await call("TOOL", {...})',
 }
-"""Bridge tools of the other mode, which models know from elsewhere, and what stands for them in a script."""
+# After the calls that a script had made before it failed.
 NOT_UNDONE = "They were carried out: repeat none that changes something."
-"""After the calls that a script had made before it failed."""

@@ -28,16 +28,19 @@ class TraceFile:
     """Write the trace to a JSONL file."""
 
     class Config(BaseModel):
-        """Settings."""
+        """Settings.
+
+        Attributes:
+            path: A file, or a folder for `trace.jsonl`. By default `trace.jsonl` in `$HOOKSDK_HOME`, else in the user's
+                state folder.
+            max_bytes: The size from which on the file is put aside as `NAME.1`, and a new one is begun; None: it grows.
+            keep: How many older files are kept.
+        """
 
         model_config = ConfigDict(extra="forbid")
         path: str | None = None
-        """A file, or a folder for `trace.jsonl`. By default `trace.jsonl` in `$HOOKSDK_HOME`, else in the user's state
-        folder."""
         max_bytes: PositiveInt | None = None
-        """The size from which on the file is put aside as `NAME.1`, and a new one is begun; None: it grows."""
         keep: int = Field(default=3, ge=1, le=1000)
-        """How many older files are kept."""
 
         @classmethod
         def with_project(cls, own: Mapping[str, Any], project: ProjectSettings) -> tuple[dict[str, Any], list[str]]:

@@ -29,19 +29,19 @@ from hooksdk._schema.fresh import peek
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.storage import Store
 
+# The space in the store. No plugin has it: `PluginStorage` gives no ids that begin like this.
 SPACE = "hooksdk.approvals"
-"""The space in the store. No plugin has it: `PluginStorage` gives no ids that begin like this."""
 
+# The space of what time it was, about, when a remembered answer was looked for last.
 CLOCK = "hooksdk.approvals.clock"
-"""The space of what time it was, about, when a remembered answer was looked for last."""
 LATEST = "latest"
+# Seconds by which a clock may be set back. By more nobody knows what has expired: no yes counts any more then.
 DRIFT = 60.0
-"""Seconds by which a clock may be set back. By more nobody knows what has expired: no yes counts any more then."""
 
+# Stands in a key where others have the beginning of their digest, and is none.
 PATTERN = "equals"
-"""Stands in a key where others have the beginning of their digest, and is none."""
+# What is the same where a new answer takes the place of an older one, beside the wordings.
 SAME = ("digest", "arguments", "session", "asker", "workspace", "triggers", "agents")
-"""What is the same where a new answer takes the place of an older one, beside the wordings."""
 BEFORE = (
     "the remembered yes to %s (%s) is forgotten, and a person is asked anew: hooksdk 0.2.0 did not keep what was asked"
 )
@@ -57,44 +57,46 @@ class RememberedApproval(Checked):
     def line(one: RememberedApproval) -> str:
         return f"{one.id} {'yes' if one.granted else 'no'} to {one.tool}"
     ```
+
+    Attributes:
+        by: Who answered.
+        tool: The tool's id.
+        fingerprint: Of the definition that it was given for, annotations included.
+        questions: Plugin and severity of each question that was answered.
+        title: The gravest question's.
+        digest: Of the arguments, when it counts for exactly these; else empty.
+        arguments: The arguments that must be equal, when it counts for a pattern.
+        session: The session that it counts in; None: in all.
+        requester: The id of the requester for whom it counts; of one without a text as id all that is known, as JSON.
+        asker: Stands for the requester: one whose id looks like all that is known of another is somebody else.
+        triggers: What began the run and those around it.
+        agents: The agents of the run and of those around it.
+        wordings: Stand for what each of the questions asked, in their order. Empty in an answer that hooksdk 0.2.0 has
+            stored: a yes of its counts for nothing, and a no for whatever its plugins ask.
+        workspace: The workspace in which it counts.
+        answered: Seconds since the epoch.
+        expires: Seconds since the epoch.
     """
 
     id: str
     granted: bool
     reason: str
     by: str
-    """Who answered."""
     tool: str
-    """The tool's id."""
     fingerprint: str
-    """Of the definition that it was given for, annotations included."""
     questions: tuple[tuple[str, str], ...]
-    """Plugin and severity of each question that was answered."""
     title: str
-    """The gravest question's."""
     digest: str
-    """Of the arguments, when it counts for exactly these; else empty."""
     arguments: Mapping[str, Any] | None
-    """The arguments that must be equal, when it counts for a pattern."""
     session: str | None
-    """The session that it counts in; None: in all."""
     requester: str | None
-    """The id of the requester for whom it counts; of one without a text as id all that is known, as JSON."""
     asker: str = ""
-    """Stands for the requester: one whose id looks like all that is known of another is somebody else."""
     triggers: tuple[str, ...] = ()
-    """What began the run and those around it."""
     agents: tuple[str, ...] = ()
-    """The agents of the run and of those around it."""
     wordings: tuple[str, ...] = ()
-    """Stand for what each of the questions asked, in their order. Empty in an answer that hooksdk 0.2.0 has stored: a
-    yes of its counts for nothing, and a no for whatever its plugins ask."""
     workspace: str | None
-    """The workspace in which it counts."""
     answered: float
-    """Seconds since the epoch."""
     expires: float
-    """Seconds since the epoch."""
 
     def as_dict(self) -> dict[str, Any]:
         """All of it, as JSON."""

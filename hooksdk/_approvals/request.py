@@ -20,18 +20,18 @@ from hooksdk.calls import ToolCall
 from hooksdk.tools import Tool
 from hooksdk.values import Uncloneable, canonical, clip
 
+# Seconds that a person may be asked for at most.
 MAX_TIMEOUT = 600.0
-"""Seconds that a person may be asked for at most."""
+# How grave each severity is.
 GRAVITY = {"info": 0, "warning": 1, "critical": 2}
-"""How grave each severity is."""
+# How long an answer may count.
 SCOPES = ("once", "session", "always")
-"""How long an answer may count."""
+# Seconds that a remembered answer holds, unless it says otherwise.
 DEFAULT_EXPIRY = 30 * 24 * 3600.0
-"""Seconds that a remembered answer holds, unless it says otherwise."""
+# Seconds that it may hold at most: what is longer is no date.
 MAX_EXPIRY = 100 * 365 * 24 * 3600.0
-"""Seconds that it may hold at most: what is longer is no date."""
+# Characters of who answered that are kept.
 MAX_BY = 200
-"""Characters of who answered that are kept."""
 
 Severity = Literal["info", "warning", "critical"]
 Scope = Literal["once", "session", "always"]
@@ -79,6 +79,11 @@ class Question(Checked):
     question = Question(title="Pay the bill?", plugin="payments", severity="critical")
     assert f"{question.plugin} asks: {question.title}" == "payments asks: Pay the bill?"
     ```
+
+    Attributes:
+        timeout: Seconds until no answer counts as no.
+        rule: Which rule of the plugin's asks; empty for one that names none.
+        evidence: Where values of the arguments stand, the strange ones first.
     """
 
     title: str
@@ -86,11 +91,8 @@ class Question(Checked):
     severity: Severity = "warning"
     plugin: str = ""
     timeout: float = 120.0
-    """Seconds until no answer counts as no."""
     rule: str = ""
-    """Which rule of the plugin's asks; empty for one that names none."""
     evidence: tuple[Origin, ...] = ()
-    """Where values of the arguments stand, the strange ones first."""
 
     def __post_init__(self) -> None:
         origins = [as_origin(each) for each in self.evidence]  # where it was stored they are mappings
@@ -139,18 +141,27 @@ class ApprovalRequest:
     assert f"{request.title} {request.arguments}" == "Pay the bill? {'amount': 20}"
     assert [question.title for question in request.questions] == ["Pay the bill?"]
     ```
+
+    Attributes:
+        title: The gravest question's, as are description, severity, timeout and plugin.
+        timeout: Seconds until no answer counts as no.
+        plugin: The plugin that asks.
+        questions: Every plugin's question, the gravest first; those of one severity in the order in which their
+            handlers ran.
+        triggers: What began the run and those around it, the outermost first.
+        agents: The agents of the run and of those around it, the outermost first.
+        arguments: A fresh copy of what will run.
+        effect_id: Stands for what the call does: what its tool is told, when it runs (`ToolContext.effect_id`).
+        store: The host's store, for an approver that keeps what it asks; None for a request that no host has made.
+        mask: Gives a JSON value with placeholders for the session's secrets: for what is stored or sent away.
     """
 
     title: str
-    """The gravest question's, as are description, severity, timeout and plugin."""
     description: str = ""
     severity: Severity = "warning"
     timeout: float = 120.0
-    """Seconds until no answer counts as no."""
     plugin: str = ""
-    """The plugin that asks."""
     questions: tuple[Question, ...] = ()
-    """Every plugin's question, the gravest first; those of one severity in the order in which their handlers ran."""
     session_id: str = ""
     run_id: str = ""
     agent_id: str = "main"
@@ -158,19 +169,13 @@ class ApprovalRequest:
     requester: Fresh[Mapping[str, Any] | None] = Fresh(None)
     trigger: str = "user"
     triggers: tuple[str, ...] = ()
-    """What began the run and those around it, the outermost first."""
     agents: tuple[str, ...] = ()
-    """The agents of the run and of those around it, the outermost first."""
     call: ToolCall
     tool: Tool = field(repr=False)
     arguments: Fresh[dict[str, Any]] = Fresh()
-    """A fresh copy of what will run."""
     effect_id: str = ""
-    """Stands for what the call does: what its tool is told, when it runs (`ToolContext.effect_id`)."""
     store: Store | None = field(default=None, repr=False, compare=False)
-    """The host's store, for an approver that keeps what it asks; None for a request that no host has made."""
     mask: Callable[[Any], Any] = field(default=_as_it_is, repr=False, compare=False)
-    """Gives a JSON value with placeholders for the session's secrets: for what is stored or sent away."""
 
     def __post_init__(self) -> None:
         if not self.questions:
@@ -225,28 +230,30 @@ class Approval:
             return Approval(False, reason="nobody is at the desk before nine")
         return Approval(True, scope="session", by="ann")
     ```
+
+    Attributes:
+        scope: How long a yes or a no counts: for this call; for this session; or for every session of the store.
+        by: Who answered, for the trace and for the list of remembered answers.
+        arguments: What a remembered answer counts for. None: exactly the arguments of this call. A mapping: every call
+            whose arguments of these names have these values; all others are free. It must fit this call.
+        expires: Seconds for which it is remembered; 30 days unless given.
+        agree: With `values` a yes is one to the values of the request's evidence, too: each clears itself, as a whole,
+            for the rest of the session. The result of the call is not trusted for that.
+        unanswered: Why this refusal is nobody's. With it `by` is empty, and the refusal counts once.
     """
 
     granted: bool
     reason: str = ""
     scope: Scope = "once"
-    """How long a yes or a no counts: for this call; for this session; or for every session of the store."""
     by: str = field(default="", kw_only=True)
-    """Who answered, for the trace and for the list of remembered answers."""
     arguments: Mapping[str, Any] | None = field(default=None, kw_only=True)
-    """What a remembered answer counts for. None: exactly the arguments of this call. A mapping: every call whose
-    arguments of these names have these values; all others are free. It must fit this call."""
     expires: float | None = field(default=None, kw_only=True)
-    """Seconds for which it is remembered; 30 days unless given."""
     agree: Agree = field(default="", kw_only=True)
-    """With `values` a yes is one to the values of the request's evidence, too: each clears itself, as a whole, for the
-    rest of the session. The result of the call is not trusted for that."""
     unanswered: Unanswered = field(default="", kw_only=True)
-    """Why this refusal is nobody's. With it `by` is empty, and the refusal counts once."""
 
 
+# Approved, this once.
 YES = Approval(True)
-"""Approved, this once."""
 
 
 @dataclass(frozen=True)
@@ -263,8 +270,8 @@ class Later:
     """
 
 
+# How the host asks a person: `async def (request) -> Approval`, or `Later`.
 Approver = Callable[[ApprovalRequest], Awaitable[Approval | Later]]
-"""How the host asks a person: `async def (request) -> Approval`, or `Later`."""
 
 NOBODY_TO_ASK = "it needs a person's approval, and nobody can be asked here"
 _FAILED = Approval(False, "the approval could not be asked for", unanswered="failed")

@@ -10,8 +10,8 @@ from typing import cast
 from hooksdk import schema
 from hooksdk.tools import Tool
 
+# Prefixes that models write before a name, because their provider's own prompt does.
 _PREFIXES = ("functions.", "tools.")
-"""Prefixes that models write before a name, because their provider's own prompt does."""
 _MOST_READ = 300
 
 
@@ -75,8 +75,8 @@ def look_of(name: str) -> str:
     return visible.casefold()
 
 
+# The names that every provider takes.
 FITS = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""The names that every provider takes."""
 
 
 def fitting_name(name: str, entry: Tool, taken: set[str]) -> str:

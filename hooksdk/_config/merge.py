@@ -13,44 +13,47 @@ from hooksdk._config.rules import PLUGIN_SETTINGS, SETTINGS, Remark, Setting, Si
 from hooksdk._config.sources import Source, Sources, fold, plain
 from hooksdk._config.trust import PLUGINS_SETTING, Trust, look_up, plugins_path
 
+# Where a setting stands, such as `("plugins", "x", "grants")`.
 Place = tuple[str, ...]
-"""Where a setting stands, such as `("plugins", "x", "grants")`."""
+# A place has at most so many words; what is below is one value.
 TABLES = 4
-"""A place has at most so many words; what is below is one value."""
 
 
 @dataclass
 class Merged:
-    """The settings that count, who said each, and what does not count."""
+    """The settings that count, who said each, and what does not count.
+
+    Attributes:
+        project: The place of the project's settings.
+        widening: Settings that count only where the folder is trusted.
+        naming: The plugins that the project alone names; installed ones of strangers are loaded only where the folder
+            is trusted.
+        left_to_plugins: The project's settings for plugins: each plugin decides on its own when it is loaded.
+        overruled: Settings that do not count even where the folder is trusted.
+        named: The plugins that the operator configured or allowed, by folded id.
+        unconfirmed: Folded ids of the plugins that nobody but the project names, without trust.
+        switched_off: Folded ids of the plugins that nobody but the project, without trust, switches off.
+        own_settings: By folded id, for plugins that the project has settings for.
+        problems: What is odd about the files though it counts, in words for a warning: one plugin under two spellings,
+            a user's file that others can write.
+        digests: Of the files that count by trust in the folder, by resolved path: their content is to be this one when
+            they are read.
+    """
 
     trust: Trust
     project: str
-    """The place of the project's settings."""
     data: dict[str, Any] = field(default_factory=dict[str, Any])
     origins: dict[Place, str] = field(default_factory=dict[Place, str])
     widening: list[Remark] = field(default_factory=list[Remark])
-    """Settings that count only where the folder is trusted."""
     naming: list[Remark] = field(default_factory=list[Remark])
-    """The plugins that the project alone names; installed ones of strangers are loaded only where the folder is
-    trusted."""
     left_to_plugins: list[Remark] = field(default_factory=list[Remark])
-    """The project's settings for plugins: each plugin decides on its own when it is loaded."""
     overruled: list[Remark] = field(default_factory=list[Remark])
-    """Settings that do not count even where the folder is trusted."""
     named: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The plugins that the operator configured or allowed, by folded id."""
     unconfirmed: set[str] = field(default_factory=set[str])
-    """Folded ids of the plugins that nobody but the project names, without trust."""
     switched_off: set[str] = field(default_factory=set[str])
-    """Folded ids of the plugins that nobody but the project, without trust, switches off."""
     own_settings: dict[str, OwnSettings] = field(default_factory=dict[str, OwnSettings])
-    """By folded id, for plugins that the project has settings for."""
     problems: list[str] = field(default_factory=list[str])
-    """What is odd about the files though it counts, in words for a warning: one plugin under two spellings, a user's
-    file that others can write."""
     digests: dict[Path, str] = field(default_factory=dict[Path, str])
-    """Of the files that count by trust in the folder, by resolved path: their content is to be this one when they are
-    read."""
 
     def to_look_at(self) -> list[Remark]:
         """Everything of the project that trust would let count, or that a plugin may let count then."""

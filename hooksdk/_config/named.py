@@ -18,10 +18,10 @@ from hooksdk.manifest import ENTRY_POINTS, Contracts, file_names, find_manifest,
 
 Place = tuple[str, ...]
 BUILT_INS = Path(__file__).resolve().parents[2] / "builtin_plugins"
+# A store is written to; the others have rules of their own: `trust.py`, and the commands for `mcp`.
 _OTHERS = {"store", "plugins_file", "mcp"}
-"""A store is written to; the others have rules of their own: `trust.py`, and the commands for `mcp`."""
+# `package.module:name`.
 _CODE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):[^\W\d][\w.]*")
-"""`package.module:name`."""
 INIT = "__init__.py"
 SHA = "sha256:"
 NOT_THERE = ""
@@ -29,12 +29,15 @@ NOT_THERE = ""
 
 @dataclass(frozen=True)
 class NamedFile:
-    """A file that a setting names."""
+    """A file that a setting names.
+
+    Attributes:
+        entry: Where the setting stands, such as `plugins.tool_search.config.vocabulary`.
+        path: Resolved.
+    """
 
     entry: str
-    """Where the setting stands, such as `plugins.tool_search.config.vocabulary`."""
     path: Path
-    """Resolved."""
 
     @cached_property
     def digest(self) -> str:

@@ -17,19 +17,21 @@ class ProjectSettings:
     """What a project's file says in `[plugins.ID.config]`, for a plugin's `Config.with_project`.
 
     A cloned repository brings this file along: without `trusted` nothing of it may weaken what the operator has said.
+
+    Attributes:
+        values: As they stand in the file, not checked.
+        trusted: True when the operator trusts the folder at what it holds now.
+        folder: The project's folder, resolved: paths in the settings are outside of it or inside.
+        configured: True when the operator uses the plugin: named in the user's file, the environment or code, or given
+            by code. What the operator left at its default is their word as well.
+        digests: Of the files that the settings name, where the folder is trusted: `sha256:...` by resolved path.
     """
 
     values: Mapping[str, Any]
-    """As they stand in the file, not checked."""
     trusted: bool
-    """True when the operator trusts the folder at what it holds now."""
     folder: Path
-    """The project's folder, resolved: paths in the settings are outside of it or inside."""
     configured: bool = False
-    """True when the operator uses the plugin: named in the user's file, the environment or code, or given by code. What
-    the operator left at its default is their word as well."""
     digests: Mapping[Path, str] = field(default_factory=dict[Path, str])
-    """Of the files that the settings name, where the folder is trusted: `sha256:...` by resolved path."""
 
     def path(self, name: str) -> Path:
         """The file that one of the settings names."""

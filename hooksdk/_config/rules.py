@@ -22,32 +22,38 @@ class Remark:
 
 @dataclass
 class Situation:
-    """One project beside its operator, and what is remarked on while its settings are looked at."""
+    """One project beside its operator, and what is remarked on while its settings are looked at.
+
+    Attributes:
+        folder: Resolved.
+        named: The plugins that the operator configured or allowed, by folded id.
+        widening: Settings that count only where the folder is trusted.
+        overruled: Settings that do not count even there, since the operator's own setting holds.
+        switched_off: Folded ids of the plugins that the project alone, without trust, switches off.
+    """
 
     folder: Path
-    """Resolved."""
     trusted: bool
     named: Mapping[str, str]
-    """The plugins that the operator configured or allowed, by folded id."""
     widening: list[Remark] = field(default_factory=list[Remark])
-    """Settings that count only where the folder is trusted."""
     overruled: list[Remark] = field(default_factory=list[Remark])
-    """Settings that do not count even there, since the operator's own setting holds."""
     switched_off: set[str] = field(default_factory=set[str])
-    """Folded ids of the plugins that the project alone, without trust, switches off."""
 
 
 @dataclass
 class Setting:
-    """One setting that the project's file has."""
+    """One setting that the project's file has.
+
+    Attributes:
+        own: The user's value; None where their file does not have it. (TOML has no null.)
+        plugin: The folded id, for settings of one plugin.
+    """
 
     entry: str
     project: Any
     own: Any
-    """The user's value; None where their file does not have it. (TOML has no null.)"""
     here: Situation
     plugin: str = ""
-    """The folded id, for settings of one plugin."""
 
     def may_widen(self, why: str, value: Any = None) -> bool:
         """True where the folder is trusted; it is remarked on either way."""
@@ -60,8 +66,8 @@ class Setting:
         return self.own
 
 
+# The value that counts after the project's file, which has the setting; None: none.
 Rule = Callable[[Setting], Any]
-"""The value that counts after the project's file, which has the setting; None: none."""
 
 
 def _store(setting: Setting) -> Any:
@@ -173,6 +179,7 @@ def _without(names: Any, others: Sequence[str]) -> list[str]:
 
 
 _timeouts = _laid_over("a handler that has too little time is left out, and one without a limit may hang")
+# How a project's settings meet the user's. What neither stands here nor is a plugin's section widens.
 SETTINGS: dict[str, Rule] = {
     "store": _store,  # widens, but "memory" and the user's state folder do not
     "plugins_file": _plugins_file,  # widens; the user's false holds
@@ -190,15 +197,14 @@ SETTINGS: dict[str, Rule] = {
     "policy": _policy,
     "prices": _laid_over("what runs cost, and any limit in money, would be reckoned with these"),
 }
-"""How a project's settings meet the user's. What neither stands here nor is a plugin's section widens."""
+# The same for `[plugins.ID]`. The plugin's own settings, `config`, are in `own_settings.py`: only the plugin knows what
+# they mean.
 PLUGIN_SETTINGS: dict[str, Rule] = {
     "enabled": _enabled,  # adds up: the user's false holds; false widens for plugins that the operator configured
     "grants": _grants,  # widens: added to the user's
     "mode": _strict_is("enforce", "its policies would have no effect"),  # also one that code gives, which nobody names
     "timeouts": _timeouts,
 }
-"""The same for `[plugins.ID]`. The plugin's own settings, `config`, are in `own_settings.py`: only the plugin knows
-what they mean."""
 
 
 def settle(table: Mapping[str, Rule], name: str, setting: Setting) -> Any:

@@ -31,17 +31,20 @@ Timeouts = Annotated[dict[str, Seconds], pydantic.AfterValidator(_known_hooks)]
 
 
 class PluginConfig(Strict):
-    """`[plugins.ID]`. A section that is there switches its plugin on, unless it says `enabled = false`."""
+    """`[plugins.ID]`. A section that is there switches its plugin on, unless it says `enabled = false`.
+
+    Attributes:
+        grants: What an installed plugin may do: the words of `hooksdk.hooks.GRANTS`.
+        mode: `shadow`: its policies are called, and their answers have no effect but are recorded.
+        timeouts: Seconds by hook; beats what the plugin's author wrote.
+        config: The plugin's own configuration.
+    """
 
     enabled: pydantic.StrictBool = True
     grants: list[Grant] = Field(default_factory=list[Grant])
-    """What an installed plugin may do: the words of `hooksdk.hooks.GRANTS`."""
     mode: Literal["enforce", "shadow"] = "enforce"
-    """`shadow`: its policies are called, and their answers have no effect but are recorded."""
     timeouts: Timeouts = Field(default_factory=dict)
-    """Seconds by hook; beats what the plugin's author wrote."""
     config: dict[str, Any] = Field(default_factory=dict)
-    """The plugin's own configuration."""
 
     @property
     def is_required(self) -> bool:
@@ -53,8 +56,8 @@ class Sections(dict[str, PluginConfig]):
     """The sections of plugins, each found by any spelling of its id: a host of a thousand plugins asks for each several
     times."""
 
+    # Their names, by folded id.
     _names: Mapping[str, str] = {}
-    """Their names, by folded id."""
     _size = 0
 
     def find(self, plugin_id: str) -> PluginConfig | None:

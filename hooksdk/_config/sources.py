@@ -55,23 +55,23 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
 
 
 FILE_NAME = "hooksdk.toml"
+# Where a project has its settings: the first of these that has any.
 PROJECT_FILES = (FILE_NAME, "pyproject.toml")
-"""Where a project has its settings: the first of these that has any."""
+# The table of the user's file in which `trusted_digests` are.
 TRUST_TABLE = "trust"
-"""The table of the user's file in which `trusted_digests` are."""
 SIMPLE_VARIABLES = {"store", "on_missing_grant", "drain", "plugins_file"}
 LIST_VARIABLES = {"allow", "deny", "mcp"}
+# Variables that are read elsewhere.
 OTHER_VARIABLES = {"HOOKSDK_HOME", "HOOKSDK_GUARD_DIR", "HOOKSDK_DISABLE_AUTOLOAD"}
-"""Variables that are read elsewhere."""
+# Kinds of stores that have a URL.
 DATABASES = ("sqlite", "postgresql")
-"""Kinds of stores that have a URL."""
+# Levels of tables and lists in a file. No setting needs ten; a cloned repository's file may have thousands, which would
+# end as a RecursionError in whatever reads them.
 MAX_DEPTH = 100
-"""Levels of tables and lists in a file. No setting needs ten; a cloned repository's file may have thousands, which
-would end as a RecursionError in whatever reads them."""
 
+# Of a file. A guard reads what an agent has written, and the calls of other agents wait for it: one of 50 MB takes a
+# minute.
 MAX_BYTES = 2_000_000
-"""Of a file. A guard reads what an agent has written, and the calls of other agents wait for it: one of 50 MB takes a
-minute."""
 
 
 def fold(plugin_id: str) -> str:
@@ -81,29 +81,35 @@ def fold(plugin_id: str) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """Settings from one place."""
+    """Settings from one place.
+
+    Attributes:
+        where: The place, as a person reads it.
+    """
 
     where: str
-    """The place, as a person reads it."""
     data: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Everything that was said, lowest first."""
+    """Everything that was said, lowest first.
+
+    Attributes:
+        trusted: Digests by folder, from the user's file.
+        problems: What is odd about the files, in words for a warning.
+        as_trusted: Whether the project's settings count as they do in a folder that the operator trusts.
+        digests: Of files that are to hold this content and no other when they are read, by resolved path.
+    """
 
     user: Source
     project: Source
     environment: Source
     code: Source
     trusted: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Digests by folder, from the user's file."""
     problems: Sequence[str] = ()
-    """What is odd about the files, in words for a warning."""
     as_trusted: bool = False
-    """Whether the project's settings count as they do in a folder that the operator trusts."""
     digests: Mapping[Path, str] = field(default_factory=dict[Path, str])
-    """Of files that are to hold this content and no other when they are read, by resolved path."""
 
     def __iter__(self) -> Any:
         return iter((self.user, self.project, self.environment, self.code))

@@ -15,23 +15,26 @@ from typing import Any, Literal
 from hooksdk._config.named import NOT_THERE, SHA, NamedFile, content_digest, named_files
 from hooksdk.errors import ConfigError
 
+# What `plugins_file = true` loads from a project's folder.
 PLUGINS_FILE = "hooksdk_plugins.py"
-"""What `plugins_file = true` loads from a project's folder."""
 PLUGINS_SETTING = "plugins_file"
 
 
 @dataclass(frozen=True)
 class Trust:
-    """What the operator said of a folder, or of a file that names MCP servers."""
+    """What the operator said of a folder, or of a file that names MCP servers.
+
+    Attributes:
+        folder: Resolved: two ways to one folder are one. Of a file, the file.
+        recorded: The digest of the content that the operator trusts; None: of none.
+        measure: Answers the digest of what it holds now.
+        files: The files that its settings name, and that are in its digest.
+    """
 
     folder: Path
-    """Resolved: two ways to one folder are one. Of a file, the file."""
     recorded: str | None
-    """The digest of the content that the operator trusts; None: of none."""
     measure: Callable[[], str] = field(repr=False, compare=False)
-    """Answers the digest of what it holds now."""
     files: tuple[NamedFile, ...] = ()
-    """The files that its settings name, and that are in its digest."""
 
     @cached_property
     def digest(self) -> str:

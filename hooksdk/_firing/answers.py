@@ -24,6 +24,11 @@ class Ask(Checked):
     """Ask a person first. Refused when nobody can be asked, when they say no, and after `timeout` seconds. An answer
     counts for the same words, of the same plugin and `rule`: leave what changes from one judging to the next, such as a
     time, out of them.
+
+    Attributes:
+        rule: Which rule of the plugin's asks, for a plugin that has several: an answer to one is none to another.
+        evidence: Which values are strange, and where they stand: shown to the person before all arguments. No part of
+            the words: an answer counts whatever it is.
     """
 
     title: str
@@ -31,10 +36,7 @@ class Ask(Checked):
     severity: Literal["info", "warning", "critical"] = "warning"
     timeout: float = 120.0
     rule: str = field(default="", kw_only=True)
-    """Which rule of the plugin's asks, for a plugin that has several: an answer to one is none to another."""
     evidence: Iterable[Origin] = field(default=(), kw_only=True)
-    """Which values are strange, and where they stand: shown to the person before all arguments. No part of the words:
-    an answer counts whatever it is."""
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,11 @@ from hooksdk.errors import HookTimeout
 from hooksdk.records import Content, Decision, HookFired, Record
 
 T = TypeVar("T")
+# The handlers of each hook in firing order; a hook without handlers is not in it.
 Plans = Mapping[str, Sequence[Handler]]
-"""The handlers of each hook in firing order; a hook without handlers is not in it."""
 
+# Trace records that wait for one handler before the run waits for it.
 TRACE_CAPACITY = 1024
-"""Trace records that wait for one handler before the run waits for it."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,13 @@ class HandlerOutcome:
 
 @final
 class Dispatcher:
-    """Fires the hooks of one session."""
+    """Fires the hooks of one session.
+
+    Attributes:
+        tracing: The handlers that take trace records, each with its mailbox.
+        on_shadow: Called with plugin and outcome of each handler in shadow mode that answered or failed: the open run
+            counts them.
+    """
 
     def __init__(
         self, plans: Plans, background: Background, *, clean: Callable[[Any], Any] = lambda record: record
@@ -86,13 +92,10 @@ class Dispatcher:
             handler: Mailbox(handler.plugin, background, self._traced, TRACE_CAPACITY)
             for handler in plans.get("trace", ())
         }
-        """The handlers that take trace records, each with its mailbox."""
+        # Held while a record is handed out: calls that run at once would else overtake each other at a full queue.
         self._in_order = anyio.Lock(fast_acquire=True)
-        """Held while a record is handed out: calls that run at once would else overtake each other at a full queue."""
         self._listeners: set[Handler] = set()
         self.on_shadow: Callable[[str, str], None] | None = None
-        """Called with plugin and outcome of each handler in shadow mode that answered or failed: the open run counts
-        them."""
 
     def has(self, hook: str) -> bool:
         """True when anybody handles this hook: nothing else needs doing otherwise."""

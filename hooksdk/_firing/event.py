@@ -69,7 +69,18 @@ def _field_types(kind: type) -> dict[str, tuple[type, ...]]:
 
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
-    """Where an event comes from. Outside a run, `run_id` is empty and `attempt` 0."""
+    """Where an event comes from. Outside a run, `run_id` is empty and `attempt` 0.
+
+    Attributes:
+        requester: Who asked: id, is_owner, roles.
+        trigger: user, schedule, subagent or other.
+        triggers: What began the run and those around it, the outermost first: `("schedule", "subagent")` in a sub-agent
+            of a scheduled run. The last is `trigger`.
+        agents: The agents of the run and of those around it, the outermost first. The last is `agent_id`.
+        family: The run's family, which is the same for a run and for all runs of sub-agents below it: the id of the
+            outermost run. A run that goes on with what a pause or a crash has left keeps the id of before.
+        transcript: False where the run keeps neither messages nor results.
+    """
 
     session_id: str = ""
     run_id: str = ""
@@ -79,20 +90,12 @@ class RunInfo:
     provider: str | None = None
     model: str | None = None
     requester: Fresh[Mapping[str, Any] | None] = Fresh(None)
-    """Who asked: id, is_owner, roles."""
     trigger: str = "user"
-    """user, schedule, subagent or other."""
     triggers: tuple[str, ...] = ()
-    """What began the run and those around it, the outermost first: `("schedule", "subagent")` in a sub-agent of a
-    scheduled run. The last is `trigger`."""
     agents: tuple[str, ...] = ()
-    """The agents of the run and of those around it, the outermost first. The last is `agent_id`."""
     family: str = ""
-    """The run's family, which is the same for a run and for all runs of sub-agents below it: the id of the outermost
-    run. A run that goes on with what a pause or a crash has left keeps the id of before."""
     metadata: Fresh[Mapping[str, Any] | None] = Fresh(None)
     transcript: bool = True
-    """False where the run keeps neither messages nor results."""
 
     def __post_init__(self) -> None:
         for chain, own in (("triggers", self.trigger), ("agents", self.agent_id)):
@@ -184,26 +187,32 @@ class AroundRun(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class CallEvent(Event):
-    """What the events of a tool call carry."""
+    """What the events of a tool call carry.
+
+    Attributes:
+        call: The call: id, origin (model, bridge, code, tool) and parent id. Its arguments are those of the event;
+            before they are checked, and where they are invalid, as the model wrote them.
+        arguments: A copy at each access, which refuses every change: one would not reach the call. Answer `Rewrite`
+            from `rewrite_tool_call` to change them.
+    """
 
     call: ToolCall
-    """The call: id, origin (model, bridge, code, tool) and parent id. Its arguments are those of the event; before they
-    are checked, and where they are invalid, as the model wrote them."""
     arguments: Frozen = Frozen()
-    """A copy at each access, which refuses every change: one would not reach the call. Answer `Rewrite` from
-    `rewrite_tool_call` to change them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trace(Event):
-    """One record of what the SDK itself saw."""
+    """One record of what the SDK itself saw.
+
+    Attributes:
+        record: What it was: one of the classes in `hooksdk.records`.
+        time: Seconds since the epoch.
+        content: What the record is about, for those who listen with `session.on_event`; None in a plugin's handler.
+    """
 
     record: Record
-    """What it was: one of the classes in `hooksdk.records`."""
     time: float = 0.0
-    """Seconds since the epoch."""
     content: Content | None = field(default=None, repr=False)
-    """What the record is about, for those who listen with `session.on_event`; None in a plugin's handler."""
 
     @property
     def kind(self) -> str:

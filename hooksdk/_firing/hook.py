@@ -31,10 +31,12 @@ from hooksdk._firing.signature import is_async, locate
 from hooksdk.errors import HookSDKError, HookUseError, did_you_mean
 from hooksdk.patterns import PatternError, ToolPattern
 
+# How a hook is fired: `docs/explanation/dispatch.md`.
 Kind = Literal["notify", "observe", "decide", "narrow", "transform", "first_answer", "around", "trace"]
-"""How a hook is fired: `docs/explanation/dispatch.md`."""
 
 Grant = Literal["conversation", "rewrite", "answer", "secrets", "offer", "search"]
+# What an operator may grant an installed plugin, and what it can do then. Judging calls, taking tools away and
+# observing without text need none.
 GRANTS: Mapping[Grant, str] = {
     "conversation": "reads message text and tool results, and may change or shorten them",
     "rewrite": "changes the arguments of tool calls",
@@ -43,12 +45,10 @@ GRANTS: Mapping[Grant, str] = {
     "offer": "puts tools of its own into the model's list, and decides which tools are shown",
     "search": "offers tools to find and run others, which the default of a policy does not stop",
 }
-"""What an operator may grant an installed plugin, and what it can do then. Judging calls, taking tools away and
-observing without text need none."""
 
 PROJECT: Final = "hooksdk"
+# Worker threads that one threaded handler may hold at a time.
 THREADS: Final = 4
-"""Worker threads that one threaded handler may hold at a time."""
 _MARK = "__hooksdk_handler__"
 _mark_impl = pluggy.HookimplMarker(PROJECT)
 

@@ -13,11 +13,11 @@ from hooksdk._firing.hook import Handler
 from hooksdk._tasks.background import Background, logger
 from hooksdk._tasks.limits import Attempt, cancel_requests
 
+# Events that wait for one plugin before its oldest are dropped.
 CAPACITY = 256
-"""Events that wait for one plugin before its oldest are dropped."""
 
+# What to do with the outcome of a background handler: handler, event, seconds, and the failure if it failed.
 OnOutcome = Callable[[Handler, Any, float, Failure | None], Awaitable[None]]
-"""What to do with the outcome of a background handler: handler, event, seconds, and the failure if it failed."""
 
 
 @final

@@ -18,8 +18,8 @@ _DECORATORS = {"hooksdk._firing.marks", "hooksdk._firing.hook", "hooksdk.tools"}
 _INSTALLED = {"site-packages", "dist-packages"}
 
 
+# The attribute of a function in which `@tool` keeps its options.
 TOOL_MARK = "__hooksdk_tool__"
-"""The attribute of a function in which `@tool` keeps its options."""
 
 
 def note_marked(function: object) -> None:

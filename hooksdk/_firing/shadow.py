@@ -8,8 +8,8 @@ from typing import Any
 from hooksdk._firing.calling import call_handler, wrapped
 from hooksdk._firing.hook import Handler, Kind
 
+# Kinds of hooks whose answers have an effect; the handlers of others only watch, in shadow mode too.
 EFFECTIVE_KINDS: frozenset[Kind] = frozenset({"decide", "narrow", "transform", "first_answer"})
-"""Kinds of hooks whose answers have an effect; the handlers of others only watch, in shadow mode too."""
 
 _without_effect: ContextVar[bool] = ContextVar("hooksdk_without_effect", default=False)
 

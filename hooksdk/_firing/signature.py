@@ -20,9 +20,9 @@ from pydantic.json_schema import GenerateJsonSchema
 from hooksdk.calls import ToolResult
 from hooksdk.errors import ToolError, ToolSchemaError, problem_text
 
+# `(arguments) -> str | ToolResult`, or with a second parameter annotated `ToolContext`; plain or async. A plain one
+# runs in a worker thread.
 Executor = Callable[..., Any]
-"""`(arguments) -> str | ToolResult`, or with a second parameter annotated `ToolContext`; plain or async. A plain one
-runs in a worker thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,15 @@ class _Definition:
     parameters: dict[str, Any]
     model: type[pydantic.BaseModel]
     names: list[str]
+    # The parameter that takes the context.
     context: str | None
-    """The parameter that takes the context."""
 
 
+# By function: a class has its tools read once, and bound anew for each of its instances.
 _definitions: WeakKeyDictionary[Any, _Definition] = WeakKeyDictionary()
-"""By function: a class has its tools read once, and bound anew for each of its instances."""
+# By code: all tools of an MCP server share one executor's code, and reading a signature takes longer than all else of a
+# tool.
 _context_takers: WeakKeyDictionary[CodeType, bool] = WeakKeyDictionary()
-"""By code: all tools of an MCP server share one executor's code, and reading a signature takes longer than all else of
-a tool."""
 
 
 def locate(function: Any) -> str:

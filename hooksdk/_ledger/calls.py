@@ -46,57 +46,71 @@ _NEXT: Mapping[Stage, frozenset[Stage]] = {
 
 @dataclass(frozen=True, slots=True)
 class CallEnd:
-    """What became of a call."""
+    """What became of a call.
+
+    Attributes:
+        answerer: The plugin whose answer is the result; empty where no plugin answered in the tool's place.
+    """
 
     status: CallStatus
     result: ToolResult
     answerer: str = ""
-    """The plugin whose answer is the result; empty where no plugin answered in the tool's place."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """What the host said when it handed the call over."""
+    """What the host said when it handed the call over.
+
+    Attributes:
+        tool: A tool for this call alone, which the catalog does not have.
+        only: Answers why the real tool may not be called on this way, or None.
+        at_once: The call is executed as soon as it is judged, so an approval need not be stored until then.
+        made: The call was judged and handed out in an earlier run, and its executor has run it since: it cannot be
+            stopped.
+    """
 
     tool: Tool | None = None
-    """A tool for this call alone, which the catalog does not have."""
     only: Callable[[Tool], str | None] | None = None
-    """Answers why the real tool may not be called on this way, or None."""
     at_once: bool = False
-    """The call is executed as soon as it is judged, so an approval need not be stored until then."""
     made: bool = False
-    """The call was judged and handed out in an earlier run, and its executor has run it since: it cannot be stopped."""
 
 
 @dataclass(slots=True)
 class ToolInput:
-    """What the tool gets: its own copy of the arguments, taken before the first policy sees the call."""
+    """What the tool gets: its own copy of the arguments, taken before the first policy sees the call.
+
+    Attributes:
+        short_secrets: Values of secrets among them that are too short to be masked in the whole session.
+    """
 
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     short_secrets: SecretMask | None = None
-    """Values of secrets among them that are too short to be masked in the whole session."""
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What policies and people have decided about a call. It is stored while the call waits, for a later run to go on with."""
+    """What policies and people have decided about a call. It is stored while the call waits, for a later run to go on with.
+
+    Attributes:
+        questions: Asked, and not answered yet.
+        granted: Asked and approved, in this run or an earlier one.
+        answered_by: Who approved last; None while nobody has.
+        pending: The request that a person is still to answer.
+        rewriters: The plugins that were asked to rewrite the call; None: all of them.
+        resumed: The call was judged before, in this run or an earlier one, and has waited since.
+        recorded: The decision of this judgement is written down, as far as a plugin writes it (`record_decision`).
+        let_through: Once it was let through to its tool: plugins that count calls (`tool_call_start`) are not asked a
+            second time.
+    """
 
     questions: tuple[Question, ...] = ()
-    """Asked, and not answered yet."""
     granted: tuple[Question, ...] = ()
-    """Asked and approved, in this run or an earlier one."""
     answered_by: str | None = None
-    """Who approved last; None while nobody has."""
     pending: ApprovalRequest | None = None
-    """The request that a person is still to answer."""
     rewriters: tuple[str, ...] | None = ()
-    """The plugins that were asked to rewrite the call; None: all of them."""
     resumed: bool = False
-    """The call was judged before, in this run or an earlier one, and has waited since."""
     recorded: bool = False
-    """The decision of this judgement is written down, as far as a plugin writes it (`record_decision`)."""
     let_through: bool = False
-    """Once it was let through to its tool: plugins that count calls (`tool_call_start`) are not asked a second time."""
 
     def forget_answers(self) -> None:
         """The arguments have changed: what was approved was another call."""
@@ -113,17 +127,21 @@ class EffectState(Enum):
 
 @dataclass(slots=True)
 class Effect:
-    """The effect of a call, as far as the ledger follows it. Calls of tools that only read have none."""
+    """The effect of a call, as far as the ledger follows it. Calls of tools that only read have none.
+
+    Attributes:
+        id: Empty until somebody asks for it.
+        repeats: The call is made in the place of an equal one in doubt, whose doubt ends with this one's result.
+        confirms: Its caller says by `confirm()` when the result has arrived; before that, a crash leaves the call in
+            doubt.
+        nested: How often its tool made an equal call, by the digest of that call.
+    """
 
     id: str = ""
-    """Empty until somebody asks for it."""
     state: EffectState = EffectState.NOT_BEGUN
     repeats: bool = False
-    """The call is made in the place of an equal one in doubt, whose doubt ends with this one's result."""
     confirms: bool = False
-    """Its caller says by `confirm()` when the result has arrived; before that, a crash leaves the call in doubt."""
     nested: dict[str, int] = field(default_factory=dict[str, int])
-    """How often its tool made an equal call, by the digest of that call."""
 
     @property
     def begun(self) -> bool:

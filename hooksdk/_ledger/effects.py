@@ -23,16 +23,16 @@ from hooksdk.hooks import RunInfo
 from hooksdk.transcript import Store, Transcript, encode
 from hooksdk.values import clip
 
+# The plugin id under which a person is asked about a call of which an equal one is in doubt. No plugin has it.
 OWNER = "hooksdk"
-"""The plugin id under which a person is asked about a call of which an equal one is in doubt. No plugin has it."""
+# The words that stand in every text about a call in doubt.
 IN_DOUBT = "may have taken effect"
-"""The words that stand in every text about a call in doubt."""
 _LOST = (
     "An equal call ran before, and this conversation has lost its result. Look what it did before you call it again."
 )
 _EARLIER = f"An earlier attempt of it began, and its end is not known: it {IN_DOUBT}. Look before you call it again."
+# Characters of the arguments that are kept for the person who has to find out what a call did.
 MOST_ARGUMENTS = 2000
-"""Characters of the arguments that are kept for the person who has to find out what a call did."""
 
 
 def may_take_effect(work: CallInProgress) -> bool:

@@ -10,11 +10,11 @@ from hooksdk.calls import ToolResult
 from hooksdk.errors import StoreError
 from hooksdk.transcript import Transcript
 
+# The storage of the trial record. No plugin has this id: none begins like it.
 SPACE = "hooksdk.room"
-"""The storage of the trial record. No plugin has this id: none begins like it."""
+# Characters of the trial record: on a full disk a small record still fits into the last block of its file, and an
+# ordinary result does not.
 TRIAL = 16 * 1024
-"""Characters of the trial record: on a full disk a small record still fits into the last block of its file, and an ordinary
-result does not."""
 
 
 class DiskSpace:

@@ -18,52 +18,58 @@ from hooksdk.tools import Tool
 from hooksdk.transcript import Transcript
 from hooksdk.values import BadArguments, as_object, parse_arguments
 
+# The name of its state in the session. No plugin has it: `PluginStates` gives no ids that begin like this.
 STATE = "hooksdk.verdicts"
-"""The name of its state in the session. No plugin has it: `PluginStates` gives no ids that begin like this."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingCall:
-    """One call, as it was judged."""
+    """One call, as it was judged.
+
+    Attributes:
+        reply: The number of the reply that it belongs to: providers use ids again.
+        run: Stands for whom and where it was judged: requester, workspace, and the chains of triggers and agents.
+        written: Stands for name and arguments as they were written.
+        name: The real tool's name; the call may have come by a bridge.
+        tool: The tool's id.
+        fingerprint: Of its definition.
+        arguments: Those that were judged, and will run.
+        questions: What a person is asked.
+        answered_by: Who approved these questions; None while nobody has.
+        granted: Other questions, which were approved before.
+        rewriters: The plugins that were asked to rewrite it; None where hooksdk 0.2.0 has stored it: all of them.
+        let_through: It was let through to its tool, which has paused.
+    """
 
     reply: int
-    """The number of the reply that it belongs to: providers use ids again."""
     run: str
-    """Stands for whom and where it was judged: requester, workspace, and the chains of triggers and agents."""
     written: str
-    """Stands for name and arguments as they were written."""
     name: str
-    """The real tool's name; the call may have come by a bridge."""
     origin: CallOrigin
     tool: str
-    """The tool's id."""
     fingerprint: str
-    """Of its definition."""
     arguments: dict[str, Any]
-    """Those that were judged, and will run."""
     questions: tuple[Question, ...]
-    """What a person is asked."""
     answered_by: str | None
-    """Who approved these questions; None while nobody has."""
     granted: tuple[Question, ...] = ()
-    """Other questions, which were approved before."""
     rewriters: tuple[str, ...] | None = None
-    """The plugins that were asked to rewrite it; None where hooksdk 0.2.0 has stored it: all of them."""
     let_through: bool = False
-    """It was let through to its tool, which has paused."""
 
 
 @final
 class WaitingCalls:
-    """The calls of one session that were judged and have no result yet."""
+    """The calls of one session that were judged and have no result yet.
+
+    Attributes:
+        calls: By their id.
+    """
 
     def __init__(self, transcript: Transcript, info: RunInfo) -> None:
         self._transcript = transcript
         self._info = info
         self.calls: dict[str, Any] = transcript.state(STATE)
-        """By their id."""
+        # The ids of calls that somebody takes further now, and that nobody else may take.
         self._taken: set[str] = set()
-        """The ids of calls that somebody takes further now, and that nobody else may take."""
 
     def take(self, written: ToolCall) -> WaitingCall | None:
         """What was judged of this call, once; None when it has to be judged."""

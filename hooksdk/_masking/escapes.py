@@ -12,18 +12,18 @@ from functools import lru_cache
 from itertools import accumulate, combinations, product
 from urllib.parse import unquote
 
+# How often a text is decoded. Each time may cost as much as the first, and JSON in JSON in an address has three
+# escapes.
 MAX_DEPTH = 5
-"""How often a text is decoded. Each time may cost as much as the first, and JSON in JSON in an address has three
-escapes."""
+# How many texts one of those times may leave, where a value has escapes of its own: they are undone, or they stay.
 MAX_WAYS = 32
-"""How many texts one of those times may leave, where a value has escapes of its own: they are undone, or they stay."""
 
+# Where a piece of text begins and ends.
 Span = tuple[int, int]
-"""Where a piece of text begins and ends."""
 
 _HEX = "[0-9a-fA-F]"
+# Wrapping may put a line end into the middle of an escape, and what wraps once may wrap twice.
 _WRAP = r"(?:\r?\n[ \t]{0,16}){0,2}"
-"""Wrapping may put a line end into the middle of an escape, and what wraps once may wrap twice."""
 
 _WRAPS = re.compile(_WRAP)
 
@@ -59,50 +59,50 @@ _BACKSLASH = [
     r"\\[\s\S]",
 ]
 _PERCENT = [*_utf8("%"), _row("%", "[0-7]", _HEX), _row("%", "u", *[_HEX] * 4)]
+# As formats, `configparser` and Compose files write one.
 _DOUBLED = [_row("%", "%"), _row(r"\$", r"\$")]
-"""As formats, `configparser` and Compose files write one."""
 _ENTITY = [
     _row("&", "#", f"(?:[0-9]{_WRAP}){{1,7}}") + ";",
     _row("&", "#", "[xX]", f"(?:{_HEX}{_WRAP}){{1,6}}") + ";",
     _row("&", f"(?:[a-zA-Z0-9]{_WRAP}){{2,32}}") + ";",
 ]
+# What a terminal or a page shows in colour, or not at all, is no part of the text.
 _UNSEEN = [
     r"\x1b\[[0-9;:?]{0,32}[a-zA-Z]",
     r"</?(?:b|i|u|em|mark|strong|span|code|font|wbr)(?: class=['\"][\w -]{1,60}['\"])?/?>",
     *"\u00ad\u200b\u200c\u200d\u2060\ufeff",
 ]
-"""What a terminal or a page shows in colour, or not at all, is no part of the text."""
 FAMILIES = ("|".join(_BACKSLASH), "|".join(_PERCENT), *_DOUBLED, "|".join(_ENTITY), *_UNSEEN)
+# Families of which no escape is undone, since a value has some of its own.
 Kept = frozenset[str]
-"""Families of which no escape is undone, since a value has some of its own."""
+# Each has a greatest length, so that a text is searched in steps as many as its characters, whatever it is made of.
 ESCAPES = re.compile(f"({'|'.join(FAMILIES)})")
-"""Each has a greatest length, so that a text is searched in steps as many as its characters, whatever it is made of."""
 
 _SOFT = r"=\r?\n"
 _MORE = f"(?:{_SOFT})?=[89AB][0-9A-F]"
+# The escapes of mail. Not one with the others: in `KEY=ab...` these are no escape.
 _QUOTED_PRINTABLE = re.compile(
     f"({_SOFT}|=[CD][0-9A-F]{_MORE}|=E[0-9A-F](?:{_MORE}){{2}}|=F[0-4](?:{_MORE}){{3}}|=[0-7][0-9A-F])"
 )
-"""The escapes of mail. Not one with the others: in `KEY=ab...` these are no escape."""
 _SOFT_BREAK = re.compile(rf"[^\s=]{_SOFT}\S")
 _OFFSET = r"^[0-9a-fA-F]{4,16}:?[ \t]{1,4}"
 _BYTES = "|".join(rf"(?:{_HEX}{{{size}}}[ \t]{{1,3}}){{1,{32 // size}}}" for size in (2, 4, 8))
+# A line as `xxd` and `hexdump -C` print it: where it begins, sixteen bytes, and the same as text.
 _DUMP = re.compile(rf"{_OFFSET}(?:{_HEX}{{2,8}}[ \t]{{1,3}}){{2}}", re.MULTILINE)
-"""A line as `xxd` and `hexdump -C` print it: where it begins, sixteen bytes, and the same as text."""
 _BESIDE_HEX = re.compile(
     rf"({_OFFSET}(?={_HEX}{{2}})|[ \t]{{2,80}}\|.{{0,16}}\|?$|[ \t]{{2,80}}.{{1,16}}$)", re.MULTILINE
 )
 _BESIDE_TEXT = re.compile(rf"({_OFFSET}(?:{_BYTES})(?:{_HEX}{{2}}[ \t]{{2}})?[ \t]{{0,80}}\|?|\|?\r?\n)", re.MULTILINE)
+# One character beyond 65535, of which JSON and JavaScript escape the halves.
 _PAIR = re.compile(rf"([\ud800-\udbff]{_WRAP}[\udc00-\udfff])")
-"""One character beyond 65535, of which JSON and JavaScript escape the halves."""
 _SIGNS = re.compile("([%$])")
+# Each by itself: what begins with one certain character is looked for ten times faster.
 _TWO_SIGNS = re.compile(r"%\s{0,20}%"), re.compile(r"\$\s{0,20}\$")
-"""Each by itself: what begins with one certain character is looked for ten times faster."""
 _CONTROL = dict(zip("abefnrtv0", "\a\b\x1b\f\n\r\t\v\0", strict=True))
 
+# What writers put in, take away or double: line ends and blanks, `+` for a blank, quotes, and what concatenates two
+# texts.
 _NOISE = re.compile("([ \t-\r\x1c-\x1f\xa0'\"`+\\\\]+)")
-"""What writers put in, take away or double: line ends and blanks, `+` for a blank, quotes, and what concatenates two
-texts."""
 _NOISE_BYTES = bytes(code for code in range(128) if _NOISE.match(chr(code)))
 
 

@@ -10,18 +10,18 @@ from collections.abc import Iterator
 
 from hooksdk._masking.escapes import fold, unescaped, without_signs
 
+# Characters from which a form is found in any case, and across line ends, blanks and quotes. A shorter one, so loosely
+# compared, would be found where it is not.
 MIN_LOOSE = 8
-"""Characters from which a form is found in any case, and across line ends, blanks and quotes. A shorter one, so loosely
-compared, would be found where it is not."""
+# Bytes of the shortest value that is looked for within the base64 of something longer.
 MIN_BASE64 = 6
-"""Bytes of the shortest value that is looked for within the base64 of something longer."""
+# Characters of a line of a longer value that is masked by itself, if it has no blanks: a line of a private key says
+# much of it, while one of a settings file may be anybody's.
 MIN_LINE = 32
-"""Characters of a line of a longer value that is masked by itself, if it has no blanks: a line of a private key says
-much of it, while one of a settings file may be anybody's."""
+# Characters of what a value with an escape of its own may be read as, to be looked for: few of them may be a word.
 MIN_OTHER = 6
-"""Characters of what a value with an escape of its own may be read as, to be looked for: few of them may be a word."""
+# At the end of a value, where it may be read together with what follows.
 _HALF_ESCAPE = re.compile(r"(?:%[0-9a-fA-F]?|\\(?:[uUx][0-9a-fA-F]{0,3})?|&#?)$")
-"""At the end of a value, where it may be read together with what follows."""
 
 
 def texts_of(value: str) -> Iterator[str]:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Traced = TypeVar("Traced", bound=Record | Content)
 
+# Characters of the shortest value that a whole session is searched for: `1` or `yes` stands in every second text. A
+# shorter one is taken out of the result of its own call only.
 MIN_MASKED = 4
-"""Characters of the shortest value that a whole session is searched for: `1` or `yes` stands in every second text. A
-shorter one is taken out of the result of its own call only."""
 
 _PLACEHOLDER = re.compile(r"\{\{secret:([^{}\s]+)\}\}")
 
@@ -33,7 +33,11 @@ _PLACEHOLDER = re.compile(r"\{\{secret:([^{}\s]+)\}\}")
 @final
 class SecretMask:
     """Turns values of secrets back into their placeholders, however they are written. A session has one, and shares it
-    with its children."""
+    with its children.
+
+    Attributes:
+        active: True once it knows a value: there is nothing to do before.
+    """
 
     def __init__(self, values: Iterable[tuple[str, str]] = (), *, shortest: int = MIN_MASKED) -> None:
         """The log is not searched for `values`; for what is added later it is."""
@@ -41,7 +45,6 @@ class SecretMask:
         self._values: set[tuple[str, str]] = set()
         self._matcher: Matcher | None = None
         self.active = False
-        """True once it knows a value: there is nothing to do before."""
         self._learn(values)
 
     def add(self, values: Mapping[str, str]) -> None:

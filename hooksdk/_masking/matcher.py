@@ -22,8 +22,8 @@ from hooksdk._masking.escapes import (
 )
 from hooksdk._masking.forms import in_base64, in_numbers, is_loose, quoted, texts_of
 
+# Bytes of a block, and how `memoryview` calls a number of that size.
 _SIZES: dict[int, Literal["Q", "I"]] = {8: "Q", 4: "I"}
-"""Bytes of a block, and how `memoryview` calls a number of that size."""
 
 
 class Sieve:
@@ -55,13 +55,13 @@ def _blocks(raw: bytes, size: int) -> memoryview[int]:
     return memoryview(raw)[: len(raw) // size * size].cast(_SIZES[size])
 
 
+# Characters of the shortest part that is masked: half of `hunter2-password` is a usual word.
 MIN_PART = 15
-"""Characters of the shortest part that is masked: half of `hunter2-password` is a usual word."""
+# Characters of a part that are enough to mask it; of a value of fewer than twice as many it is half. The first ones of
+# a key or a token are often the same for all of its kind.
 ENOUGH = 48
-"""Characters of a part that are enough to mask it; of a value of fewer than twice as many it is half. The first ones of
-a key or a token are often the same for all of its kind."""
+# Marks of a cut, in a text without case and blanks; the first one stands for the end of the text.
 _MARKS = ("\0", "…", "...", "[truncated", "(truncated", "<truncated", "truncated]", "truncated)", "truncated>")
-"""Marks of a cut, in a text without case and blanks; the first one stands for the end of the text."""
 _HALF_ESCAPE = re.compile("(?:[%&]#?[0-9a-z]{0,7}|[ux][0-9a-f]{0,3})?")
 _OTHER_HALF = re.compile("(?:[0-9a-f]{1,3}|[0-9a-z]{0,7};)?")
 _LONGEST_HALF = 9
@@ -69,11 +69,14 @@ _LONGEST_HALF = 9
 
 class Parts:
     """Finds them. For each place at which a cut leaves enough of a value, the fifteen characters beside it are
-    known."""
+    known.
+
+    Attributes:
+        least: The shortest parts: where none of them is there is nothing to find.
+    """
 
     def __init__(self) -> None:
         self.least: set[str] = set()
-        """The shortest parts: where none of them is there is nothing to find."""
         self._ends: dict[str, list[tuple[str, str]]] = {}
         self._begins: dict[str, list[tuple[str, str]]] = {}
 
@@ -120,8 +123,8 @@ class Hit(NamedTuple):
 
 class _Form(NamedTuple):
     name: str
+    # Blanks and quotes of the value in front of the searched form.
     before: str = ""
-    """Blanks and quotes of the value in front of the searched form."""
     after: str = ""
 
 

@@ -7,11 +7,11 @@ import re
 import unicodedata
 
 _ESCAPE = re.compile(r"(?:\\u[0-9a-fA-F]{4})+|\\[nrt\"/\\]")
+# Characters by which what stands before a value may be a part of one with it.
 _LEFT = frozenset("./@%+-")
-"""Characters by which what stands before a value may be a part of one with it."""
 _RIGHT = frozenset("./@%+-?&=#~")
+# Numbers of fewer digits stand everywhere by accident: in dates, prices, lists.
 _SHORT_NUMBER = 4
-"""Numbers of fewer digits stand everywhere by accident: in dates, prices, lists."""
 
 
 def fold(text: str) -> str:

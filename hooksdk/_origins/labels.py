@@ -9,23 +9,23 @@ from typing import Any, Final, cast, overload
 from hooksdk.errors import check_list, refuse
 from hooksdk.values import as_object
 
+# The labels of a text. One without `trusted` vouches for nothing, one with `untrusted` may be an outsider's; other
+# words are the host's own.
 Labels = frozenset[str]
-"""The labels of a text. One without `trusted` vouches for nothing, one with `untrusted` may be an outsider's; other
-words are the host's own."""
 
+# The label of a text that is as good as what the user says.
 TRUSTED: Final = "trusted"
-"""The label of a text that is as good as what the user says."""
+# The label of a text that an outsider may have written.
 UNTRUSTED: Final = "untrusted"
-"""The label of a text that an outsider may have written."""
+# What a text has that nobody labels.
 UNLABELLED: Final[Labels] = frozenset((UNTRUSTED,))
-"""What a text has that nobody labels."""
+# What nothing has that was read: it is neither trusted nor untrusted.
 NO_LABELS: Final[Labels] = frozenset()
-"""What nothing has that was read: it is neither trusted nor untrusted."""
+# Under this key of `_meta` an MCP server may say a list of labels of its result.
 META: Final = "hooksdk/labels"
-"""Under this key of `_meta` an MCP server may say a list of labels of its result."""
 _WORD = re.compile(r"[A-Za-z0-9_.:/-]{1,64}")
+# Labels of a server's that are read of one result.
 _MOST_SAID = 16
-"""Labels of a server's that are read of one result."""
 
 
 def read_labels(where: str, labels: str | Iterable[str] | None) -> Labels | None:

@@ -13,8 +13,8 @@ from hooksdk.values import clip, is_mapping
 
 OriginKind = Literal["prompt", "agreed", "result", "nowhere"]
 KINDS = get_args(OriginKind)
+# Characters of a value, and of a quote, that are kept to be shown.
 MOST_SHOWN = 200
-"""Characters of a value, and of a quote, that are kept to be shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,26 +28,29 @@ class Origin:
     assert str(origin) == "to = 'eve@evil.example' stands in what mcp:mail:read answered (r3, untrusted)"
     assert not origin.cleared
     ```
+
+    Attributes:
+        value: The value, or an address in it; what is long is cut off.
+        path: Where it stands in the arguments: `to`, `cc[1]`, `message.to`.
+        kind: `prompt`: the user wrote it. `agreed`: a person has agreed to this value in this session. `result`: it
+            stands in a tool result. `nowhere`: in none of these, such as what the model has made up, decoded or put
+            together.
+        handle: Of the result, such as `r3`; empty for one that the session's transcript does not have: of a call that a
+            tool made, or of the agent that this one works for.
+        tool: The id, or as far as only that is known the name, of the tool that gave the result.
+        label: `trusted` or `untrusted`, of a result.
+        quote: What stands around it there, in one line.
+        digest: Stands for the whole value.
     """
 
     value: str
-    """The value, or an address in it; what is long is cut off."""
     path: str = ""
-    """Where it stands in the arguments: `to`, `cc[1]`, `message.to`."""
     kind: OriginKind = "nowhere"
-    """`prompt`: the user wrote it. `agreed`: a person has agreed to this value in this session. `result`: it stands in
-    a tool result. `nowhere`: in none of these, such as what the model has made up, decoded or put together."""
     handle: str = ""
-    """Of the result, such as `r3`; empty for one that the session's transcript does not have: of a call that a tool
-    made, or of the agent that this one works for."""
     tool: str = ""
-    """The id, or as far as only that is known the name, of the tool that gave the result."""
     label: str = ""
-    """`trusted` or `untrusted`, of a result."""
     quote: str = ""
-    """What stands around it there, in one line."""
     digest: str = field(default="", repr=False)
-    """Stands for the whole value."""
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -99,8 +102,8 @@ def digest_of_value(value: str) -> str:
     return "" if folded is None else sha256(folded.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+# Answers the origins of the values at a path of a call's arguments.
 Origins = Callable[[str], tuple[Origin, ...]]
-"""Answers the origins of the values at a path of a call's arguments."""
 
 
 def no_origins(_path: str) -> tuple[Origin, ...]:

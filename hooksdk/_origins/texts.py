@@ -10,11 +10,11 @@ from hooksdk._origins.folding import find_whole, fold_result
 from hooksdk._origins.labels import TRUSTED, UNTRUSTED, Labels
 from hooksdk._origins.origin import in_one_line
 
+# When something was said: how many results the transcript had then, and the order among what no transcript has.
 Moment = tuple[int, float]
-"""When something was said: how many results the transcript had then, and the order among what no transcript has."""
 NEVER: Final[Moment] = (1 << 62, 0)
+# Characters of a quote on each side of the value.
 AROUND = 60
-"""Characters of a quote on each side of the value."""
 
 
 class _Blanks(dict[int, int]):
@@ -26,8 +26,8 @@ class _Blanks(dict[int, int]):
 
 
 _BLANKS = _Blanks()
+# Of a text's filter: few of the words that a text of 10 kB does not have look as if it had them.
 _BYTES = 1 << 13
-"""Of a text's filter: few of the words that a text of 10 kB does not have look as if it had them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class _Text:
     folded: str
+    # A bit for each word that it may have.
     words: bytes
-    """A bit for each word that it may have."""
+    # When it was answered. It vouches for nothing that a call of these `tools` has said before: tools repeat that.
     moment: Moment
-    """When it was answered. It vouches for nothing that a call of these `tools` has said before: tools repeat that."""
     tools: Sequence[str]
     handle: str
     tool: str

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from hooksdk.values import BadArguments, is_list, is_object, json_in, parse_arguments, place_of
 
+# The path that means all addresses in the arguments, wherever they stand.
 ADDRESSES = "**addresses"
-"""The path that means all addresses in the arguments, wherever they stand."""
 
 _LINK = r"(?:(?<![a-z0-9+.-])[a-z][a-z0-9+.-]*://|(?<!\w)www\.)[^\s\"'<>`{}|\\^\[\]()]+"
 _MAIL = r"(?<![\w.+%&*!#$~-])[\w.+%&*!#$~-]+@[\w-]+(?:\.[\w-]+)*"
@@ -19,17 +19,20 @@ _ACCOUNT = (
     r"(?<!\w)[a-z]{2}\d{2}(?:(?:[ -]?\d{4}){2,7}(?:[ -]?\d{1,3})?"
     r"|(?-i:[A-Z0-9]{11,30}|(?: [A-Z0-9]{4}){2,7}(?: [A-Z0-9]{1,3})?))(?!\w)"
 )
+# Each begins where no character before could belong to it: a long text is gone through once.
 _ADDRESS = re.compile(rf"({_LINK})|({_MAIL})|{_ACCOUNT}", re.IGNORECASE)
-"""Each begins where no character before could belong to it: a long text is gone through once."""
+# What stands after a link or a mail address in a sentence and is no part of it.
 _ENDS = ".,;:!?*_~'"
-"""What stands after a link or a mail address in a sentence and is no part of it."""
 
 
 class Value(NamedTuple):
-    """One value of the arguments, or an address in one."""
+    """One value of the arguments, or an address in one.
+
+    Attributes:
+        path: Such as `to`, `cc[1]` or `message.to`.
+    """
 
     path: str
-    """Such as `to`, `cc[1]` or `message.to`."""
     text: str
 
 

@@ -26,8 +26,8 @@ from hooksdk.manifest import (
 )
 
 """The entry point group of installed plugins."""
+# The built-in plugins of this very hooksdk, each in a folder of its id.
 BUILT_INS = Path(__file__).resolve().parents[2] / "builtin_plugins"
-"""The built-in plugins of this very hooksdk, each in a folder of its id."""
 
 
 def installed_plugins(config: Config, *, every_manifest: bool = False) -> list[Plugin]:

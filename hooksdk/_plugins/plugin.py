@@ -29,43 +29,46 @@ from hooksdk.errors import (
 from hooksdk.manifest import Manifest
 from hooksdk.patterns import ToolPattern
 
+# The parameters that a plugin class may ask for.
 CONSTRUCTOR = {"config", "family", "host", "state", "shared", "storage"}
-"""The parameters that a plugin class may ask for."""
 
 
 @dataclass(kw_only=True)
 class Plugin:
-    """One plugin that a host knows, loaded or not."""
+    """One plugin that a host knows, loaded or not.
+
+    Attributes:
+        origin: `code`, `installed`, `built-in` or the path of a plugins file.
+        holder: The module or class.
+        status: `loaded`, `off`, `denied`, `not allowed`, `not enabled` or `refused`.
+        config: The plugin's own configuration, checked: an instance of its `Config`, or a mapping.
+        unneeded: The names of handlers that its settings have no use for: they are not called.
+        tool_patterns: By hook, which tools its handlers are for (`tools=`); those for every tool are not here.
+        grants: What the operator lets it do. Only an installed plugin needs any.
+        missing_grant: Why hooks or tools of it are left out, when they are.
+        distribution: The installed distribution that it comes from.
+        refusal: Why it is refused, known before anything of it is imported.
+        asks_for: The parameters of its constructor.
+    """
 
     id: str
     origin: str
-    """`code`, `installed`, `built-in` or the path of a plugins file."""
     holder: Any = None
-    """The module or class."""
     manifest: Manifest | None = None
     version: str = ""
     status: str = "loaded"
-    """`loaded`, `off`, `denied`, `not allowed`, `not enabled` or `refused`."""
     reason: str = ""
     config: Any = None
-    """The plugin's own configuration, checked: an instance of its `Config`, or a mapping."""
     hooks: list[str] = field(default_factory=list[str])
     unneeded: frozenset[str] = frozenset()
-    """The names of handlers that its settings have no use for: they are not called."""
     tools: list[str] = field(default_factory=list[str])
     tool_patterns: dict[str, list[ToolPattern]] = field(default_factory=dict[str, list[ToolPattern]])
-    """By hook, which tools its handlers are for (`tools=`); those for every tool are not here."""
     grants: Sequence[str] = ()
-    """What the operator lets it do. Only an installed plugin needs any."""
     missing_grant: MissingGrant | None = None
-    """Why hooks or tools of it are left out, when they are."""
     distribution: str = ""
-    """The installed distribution that it comes from."""
     entry: EntryPoint | None = None
     refusal: HookSDKError | None = None
-    """Why it is refused, known before anything of it is imported."""
     asks_for: tuple[str, ...] = ()
-    """The parameters of its constructor."""
 
     @classmethod
     def of(cls, holder: Any, origin: str = "code") -> Plugin:

@@ -48,20 +48,23 @@ class _Manager(pluggy.PluginManager):
 
 @final
 class Registry:
-    """The loaded plugins of one host, and the plan of handlers that each session binds."""
+    """The loaded plugins of one host, and the plan of handlers that each session binds.
+
+    Attributes:
+        modules: Names of the modules that are given as plugins: handlers that another module imports from them belong
+            to them.
+    """
 
     def __init__(self, config: Config) -> None:
         self._config = config
         self.modules: set[str] = set()
-        """Names of the modules that are given as plugins: handlers that another module imports from them belong to
-        them."""
         self._manager = _Manager(self.modules)
         marker = pluggy.HookspecMarker(PROJECT)
         specs = {name: staticmethod(marker(_plain_spec(name))) for name in HOOKS}
         self._manager.add_hookspecs(type("hooksdk hooks", (), specs))
         self.plugins: list[Plugin] = []
+        # Those that were added, by folded id.
         self._by_id: dict[str, Plugin] = {}
-        """Those that were added, by folded id."""
         self._plan: dict[str, list[Handler]] | None = None
 
     def add(self, plugin: Plugin) -> None:

@@ -14,10 +14,10 @@ from typing import final
 
 from hooksdk._config.named import check_digest, content_digest
 
+# Resolved folders. Modules that are found by way of them are compiled from source.
 _folders: set[str] = set()
-"""Resolved folders. Modules that are found by way of them are compiled from source."""
+# By project folder: the files in it whose content is trusted, with the digests.
 _digests: dict[Path, Mapping[Path, str]] = {}
-"""By project folder: the files in it whose content is trusted, with the digests."""
 
 
 @final

@@ -18,20 +18,21 @@ from hooksdk._origins.texts import NEVER, Moment
 from hooksdk._origins.values import parts_of
 
 _WORD = re.compile(r"[^\W_]+")
+# Characters that are read of one call with its escapes undone. Of a call with more nobody can say what may be made of
+# it.
 _MOST_READ = 500_000
-"""Characters that are read of one call with its escapes undone. Of a call with more nobody can say what may be made of it."""
+# Characters of all calls of one tool. Above it the older half is forgotten.
 _MOST_KEPT = 1_000_000
-"""Characters of all calls of one tool. Above it the older half is forgotten."""
+# Calls whose arguments are kept as they are.
 _MOST_WAITING = 100
-"""Calls whose arguments are kept as they are."""
+# Characters of a word that is looked for in pieces. A longer one that stands nowhere as a whole counts as said.
 _LONGEST = 1024
-"""Characters of a word that is looked for in pieces. A longer one that stands nowhere as a whole counts as said."""
 
 
 class _Said(NamedTuple):
     moment: Moment
+    # Its words, with one blank between two.
     text: str
-    """Its words, with one blank between two."""
 
 
 @final
@@ -54,8 +55,8 @@ class _Calls:
     """The calls of one tool."""
 
     def __init__(self) -> None:
+        # Those that nobody has asked after yet: most tools vouch for nothing.
         self._waiting: list[tuple[Moment, Any]] = []
-        """Those that nobody has asked after yet: most tools vouch for nothing."""
         self._said: list[_Said] = []
         self._words: dict[str, Moment] = {}
         self._unreadable = NEVER

@@ -45,14 +45,14 @@ from hooksdk.values import fill_secrets, secret_names
 
 T = TypeVar("T")
 
+# The depth to which tools may call tools.
 MAX_DEPTH = 8
-"""The depth to which tools may call tools."""
+# Worker threads that one tool may hold at a time, abandoned ones included.
 THREADS = 40
-"""Worker threads that one tool may hold at a time, abandoned ones included."""
+# Characters of a tool's own error that reach the model.
 MAX_PROBLEM = 2000
-"""Characters of a tool's own error that reach the model."""
+# Seconds that cancelled calls have to end when their run ends.
 CALLS_TIMEOUT = 10.0
-"""Seconds that cancelled calls have to end when their run ends."""
 _limiters: RunVar[dict[str, anyio.CapacityLimiter] | None] = RunVar("hooksdk tool threads", None)
 
 Steps = Callable[[RunState, CallInProgress], Awaitable[CallEnd | None]]

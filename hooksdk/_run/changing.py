@@ -16,8 +16,8 @@ from hooksdk.transcript import Store, is_same
 
 T = TypeVar("T")
 
+# Seconds: how long one waits at most, after others came first, before it tries again.
 LONGEST_PAUSE = 0.05
-"""Seconds: how long one waits at most, after others came first, before it tries again."""
 
 
 _locks: RunVar[WeakValueDictionary[tuple[int, str, str], anyio.Lock] | None] = RunVar("hooksdk changing", None)

@@ -16,10 +16,10 @@ from hooksdk.records import Progress
 from hooksdk.transcript import Results
 
 T = TypeVar("T")
+# Judges and runs a call that a tool makes: the run, the tool's own call, and name, arguments and origin of the other.
 NestedCall = Callable[[RunState, CallInProgress, str, Mapping[str, Any], CallOrigin], Awaitable[ToolResult]]
-"""Judges and runs a call that a tool makes: the run, the tool's own call, and name, arguments and origin of the other."""
+# Characters of a tool's progress text that reach the trace.
 MAX_PROGRESS = 500
-"""Characters of a tool's progress text that reach the trace."""
 
 
 def without_secrets(state: RunState, work: CallInProgress, value: T) -> T:

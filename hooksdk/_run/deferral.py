@@ -8,27 +8,30 @@ from typing import Any, final
 from hooksdk.formats import HasDeferral, Message, MessageFormat, ProviderJson
 from hooksdk.tools import Deferral, Tool
 
+# Of more tools only those are declared to which a message refers: the definitions of 511 tools of real servers are 347
+# kB, which each request would carry, and a whole company's servers have thousands.
 MOST_DECLARED = 2_000
-"""Of more tools only those are declared to which a message refers: the definitions of 511 tools of real servers are 347 kB, which
-each request would carry, and a whole company's servers have thousands."""
 
 
 @final
 class Declared:
-    """The hidden tools that the requests of a run declare."""
+    """The hidden tools that the requests of a run declare.
+
+    Attributes:
+        deferral: What the requests can do, as far as the host said it.
+        tools: By name, in the order of the names.
+    """
 
     def __init__(self, message_format: MessageFormat, said: Deferral | None) -> None:
         self._plain = message_format
         self._format = message_format if isinstance(message_format, HasDeferral) else None
         self.deferral: Deferral | None = None
-        """What the requests can do, as far as the host said it."""
         self.say(said)
         self.tools: Mapping[str, Tool] = {}
-        """By name, in the order of the names."""
+        # To which of them the last request's messages refer.
         self._referenced: list[str] = []
-        """To which of them the last request's messages refer."""
+        # What was written last for a request, and of what.
         self._written: tuple[Any, list[ProviderJson]] = None, []
-        """What was written last for a request, and of what."""
 
     def say(self, deferral: Deferral | None) -> None:
         """What the host says of its requests."""

@@ -19,26 +19,30 @@ from hooksdk.values import as_object
 
 T = TypeVar("T")
 
+# The space of the store that holds them: no plugin's id begins like this. A key is FAMILY/PLUGIN.
 SPACE = "hooksdk.families"
-"""The space of the store that holds them: no plugin's id begins like this. A key is FAMILY/PLUGIN."""
+# The name, among the session's states, of the family that its last run has left open: it was paused, or its process
+# died.
 OPEN = "hooksdk.family"
-"""The name, among the session's states, of the family that its last run has left open: it was paused, or its process died."""
+# Seconds after its last change until what a pause or a crash has left is removed.
 MAX_AGE = 30 * 86_400
-"""Seconds after its last change until what a pause or a crash has left is removed."""
+# How many others are looked at, as a family gets its first state, whether they are that old.
 LOOKED_AT = 8
-"""How many others are looked at, as a family gets its first state, whether they are that old."""
 
 
 @final
 class FamilyMembers:
     """The families of a session and of its sub-agents' sessions, as far as plugins keep anything for them, with those of these
-    sessions that may still ask for it."""
+    sessions that may still ask for it.
+
+    Attributes:
+        sessions: Those of the sessions that are open.
+    """
 
     def __init__(self) -> None:
         self._members: dict[str, set[str]] = {}
         self._over: set[str] = set()
         self.sessions: list[SessionFamily] = []
-        """Those of the sessions that are open."""
 
     def __contains__(self, family: str) -> bool:
         return family in self._members
@@ -80,8 +84,8 @@ class SessionFamily:
         self._members = members
         self._mask = mask
         self._plugins = plugins
+        # The run that ended last: late writes of observers must not reopen its family.
         self._ended = ""
-        """The run that ended last: late writes of observers must not reopen its family."""
         members.sessions.append(self)
 
     @property

@@ -13,24 +13,28 @@ from hooksdk._tasks.background import logger
 from hooksdk.errors import RunBlocked
 from hooksdk.records import AnswerJudged, Content
 
+# The name, among the session's states, of how often the model was sent on, and up to which message plugins were asked.
 FINISH: Final = "hooksdk.finish"
-"""The name, among the session's states, of how often the model was sent on, and up to which message plugins were asked."""
+# Seconds that observers have to see what came before the answer.
 FLUSH_TIMEOUT = 5.0
-"""Seconds that observers have to see what came before the answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finish:
-    """What came of `run.finish()`: whether the run may complete, and with which text."""
+    """What came of `run.finish()`: whether the run may complete, and with which text.
+
+    Attributes:
+        text: The answer, as plugins have left it.
+        refused: Why the run is not done: the message that the model reads next, which is recorded already. Empty where
+            it may complete.
+        replaced: True where a plugin has put `text` in the place of the model's own, which is the newest message then.
+        overruled: The reasons for which plugins would have had the model go on, where the limit was used up.
+    """
 
     text: str
-    """The answer, as plugins have left it."""
     refused: str = ""
-    """Why the run is not done: the message that the model reads next, which is recorded already. Empty where it may complete."""
     replaced: bool = False
-    """True where a plugin has put `text` in the place of the model's own, which is the newest message then."""
     overruled: Sequence[str] = ()
-    """The reasons for which plugins would have had the model go on, where the limit was used up."""
 
 
 def waits_for_finish(state: RunState) -> bool:

@@ -30,16 +30,19 @@ S = TypeVar("S", bound=Holdable)
 
 @final
 class HeldSession(Generic[S]):
-    """A session that the host keeps open until it is idle."""
+    """A session that the host keeps open until it is idle.
+
+    Attributes:
+        error: Why it could not be opened.
+        settled: It is open, or could not be opened.
+        closed: Somebody closes it.
+    """
 
     def __init__(self, idle: float | None, on_idle: Callable[[], None]) -> None:
         self.session: S | None = None
         self.error: Exception | None = None
-        """Why it could not be opened."""
         self.settled = anyio.Event()
-        """It is open, or could not be opened."""
         self.closed = anyio.Event()
-        """Somebody closes it."""
         self.ended = anyio.Event()
         self._idle = idle
         self._on_idle = on_idle

@@ -14,8 +14,8 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.tools import Tool
 
+# What became of calls whose results are hooksdk's own words. They may quote arguments, so they vouch for nothing.
 REFUSALS: Final = frozenset({"blocked", "invalid", "unknown", "not_run"})
-"""What became of calls whose results are hooksdk's own words. They may quote arguments, so they vouch for nothing."""
 
 
 async def label_result(state: RunState, work: CallInProgress, end: CallEnd) -> CallEnd:

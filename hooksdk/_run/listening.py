@@ -12,8 +12,8 @@ from hooksdk._firing.event import Trace
 from hooksdk._firing.hook import Handler
 from hooksdk._firing.signature import locate
 
+# A function of one trace event, plain or async. What it answers is ignored.
 Listener = Callable[[Trace], Awaitable[None] | None]
-"""A function of one trace event, plain or async. What it answers is ignored."""
 
 
 @final

@@ -28,16 +28,19 @@ from hooksdk.transcript import Entry, Transcript
 @final
 class PreparedMessages(list[ProviderJson]):
     """What `run.prepare_messages()` answers: the list to send, and what was changed in it. For a framework that keeps messages
-    of its own kind, and writes the changes into these."""
+    of its own kind, and writes the changes into these.
+
+    Attributes:
+        added: The texts that plugins added for this request alone (`AddContext`).
+        replaced: A plugin put other messages in the place of all of them, for this request alone (`ReplaceMessages`).
+    """
 
     def __init__(
         self, messages: Sequence[Message], added: Sequence[str], *, replaced: bool, transcript: Transcript
     ) -> None:
         super().__init__(messages)
         self.added = added
-        """The texts that plugins added for this request alone (`AddContext`)."""
         self.replaced = replaced
-        """A plugin put other messages in the place of all of them, for this request alone (`ReplaceMessages`)."""
         self._transcript = transcript
 
     @cached_property

@@ -24,8 +24,8 @@ from hooksdk.hooks import RunInfo
 from hooksdk.tools import Deferral, Expose
 from hooksdk.values import plain
 
+# What may begin a run.
 TRIGGERS = ("user", "schedule", "subagent", "other")
-"""What may begin a run."""
 EXPOSE, DEFERRALS = get_args(Expose), get_args(Deferral)
 
 

@@ -85,49 +85,54 @@ class ParentRun(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class RunParts:
-    """What a session hands to its runs."""
+    """What a session hands to its runs.
+
+    Attributes:
+        tools: The plugins' tools.
+        missing_grants: Plugins that may not read or trim results, with the reason.
+        secrets: The values that the session's calls were given.
+        allowed: Which tools this session may be granted at all: each layer is a sub-agent's, and every layer must
+            match.
+        parent_run: The run whose sub-agent this session is.
+        for_others: True where the run works for one in another process: what that one has read and what the user said
+            there is not known.
+        contracts: The names of tools that plugins' manifests list, by plugin; one that is not here may have any.
+        expose: How the client of a gateway is shown the tools.
+        deferral: What the host said of its requests.
+        record_first: Run nothing whose decision is not durably written.
+        continues: How often plugins may send the model on, instead of letting the run finish.
+        drain_early: Drain queued trims before each model call already.
+        transcript_kept: False for a host without a model: neither messages nor results are stored.
+        in_doubt: Calls of other sessions that are in doubt.
+        withhold: Why the host does not grant this run a tool, or None.
+    """
 
     dispatcher: Dispatcher
     transcript: Transcript
     store: Store
     format: MessageFormat
     tools: Sequence[Tool]
-    """The plugins' tools."""
     missing_grants: Mapping[str, MissingGrant]
-    """Plugins that may not read or trim results, with the reason."""
     approver: Approver | None
     states: PluginStates
     family: SessionFamily
     reading: Reading
     secrets: SecretMask
-    """The values that the session's calls were given."""
     open_run: OpenRun
     prices: Callable[[], PriceList]
     allowed: Sequence[Sequence[ToolPattern]]
-    """Which tools this session may be granted at all: each layer is a sub-agent's, and every layer must match."""
     parent_run: ParentRun | None = None
-    """The run whose sub-agent this session is."""
     for_others: bool = False
-    """True where the run works for one in another process: what that one has read and what the user said there is not known."""
     contracts: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
-    """The names of tools that plugins' manifests list, by plugin; one that is not here may have any."""
     expose: Expose | None = None
-    """How the client of a gateway is shown the tools."""
     deferral: Deferral | None = None
-    """What the host said of its requests."""
     unmatched: UnmatchedNames = field(default_factory=UnmatchedNames)
     record_first: bool = False
-    """Run nothing whose decision is not durably written."""
     continues: int = 3
-    """How often plugins may send the model on, instead of letting the run finish."""
     drain_early: bool = False
-    """Drain queued trims before each model call already."""
     transcript_kept: bool = True
-    """False for a host without a model: neither messages nor results are stored."""
     in_doubt: Callable[[], Sequence[CallInDoubt]] | None = None
-    """Calls of other sessions that are in doubt."""
     withhold: Callable[[Tool], str | None] | None = None
-    """Why the host does not grant this run a tool, or None."""
 
     @property
     def limited(self) -> bool:
@@ -149,14 +154,17 @@ class RunParts:
 
 @final
 class OpenRun:
-    """The one run that a session has open."""
+    """The one run that a session has open.
+
+    Attributes:
+        run: The open run.
+        newest: The open run, or the one that was open last.
+    """
 
     def __init__(self, session_id: str, on_release: Callable[[], None]) -> None:
         self._session_id = session_id
         self.run: ParentRun | None = None
-        """The open run."""
         self.newest: ParentRun | None = None
-        """The open run, or the one that was open last."""
         self._on_release = on_release
 
     @property
@@ -190,12 +198,12 @@ class OpenRun:
 @dataclass
 class _Saved:
     state: PluginState
+    # The state as it was last saved.
     text: str
-    """The state as it was last saved."""
+    # Why it cannot be saved at the moment, logged once.
     problem: str = ""
-    """Why it cannot be saved at the moment, logged once."""
+    # Of a session that others have open, too: what was stored when we looked last.
     base: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Of a session that others have open, too: what was stored when we looked last."""
 
 
 @final
@@ -309,7 +317,14 @@ class PluginStorage:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionParts:
-    """What a host hands to its sessions."""
+    """What a host hands to its sessions.
+
+    Attributes:
+        shared: What `shared` of each plugin class yielded, by plugin.
+        on_idle: Called when the session may be idle now: it has opened, or a run of it has ended.
+        families: Those of the session and of its sub-agents.
+        wait: Seconds to wait for a session that somebody else holds.
+    """
 
     config: Config
     registry: Registry
@@ -317,13 +332,9 @@ class SessionParts:
     store: Store
     approver: Approver | None
     shared: Mapping[str, Any]
-    """What `shared` of each plugin class yielded, by plugin."""
     on_open: Callable[[Any], None]
     on_close: Callable[[Any], None]
     on_idle: Callable[[], None]
-    """Called when the session may be idle now: it has opened, or a run of it has ended."""
     plugin_host: PluginHost
     families: FamilyMembers = field(default_factory=FamilyMembers)
-    """Those of the session and of its sub-agents."""
     wait: float
-    """Seconds to wait for a session that somebody else holds."""

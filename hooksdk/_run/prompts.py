@@ -9,8 +9,8 @@ from typing import Any, cast
 from hooksdk._run.state import RunState
 from hooksdk.formats import Message, MessageFormat
 
+# How far back the last user message is looked for: further back it no longer tells what is wanted.
 MOST_MESSAGES = 500
-"""How far back the last user message is looked for: further back it no longer tells what is wanted."""
 
 
 def prompt_text(prompt: object, message_format: MessageFormat) -> str:

@@ -21,16 +21,16 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.unmatched import UNKNOWN
 from hooksdk.transcript import Transcript
 
+# The name of the agreed values among the session's states. No plugin has it.
 AGREED: Final = "hooksdk.agreed"
-"""The name of the agreed values among the session's states. No plugin has it."""
+# The name of the digests of what stands in the user's place and no user has written: True for what plugins have told
+# the model, False for what a framework has, from whomever.
 REASONS: Final = "hooksdk.reasons"
-"""The name of the digests of what stands in the user's place and no user has written: True for what plugins have told the model,
-False for what a framework has, from whomever."""
+# The name of the labels of what sub-agents have read.
 BELOW: Final = "hooksdk.labels"
-"""The name of the labels of what sub-agents have read."""
+# Characters that are remembered of what no transcript has: a script may make thousands of calls, and a gateway's
+# session, which keeps no messages, lives for weeks. Above it the older half is forgotten.
 MOST_CHARACTERS: Final = 1_000_000
-"""Characters that are remembered of what no transcript has: a script may make thousands of calls, and a gateway's session, which
-keeps no messages, lives for weeks. Above it the older half is forgotten."""
 
 
 class _Unrecorded(NamedTuple):
@@ -42,43 +42,46 @@ class _Unrecorded(NamedTuple):
 
 @final
 class Reading:
-    """All that the session's agent has read and what its user said, in this run and the earlier ones."""
+    """All that the session's agent has read and what its user said, in this run and the earlier ones.
+
+    Attributes:
+        asked: What all calls have said, as far as somebody has looked for a value.
+    """
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
         stored = transcript.state(BELOW).get("labels")
+        # Of all that sub-agents have read; None while that is nothing.
         self._below: Labels | None = None if stored is None else frozenset(map(str, stored))
-        """Of all that sub-agents have read; None while that is nothing."""
         self._reasons: dict[str, bool] = dict(transcript.state(REASONS))
+        # Of all that was noted; None while that is nothing.
         self._noted = self._below
-        """Of all that was noted; None while that is nothing."""
         if not all(self._reasons.values()):
             self.note(UNLABELLED)
+        # Of the first results; None while there are none.
         self._labels: Labels | None = None
-        """Of the first results; None while there are none."""
+        # How many of the transcript's results are in the labels.
         self._results = 0
-        """How many of the transcript's results are in the labels."""
         self._unrecorded: deque[_Unrecorded] = deque()
+        # Of all that is unrecorded.
         self._characters = 0
-        """Of all that is unrecorded."""
         self.asked: Final = Asked()
-        """What all calls have said, as far as somebody has looked for a value."""
         self._unrecorded_calls = count(1)
         self._recorded = Texts()
+        # How many of the transcript's results are among these texts.
         self._searched = 0
-        """How many of the transcript's results are among these texts."""
+        # Of each of these results: the tools whose results it may repeat beside its own.
         self._repeats: list[tuple[str, ...]] = []
-        """Of each of these results: the tools whose results it may repeat beside its own."""
+        # The message with the newest of their calls, and how many results there were before its own.
         self._reply = (-1, 0)
-        """The message with the newest of their calls, and how many results there were before its own."""
         self._others = Texts()
+        # How much of what is unrecorded is among these texts.
         self._others_read = 0
-        """How much of what is unrecorded is among these texts."""
         self._prompts: dict[str, None] = {}
+        # Texts in the user's place of which it is known whether the user wrote them.
         self._looked_at: set[str] = set()
-        """Texts in the user's place of which it is known whether the user wrote them."""
+        # How many of the transcript's messages were looked at for prompts.
         self._messages = 0
-        """How many of the transcript's messages were looked at for prompts."""
 
     # What it is worth
 

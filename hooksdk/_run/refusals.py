@@ -7,8 +7,8 @@ from hooksdk.catalog import Catalog
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.values import clip
 
+# Owners that cannot be called now, and that a refusal names.
 _MOST_NAMED = 5
-"""Owners that cannot be called now, and that a refusal names."""
 
 
 def no_such_tool(name: str, catalog: Catalog, call_hint: str) -> str:

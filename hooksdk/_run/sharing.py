@@ -11,8 +11,8 @@ from hooksdk._run.families import SPACE as FAMILIES
 from hooksdk.transcript import Store
 from hooksdk.values import as_object
 
+# The space of the store that holds it: no plugin's id begins like this. A key is SESSION/PLUGIN.
 SPACE = "hooksdk.sessions"
-"""The space of the store that holds it: no plugin's id begins like this. A key is SESSION/PLUGIN."""
 
 
 @final

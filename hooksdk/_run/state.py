@@ -29,43 +29,49 @@ from hooksdk.transcript import Results
 
 @dataclass
 class RunState:
-    """What one run knows at this moment."""
+    """What one run knows at this moment.
+
+    Attributes:
+        input: What the host gave as the run's input.
+        ended: Why it is over; None until then. What runs in other tasks may outlive it.
+        replies_at_end: How many replies of the model the transcript had then.
+        bridges: Tools that plugins offer beside the catalog, by name.
+        runnable: The tools with their executors, by name. Everything else here, and everything that is handed out, is
+            without.
+        offered: What the model is shown now.
+        prefetched: The names of those that are shown for what was asked.
+        revealed: Names of what was hidden and is shown since a model call of this run, in that order.
+        bridge_names: Names of bridges that another tool has, too: that tool is renamed.
+        call_hint: How the model calls what it is not shown.
+        keeps_list: The host passes its own list of messages, and not the transcript's.
+        asked_model: Messages were prepared for the model, and no reply is recorded since: the calls of the newest
+            recorded one are over.
+        reminder: What to tell a model whose last reply wrote a call as text.
+        continued: How often plugins have sent the model on, instead of letting the run finish; None until they are
+            asked.
+        calls_over: Made by the run's end: set when no call is at work any more.
+    """
 
     parts: RunParts
     info: RunInfo
     context_window: int | None = None
     input: object = None
-    """What the host gave as the run's input."""
     open: bool = False
     ended: EndReason | None = None
-    """Why it is over; None until then. What runs in other tasks may outlive it."""
     replies_at_end: int | None = None
-    """How many replies of the model the transcript had then."""
     catalog: Catalog | None = None
     bridges: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
-    """Tools that plugins offer beside the catalog, by name."""
     runnable: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
-    """The tools with their executors, by name. Everything else here, and everything that is handed out, is without."""
     offered: tuple[Tool, ...] = ()
-    """What the model is shown now."""
     prefetched: tuple[str, ...] = ()
-    """The names of those that are shown for what was asked."""
     revealed: list[str] = field(default_factory=list[str])
-    """Names of what was hidden and is shown since a model call of this run, in that order."""
     bridge_names: set[str] = field(default_factory=set[str])
-    """Names of bridges that another tool has, too: that tool is renamed."""
     call_hint: str = ""
-    """How the model calls what it is not shown."""
     keeps_list: bool = False
-    """The host passes its own list of messages, and not the transcript's."""
     asked_model: bool = False
-    """Messages were prepared for the model, and no reply is recorded since: the calls of the newest recorded one are over."""
     reminder: str | None = None
-    """What to tell a model whose last reply wrote a call as text."""
     continued: int | None = None
-    """How often plugins have sent the model on, instead of letting the run finish; None until they are asked."""
     calls_over: anyio.Event | None = None
-    """Made by the run's end: set when no call is at work any more."""
 
     def __post_init__(self) -> None:
         self.hooks: Dispatcher = self.parts.dispatcher

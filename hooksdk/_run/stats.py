@@ -13,13 +13,17 @@ from hooksdk.catalog import Catalog
 from hooksdk.tools import Tool
 from hooksdk.transcript import DrainReport
 
+# How many calls are named one by one; later ones are only counted.
 MAX_CALLS = 1000
-"""How many calls are named one by one; later ones are only counted."""
 
 
 @final
 class RunStats:
-    """Counts what a run does; `as_dict()` is what `run.stats` and the `AgentEnd` event show."""
+    """Counts what a run does; `as_dict()` is what `run.stats` and the `AgentEnd` event show.
+
+    Attributes:
+        shadow: What plugins in shadow mode would have done, by plugin: the answers' names, and `failed`.
+    """
 
     def __init__(self, clean: Callable[[str], str] = str) -> None:
         self._clean = clean
@@ -40,10 +44,9 @@ class RunStats:
         self._nested = 0
         self._prefetched: set[str] = set()
         self._revealed: set[str] = set()
+        # Of both, what was called while it was offered.
         self._used: set[str] = set()
-        """Of both, what was called while it was offered."""
         self.shadow: dict[str, Counter[str]] = {}
-        """What plugins in shadow mode would have done, by plugin: the answers' names, and `failed`."""
 
     def resolved(self, catalog: Catalog, offered: Sequence[Tool], prefetched: Iterable[str] = ()) -> None:
         """The tools are settled."""

@@ -31,11 +31,14 @@ class NameTaken(Exception):
 
 @dataclass
 class Settlement:
-    """What is settled for one attempt, before it takes the place of the last one's."""
+    """What is settled for one attempt, before it takes the place of the last one's.
+
+    Attributes:
+        runnable: The tools with their executors, by name.
+    """
 
     catalog: Catalog
     runnable: dict[str, Tool]
-    """The tools with their executors, by name."""
     bridges: dict[str, Tool] = field(default_factory=dict[str, Tool])
     hints: list[str] = field(default_factory=list[str])
     prefetched: list[str] = field(default_factory=list[str])
@@ -224,10 +227,13 @@ async def assemble_tools(
 
 @dataclass(frozen=True)
 class _Offer:
-    """One plugin's `Offer`, checked."""
+    """One plugin's `Offer`, checked.
+
+    Attributes:
+        tools: The tools that it adds, by name, with their executors.
+    """
 
     tools: Mapping[str, Tool]
-    """The tools that it adds, by name, with their executors."""
     deferred: frozenset[str]
     call_hint: str
     prefetched: tuple[str, ...]

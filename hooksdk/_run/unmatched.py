@@ -16,8 +16,8 @@ from hooksdk.patterns import near_tools
 from hooksdk.records import Unmatched
 from hooksdk.tools import Tool
 
+# What patterns begin with that are for what MCP servers offer beside their tools.
 BESIDE = ("resource:", "prompt:")
-"""What patterns begin with that are for what MCP servers offer beside their tools."""
 
 
 def unmatched_patterns(handlers: Iterable[Handler], tools: Sequence[Tool]) -> dict[str, list[str]]:

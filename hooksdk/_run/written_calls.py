@@ -8,18 +8,18 @@ from collections.abc import Callable, Container, Iterable
 from hooksdk._run.state import RunState
 from hooksdk.records import CallInText
 
+# Characters that are looked at.
 MAX_TEXT = 100_000
-"""Characters that are looked at."""
+# How many names a reminder holds.
 MAX_NAMES = 3
-"""How many names a reminder holds."""
 
 _TOOL = r"""["'](?:tool|tool_name|toolName|function|function_name|action)["']\s*:\s*["']([^"'\s]{1,200})["']"""
 _NAME = r"""["']name["']\s*:\s*["']([^"'\s]{1,200})["']"""
+# A name as JSON has it, also broken JSON, and as some open models write it. Not more: prose may name tools, too.
 _NAMED = re.compile(rf"{_TOOL}|{_NAME}|<function=([^>\s]{{1,200}})>")
-"""A name as JSON has it, also broken JSON, and as some open models write it. Not more: prose may name tools, too."""
 _NAMED_AS_TOOL = re.compile(_TOOL)
+# An answer that is JSON and nothing else: there the arguments may stand beside the name.
 _ONLY_JSON = re.compile(r"\s*(?:```\w*|<\w+>)?\s*[\[{].*[\]}]\s*(?:```|</\w+>)?\s*", re.DOTALL)
-"""An answer that is JSON and nothing else: there the arguments may stand beside the name."""
 _WITH_ARGUMENTS = re.compile(r"""["'](?:arguments|args|parameters|params|input|action_input)["']\s*:|<function=""")
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from hooksdk.errors import refuse
 from hooksdk.values import JsonObject, as_list, as_object, is_list, is_object, plain
 
+# Where the schema of the arguments stands: OpenAI's, Anthropic's, MCP's, Gemini's.
 _SCHEMAS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
-"""Where the schema of the arguments stands: OpenAI's, Anthropic's, MCP's, Gemini's."""
 _LISTS = ("functionDeclarations", "function_declarations")
 _EXAMPLE = 'a tool\'s definition such as {"type": "function", "function": {"name": "add", "parameters": {...}}}'
 _OWN_TOOL = "The provider runs that one itself: put it into the request beside what `tools(...)` of the format gives"

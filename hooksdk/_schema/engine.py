@@ -21,10 +21,10 @@ from hooksdk._schema.patterns import Pattern
 from hooksdk._schema.work import Size, TooMuchWork, survey, work
 from hooksdk.values import as_object, is_list, is_object
 
+# The largest schema seen among real tools has 5,000.
 MAX_SCHEMA_VALUES = 20_000
-"""The largest schema seen among real tools has 5,000."""
+# Of which the ten best become problems.
 MAX_ERRORS = 50
-"""Of which the ten best become problems."""
 
 
 class _DoesNotFit(Exception):
@@ -215,14 +215,17 @@ _KEYWORDS: dict[str, Any] = {
 
 
 class _Node(NamedTuple):
-    """The validator of a subschema."""
+    """The validator of a subschema.
+
+    Attributes:
+        possible: The types of values that may fit.
+        sure: The types of values that do: where the schema says nothing but a type.
+    """
 
     validator: Any
     cost: int
     possible: set[type]
-    """The types of values that may fit."""
     sure: set[type]
-    """The types of values that do: where the schema says nothing but a type."""
 
     def fits(self, value: Any) -> bool:
         kind = type(value)  # pyright: ignore[reportUnknownVariableType] - the class of anything
@@ -319,13 +322,16 @@ _NEWEST = _DIALECTS["https://json-schema.org/draft/2020-12/schema"]
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A schema ready to check with, or the reason why it cannot be."""
+    """A schema ready to check with, or the reason why it cannot be.
+
+    Attributes:
+        nodes: The validators of its subschemas and references, made at first use. None where a subschema means
+            different things in different places, so that none can be kept.
+    """
 
     fault: str | None
     validator: Any = None
     nodes: dict[Any, Any] | None = None
-    """The validators of its subschemas and references, made at first use. None where a subschema means different things
-    in different places, so that none can be kept."""
 
     def errors(self, instance: object, size: Size) -> list[Any]:
         """The first errors of jsonschema. Raises `TooMuchWork`, or whatever a broken schema makes jsonschema raise."""

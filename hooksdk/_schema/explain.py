@@ -20,19 +20,22 @@ MAX_RENDERED = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One way in which a value does not fit its schema."""
+    """One way in which a value does not fit its schema.
+
+    Attributes:
+        path: Where: `arguments.options.count`, `arguments.rows[3]`, or `arguments` for the whole.
+        constraint: The keyword of the schema; `schema` where the schema itself is broken, `limit` where checking would
+            cost too much, `json` where the value is no JSON.
+        message: What came and what is expected, at most 300 characters.
+        expected: The part of the schema that is not met; as text, shortened, where it is long.
+        suggestion: The name or value that was probably meant.
+    """
 
     path: str
-    """Where: `arguments.options.count`, `arguments.rows[3]`, or `arguments` for the whole."""
     constraint: str
-    """The keyword of the schema; `schema` where the schema itself is broken, `limit` where checking would cost too
-    much, `json` where the value is no JSON."""
     message: str
-    """What came and what is expected, at most 300 characters."""
     expected: Any = None
-    """The part of the schema that is not met; as text, shortened, where it is long."""
     suggestion: str | None = None
-    """The name or value that was probably meant."""
 
 
 def explain(errors: list[Any], root: str, *, quote_values: bool) -> list[Problem]:

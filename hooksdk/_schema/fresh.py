@@ -87,8 +87,8 @@ class _Stored:
 
 _OPERATORS = ("__delitem__", "__iadd__", "__imul__", "__ior__", "__setitem__")
 _OF_LISTS = ("append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort")
+# The methods by which dicts and lists change.
 _CHANGES = (*_OPERATORS, *_OF_LISTS, "popitem", "setdefault", "update")
-"""The methods by which dicts and lists change."""
 
 
 def _refusing(change: str) -> Callable[..., NoReturn]:

@@ -8,8 +8,8 @@ from typing import Any
 from hooksdk._schema.keywords import HOLD_LIST, HOLD_MAP, HOLD_SCHEMA, TYPES, local_target
 from hooksdk.values import JsonObject, as_list, as_object, is_list, is_object
 
+# How many `$ref`s and nested combinations are followed before words take over; cycles end here.
 _STEPS = 16
-"""How many `$ref`s and nested combinations are followed before words take over; cycles end here."""
 _PLAIN = frozenset({"type", "properties", "required", "title", "description", "default", "examples"})
 _COMBINED = ("allOf", "anyOf", "oneOf")
 

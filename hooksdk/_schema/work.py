@@ -17,8 +17,8 @@ from typing import Any
 
 from hooksdk.values import MAX_DEPTH, MAX_DIGITS
 
+# Five thousand rows of a table with nine columns.
 MAX_VALUES = 50_000
-"""Five thousand rows of a table with nine columns."""
 _TOO_LARGE = 10**MAX_DIGITS
 
 _CONTAINERS = frozenset((dict, list))
@@ -29,12 +29,15 @@ class TooMuchWork(Exception):
 
 
 class Work(threading.local):
-    """What the check running in this thread has spent, and the validators that its schema has already."""
+    """What the check running in this thread has spent, and the validators that its schema has already.
+
+    Attributes:
+        silent: Whether nobody reads the errors: it is only asked whether a value fits.
+    """
 
     steps = 0
     limit = 0
     silent = False
-    """Whether nobody reads the errors: it is only asked whether a value fits."""
     nodes: dict[Any, Any] | None = None
 
     def begin(self, size: Size, nodes: dict[Any, Any] | None) -> None:
@@ -60,13 +63,16 @@ work = Work()
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The size of a JSON value, or what keeps it from being checked."""
+    """The size of a JSON value, or what keeps it from being checked.
+
+    Attributes:
+        plain: False where something is no dict, list, str, int, float, bool or None: a clone may be.
+    """
 
     values: int
     characters: int
     fault: str | None = None
     plain: bool = True
-    """False where something is no dict, list, str, int, float, bool or None: a clone may be."""
 
 
 def survey(value: object, most: int = MAX_VALUES) -> Size:

@@ -15,10 +15,10 @@ from anyio.abc import TaskGroup
 from hooksdk._tasks.limits import cancel_requests, describe
 
 T = TypeVar("T")
+# Seconds that background work may take to end once it is cancelled.
 STOP_TIMEOUT = 10.0
-"""Seconds that background work may take to end once it is cancelled."""
+# The one logger of the library; it has no handler of its own.
 logger = logging.getLogger("hooksdk")
-"""The one logger of the library; it has no handler of its own."""
 
 
 @final

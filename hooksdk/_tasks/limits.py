@@ -13,10 +13,10 @@ from typing import Any, Self, final
 import anyio
 import anyio.lowlevel
 
+# anyio's scope on trio (True) and asyncio (False): looking it up for each scope costs as much as ten handlers.
 _scope_classes: dict[bool, type[anyio.CancelScope]] = {}
-"""anyio's scope on trio (True) and asyncio (False): looking it up for each scope costs as much as ten handlers."""
+# A shared scope ends up to this share of the limit later, so that its deadline need not move for each piece of code.
 SHARED_SLACK = 0.1
-"""A shared scope ends up to this share of the limit later, so that its deadline need not move for each piece of code."""
 
 
 @final
@@ -50,6 +50,9 @@ class Attempt:
     A `shared` attempt serves several pieces of code, one after the other, since opening a scope costs more than ten
     handlers: `stop_clock()` after each, and `set_limit(limit)` before one whose limit is another. `paused()` stops the
     clock of one that is not shared.
+
+    Attributes:
+        seconds: How long the last piece of code took, pauses left out.
     """
 
     __slots__ = ("_deadline_set_at", "_keep_interrupts", "_limit", "_max_drift", "_pause_began", "_pauses",
@@ -59,7 +62,6 @@ class Attempt:
         self.error: BaseException | None = None
         self.late = False
         self.seconds = 0.0
-        """How long the last piece of code took, pauses left out."""
         self._limit = limit
         self._shared = shared
         self._max_drift = limit * SHARED_SLACK if shared else 0.0

@@ -18,8 +18,8 @@ from hooksdk.errors import SessionBusy
 
 T = TypeVar("T")
 P = TypeVarTuple("P")
+# Tasks that run a step now: a step within a step needs no task of its own, which costs more than most steps.
 _shielded_tasks: set[asyncio.Future[Any]] = set()
-"""Tasks that run a step now: a step within a step needs no task of its own, which costs more than most steps."""
 
 
 async def run_shielded(step: Callable[[*P], Coroutine[Any, Any, T]], *args: *P) -> T:

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 from hooksdk.values import is_list, is_object
 
+# `{value}` takes the place of all; `{set, drop, inside}` are an object's new keys, lost keys and changed values;
+# `{keep, add}` keeps the first items of a list, or characters of a text, and goes on with others.
 Change = dict[str, Any]
-"""`{value}` takes the place of all; `{set, drop, inside}` are an object's new keys, lost keys and changed values;
-`{keep, add}` keeps the first items of a list, or characters of a text, and goes on with others."""
 
 
 def same(one: Any, other: Any) -> bool:

@@ -24,11 +24,14 @@ def in_doubt(name: str) -> str:
 @final
 @dataclass(slots=True)
 class Begun:
-    """One call that has begun."""
+    """One call that has begun.
+
+    Attributes:
+        in_doubt: True for a call that was closed without a result of its own.
+    """
 
     entry: Entry
     in_doubt: bool = False
-    """True for a call that was closed without a result of its own."""
 
     @property
     def effect_id(self) -> str:
@@ -52,17 +55,20 @@ class Begun:
 
 @final
 class Effects:
-    """The calls of one session that have begun, by its messages and its journal."""
+    """The calls of one session that have begun, by its messages and its journal.
+
+    Attributes:
+        begun: The calls that have begun, by effect id, the oldest first. Ended ones stay until the next `sweep`.
+        over: Those that have ended, until the run that made them completes: before that the conversation may lose their
+            reply.
+        lost: Those that have ended, and whose reply the conversation has lost.
+    """
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self.begun: dict[str, Begun] = {}
-        """The calls that have begun, by effect id, the oldest first. Ended ones stay until the next `sweep`."""
         self.over: dict[str, Begun] = {}
-        """Those that have ended, until the run that made them completes: before that the conversation may lose their
-        reply."""
         self.lost: dict[str, Begun] = {}
-        """Those that have ended, and whose reply the conversation has lost."""
 
     def __repr__(self) -> str:
         return f"Effects({self.without_end()})"

@@ -19,29 +19,35 @@ from hooksdk.values import clip, is_list, is_object
 
 
 class MessageParts(NamedTuple):
-    """What a format says of one message."""
+    """What a format says of one message.
+
+    Attributes:
+        is_loose: A reply, or a part of one, that a provider refuses where nothing follows it.
+    """
 
     calls: Sequence[ToolCall]
     results: Sequence[FoundResult]
     is_reply: bool
     is_loose: bool
-    """A reply, or a part of one, that a provider refuses where nothing follows it."""
 
 
 @final
 class EncodedMessage(dict[str, Any]):
     """A message on its way into the store, beside the line of JSON that it is there, so that it is encoded once. A
-    store that writes with `encode` or `encode_for` takes the line; to any other it is a dict. Not to be changed."""
+    store that writes with `encode` or `encode_for` takes the line; to any other it is a dict. Not to be changed.
+
+    Attributes:
+        plain: The message itself, as it would come back from the store.
+        parts: What its format says of it, once somebody has asked.
+    """
 
     __slots__ = ("line", "parts", "plain")
 
     def __init__(self, plain: Message, line: bytes) -> None:
         super().__init__(plain)
         self.plain = plain
-        """The message itself, as it would come back from the store."""
         self.line = line
         self.parts: MessageParts | None = None
-        """What its format says of it, once somebody has asked."""
 
 
 def as_stored(message: Message) -> EncodedMessage:
@@ -140,8 +146,8 @@ def request_of(call: ToolCall) -> str:
         return repr((call.name, call.arguments))
 
 
+# Characters; no note in an argument's place is longer.
 LONG_ARGUMENT = 200
-"""Characters; no note in an argument's place is longer."""
 
 
 def long_arguments(call: ToolCall) -> Iterator[tuple[str, str]]:

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from typing import Any
 
+# One line of the journal.
 Entry = dict[str, Any]
-"""One line of the journal."""

@@ -29,9 +29,9 @@ from hooksdk.formats import FoundResult, HasArguments, Message, MessageFormat
 from hooksdk.formats.content import size_of
 from hooksdk.formats.kit import answered_ids, arguments_of
 
+# The version of the facts. Raise it when a format finds other calls or results in the same message, or when sizes are
+# estimated otherwise: facts that an earlier version kept are not used then.
 FACTS_VERSION: Final = 5
-"""The version of the facts. Raise it when a format finds other calls or results in the same message, or when sizes are
-estimated otherwise: facts that an earlier version kept are not used then."""
 
 OTHER, REPLY, USER, LOOSE = range(4)
 """The kinds of messages: `USER` is a person's message without results, `LOOSE` a reply that is a loose end."""
@@ -75,7 +75,15 @@ class Words:
 @final
 class Facts:
     """The parts of all messages so far, in columns. The calls of a message begin where those of the message before it
-    end, and end at its `calls_end`; its results likewise, at its `results_end`."""
+    end, and end at its `calls_end`; its results likewise, at its `results_end`.
+
+    Attributes:
+        argument_calls: By long argument: the number of its call. Most calls have none.
+        ids: The ids of calls and results.
+        names: The names of tools and of long arguments.
+        reasons: The reasons why results cannot be shortened; number 0 means that a result can.
+        summaries: By call: its arguments in one short line.
+    """
 
     def __init__(self, message_format: MessageFormat | None) -> None:
         """Without a format a message counts, and nothing more is known of it."""
@@ -91,20 +99,15 @@ class Facts:
         self.errors: array[int] = array("B")
         self.refusals: array[int] = array("I")
         self.argument_calls: array[int] = array("I")
-        """By long argument: the number of its call. Most calls have none."""
         self.argument_names: array[int] = array("I")
         self.argument_characters: array[int] = array("q")
         self.argument_tokens: array[int] = array("q")
         self._columns = list(vars(self))
         self._format = message_format
         self.ids = Words()
-        """The ids of calls and results."""
         self.names = Words()
-        """The names of tools and of long arguments."""
         self.reasons = Words([""])
-        """The reasons why results cannot be shortened; number 0 means that a result can."""
         self.summaries: list[str] = []
-        """By call: its arguments in one short line."""
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -195,28 +198,31 @@ class Facts:
         return facts if start == len(data) else None
 
 
+# The handle of a result, or of an argument of its call.
 _HANDLE = re.compile(r"r([1-9][0-9]*)(?:\.(.+))?", re.DOTALL)
-"""The handle of a result, or of an argument of its call."""
 
 
 @dataclass(slots=True)
 class Marks:
-    """What the journal says of one result beside its text."""
+    """What the journal says of one result beside its text.
+
+    Attributes:
+        ran: The name of the tool that ran, where the call named a bridge.
+        answer_hash: The hash of the run's own text, where the format may have stored it in other words.
+        short_text: The text in its place once a trim is applied.
+        queued_entry: Its last trim or restore that waits for the drain.
+        missed_trim: The reason why the last drain of its trim changed nothing.
+        labels: The labels of its text; None where nobody has labelled it, which counts as `untrusted`.
+    """
 
     disposable: bool = False
     ran: str = ""
-    """The name of the tool that ran, where the call named a bridge."""
     answer_hash: str | None = None
-    """The hash of the run's own text, where the format may have stored it in other words."""
     short_text: str | None = None
-    """The text in its place once a trim is applied."""
     queued_entry: Entry | None = None
-    """Its last trim or restore that waits for the drain."""
     missed_trim: Literal["stale", "gone"] | None = None
-    """The reason why the last drain of its trim changed nothing."""
     content_hash: str | None = None
     labels: Labels | None = None
-    """The labels of its text; None where nobody has labelled it, which counts as `untrusted`."""
 
     @classmethod
     def of(cls, entry: Entry) -> Marks:
@@ -231,13 +237,16 @@ _NONE = Marks()
 @final
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """One result of the stored messages, or a long argument of the call that it answers: a row of the columns."""
+    """One result of the stored messages, or a long argument of the call that it answers: a row of the columns.
+
+    Attributes:
+        number: Its number among all results, from 0.
+        argument: The number among all long arguments, from 0; -1 for the result itself.
+    """
 
     table: ResultRows = field(repr=False)
     number: int
-    """Its number among all results, from 0."""
     argument: int = -1
-    """The number among all long arguments, from 0; -1 for the result itself."""
 
     @property
     def handle(self) -> str:
@@ -356,27 +365,30 @@ class ResultRow:
 
 @final
 class ResultRows(Sequence[ResultRow]):
-    """All results, oldest first."""
+    """All results, oldest first.
+
+    Attributes:
+        in_session: False for the results of a plain list: no tool gets one back whole.
+        ids: The ids of the calls that they answer, as numbers of `facts.ids`: a result may name no id itself.
+        marks: By the number of a result, or by `~number` of an argument.
+        answers: By the number of a call with long arguments: the result that answers it.
+    """
 
     in_session = True
-    """False for the results of a plain list: no tool gets one back whole."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.ids: array[int] = array("I")
-        """The ids of the calls that they answer, as numbers of `facts.ids`: a result may name no id itself."""
         self.positions: array[int] = array("I")
         self.occurrences: array[int] = array("I")
         self.turns: array[int] = array("I")
         self.calls: array[int] = array("i")
         self.marks: dict[int, Marks] = {}
-        """By the number of a result, or by `~number` of an argument."""
         self.answers: dict[int, int] = {}
-        """By the number of a call with long arguments: the result that answers it."""
+        # By the number of an id: the last result with it, or -1.
         self._newest: array[int] = array("i")
-        """By the number of an id: the last result with it, or -1."""
+        # By result: the one before it with the same id, or -1.
         self._before: array[int] = array("i")
-        """By result: the one before it with the same id, or -1."""
 
     def add(self, position: int, call_id: int, turn: int, call: int) -> ResultRow:
         """Add a result, by the numbers of its id and of the call that it answers, or -1."""
@@ -455,27 +467,30 @@ class ResultRows(Sequence[ResultRow]):
         return [ResultRow(self, number) for number in reversed(numbers)]
 
 
+# A result whose call is not recorded yet.
 Orphan = tuple[ToolCall, ToolResult, Marks]
-"""A result whose call is not recorded yet."""
 
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One call of the newest reply, and its result as far as there is one."""
+    """One call of the newest reply, and its result as far as there is one.
+
+    Attributes:
+        number: Its number among all calls of the session.
+        read_call: Reads the call of a number.
+        marks: The marks of its result, until the result is stored and has them.
+        by_run: True for a call that the run answered, not a message that the host recorded.
+    """
 
     number: int
-    """Its number among all calls of the session."""
     id: str
     name: str
     order: int
     read_call: Callable[[int], ToolCall]
-    """Reads the call of a number."""
     staged: ToolResult | None = None
     record: ResultRow | None = None
     marks: Marks | None = None
-    """The marks of its result, until the result is stored and has them."""
     by_run: bool = False
-    """True for a call that the run answered, not a message that the host recorded."""
     known_call: ToolCall | None = None
 
     @property
@@ -493,7 +508,12 @@ class Slot:
 
 
 class Turns:
-    """The turns of a conversation. Without a format the messages are kept, and nothing is known of them."""
+    """The turns of a conversation. Without a format the messages are kept, and nothing is known of them.
+
+    Attributes:
+        count: The number of messages gone through.
+        upto: The number of messages at the beginning that a compaction stands for.
+    """
 
     def __init__(
         self, message_format: MessageFormat | None, messages: Messages | None = None, facts: Facts | None = None
@@ -506,17 +526,15 @@ class Turns:
         self.slots: list[Slot] = []
         self.orphans: list[Orphan] = []
         self.count = 0
-        """The number of messages gone through."""
         self.upto = 0
-        """The number of messages at the beginning that a compaction stands for."""
         self.replies = 0
         self.last_reply = -1
         self.first_user: int | None = None
         self.loose_ends = LooseEnds()
+        # By the number of an id: the last call with it, or -1.
         self._newest_call: array[int] = array("i")
-        """By the number of an id: the last call with it, or -1."""
+        # The message whose results were read last, by its position, and these results.
         self._results_read: tuple[int, list[FoundResult]] = (-1, [])
-        """The message whose results were read last, by its position, and these results."""
 
     def use(self, message_format: MessageFormat) -> None:
         """Take a format, while there are no messages."""

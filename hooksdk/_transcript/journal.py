@@ -52,7 +52,17 @@ from hooksdk.formats.sending import CallIds, call_ids, sendable
 
 class Ledger(Turns):
     """The state computed from messages and journal entries. Without a format it keeps messages and plugin state
-    only."""
+    only.
+
+    Attributes:
+        base: The messages of a compaction, in the place of the first `upto`: its own ones, and the positions of stored
+            ones.
+        trimmed_messages: By position: the shortened message in the view.
+        tokens_at: By position: the tokens of the message in the view, or -1 until somebody asks for them.
+        shown_before: By position: the fingerprints of every message that ever stood there in the view.
+        used: The tokens that requests used, as journal entries; `hooksdk.costs` reads them.
+        unlabelled: The number of results at the beginning that were loaded from elsewhere and have no labels yet.
+    """
 
     def __init__(
         self, message_format: MessageFormat | None, messages: Messages | None = None, facts: Facts | None = None
@@ -62,24 +72,17 @@ class Ledger(Turns):
         self.queue: dict[int, tuple[Entry, ResultRow | None]] = {}
         self.trim_count = 0
         self.base: list[Message | int] = []
-        """The messages of a compaction, in the place of the first `upto`: its own ones, and the positions of stored
-        ones."""
         self._kept_by_compaction: frozenset[int] = frozenset()
         self.trimmed_messages: dict[int, Message] = {}
-        """By position: the shortened message in the view."""
         self.tokens_at: array[int] = array("q")
-        """By position: the tokens of the message in the view, or -1 until somebody asks for them."""
         self.shown_before: dict[int, set[str]] = {}
-        """By position: the fingerprints of every message that ever stood there in the view."""
         self.states: dict[str, dict[str, Any]] = {}
         self.effects = Effects(self)
         self.used: list[Entry] = []
-        """The tokens that requests used, as journal entries; `hooksdk.costs` reads them."""
         self.unlabelled = 0
-        """The number of results at the beginning that were loaded from elsewhere and have no labels yet."""
         self._unknown: set[str] = set()
+        # The ids of the calls in the view, stored and sent, and the number of messages at which they were found.
         self._call_ids: tuple[int, list[tuple[str, str]]] = -1, []
-        """The ids of the calls in the view, stored and sent, and the number of messages at which they were found."""
 
     @classmethod
     def replay(

@@ -28,11 +28,14 @@ def without_loose_ends(messages: Sequence[Message], message_format: MessageForma
 
 @dataclass
 class LooseEnds:
-    """The positions of loose ends in a list that grows."""
+    """The positions of loose ends in a list that grows.
+
+    Attributes:
+        newest: Those that the next message may complete.
+    """
 
     _positions: set[int] = field(default_factory=set[int])
     newest: list[int] = field(default_factory=list[int])
-    """Those that the next message may complete."""
 
     def __contains__(self, position: int) -> bool:
         return position in self._positions

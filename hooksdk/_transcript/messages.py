@@ -9,9 +9,9 @@ from typing import Protocol, final, overload
 from hooksdk import schema
 from hooksdk.formats import Message
 
+# How much of the newest messages stays in memory as objects, by its stored size; they take about six times that. A
+# session that is smaller is read once.
 KEPT_BYTES = 1_000_000
-"""How much of the newest messages stays in memory as objects, by its stored size; they take about six times that. A
-session that is smaller is read once."""
 
 
 class MessageSource(Protocol):

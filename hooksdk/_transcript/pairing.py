@@ -13,8 +13,8 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.formats.kit import with_call_ids
 
+# What a call without a result gets, so that the next request can be sent.
 NO_RESULT = "no result: the conversation went on before this call had one"
-"""What a call without a result gets, so that the next request can be sent."""
 
 
 def gather_results(messages: Sequence[Message], message_format: MessageFormat) -> list[Message]:

@@ -98,9 +98,9 @@ class _Reader:
         return ledger
 
 
+# Seconds before another attempt to read a session: a busy database may refuse one read, and nobody is asked about calls
+# in doubt that were not read.
 PAUSES = (0.1, 0.5, 2.0)
-"""Seconds before another attempt to read a session: a busy database may refuse one read, and nobody is asked about
-calls in doubt that were not read."""
 
 
 async def ledger_of(store: Store, session_id: str) -> Ledger:

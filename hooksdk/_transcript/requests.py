@@ -27,8 +27,8 @@ from hooksdk.formats.content import cache_marks
 from hooksdk.schema import estimate_tokens
 from hooksdk.values import is_list
 
+# What to answer, and the journal entry of a request that is accepted.
 Plan = tuple[TrimReceipt, Entry | None]
-"""What to answer, and the journal entry of a request that is accepted."""
 
 
 def plan_trim(ledger: Ledger, reference: str, replacement: str | None, *, small: bool = False) -> Plan:

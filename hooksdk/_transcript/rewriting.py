@@ -9,8 +9,8 @@ from hooksdk._transcript.encoding import encode
 from hooksdk._transcript.entries import Entry
 from hooksdk._transcript.journal import Ledger
 
+# Less than that is read faster than a new file is made durable.
 MIN_VOID_BYTES = 64 * 1024
-"""Less than that is read faster than a new file is made durable."""
 
 
 def shorter_journal(journal: Sequence[Entry], ledger: Ledger) -> list[Entry] | None:

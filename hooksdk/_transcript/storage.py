@@ -22,14 +22,16 @@ def unknown_session(session_id: str) -> StoreError:
 class SessionLog(Protocol):
     """One session of a store, held by one owner at a time. Everything appended is durable when the call returns, and
     stored whole or not at all; an append that was begun completes, whoever cancels the caller.
+
+    Attributes:
+        existed: The session had been opened before.
+        token: Rises with every holder. One who lost the session gets `SessionBusy` or `StoreError` for an append.
+        materialized: True when the store wants `write_view` after each drain.
     """
 
     existed: bool
-    """The session had been opened before."""
     token: int
-    """Rises with every holder. One who lost the session gets `SessionBusy` or `StoreError` for an append."""
     materialized: bool
-    """True when the store wants `write_view` after each drain."""
 
     async def read(self) -> tuple[list[Message], list[Entry]]:
         """The messages and the journal. A last line torn by a crash is left out; other damage is a `StoreError`."""
@@ -179,17 +181,21 @@ class Store(Protocol):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionBeginning:
-    """The first lines of one session: enough to say what it is about."""
+    """The first lines of one session: enough to say what it is about.
+
+    Attributes:
+        messages: The first few; fewer where they are long.
+        journal: The first few entries. The one of kind `format` says with which model and in which folder the first run
+            began.
+        changed: When the session was last written, in seconds since 1970; None where that is not known.
+        problem: Why these lines cannot be read; empty where nothing is wrong with them.
+    """
 
     session_id: str
     messages: Sequence[Message] = ()
-    """The first few; fewer where they are long."""
     journal: Sequence[Entry] = ()
-    """The first few entries. The one of kind `format` says with which model and in which folder the first run began."""
     changed: float | None = None
-    """When the session was last written, in seconds since 1970; None where that is not known."""
     problem: str = ""
-    """Why these lines cannot be read; empty where nothing is wrong with them."""
 
 
 @runtime_checkable

@@ -31,9 +31,9 @@ from hooksdk.tools import Tool
 S = TypeVar("S", bound="Stored")
 T = TypeVar("T")
 P = ParamSpec("P")
+# The number of entries that later ones make void, after which the journal of an open session is checked for void ones:
+# about as many as make a new file worth its cost.
 MANY_VOID = 2000
-"""The number of entries that later ones make void, after which the journal of an open session is checked for void ones:
-about as many as make a new file worth its cost."""
 
 
 def alone(
@@ -51,18 +51,22 @@ def alone(
 @final
 @dataclass
 class Unwritten:
-    """The records that could not be written, as on a full disk."""
+    """The records that could not be written, as on a full disk.
+
+    Attributes:
+        may_be_full: True until a record has been written: the disk may be full.
+        failures: The number of records that could not be written.
+        problem: The reason for the last of them.
+        results: The results among them, each with the number of replies at that time and the id of the effect that it
+            ends.
+    """
 
     may_be_full: bool
-    """True until a record has been written: the disk may be full."""
     failures: int = 0
-    """The number of records that could not be written."""
     problem: str = ""
-    """The reason for the last of them."""
     results: list[tuple[ToolCall, ToolResult, Tool | None, int, str]] = field(
         default_factory=list[tuple[ToolCall, ToolResult, Tool | None, int, str]]
     )
-    """The results among them, each with the number of replies at that time and the id of the effect that it ends."""
 
     @contextmanager
     def watch(self) -> Generator[None]:
@@ -85,30 +89,33 @@ class _Commit:
 
 
 class Stored:
-    """The log of one open session, the ledger of what is in it, and which calls have begun."""
+    """The log of one open session, the ledger of what is in it, and which calls have begun.
+
+    Attributes:
+        volatile: True where the store loses everything when the process ends: a call's beginning is written only when
+            the call is cut off.
+    """
 
     def __init__(self, log: SessionLog, session_id: str) -> None:
         self.session_id = session_id
         self.existed = log.existed
         self.volatile: bool = getattr(log, "volatile", False)
-        """True where the store loses everything when the process ends: a call's beginning is written only when the call
-        is cut off."""
         self._log = log
         self._where = f"session '{session_id}'"
         self._lock = anyio.Lock()  # not fast_acquire: each step lets other tasks run
         self._ledger = Ledger(None)
         self._closed = False
+        # The number of the model's replies when the session was opened: calls of the newest may have been cut off.
         self._replies_before = 0
-        """The number of the model's replies when the session was opened: calls of the newest may have been cut off."""
+        # The effects whose end is written with the next entry.
         self._ended: list[str] = []
-        """The effects whose end is written with the next entry."""
+        # The effects that have ended before their caller has confirmed it.
         self._unconfirmed: set[str] = set()
-        """The effects that have ended before their caller has confirmed it."""
         self._next_commit: _Commit | None = None
+        # The number of entries that may have become void since the journal was last checked.
         self._void: int = 0
-        """The number of entries that may have become void since the journal was last checked."""
+        # True during a step and after an interrupted one: the next step reads the log again first.
         self._must_reload = False
-        """True during a step and after an interrupted one: the next step reads the log again first."""
         self.unwritten = Unwritten(may_be_full=log.existed)  # the files of a new session have just been made
 
     @classmethod

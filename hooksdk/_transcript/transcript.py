@@ -37,13 +37,13 @@ T = TypeVar("T")
 
 @final
 class Transcript(Stored):
-    """One open session's messages, calls, trims and view."""
+    """One open session's messages, calls, trims and view. `fenced`: true while nobody may edit: from a run's begin on,
+    but for the time of its `agent_end` handlers."""
 
+    # Of the list that was followed last.
     _unmatched = Unmatched()
-    """Of the list that was followed last."""
     _told = frozenset[str]()
     fenced = False
-    """True while nobody may edit: from a run's begin on, but for the time of its `agent_end` handlers."""
 
     @alone
     async def touch(self) -> None:

@@ -13,48 +13,54 @@ from hooksdk.formats.content import NOTE
 from hooksdk.formats.kit import clean_text as encodable
 from hooksdk.values import clip
 
+# Characters that a plugin's or model's summary may keep.
 MAX_SUMMARY = 2_000
-"""Characters that a plugin's or model's summary may keep."""
 
+# What a trim must save at least, estimated. The provider's cache of everything behind the result is lost, and a model
+# that asks for the trim itself writes about half of this: what saves less is paid back in no session of ordinary
+# length.
 MIN_TOKENS_SAVED = 100
-"""What a trim must save at least, estimated. The provider's cache of everything behind the result is lost, and a model
-that asks for the trim itself writes about half of this: what saves less is paid back in no session of ordinary
-length."""
+# Which part of the result must go at least, in tokens, in characters and as it is stored. The estimate of tokens may be
+# wrong by that much: what saves less by it may save nothing.
 MIN_SHARE_SAVED = 0.3
-"""Which part of the result must go at least, in tokens, in characters and as it is stored. The estimate of tokens may
-be wrong by that much: what saves less by it may save nothing."""
+# More than any note costs.
 MOST_NOTE_TOKENS = 80
-"""More than any note costs."""
 TOO_SHORT = f"too short: a trim has to save {MIN_TOKENS_SAVED} tokens and {MIN_SHARE_SAVED:.0%} of the result"
 
+# `gone`: compacted away meanwhile. `stale`: the stored content is not the one that the trim was made for.
 TrimStatus = Literal["applied", "already_trimmed", "not_trimmed", "gone", "stale"]
-"""`gone`: compacted away meanwhile. `stale`: the stored content is not the one that the trim was made for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrainedTrim:
-    """What became of one queued trim or restore."""
+    """What became of one queued trim or restore.
+
+    Attributes:
+        handle: Also what undoes it: `results.restore(handle)`.
+        owner: The plugin that asked for it.
+        age: How many model turns came after the result.
+        tokens_saved: Tokens that the view lost, estimated; negative for a restore.
+    """
 
     handle: str
-    """Also what undoes it: `results.restore(handle)`."""
     kind: Literal["trim", "restore"]
     status: TrimStatus
     owner: str
-    """The plugin that asked for it."""
     reason: str
     tool: str
     age: int
-    """How many model turns came after the result."""
     tokens_saved: int
-    """Tokens that the view lost, estimated; negative for a restore."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainReport:
-    """What one drain did."""
+    """What one drain did.
+
+    Attributes:
+        trims: Every trim and restore that was queued, in the order in which they came.
+    """
 
     trims: tuple[DrainedTrim, ...] = ()
-    """Every trim and restore that was queued, in the order in which they came."""
 
 
 def clean(text: str, max_chars: int) -> str:

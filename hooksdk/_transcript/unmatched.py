@@ -16,19 +16,22 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats.kit import clean_text, with_call_ids
 
+# How its text begins.
 UNKNOWN = "(of an unknown author)\n"
-"""How its text begins."""
 
 
 @final
 @dataclass
 class Unmatched:
-    """What could not be matched in a list."""
+    """What could not be matched in a list.
+
+    Attributes:
+        problems: What was wrong with it, each once.
+        call_ids: Those that results named.
+    """
 
     problems: dict[str, None] = field(default_factory=dict[str, None])
-    """What was wrong with it, each once."""
     call_ids: set[str] = field(default_factory=set[str])
-    """Those that results named."""
 
     def readable(self, messages: Sequence[Message], message_format: MessageFormat) -> list[Message]:
         """The list with a text in the place of whatever is no message of the format."""

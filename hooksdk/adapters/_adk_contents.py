@@ -12,13 +12,14 @@ from hooksdk.adapters._conversation import FORMAT, Texts, short_texts
 from hooksdk.calls import ToolCall
 from hooksdk.formats import Message
 
+# Begins the id that a call gets whose model gives none, as Gemini: ADK's own, `adk-`, are not in what the model is
+# sent.
 OWN_ID = "hooksdk-"
-"""Begins the id that a call gets whose model gives none, as Gemini: ADK's own, `adk-`, are not in what the model is sent."""
+# Begins a content in the user's place that tells of what another agent has said or done.
 OF_ANOTHER_AGENT = "For context:"
-"""Begins a content in the user's place that tells of what another agent has said or done."""
+# The call that stands in ADK's events where a plugin has sent the model on: ADK goes on after a call alone. The model
+# reads the reason in its place, as a message.
 GO_ON = "hooksdk_go_on"
-"""The call that stands in ADK's events where a plugin has sent the model on: ADK goes on after a call alone. The model reads the
-reason in its place, as a message."""
 
 
 def response_text(response: Mapping[str, Any]) -> str:

@@ -32,14 +32,14 @@ from hooksdk.session import Session
 from hooksdk.tasks import run_shielded
 from hooksdk.tools import Tool
 
+# Plugins see one format in every framework.
 FORMAT = get_format("openai-chat")
-"""Plugins see one format in every framework."""
+# Options of `Session.run` that one host's run of a sub-agent does not say to another host.
 OF_OWN_HOST = ("approver", "family", "in_doubt", "requester", "trigger", "withhold", "workspace_dir")
-"""Options of `Session.run` that one host's run of a sub-agent does not say to another host."""
+# Provider and name, as far as the framework knows them.
 ModelName = tuple[str | None, str | None]
-"""Provider and name, as far as the framework knows them."""
+# By call id, and which of the results with this id: the text of each result that is trimmed.
 Texts = Mapping[tuple[str, int], str]
-"""By call id, and which of the results with this id: the text of each result that is trimmed."""
 
 
 class SomeHost(Protocol):
@@ -65,13 +65,22 @@ class SomeHost(Protocol):
 
 @final
 class Conversation:
-    """One run of a framework's agent, from its first sign to its end or its pause."""
+    """One run of a framework's agent, from its first sign to its end or its pause.
+
+    Attributes:
+        below: The session ids of its sub-agents that are open: two that one tool runs at once have one each.
+        told: What the model is to read in the place of what the framework has answered itself: of a call in doubt that
+            it is.
+        sessions: Its own host's, and those of the hosts whose sub-agent it is; of its last run, where none is open.
+        info: Of its run, or its last one.
+        working: How many of its calls are at work.
+        paused: Why it pauses when none is.
+    """
 
     def __init__(self, conversations: Conversations, session_id: str) -> None:
         self._all, self.key, self.id = conversations, session_id, session_id
         self._outer = inside.get()
         self.below: set[str] = set()
-        """The session ids of its sub-agents that are open: two that one tool runs at once have one each."""
         if self._outer is not None:
             while self.id in self._outer[0].below:
                 self.id += "+"
@@ -79,22 +88,17 @@ class Conversation:
         self._lock = anyio.Lock()
         self._known: Sequence[Any] | None = None
         self.told: dict[tuple[str, int], str] = {}
-        """What the model is to read in the place of what the framework has answered itself: of a call in doubt that it is."""
+        # What the caller has handed in as the user's, until the model is sent it.
         self._said: Sequence[str] = ()
-        """What the caller has handed in as the user's, until the model is sent it."""
+        # The model that is asked: its window and its names.
         self._asked: Sequence[Any] = ()
-        """The model that is asked: its window and its names."""
+        # The name in its last reply.
         self._replied = ""
-        """The name in its last reply."""
         self.sessions: list[tuple[SomeHost, Session]] = []
-        """Its own host's, and those of the hosts whose sub-agent it is; of its last run, where none is open."""
         self.run: Run | None = None
         self.info: RunInfo | None = None
-        """Of its run, or its last one."""
         self.working = 0
-        """How many of its calls are at work."""
         self.paused = ""
-        """Why it pauses when none is."""
 
     async def begin(self, said: Sequence[str] = (), *, before: Sequence[str] = (), **more: Any) -> Run:
         """Its run, opened where it is not. `said` is what the caller hands in as the user's, and `before` the same in a history
@@ -277,8 +281,8 @@ class Conversation:
             await session.close()
 
 
+# The conversation whose tool runs here, and the tool's call: an agent that it runs is a sub-agent.
 inside: ContextVar[tuple[Conversation, str] | None] = ContextVar("hooksdk conversation", default=None)
-"""The conversation whose tool runs here, and the tool's call: an agent that it runs is a sub-agent."""
 
 
 @final

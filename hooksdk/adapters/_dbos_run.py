@@ -25,12 +25,12 @@ from hooksdk.tasks import describe
 
 T = TypeVar("T")
 
+# The topic of the message that wakes a run whose calls wait.
 TOPIC = "hooksdk.approvals"
-"""The topic of the message that wakes a run whose calls wait."""
 DAY = 86400.0
 HOUR = 3600.0
+# In the place of a question's number; the first one is 1.
 ANSWERED = 0
-"""In the place of a question's number; the first one is 1."""
 WAITS = "calls wait for an approval"
 ELSEWHERE = "it goes on in another worker"
 
@@ -53,17 +53,20 @@ class Call(TypedDict):
 
 
 class Turn(TypedDict):
-    """What the workflow knows of a reply."""
+    """What the workflow knows of a reply.
+
+    Attributes:
+        turns: Of the run so far, this one among them; and so are its tokens and reminders.
+        blocked: Who blocked the request, and why; else nothing.
+    """
 
     turns: int
-    """Of the run so far, this one among them; and so are its tokens and reminders."""
     text: str
     calls: list[Call]
     tokens: int
     reminders: int
     is_last: bool
     blocked: list[str]
-    """Who blocked the request, and why; else nothing."""
 
 
 class DurableOutcome(TypedDict):
@@ -99,10 +102,10 @@ class DurableRun:
     tokens: int = 0
     reminders: int = 0
     text: str = ""
+    # Those of the newest reply, once this worker has read it.
     _calls: list[ToolCall] = field(default_factory=list[ToolCall])
-    """Those of the newest reply, once this worker has read it."""
+    # True once this worker knows that the session has no reply that the workflow does not know.
     _caught_up: bool = False
-    """True once this worker knows that the session has no reply that the workflow does not know."""
 
     async def go(self) -> DurableOutcome:
         """Make all steps. Raises what `run_agent` raises."""

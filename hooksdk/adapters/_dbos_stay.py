@@ -23,12 +23,12 @@ logger = logging.getLogger("hooksdk")
 
 T = TypeVar("T")
 
+# Where the store keeps, by session, which workflow's run has it.
 SPACE = "hooksdk.dbos"
-"""Where the store keeps, by session, which workflow's run has it."""
+# Seconds between two looks whether the run that has the session is over.
 TURN = 0.5
-"""Seconds between two looks whether the run that has the session is over."""
+# Seconds of waiting for a session, before the log says so once more.
 PATIENCE = 30.0
-"""Seconds of waiting for a session, before the log says so once more."""
 
 
 @dataclass(eq=False)
@@ -59,7 +59,12 @@ class Agent:
 @dataclass(eq=False)
 class Stay:
     """The session and the run, open while a task of their own holds them. So whoever is entered around the run is left by the
-    task that entered it, and what a step calls is in no workflow: it cannot shift the workflow's own steps."""
+    task that entered it, and what a step calls is in no workflow: it cannot shift the workflow's own steps.
+
+    Attributes:
+        is_active: Says of a workflow's id whether its run is not over.
+        start: How many messages the session had when the run began; None until that is known.
+    """
 
     host: Host
     agent: Agent
@@ -68,9 +73,7 @@ class Stay:
     prompt: str | GivenMessage | None
     options: Mapping[str, Any]
     is_active: Callable[[str], Awaitable[bool]]
-    """Says of a workflow's id whether its run is not over."""
     start: int | None = None
-    """How many messages the session had when the run began; None until that is known."""
     _task: asyncio.Task[None] | None = None
     _opened: asyncio.Future[None] = field(default_factory=asyncio.Future[None])
     _ending: asyncio.Future[BaseException | str | None] = field(

@@ -24,10 +24,10 @@ class Doubts:
     def __init__(self, host: SomeHost, beginning: str) -> None:
         """`beginning` is how the ids of earlier sessions begin."""
         self._host = host
+        # By effect id, each with the session that it began in.
         self._calls: dict[str, tuple[str, CallInDoubt]] = {}
-        """By effect id, each with the session that it began in."""
+        # How the ids begin of sessions that are to be looked at: all at first, then those that somebody had open.
         self._unread = {beginning}
-        """How the ids begin of sessions that are to be looked at: all at first, then those that somebody had open."""
         self._lock = anyio.Lock()
 
     def calls(self) -> Sequence[CallInDoubt]:

@@ -24,16 +24,16 @@ from hooksdk.tools import Annotations, Tool
 from hooksdk.values import as_object
 
 logger = logging.getLogger("hooksdk")
+# The name of the question in an `InputRequiredResult`.
 QUESTION = "hooksdk_approval"
-"""The name of the question in an `InputRequiredResult`."""
 ALLOW, DENY = "allow", "deny"
 _block: TypeAdapter[types.ContentBlock] = TypeAdapter(types.ContentBlock)
+# The same that `ctx.elicit` makes.
 _SCHEMA: types.ElicitRequestedSchema = {
     "type": "object",
     "properties": {"value": {"type": "string", "title": "May this call run?", "enum": [ALLOW, DENY]}},
     "required": ["value"],
 }
-"""The same that `ctx.elicit` makes."""
 _NO = Approval(False, "the person at the client said no")
 _YES = Approval(True, by="the person at the client")
 _NEITHER = Approval(False, "the person at the client gave no answer", unanswered="not_an_answer")

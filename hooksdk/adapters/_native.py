@@ -11,13 +11,19 @@ from hooksdk.errors import ApprovalPending
 from hooksdk.run import JudgedCall, Run
 from hooksdk.tools import Tool
 
+# Seconds that a framework's tool may take here: its own limit counts.
 NO_LIMIT = 7 * 24 * 3600.0
-"""Seconds that a framework's tool may take here: its own limit counts."""
 
 
 @final
 class Native:
-    """What an executor of a framework's tool gets beside its arguments, and what came of the call that the model made."""
+    """What an executor of a framework's tool gets beside its arguments, and what came of the call that the model made.
+
+    Attributes:
+        value: The framework's own value.
+        result: The same, as hooksdk has it.
+        pause: What the tool raised to pause the framework.
+    """
 
     def __init__(
         self, run: Callable[[str, dict[str, Any], str], Awaitable[object]], read: Callable[[object], ToolResult],
@@ -25,14 +31,11 @@ class Native:
     ) -> None:  # fmt: skip
         self._run, self._read, self._pauses = run, read, pauses
         self.value: object = None
-        """The framework's own value."""
         self.result: ToolResult | None = None
-        """The same, as hooksdk has it."""
         self.pause: BaseException | None = None
-        """What the tool raised to pause the framework."""
         self._call_id = ""
+        # By call id: the calls of hosts around the one that runs the tool, which run it in turn.
         self._judged: dict[str, list[JudgedCall]] = {}
-        """By call id: the calls of hosts around the one that runs the tool, which run it in turn."""
         self._around: Sequence[Run] = ()
 
     def put_around(self, call_id: str, judged: Sequence[JudgedCall], around: Sequence[Run]) -> None:

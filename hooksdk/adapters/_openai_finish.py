@@ -16,17 +16,20 @@ Result = RunResult | RunResultStreaming
 
 @final
 class Ending:
-    """Judges each answer of one run of ours, and says with what the SDK goes on."""
+    """Judges each answer of one run of ours, and says with what the SDK goes on.
+
+    Attributes:
+        is_over: True once an answer was let through, or calls wait.
+        replaced: The text in the place of the answer, where a plugin has put one there.
+    """
 
     def __init__(self, conversation: Conversation, options: dict[str, Any]) -> None:
         self._conversation, self._options = conversation, options
+        # What the SDK's runs before this one have come to.
         self._before: list[Item] = []
-        """What the SDK's runs before this one have come to."""
         self._responses: list[Any] = []
         self.is_over = False
-        """True once an answer was let through, or calls wait."""
         self.replaced = ""
-        """The text in the place of the answer, where a plugin has put one there."""
 
     async def next_input(self, result: Result) -> Any:
         """None where the run is over; else the input of the SDK's next run."""

@@ -90,8 +90,8 @@ class _Judge:
 
     def __init__(self, host: SomeHost, options: Mapping[str, Any]) -> None:
         self._conversations = Conversations(host, (), options)
+        # Those with a run, by Claude's id of the session and the sub-agent's.
         self._agents: dict[tuple[str, str], _Agent] = {}
-        """Those with a run, by Claude's id of the session and the sub-agent's."""
 
     async def answer(self, payload: Any, _tool_use_id: str | None, _context: Any) -> Any:
         """What the SDK hands back to Claude's program, which blocks a call for what is raised, but shows the model no reason."""

@@ -68,6 +68,10 @@ class DurableAgent:
     - `polling`: how often, in seconds, a worker looks for the next runs.
 
     The runs of one session are one after the other, in the order in which they were started.
+
+    Attributes:
+        workflow: DBOS's own workflow, for schedules and workflows of yours: `await agent.workflow(session_id, prompt,
+            options)`.
     """
 
     def __init__(
@@ -100,7 +104,6 @@ class DurableAgent:
             return await self._run(session_id, prompt, options or {})
 
         self.workflow = DBOS.workflow(name=name)(run_agent)
-        """DBOS's own workflow, for schedules and workflows of yours: `await agent.workflow(session_id, prompt, options)`."""
 
     def __repr__(self) -> str:
         return f"<DurableAgent '{self.name}'>"
@@ -186,8 +189,8 @@ class Worker:
         self._stack = AsyncExitStack()
         self._lease: SessionLog | None = None
         self._runs: set[asyncio.Task[Any]] = set()
+        # By workflow: the desk's questions whose answers it waits for.
         self._waiting: dict[str, Sequence[int]] = {}
-        """By workflow: the desk's questions whose answers it waits for."""
         self._waiters: dict[str, asyncio.Task[Any]] = {}
 
     async def __aenter__(self) -> Self:

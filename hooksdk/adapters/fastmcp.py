@@ -219,25 +219,28 @@ class _Pause(Exception):
 
 @final
 class _Client:
-    """One client's session and its run, kept by a task of its own, since clients say nothing when they leave."""
+    """One client's session and its run, kept by a task of its own, since clients say nothing when they leave.
+
+    Attributes:
+        closing: It takes no requests any more.
+        error: Why it could not be opened.
+    """
 
     def __init__(self, hooks: HookSDK, session_id: str) -> None:
         self._hooks, self._id = hooks, session_id
         self._run: Run | None = None
         self._lock = anyio.Lock()
         self._known: object = None
+        # Calls that wait for the client, each with the state that it brings back, which FastMCP seals, and with what
+        # stands for name and arguments.
         self._waiting: list[tuple[str, str, JudgedCall]] = []
-        """Calls that wait for the client, each with the state that it brings back, which FastMCP seals, and with what stands for
-        name and arguments."""
+        # Calls whose results are on their way to the client.
         self._answered: list[JudgedCall] = []
-        """Calls whose results are on their way to the client."""
         self.requests = 0
         self.last = anyio.current_time()
         self.settled, self.leave, self.ended = anyio.Event(), anyio.Event(), anyio.Event()
         self.closing = False
-        """It takes no requests any more."""
         self.error: Exception | None = None
-        """Why it could not be opened."""
 
     async def keep(self, requester: dict[str, Any] | None) -> None:
         """Open session and run, and close them when no requests come, or the event loop ends."""

@@ -60,8 +60,8 @@ class _Invocation:
     conversation: Conversation
     declared: Mapping[str, types.FunctionDeclaration] = field(default_factory=dict[str, types.FunctionDeclaration])
     tools: Sequence[BaseTool] = ()
+    # Whose calls go on in this run.
     bridges: Sequence[BaseTool] = ()
-    """Whose calls go on in this run."""
 
 
 @final

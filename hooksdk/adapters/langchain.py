@@ -55,14 +55,15 @@ __all__ = ["HookSDK"]
 
 
 class _State(AgentState[Any]):
+    # The session of a run without a thread.
     hooksdk_session: NotRequired[Annotated[str, PrivateStateAttr]]
-    """The session of a run without a thread."""
+    # The ids of the messages that stood in the user's place behind the last reply when the newest run began, or when it
+    # ended.
     hooksdk_left: NotRequired[Annotated[list[str | None], PrivateStateAttr]]
-    """The ids of the messages that stood in the user's place behind the last reply when the newest run began, or when it ended."""
+    # What the caller has handed in as the user's: a middleware may have put another text in its place.
     hooksdk_said: NotRequired[Annotated[list[str], PrivateStateAttr]]
-    """What the caller has handed in as the user's: a middleware may have put another text in its place."""
+    # True until the newest run has its answer.
     hooksdk_open: NotRequired[Annotated[bool, PrivateStateAttr]]
-    """True until the newest run has its answer."""
 
 
 @final

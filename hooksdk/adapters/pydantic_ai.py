@@ -70,6 +70,10 @@ class HookSDK(AbstractCapability[Any]):
 
     A call that a policy asks about ends the run with `DeferredToolRequests`, which the agent's `output_type` has to name, and
     is answered by `deferred_tool_results`. A host with an approver asks that one first.
+
+    Attributes:
+        leaving: Calls that run elsewhere, by their ids: tool and arguments as they were judged.
+        made: The ids of those whose results come from elsewhere.
     """
 
     def __init__(
@@ -79,9 +83,7 @@ class HookSDK(AbstractCapability[Any]):
         self._conversations = Conversations(host, core, options)
         self.conversation: Conversation
         self.leaving: dict[str, tuple[str, dict[str, Any]]] = {}
-        """Calls that run elsewhere, by their ids: tool and arguments as they were judged."""
         self.made: set[str] = set()
-        """The ids of those whose results come from elsewhere."""
 
     def get_ordering(self) -> CapabilityOrdering:
         """Whoever runs calls elsewhere gets them as they were judged, wherever it stands."""

@@ -76,10 +76,10 @@ class HookSDK(Plugin):
         super().__init__()
         self._owner_of = owner_of
         self._conversations = Conversations(host, core, options)
+        # Who plays a conversation.
         self._agents = weakref.WeakValueDictionary[str, Agent]()
-        """Who plays a conversation."""
+        # Conversations whose model a plugin has sent on: Strands begins anew with the reason, and their run goes on.
         self._going_on = set[str]()
-        """Conversations whose model a plugin has sent on: Strands begins anew with the reason, and their run goes on."""
 
     @property
     def name(self) -> str:

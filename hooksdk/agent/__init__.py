@@ -50,9 +50,7 @@ __all__ = [
 ]
 
 OutcomeReason = Literal["completed", "paused", "blocked", "turn_limit", "token_limit", "time_limit"]
-"""Why the agent stopped: it had no more calls to make, calls wait for an approval, a plugin blocked its next request or
-its answer, or a limit was reached."""
-WAITS = "calls wait for an approval"
+"""Why the agent stopped. `paused`: calls wait for an approval. `blocked`: a plugin blocked a request or the answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,23 +62,25 @@ class Limits:
 
     careful = Limits(turns=5, tokens=50_000, seconds=60, parallel=1)
     ```
+
+    Attributes:
+        turns: Model replies.
+        tokens: Of all model calls together, by the model's `usage`; estimated where it reports none.
+        parallel: How many calls of one reply run at a time.
+        attempts: How often the run may begin in all when the model is unavailable.
+        continues: How often plugins may send the model on with a reason (`before_answer`), so that no run ends yet.
+        reminders: How often a model that writes a call as text is told how to call, instead of ending the run.
+        text_calls: `run`: an answer of calls written as JSON is read as calls of offered tools (`from_text_1`).
     """
 
     turns: int = 20
-    """Model replies."""
     tokens: int | None = None
-    """Tokens of all model calls together, by the model's `usage`; estimated where it reports none."""
     seconds: float | None = None
     parallel: int = 8
-    """How many calls of one reply run at a time."""
     attempts: int = 1
-    """How often the run may begin in all when the model is unavailable."""
     continues: int = 3
-    """How often plugins may send the model on with a reason (`before_answer`) instead of letting the run finish."""
     reminders: int = 0
-    """How often a model that writes a call as text is told how to call, instead of ending the run."""
     text_calls: Literal["notice", "run"] = "notice"
-    """`run`: an answer of calls written as JSON is read as calls of offered tools, with ids such as `from_text_1`."""
 
     def __post_init__(self) -> None:
         for name, least in {"turns": 1, "parallel": 1, "attempts": 1, "reminders": 0, "continues": 0}.items():
@@ -114,23 +114,25 @@ class Outcome:
 
     anyio.run(main)
     ```
+
+    Attributes:
+        text: The prose of the last reply, as plugins left it; empty when there was none, and when a plugin blocked it.
+        turns: Replies that the model gave.
+        stats: The run's counters, with those of the trims at its end.
+        blocked: The plugin that blocked the next request or the answer, and why, when the reason is `blocked`.
+        overruled: Reasons for which plugins wanted the model to go on after `Limits(continues=...)` was used up.
+        pending: The calls that wait for an approval when the run is paused. `run_agent(session, model, None)` asks
+            again, and goes on.
     """
 
     text: str
-    """The prose of the last reply, as plugins left it; empty when there was none, and when a plugin blocked it."""
     reason: OutcomeReason
     turns: int
-    """Replies that the model gave."""
     attempts: int
     stats: Mapping[str, Any] = field(repr=False)
-    """The run's counters, with those of the trims at its end."""
     blocked: str = ""
-    """The plugin that blocked the next request or the answer, and why, when the reason is `blocked`."""
     overruled: Sequence[str] = ()
-    """Reasons for which plugins wanted the model to go on after `Limits(continues=...)` was used up."""
     pending: Sequence[ToolCall] = ()
-    """The calls that wait for an approval when the run is paused. `run_agent(session, model, None)` asks again, and
-    goes on."""
 
 
 async def run_agent(
@@ -220,6 +222,7 @@ async def run_agent(
 @dataclass
 class AgentLoop:
     """The steps of `run_agent` in an open run, for an engine that makes them one by one and can go on after each.
+    `shown`: what the model was sent last. `refused`: it has refused deferred tools, so no later attempt declares any.
 
     ```python
     import anyio
@@ -251,9 +254,7 @@ class AgentLoop:
     tokens: int = 0
     reminders: int = 0
     refused: bool = False
-    """The model has refused deferred tools: no later attempt declares any."""
     shown: Sequence[Message] = ()
-    """The messages that the model was sent last."""
     reason: OutcomeReason = "completed"
     overruled: Sequence[str] = ()
     began: bool = False
@@ -395,5 +396,5 @@ class AgentLoop:
         if failed:
             raise failed[0]
         if pending:
-            self.run.pause(WAITS)
+            self.run.pause("calls wait for an approval")
             self.reason = "paused"

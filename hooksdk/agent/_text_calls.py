@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from hooksdk import schema
 
+# Characters of the longest answer that is read.
 MAX_TEXT = 100_000
-"""Characters of the longest answer that is read."""
+# Characters of the one line that may stand before the calls.
 MAX_LEAD_IN = 120
-"""Characters of the one line that may stand before the calls."""
 _FENCED = re.compile(r"```(?:json|tool_call)?[ \t]*\n(.*?)```\s*", re.DOTALL)
 _TAGGED = re.compile(r"<tool_call>(.*?)</tool_call>\s*", re.DOTALL)
 _BEGINNING = re.compile(r"```|<tool_call>|[{\[]")

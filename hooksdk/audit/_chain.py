@@ -20,21 +20,21 @@ from typing import Any, Protocol
 from hooksdk.errors import ConfigError
 from hooksdk.values import clip, is_object
 
+# The version of the records' form, in the records that begin a chain or a file.
 SCHEMA = 1
-"""The version of the records' form, in the records that begin a chain or a file."""
+# The hash before the first record.
 NO_HASH = "0" * 64
-"""The hash before the first record."""
+# The kind of the first record of a chain.
 CHAIN_BEGUN = "chain_begun"
-"""The kind of the first record of a chain."""
+# The kind of the first record of each further file.
 FILE_BEGUN = "file_begun"
-"""The kind of the first record of each further file."""
+# The kind of the record that names the files which `keep` removes, written before that.
 FILES_REMOVED = "files_removed"
-"""The kind of the record that names the files which `keep` removes, written before that."""
+# The kind of the record after an unfinished line.
 LINE_TORN = "line_torn"
-"""The kind of the record after an unfinished line."""
 _MARK = b',"signature":"'
+# Characters of 64 bytes in base64.
 _SIGNATURE = 88
-"""Characters of 64 bytes in base64."""
 _END = len(_MARK) + _SIGNATURE + 2
 
 
@@ -68,17 +68,20 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class ChainRecord:
-    """One record as it was read, not verified yet."""
+    """One record as it was read, not verified yet.
+
+    Attributes:
+        number: Its place in the chain, from 1.
+        previous: The hash of the record before.
+        fields: All fields but the signature.
+        signed: The bytes that the signature covers.
+    """
 
     number: int
-    """Its place in the chain, from 1."""
     previous: str
-    """The hash of the record before."""
     kind: str
     fields: Mapping[str, Any]
-    """All fields but the signature."""
     signed: bytes
-    """The bytes that the signature covers."""
     signature: bytes
     hash: str
     line: bytes

@@ -8,8 +8,8 @@ from typing import Any, Protocol, final
 from hooksdk.audit._verify import Source
 from hooksdk.transcript import Store
 
+# The space of the plugin's values in a store.
 SPACE = "audit"
-"""The space of the plugin's values in a store."""
 _PREFIX = "record/"
 
 

@@ -21,52 +21,61 @@ from hooksdk.audit._keys import is_genuine
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+# Records for which one signature is checked; so many are in memory at a time.
 ROW = 10_000
-"""Records for which one signature is checked; so many are in memory at a time."""
 
+# What is wrong, in this order: a record is not as it was signed, or not signed with this key; one is missing; one is at
+# a place where it was not written; the chain ends before a head; it is another chain than the head's; there is no
+# record.
 DamageKind = Literal["changed", "left_out", "added", "cut", "anew", "empty"]
-"""What is wrong, in this order: a record is not as it was signed, or not signed with this key; one is missing; one is
-at a place where it was not written; the chain ends before a head; it is another chain than the head's; there is no
-record."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Damage:
-    """The first thing that is wrong with a chain."""
+    """The first thing that is wrong with a chain.
+
+    Attributes:
+        text: The damage in a sentence.
+        record: The number of the first record that was changed, left out or added, if it is known.
+        line: The line at which the damage shows, from 1, in `source`.
+    """
 
     kind: DamageKind
     text: str
-    """The damage in a sentence."""
     record: int | None = None
-    """The number of the first record that was changed, left out or added, if it is known."""
     source: str = ""
     line: int | None = None
-    """The line at which the damage shows, from 1, in `source`."""
 
 
 @dataclass(kw_only=True)
 class Report:
-    """The outcome of verifying a chain."""
+    """The outcome of verifying a chain.
+
+    Attributes:
+        records: How many records were read, up to the damage.
+        first: The number of the first one.
+        head: The last verified record.
+        damage: None if the chain is whole.
+        notes: What a person should know, and is no damage.
+    """
 
     records: int = 0
-    """How many records were read, up to the damage."""
     first: int | None = None
-    """The number of the first one."""
     head: Head | None = None
-    """The last verified record."""
     damage: Damage | None = None
-    """None if the chain is whole."""
     notes: list[str] = field(default_factory=list[str])
-    """What a person should know, and is no damage."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A part of the chain: a file, or a space of a store."""
+    """A part of the chain: a file, or a space of a store.
+
+    Attributes:
+        lines: Its lines without their ends, and whether each has one.
+    """
 
     name: str
     lines: Callable[[], Iterable[tuple[bytes, bool]]]
-    """Its lines without their ends, and whether each has one."""
 
 
 def file_source(path: Path) -> Source:
@@ -103,7 +112,11 @@ class _Found(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A line of a source, with its record if it is one."""
+    """A line of a source, with its record if it is one.
+
+    Attributes:
+        is_first: True for the first record of a file.
+    """
 
     source: str
     line: int
@@ -111,7 +124,6 @@ class _Placed:
     raw: bytes
     ended: bool
     is_first: bool
-    """True for the first record of a file."""
 
 
 @final
@@ -121,14 +133,14 @@ class _Check:
         self._key = key
         self._heads = heads
         self._asked = {head.number for head in heads}
+        # The hashes of the records of heads.
         self._seen: dict[int, str] = {}
-        """The hashes of the records of heads."""
         self._last: ChainRecord | None = None
+        # Records with fitting hashes, whose signatures are not checked yet.
         self._row: list[_Placed] = []
-        """Records with fitting hashes, whose signatures are not checked yet."""
         self._torn: _Placed | None = None
+        # The last records of removed files, by number, with their hashes.
         self._removed: dict[int, str] = {}
-        """The last records of removed files, by number, with their hashes."""
         self._before = Head(0, chain.NO_HASH)
 
     def read(self, sources: Sequence[Source]) -> None:

@@ -23,31 +23,34 @@ from hooksdk.errors import did_you_mean
 from hooksdk.testing import Attack, ScriptedApprover, attacks, make_workspace
 
 HINT = "TARGETS.toml"
+# Of an attack that is printed.
 CHARS = 70
-"""Of an attack that is printed."""
+# The kinds that attack one argument with what the target denies and allows.
 NAMED = {"command", "path", "host"}
-"""The kinds that attack one argument with what the target denies and allows."""
+# The kinds that are about what a server brings.
 BROUGHT = {"name", "description"}
-"""The kinds that are about what a server brings."""
 AUDIT = "catalog_audit"
+# The tool that the names of the corpus resemble.
 KNOWN = "read_file"
-"""The tool that the names of the corpus resemble."""
+# Values that no policy lists. Where they are stopped, the policy stops whatever it does not allow, so every attack must
+# be stopped, not only those that reach what is denied.
 UNLISTED = {"command": "hooksdk-unlisted", "path": "/hooksdk-unlisted/a", "host": "https://unlisted.invalid/"}
-"""Values that no policy lists. Where they are stopped, the policy stops whatever it does not allow, so every attack
-must be stopped, not only those that reach what is denied."""
 
 
 class Target(SupposedCall):
     """One tool, and what the policies are to keep it from. `tool` is an id such as `mcp:shell:run`, `arguments` are
-    those that are not attacked, and `parameters` count where no server is asked."""
+    those that are not attacked, and `parameters` count where no server is asked.
+
+    Attributes:
+        argument: The argument that is attacked.
+        allowed: A program, a folder (`.`: the run's workspace) or a host that the policies allow.
+        denied: A program, a file or a host that they are to keep the tool from.
+    """
 
     kind: Literal["command", "path", "host", "call", "name", "description"]
     argument: str = ""
-    """The argument that is attacked."""
     allowed: str = ""
-    """A program, a folder (`.`: the run's workspace) or a host that the policies allow."""
     denied: str = ""
-    """A program, a file or a host that they are to keep the tool from."""
 
 
 def read_targets(path: Path) -> list[Target]:
@@ -98,16 +101,19 @@ def _bad(text: str) -> typer.BadParameter:
 
 @dataclass
 class Result:
-    """What became of the attacks on one target."""
+    """What became of the attacks on one target.
+
+    Attributes:
+        strict: Whether the policies stop what they do not list.
+        origins: Who wrote how many of the attacks that were tried.
+        through: Each with the value that would have run.
+    """
 
     target: Target
     strict: bool = True
-    """Whether the policies stop what they do not list."""
     counts: Counter[str] = field(default_factory=Counter[str])
     origins: Counter[str] = field(default_factory=Counter[str])
-    """Who wrote how many of the attacks that were tried."""
     through: list[tuple[Attack, Any]] = field(default_factory=list[tuple[Attack, Any]])
-    """Each with the value that would have run."""
 
     def add(self, attack: Attack, verdict: str, runs: Any = None) -> None:
         """Count one attack."""
@@ -136,13 +142,16 @@ class Result:
 @dataclass
 class Gate:
     """The project's policies, asked about one call at a time, each in its own session, so that no policy counts them
-    together."""
+    together.
+
+    Attributes:
+        served: The tools of the servers; None where none was asked.
+    """
 
     host: Host
     person: ScriptedApprover
     workspace: Path
     served: Sequence[Tool] | None
-    """The tools of the servers; None where none was asked."""
 
     async def attack(self, target: Target, cases: Sequence[Path]) -> Result:
         """Try every attack of the target's kind."""

@@ -20,10 +20,10 @@ from hooksdk.values import clip
 
 logger = logging.getLogger("hooksdk")
 
+# The least cells of a table's last column, on a terminal of any width.
 _LAST_COLUMN_CELLS = 20
-"""The least cells of a table's last column, on a terminal of any width."""
+# The most characters of a first sentence; some descriptions have no other.
 _SENTENCE_CHARS = 300
-"""The most characters of a first sentence; some descriptions have no other."""
 
 
 class CommandProblem(HookSDKError):

@@ -8,8 +8,9 @@ from typing import Any, cast
 import typer.main
 from typer.core import TyperGroup
 
+# Single commands, each with its module, where it is `NAME_app`.
 COMMANDS = {"doctor": "_doctor.examination", "trust": "_config.trust"}
-"""Single commands, each with its module, where it is `NAME_app`."""
+# Groups, each with its module, where it is `NAME_app`.
 GROUPS = {
     "config": "_config.trust",
     "tools": "_tools.commands",
@@ -22,7 +23,6 @@ GROUPS = {
     "guard": "_guard.commands",
     "audit": "_audit.commands",
 }
-"""Groups, each with its module, where it is `NAME_app`."""
 _MODULES = COMMANDS | GROUPS
 
 

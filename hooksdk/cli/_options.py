@@ -17,8 +17,8 @@ from hooksdk.cli._console import CommandProblem, printable, safe, stderr_console
 from hooksdk.config import project_folder
 
 T = TypeVar("T")
+# The owner of settings: the user, a project, the user for one folder, or the machine.
 Scope = Literal["user", "project", "local", "managed"]
-"""The owner of settings: the user, a project, the user for one folder, or the machine."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]

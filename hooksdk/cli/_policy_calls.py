@@ -20,20 +20,23 @@ from hooksdk.hooks import BeforeToolCall
 from hooksdk.patterns import Source
 from hooksdk.values import as_object, is_list
 
+# How the argument is named in errors.
 CALL = "TOOL|CALL.json"
-"""How the argument is named in errors."""
 _SHAPES = '{"name": "delete_page", "arguments": {"path": "index.html"}}'
 
 
 class SupposedCall(BaseModel):
-    """What is supposed of a tool, of a call of it, and of the run that makes the call."""
+    """What is supposed of a tool, of a call of it, and of the run that makes the call.
+
+    Attributes:
+        tool: A name or an id such as `mcp:github:create_issue`.
+        parameters: The tool's JSON Schema; by default every argument of the call is one of it.
+    """
 
     model_config = ConfigDict(extra="forbid")
     tool: str = Field(min_length=1)
-    """A name or an id such as `mcp:github:create_issue`."""
     arguments: dict[str, Any] = Field(default_factory=dict)
     parameters: dict[str, Any] | None = None
-    """The tool's JSON Schema; by default every argument of the call is one of it."""
     agent_id: str = "main"
     trigger: Literal["user", "schedule", "subagent", "other"] = "user"
     requester: dict[str, Any] | None = None
@@ -57,14 +60,17 @@ class SupposedCall(BaseModel):
 
 
 class CallFile(SupposedCall):
-    """What stands in CALL.json."""
+    """What stands in CALL.json.
+
+    Attributes:
+        prompt: What the user wrote, for rules about where values come from.
+    """
 
     source: Source = "mcp"
     owner: str = ""
     annotations: dict[str, bool] = Field(default_factory=dict)
     workspace_dir: str | None = None
     prompt: str = ""
-    """What the user wrote, for rules about where values come from."""
 
 
 class SeenCall:

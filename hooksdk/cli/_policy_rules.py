@@ -15,17 +15,20 @@ from hooksdk.host import Plugin
 from hooksdk.patterns import ToolPattern
 from hooksdk.rules import Rules, is_about, unknown_arguments
 
+# The hooks whose handlers hold a call back.
 _BLOCKING = ("before_tool_call", "tool_call_start")
-"""The hooks whose handlers hold a call back."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judge:
-    """A plugin that may ask about calls or block them, and does not say which."""
+    """A plugin that may ask about calls or block them, and does not say which.
+
+    Attributes:
+        patterns: The tools that its handlers are for; empty: every tool.
+    """
 
     plugin: str
     patterns: Sequence[ToolPattern] = ()
-    """The tools that its handlers are for; empty: every tool."""
 
     def may_judge(self, tool: Any) -> bool:
         """True for tools that one of its handlers is for."""
@@ -34,13 +37,16 @@ class Judge:
 
 @dataclass(frozen=True, kw_only=True)
 class Judges:
-    """Who judges calls here."""
+    """Who judges calls here.
+
+    Attributes:
+        described: By plugin, what its settings say of calls.
+        shadowed: Plugins in shadow mode: what they say of a call has no effect.
+    """
 
     described: dict[str, Rules] = field(default_factory=dict[str, Rules])
-    """By plugin, what its settings say of calls."""
     others: list[Judge] = field(default_factory=list[Judge])
     shadowed: list[str] = field(default_factory=list[str])
-    """Plugins in shadow mode: what they say of a call has no effect."""
 
 
 def judges_of(plugins: Sequence[Plugin], config: Config) -> Judges:

@@ -82,24 +82,30 @@ class _Watch:
 
 @dataclass(frozen=True, kw_only=True)
 class Catalog:
-    """The tools here, and who judges their calls."""
+    """The tools here, and who judges their calls.
+
+    Attributes:
+        withheld: By name or id, the plugin that takes the tool away from every run of this command, and why.
+    """
 
     tools: Sequence[Tool]
     judges: Judges
     withheld: Mapping[str, tuple[str, str]]
-    """By name or id, the plugin that takes the tool away from every run of this command, and why."""
     servers_down: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One tool of the table."""
+    """One tool of the table.
+
+    Attributes:
+        others: Plugins that may ask about its calls or block them.
+        withheld: Who takes it away, and why.
+    """
 
     verdict: ToolVerdict
     others: Sequence[str] = ()
-    """Plugins that may ask about its calls or block them."""
     withheld: tuple[str, str] | None = None
-    """Who takes it away, and why."""
 
     @property
     def action(self) -> str:

@@ -40,8 +40,8 @@ def store_spec(store: str | Path) -> str:
     return str(store) if "://" in str(store) else f"jsonl:{store}"
 
 
+# The plugin that writes a chain of records, and its space in a store.
 AUDIT = "audit"
-"""The plugin that writes a chain of records, and its space in a store."""
 
 
 def without_records(config: Config) -> Config:
@@ -106,8 +106,8 @@ class ThrowawayStore:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._memory = MemoryStore()
+        # The spaces that are copied into memory already.
         self._spaces: set[str] = set()
-        """The spaces that are copied into memory already."""
 
     async def _space(self, space: str) -> Store:
         """The store with a plugin's space: a copy since the first use, but for the audit's chain."""

@@ -55,14 +55,17 @@ class ReportOptions:
 
 @dataclass(kw_only=True)
 class _Input:
-    """What was found under the source's name."""
+    """What was found under the source's name.
+
+    Attributes:
+        is_stored: The session is one of a store's.
+    """
 
     name: str
     records: list[dict[str, Any]] | None = None
     sessions: tuple[StoredSession, ...] = ()
     sources: list[str] = dataclasses.field(default_factory=list[str])
     is_stored: bool = False
-    """The session is one of a store's."""
 
 
 def report(options: ReportOptions) -> int:

@@ -11,8 +11,8 @@ from hooksdk.config import Config
 from hooksdk.host import Plugin, installed_plugins, look_at
 from hooksdk.values import is_object
 
+# The built-in plugin that writes traces.
 _WRITER = "trace_file"
-"""The built-in plugin that writes traces."""
 
 
 def trace_files(plugins: Sequence[Plugin]) -> list[Path]:

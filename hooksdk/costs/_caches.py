@@ -42,8 +42,8 @@ class MarkedCache:
     def __init__(self, prices: Prices = PRICES, *, least: int = 1_024) -> None:
         self.prices = prices
         self._least = least
+        # The time at which each beginning was last used, by the key of its end.
         self._ends: dict[Hashable, float] = {}
-        """The time at which each beginning was last used, by the key of its end."""
 
     def send(self, request: Sequence[CacheBlock], now: float = 0) -> Usage:
         sizes = _sizes(request)
@@ -126,8 +126,8 @@ def cache_of(model: str, prices: Prices | None = None) -> PromptCache | None:
     return None
 
 
+# Beginnings of the names of OpenAI's and Google's models: other servers with OpenAI's API have other models.
 _WITH_PREFIXES = ("gpt-", "chatgpt-", "o1", "o3", "o4", "gemini-")
-"""Beginnings of the names of OpenAI's and Google's models: other servers with OpenAI's API have other models."""
 
 
 def _sizes(request: Sequence[CacheBlock]) -> list[int]:

@@ -9,18 +9,17 @@ from dataclasses import dataclass
 from hooksdk.calls import ResultInfo
 from hooksdk.costs._estimate import NOTE_TOKENS, PRICES, Prices, TrimCost, tail_costs
 
+# Tokens of a conversation from which on results are cleared by default, where the context window is not smaller still.
 TRIGGER = 16_000
-"""Tokens of a conversation from which on results are cleared by default, where the context window is not smaller
-still."""
+# The context window that is assumed if the host gives none, in tokens.
 UNKNOWN_WINDOW = 200_000
-"""The context window that is assumed if the host gives none, in tokens."""
+# About how many tokens of results each request brings (the transcripts of `benchmarks/trim_cost.py`).
 GROWTH = 100
-"""About how many tokens of results each request brings (the transcripts of `benchmarks/trim_cost.py`)."""
+# About how many tokens follow the cleared results: the newest result and the words since.
 BEHIND = 450
-"""About how many tokens follow the cleared results: the newest result and the words since."""
+# The share of the context window from which on results are cleared even if it does not pay: a request that is too long
+# fails.
 URGENT = 0.8
-"""The share of the context window from which on results are cleared even if it does not pay: a request that is too long
-fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,21 +32,23 @@ class Clearing:
 
     assert Clearing(trigger=10_000).choose(list_results([]), []) is None
     ```
+
+    Attributes:
+        trigger: Nothing is cleared from a smaller conversation: in tokens, or up to 1 as a share of the context window.
+            None: 16,000 tokens, or half of the context window if that is less.
+        keep: How many of the newest results stay. Disposable ones neither count nor stay.
+        clear_at_least: Tokens that clearing must save. None: as many as pay for the cache, which are 1,017 with
+            Anthropic's prices, 900 with OpenAI's, 0 without a cache, many thousand if the cache keeps no beginnings; at
+            most a tenth of the context window.
+        exclude_tools: Tools whose results stay, by name.
+        protect: Tokens at the end of the conversation in which results stay.
     """
 
     trigger: float | None = None
-    """Nothing is cleared from a smaller conversation: in tokens, or up to 1 as a share of the context window. None:
-    16,000 tokens, or half of the context window if that is less."""
     keep: int = 1
-    """How many of the newest results stay. Disposable ones neither count nor stay."""
     clear_at_least: int | None = None
-    """Tokens that clearing must save. None: as many as pay for the cache, which are 1,017 with Anthropic's prices, 900
-    with OpenAI's, 0 without a cache, many thousand if the cache keeps no beginnings; at most a tenth of the context
-    window."""
     exclude_tools: Collection[str] = ()
-    """Tools whose results stay, by name."""
     protect: int = 0
-    """Tokens at the end of the conversation in which results stay."""
 
     def __post_init__(self) -> None:
         for name in ("trigger", "keep", "clear_at_least", "protect"):

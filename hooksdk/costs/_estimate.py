@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from hooksdk.calls import ResultInfo
 
+# The size of the host's note in a trimmed result's place: about 120 characters.
 NOTE_TOKENS = 30
-"""The size of the host's note in a trimmed result's place: about 120 characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,18 +25,20 @@ class Prices:
 
     assert Prices(write=1).read == 0.1
     ```
+
+    Attributes:
+        read: The price of a token that the cache holds.
+        write: The price of a token that the cache stores.
+        life: Seconds without a request after which the cache is gone.
+        beginnings: True if the cache keeps what stands before a trim: OpenAI's and Gemini's do, and Anthropic's with
+            marks of hooksdk's (`hooksdk.formats.prompt_cache`). False for Anthropic's with a mark on the last message
+            alone, where a trim far back costs the whole prompt.
     """
 
     read: float = 0.1
-    """The price of a token that the cache holds."""
     write: float = 1.25
-    """The price of a token that the cache stores."""
     life: float = 300
-    """Seconds without a request after which the cache is gone."""
     beginnings: bool = True
-    """True if the cache keeps what stands before a trim: OpenAI's and Gemini's do, and Anthropic's with marks of
-    hooksdk's (`hooksdk.formats.prompt_cache`). False for Anthropic's with a mark on the last message alone, where a
-    trim far back costs the whole prompt."""
 
     def __post_init__(self) -> None:
         for name, value in (("read", self.read), ("write", self.write), ("life", self.life)):
@@ -44,13 +46,13 @@ class Prices:
                 raise ValueError(f"Prices: {name} must be a number from 0 on, not {value!r}")
 
 
+# The default prices.
 PRICES = Prices()
-"""The default prices."""
+# The prices of OpenAI's newer models and Gemini's; gpt-4.1 takes .25, gpt-4o .5.
+# https://platform.openai.com/docs/guides/prompt-caching, https://ai.google.dev/gemini-api/docs/caching
 PREFIX_PRICES = Prices(read=0.1, write=1)
-"""The prices of OpenAI's newer models and Gemini's; gpt-4.1 takes .25, gpt-4o .5.
-https://platform.openai.com/docs/guides/prompt-caching, https://ai.google.dev/gemini-api/docs/caching"""
+# The prices without a cache: no trim costs anything.
 NO_CACHE_PRICES = Prices(read=1, write=1, life=0)
-"""The prices without a cache: no trim costs anything."""
 _BY_PROVIDER = {"openai": PREFIX_PRICES, "google": PREFIX_PRICES, "gemini": PREFIX_PRICES}
 
 
@@ -71,15 +73,17 @@ class TrimCost:
     assert cost.pays_back_after == 29
     assert TrimCost(saved=1_062, behind=2_608, cold=True).pays_back_after == 0
     ```
+
+    Attributes:
+        saved: Tokens by which each later request is smaller.
+        behind: Tokens that the cache holds now and must store again: those behind the first trim, or all that stay if
+            the cache keeps no beginnings.
+        cold: True when the cache has expired: the next request writes everything to it anyway.
     """
 
     saved: int
-    """Tokens by which each later request is smaller."""
     behind: int
-    """Tokens that the cache holds now and must store again: those behind the first trim, or all that stay if the cache
-    keeps no beginnings."""
     cold: bool = False
-    """True when the cache has expired: the next request writes everything to it anyway."""
     prices: Prices = PRICES
 
     @property

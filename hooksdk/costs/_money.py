@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from genai_prices.types import PriceCalculation
 
 MILLION = 1_000_000
+# The source of own prices: this table of the configuration.
 OWN = "[prices]"
-"""The source of own prices: this table of the configuration."""
 _DAY = re.compile(r"20\d\d-[01]\d-[0-3]\d")
 
 
@@ -37,18 +37,20 @@ class Price:
     price = Price(input=3.0, cache_read=0.3, cache_write=3.75, output=15.0)
     assert price.of(Usage(fresh=100_000, read=1_000_000)) == 0.6
     ```
+
+    Attributes:
+        input: For a prompt without a cache.
+        output: For replies with their thinking.
+        cache_read: For the prompt's tokens from the provider's cache; None if it has none: all cost `input` then.
+        cache_write: For the prompt's tokens that the cache stores; None if they cost no more than `input`.
+        cache_write_1h: For tokens that the cache stores for an hour; None: as `cache_write`.
     """
 
     input: float
-    """For a prompt without a cache."""
     output: float
-    """For replies with their thinking."""
     cache_read: float | None = None
-    """For the prompt's tokens from the provider's cache; None if it has none: all cost `input` then."""
     cache_write: float | None = None
-    """For the prompt's tokens that the cache stores; None if they cost no more than `input`."""
     cache_write_1h: float | None = None
-    """For tokens that the cache stores for an hour; None: as `cache_write`."""
 
     def of(self, usage: Usage) -> float:
         """The cost of these tokens, in dollars."""
@@ -106,18 +108,21 @@ def _own_price(model: str, entry: object) -> Price:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCost:
-    """The tokens and the cost of the requests to one model."""
+    """The tokens and the cost of the requests to one model.
+
+    Attributes:
+        model: As `Request.model`.
+        dollars: None if there is no price of the model.
+        without_cache: What the same tokens would have cost without a cache.
+        source: The source of the prices and their day, or why there is none.
+    """
 
     model: str
-    """As `Request.model`."""
     requests: int
     usage: Usage
     dollars: float | None
-    """None if there is no price of the model."""
     without_cache: float | None
-    """What the same tokens would have cost without a cache."""
     source: str
-    """The source of the prices and their day, or why there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +136,12 @@ class Spent:
     spent = prices.spent([Request(model="acme:small", usage=Usage(fresh=500_000, output=1_000))])
     assert spent.dollars == 0.504
     ```
+
+    Attributes:
+        models: By model, in the order of their first requests.
     """
 
     models: Sequence[ModelCost]
-    """By model, in the order of their first requests."""
 
     @property
     def requests(self) -> int:

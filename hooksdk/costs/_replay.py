@@ -18,20 +18,23 @@ from hooksdk.transcript import Ledger, message_tokens, plan_drain, plan_trim
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A moment of a history at which a policy may trim."""
+    """A moment of a history at which a policy may trim.
+
+    Attributes:
+        cached: The number of messages in the last request.
+        agent_end: True at the end of a run, False before a request.
+        age: Seconds since the last request.
+    """
 
     results: Sequence[ResultInfo]
     message_tokens: Sequence[int]
     cached: int
-    """The number of messages in the last request."""
     agent_end: bool
-    """True at the end of a run, False before a request."""
     age: float
-    """Seconds since the last request."""
 
 
+# A function that answers the handles to trim now.
 Policy = Callable[[Moment], Sequence[str]]
-"""A function that answers the handles to trim now."""
 
 
 def never(moment: Moment) -> Sequence[str]:
@@ -70,17 +73,20 @@ def clearing(rule: Clearing | None = None, prices: Prices = PRICES, context_wind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """What the prompts of a history cost together."""
+    """What the prompts of a history cost together.
+
+    Attributes:
+        tokens: Tokens of all prompts.
+        read: Tokens that the cache held.
+        written: Tokens that the cache stored.
+        fresh: Tokens that the cache neither held nor stored.
+    """
 
     requests: int
     tokens: int
-    """Tokens of all prompts."""
     read: int
-    """Tokens that the cache held."""
     written: int
-    """Tokens that the cache stored."""
     fresh: int
-    """Tokens that the cache neither held nor stored."""
     trims: int
     drains: int
     prices: Prices
@@ -91,8 +97,8 @@ class Bill:
         return self.prices.read * self.read + self.prices.write * self.written + self.fresh
 
 
+# A function that answers which blocks of a request are marked, by the keys of earlier marks.
 Marks = Callable[[Sequence[CacheBlock], Collection[Hashable]], Sequence[int]]
-"""A function that answers which blocks of a request are marked, by the keys of earlier marks."""
 
 
 def mark_last(blocks: Sequence[CacheBlock], marked: Collection[Hashable]) -> Sequence[int]:

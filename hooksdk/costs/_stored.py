@@ -14,8 +14,8 @@ from hooksdk.formats.prompt_cache import CacheBlock
 from hooksdk.formats.usage import Request, requests_in
 from hooksdk.transcript import Ledger
 
+# The least tokens that a provider's cache holds.
 LEAST_DIFFERENCE = 1_024
-"""The least tokens that a provider's cache holds."""
 
 
 def replay_as_stored(
@@ -57,13 +57,15 @@ class CacheReading:
     assert "12,000 of the 90,000 tokens" in reading.difference
     assert not CacheReading(model="openai:gpt-5", expected=90_000, read=88_000).difference
     ```
+
+    Attributes:
+        expected: Tokens by the rules of `cache_of(model)`, estimated from the messages and the sizes of the prompts.
+        read: Tokens, as the provider counted them.
     """
 
     model: str
     expected: int
-    """Tokens by the rules of `cache_of(model)`, estimated from the messages and the sizes of the prompts."""
     read: int
-    """Tokens, as the provider counted them."""
 
     @property
     def difference(self) -> str:

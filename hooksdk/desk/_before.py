@@ -15,16 +15,16 @@ from hooksdk.tasks import in_thread
 
 logger = logging.getLogger("hooksdk")
 
+# Seconds to wait for another process's transaction.
 BUSY = 10.0
-"""Seconds to wait for another process's transaction."""
 UNREADABLE = "%s: what waited there cannot be read, and is asked anew: %s"
 Change = Callable[[Callable[[Listed, float], Awaitable[Any]]], Awaitable[Any]]
 
 
 class _Row(NamedTuple):
     number: int
+    # Such as `granted`; followed by the id of a store that takes the row over.
     state: str
-    """Such as `granted`; followed by the id of a store that takes the row over."""
     session: str
     ticket: str | None
     record: str

@@ -18,18 +18,18 @@ from hooksdk.tasks import Attempt, describe
 logger = logging.getLogger("hooksdk")
 
 WAIT = 30.0
+# Seconds between two looks at a record that waits: another process may have answered.
 POLL = 0.25
-"""Seconds between two looks at a record that waits: another process may have answered."""
+# The share of a question's time limit that the desk waits for: at the limit the run takes silence for a no.
 SHARE = 0.9
-"""The share of a question's time limit that the desk waits for: at the limit the run takes silence for a no."""
 
 IN_MEMORY = (
     "nobody can answer them from another process, `hooksdk approvals` among them, and they end with this one. "
     'Host(store="jsonl") keeps them'
 )
 
+# A way to a person: `async def (record) -> Approval`, or None if the answer comes in another way, or not at all.
 Channel = Callable[[ApprovalRecord], Awaitable[Approval | None]]
-"""A way to a person: `async def (record) -> Approval`, or None if the answer comes in another way, or not at all."""
 
 
 @final

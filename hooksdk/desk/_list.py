@@ -15,22 +15,25 @@ from hooksdk.values import canonical
 
 logger = logging.getLogger("hooksdk")
 
+# The space of the list. No plugin can have it: `PluginStorage` refuses ids that begin like this.
 SPACE = "hooksdk.desk"
-"""The space of the list. No plugin can have it: `PluginStorage` refuses ids that begin like this."""
 LIST = "open"
 SIGNING = "signing key"
+# The space of the questions' texts and of closed records. Each key ends with a point and the second of its expiry.
 QUESTIONS = "hooksdk.desk.questions"
-"""The space of the questions' texts and of closed records. Each key ends with a point and the second of its expiry."""
+# The fields of a record that are in the list: they change.
 CHANGING = ("session", "state", "answer", "answered")
-"""The fields of a record that are in the list: they change."""
 DAMAGED = "approval %s is damaged, and counts for nothing: %s"
 
 
 class OpenQuestion(TypedDict):
-    """An open question, or one that the last change of the list has closed."""
+    """An open question, or one that the last change of the list has closed.
+
+    Attributes:
+        place: The key of the question's text.
+    """
 
     place: str
-    """The key of the question's text."""
     key: str
     expires: float
     ticket: str | None
@@ -41,17 +44,20 @@ class OpenQuestion(TypedDict):
 
 
 class Listed(TypedDict):
-    """The list."""
+    """The list.
+
+    Attributes:
+        id: The id of this store.
+        next: The number of the next question.
+        latest: About the latest time that was seen, by which a clock that is set back is noticed.
+        before: The numbers of questions that were taken over from the file of 0.2.0.
+    """
 
     id: str
-    """The id of this store."""
     next: int
-    """The number of the next question."""
     latest: float
-    """About the latest time that was seen, by which a clock that is set back is noticed."""
     open: dict[str, OpenQuestion]
     before: list[int]
-    """The numbers of questions that were taken over from the file of 0.2.0."""
 
 
 async def store_question(store: Store, record: ApprovalRecord) -> str:

@@ -22,8 +22,8 @@ from hooksdk.tools import Source, Tool
 
 RecordState = Literal["pending", "granted", "denied", "used", "expired"]
 STATES = get_args(RecordState)
+# Characters of arguments that a person may be asked about: nobody would read longer ones.
 MAX_ARGUMENTS = 1_000_000
-"""Characters of arguments that a person may be asked about: nobody would read longer ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,43 +36,45 @@ class ApprovalRecord(Checked):
     def line(record: ApprovalRecord) -> str:
         return f"{record.number} {record.state}: {record.title} ({record.tool})"
     ```
+
+    Attributes:
+        number: Its short name for people: 1, 2, 3 and so on; none is given twice.
+        state: `pending`: nobody has answered. `granted`, `denied`: answered, but no call has taken the answer yet.
+            `used`: a call has taken it. `expired`: the answer, or the call that takes it, did not come in time.
+        tool: The tool's id.
+        name: The tool's name.
+        fingerprint: The fingerprint of the tool's definition with its annotations.
+        arguments: The arguments of the call, with placeholders for values of secrets.
+        digest: A digest of these arguments.
+        questions: The questions of all plugins, the gravest first.
+        session: The session whose call may take the answer.
+        requester: The id of the requester whose call may take it; if that is no text, all that is known of the
+            requester, as JSON.
+        asker: A digest of all that is known of the requester, the workspace and the agent.
+        made: Seconds since the epoch.
+        expires: Seconds since the epoch; later nobody can answer, and no call can take the answer.
+        effect: The effect id that the call's tool gets, too; empty for a record of 0.2.0.
+        answered: Seconds since the epoch.
     """
 
     number: int
-    """Its short name for people: 1, 2, 3 and so on; none is given twice."""
     state: RecordState
-    """`pending`: nobody has answered. `granted`, `denied`: answered, but no call has taken the answer yet. `used`: a
-    call has taken it. `expired`: the answer, or the call that takes it, did not come in time."""
     tool: str
-    """The tool's id."""
     name: str
-    """The tool's name."""
     fingerprint: str
-    """The fingerprint of the tool's definition with its annotations."""
     arguments: Mapping[str, Any]
-    """The arguments of the call, with placeholders for values of secrets."""
     digest: str
-    """A digest of these arguments."""
     questions: tuple[Question, ...]
-    """The questions of all plugins, the gravest first."""
     session: str
-    """The session whose call may take the answer."""
     requester: str | None
-    """The id of the requester whose call may take it; if that is no text, all that is known of the requester, as
-    JSON."""
     asker: str
-    """A digest of all that is known of the requester, the workspace and the agent."""
     workspace: str | None
     agent: str
     made: float
-    """Seconds since the epoch."""
     expires: float
-    """Seconds since the epoch; later nobody can answer, and no call can take the answer."""
     effect: str = ""
-    """The effect id that the call's tool gets, too; empty for a record of 0.2.0."""
     answer: Approval | None = None
     answered: float | None = None
-    """Seconds since the epoch."""
 
     @cached_property
     def key(self) -> str:

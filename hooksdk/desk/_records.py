@@ -35,21 +35,21 @@ logger = logging.getLogger("hooksdk")
 T = TypeVar("T")
 FILE_NAME = "approvals.db"
 DAY = 24 * 3600.0
+# Seconds for which a record can be read after its expiry.
 KEPT = 7 * DAY
-"""Seconds for which a record can be read after its expiry."""
+# Questions of one session that may wait: a person must be able to read the list.
 MAX_WAITING = 100
-"""Questions of one session that may wait: a person must be able to read the list."""
+# Seconds by which a clock may be set back. If it is set back by more, all waiting questions expire.
 DRIFT = 60.0
-"""Seconds by which a clock may be set back. If it is set back by more, all waiting questions expire."""
+# Seconds for which a step is repeated because others are quicker.
 BUSY = 10.0
-"""Seconds for which a step is repeated because others are quicker."""
+# Seconds at most before a step is repeated.
 PAUSE = 0.02
-"""Seconds at most before a step is repeated."""
+# The longest time that a record is kept: a later expiry has no date.
 CENTURY = 100 * 365 * DAY
-"""The longest time that a record is kept: a later expiry has no date."""
 OPEN = ("pending", "granted", "denied")
+# Says of a session's id whether that session is over; may be async.
 IsOver = Callable[[str], bool | Awaitable[bool]]
-"""Says of a session's id whether that session is over; may be async."""
 
 
 @dataclass(eq=False)

@@ -20,8 +20,8 @@ from hooksdk.errors import ConfigError
 from hooksdk.tasks import in_abandonable_thread
 from hooksdk.values import clip
 
+# Bytes of an answer that are read.
 MAX_ANSWER = 64 * 1024
-"""Bytes of an answer that are read."""
 MAX_AT_ONCE = 8
 
 

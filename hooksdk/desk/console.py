@@ -42,10 +42,10 @@ MAX_EVIDENCE = 10
 """Places of values that are shown of one question."""
 MAX_QUESTIONS = 10
 """Questions that are shown, the gravest first."""
+# Characters of a line on the narrowest terminal.
 _NARROWEST = 40
-"""Characters of a line on the narrowest terminal."""
+# Characters of the column of labels.
 _LABEL = 13
-"""Characters of the column of labels."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _ANSWERS = {
     "yes": Approval(True),
@@ -61,8 +61,8 @@ PROMPT_CRITICAL = "Allow it? yes (once), session, always; [N]o, never (from now 
 VALUES = "`values` allows it once, and the values above for the rest of the session."
 _WHOLE_WORD = "Type the whole word for that: "
 _REFUSAL = "the person at the terminal said no"
+# Answers that mean no; an empty line does, too.
 _NOES = {"", "n", "no", "never"}
-"""Answers that mean no; an empty line does, too."""
 _NOBODY = {
     "end_of_input": "nobody answered: the input has ended",
     "connection_lost": "nobody answered: the terminal went away",
@@ -92,6 +92,9 @@ class ConsoleApprover:
 
     host = Host(approver=ConsoleApprover(by="ann"))
     ```
+
+    Attributes:
+        at_end: True once stdin has ended: later refusals are nobody's answer.
     """
 
     def __init__(self, console: Console | None = None, *, by: str | None = None, max_chars: int = MAX_CHARS) -> None:
@@ -104,7 +107,6 @@ class ConsoleApprover:
         self._max_chars = max_chars
         self._one_at_a_time = anyio.Lock()
         self.at_end = False
-        """True once stdin has ended: later refusals are nobody's answer."""
 
     async def __call__(self, request: ApprovalRequest) -> Approval:
         """Ask about one call."""

@@ -35,17 +35,17 @@ __all__ = [
     "get_format",
 ]
 
+# The module and the class of each format.
 _CLASSES = {
     "openai-chat": ("openai_chat", "OpenAIChat"),
     "anthropic": ("anthropic", "Anthropic"),
     "openai-responses": ("openai_responses", "OpenAIResponses"),
     "gemini": ("gemini", "Gemini"),
 }
-"""The module and the class of each format."""
 FORMATS = tuple(_CLASSES)
 """The names of the formats that come with hooksdk."""
+# Methods without which an object is not taken for a format.
 _REQUIRED = ("calls", "check", "is_reply", "results", "tools")
-"""Methods without which an object is not taken for a format."""
 
 Message = dict[str, Any]
 """One message of a transcript: a JSON object in the format's own shape."""
@@ -66,35 +66,41 @@ which hooksdk does not import."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundResult:
-    """One tool result inside a message."""
+    """One tool result inside a message.
+
+    Attributes:
+        call_id: Empty where the result names no id: it then answers the first open call of its `name`.
+        index: Which result of the message it is, from 0: several share one message in some formats.
+        text: What the model reads; parts that are not text are named (`[image image/png, 12,345 characters]`).
+        content: The JSON value that a trim replaces, for the content hash.
+        why_not: Why it cannot be shortened without breaking the request, or None.
+        name: The tool, where the result names it.
+    """
 
     call_id: str
-    """Empty where the result names no id: it then answers the first open call of its `name`."""
     index: int
-    """Which result of the message it is, from 0: several share one message in some formats."""
     text: str
-    """What the model reads; parts that are not text are named (`[image image/png, 12,345 characters]`)."""
     content: Any
-    """The JSON value that a trim replaces, for the content hash."""
     is_error: bool
     why_not: str | None
-    """Why it cannot be shortened without breaking the request, or None."""
     name: str = ""
-    """The tool, where the result names it."""
 
 
 class MessageFormat(Protocol):
-    """One provider's message format. Every method is pure: what it is given stays as it is."""
+    """One provider's message format. Every method is pure: what it is given stays as it is.
+
+    Attributes:
+        name: `openai-chat`, `anthropic`, ...
+        grouped: True when all results of one turn must stand in one message.
+        joined: True when replies that follow each other are one turn for the provider: then one reply may be recorded
+            in several messages, such as an item or a block each, and the calls of all of them count as its calls. Where
+            it is False in a `grouped` format, the provider refuses calls in a reply that follows another, and results
+            in several messages.
+    """
 
     name: str
-    """`openai-chat`, `anthropic`, ..."""
     grouped: bool
-    """True when all results of one turn must stand in one message."""
     joined: bool
-    """True when replies that follow each other are one turn for the provider: then one reply may be recorded in several
-    messages, such as an item or a block each, and the calls of all of them count as its calls. Where it is False in a
-    `grouped` format, the provider refuses calls in a reply that follows another, and results in several messages.
-    """
 
     def check(self, message: object) -> str | None:
         """Why this is not a message of the format, or None. Unknown keys and block types are fine."""
@@ -201,10 +207,14 @@ class HasDeferral(Protocol):
 @runtime_checkable
 class HasRules(Protocol):
     """Further methods of a `MessageFormat` whose provider refuses more than calls without results: with them the view
-    is mended, and `hooksdk.trimming.problem` tells what it refuses."""
+    is mended, and `hooksdk.trimming.problem` tells what it refuses.
+
+    Attributes:
+        wants_unique_ids: True where the provider is known to refuse two calls of one id. Such calls get different ids
+            in any case.
+    """
 
     wants_unique_ids: bool
-    """True where the provider is known to refuse two calls of one id. Such calls get different ids in any case."""
 
     def sendable_id(self, call_id: str, suffix: str = "") -> str | None:
         """The id with which a call of this id can be sent: the same if the provider takes it, with `suffix` at its end

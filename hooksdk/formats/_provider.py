@@ -12,8 +12,8 @@ from hooksdk.values import as_list, as_object, is_list, is_object
 
 IMAGES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 PDF = "application/pdf"
+# Types of parts and items with the model's thinking.
 THINKING = ("thinking", "redacted_thinking", "reasoning")
-"""Types of parts and items with the model's thinking."""
 
 
 class ProviderFormat(MessageFormat):
@@ -22,10 +22,10 @@ class ProviderFormat(MessageFormat):
     grouped: bool = False
     joined: bool = False
     wants_unique_ids: bool = False
+    # The roles that a message may have.
     _roles: ClassVar[tuple[str, ...]]
-    """The roles that a message may have."""
+    # The type of a part of a user's message that is text.
     _text_type: ClassVar[str] = "text"
-    """The type of a part of a user's message that is text."""
 
     def is_reply(self, message: Message) -> bool:
         return message.get("role") == "assistant"

@@ -12,13 +12,13 @@ from hooksdk.formats.kit import clean_text, definition_of, parameters_for, to_js
 from hooksdk.tools import Deferral, Tool
 from hooksdk.values import as_list, as_object
 
+# The tool name of a call of the search, which has none of its own.
 NAME = "tool_search"
-"""The tool name of a call of the search, which has none of its own."""
+# Items that declare tools.
 DECLARING = ("tool_search_output", "additional_tools")
-"""Items that declare tools."""
+# Characters that no namespace may have. A namespace is more than its owner's name, which may be that of one of the
+# provider's own tools, such as `file_search`: https://github.com/microsoft/vscode/issues/313033.
 _NO_NAMESPACE = re.compile(r"[^A-Za-z0-9_-]")
-"""Characters that no namespace may have. A namespace is more than its owner's name, which may be that of one of the
-provider's own tools, such as `file_search`: https://github.com/microsoft/vscode/issues/313033."""
 
 
 def written_for(messages: Sequence[Message], deferred: Mapping[str, Tool], deferral: Deferral | None) -> list[Message]:

@@ -16,13 +16,13 @@ from hooksdk.values import as_list, as_object, is_list, is_object
 
 __all__ = ["Anthropic"]
 
+# Types of blocks inside a result that a trim may replace.
 _KNOWN = ("text", "image", "document", "search_result")
-"""Types of blocks inside a result that a trim may replace."""
+# Characters of base64 that the API takes for one image; a longer one would make every later request fail.
 _IMAGE_LIMIT = 5 * 1024 * 1024
-"""Characters of base64 that the API takes for one image; a longer one would make every later request fail."""
 _THINKING = ("thinking", "redacted_thinking")
+# What no id of a call may hold: https://github.com/LibreChat-AI/agents/pull/153 has the API's words.
 _OTHERS_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
-"""What no id of a call may hold: https://github.com/LibreChat-AI/agents/pull/153 has the API's words."""
 
 
 class Anthropic(ProviderFormat):
@@ -31,13 +31,15 @@ class Anthropic(ProviderFormat):
     Blocks of text must not be blank, an error must have text and nothing else, and images come as PNG, JPEG, GIF or
     WebP of up to 5 MB: what does not fit becomes a short description, like content that MCP has and this API has not.
     Blocks of the provider's own tools (`server_tool_use` and its results) count neither as calls nor as results.
+
+    Attributes:
+        wants_unique_ids: `tool_use` ids must be unique: https://github.com/anthropics/claude-code/issues/28515.
     """
 
     name: str = "anthropic"
     grouped: bool = True
     joined: bool = True
     wants_unique_ids: bool = True
-    """`tool_use` ids must be unique: https://github.com/anthropics/claude-code/issues/28515."""
     _roles = ("user", "assistant", "system")
 
     def check(self, message: object) -> str | None:

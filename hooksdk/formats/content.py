@@ -26,10 +26,10 @@ __all__ = [
     "size_of",
 ]
 
+# Types of parts that are text.
 _TEXTS = ("text", "input_text", "output_text")
-"""Types of parts that are text."""
+# Keys of a part at which a cached prefix ends.
 _MARKS = ("cache_control", "prompt_cache_breakpoint")
-"""Keys of a part at which a cached prefix ends."""
 NOTE = re.compile(r"\[(?=(Result|Argument) \S+ of \S+ was trimmed)")
 """The beginning of the host's note in the place of a trimmed result or argument."""
 IMAGE_TOKENS = 1_600
@@ -41,12 +41,15 @@ documentation for a page of PDF. Pages are not counted here."""
 
 
 class Size(NamedTuple):
-    """The size of content."""
+    """The size of content.
+
+    Attributes:
+        characters: Characters as they are sent: of an image those of its data.
+        tokens: Tokens, estimated.
+    """
 
     characters: int
-    """Characters as they are sent: of an image those of its data."""
     tokens: int
-    """Tokens, estimated."""
 
 
 def size_of(content: object) -> Size:

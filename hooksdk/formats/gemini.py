@@ -16,8 +16,8 @@ from hooksdk.values import as_list, as_object, is_list, is_object
 
 __all__ = ["Gemini"]
 
+# Starts the id of a call that has none: the tool's name follows, and which of these calls of the reply it is.
 _NO_ID = "gemini:"
-"""Starts the id of a call that has none: the tool's name follows, and which of these calls of the reply it is."""
 _MEDIA = ("image/png", "image/jpeg", "image/webp", provider.PDF)
 _MEDIA_PARTS = ("inlineData", "inline_data", "fileData", "file_data")
 _CALL = ("functionCall", "function_call")

@@ -18,10 +18,10 @@ from hooksdk.values import as_object, is_list, is_mapping, is_object, is_sdk_obj
 
 __all__ = ["Given", "as_tools", "call_in", "messages_in", "usage_in"]
 
+# Keys that the SDKs' `parse()` adds to answers, and that requests refuse.
 _PARSED = {"parsed", "parsed_arguments", "parsed_output"}
-"""Keys that the SDKs' `parse()` adds to answers, and that requests refuse."""
+# Keys of a message under which these may be.
 _PARTS = {"content", "tool_calls", "function"}
-"""Keys of a message under which these may be."""
 _GEMINI_CALL = {"id", "name", "args", "partialArgs", "willContinue"}
 
 

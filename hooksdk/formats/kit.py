@@ -58,8 +58,8 @@ stored."""
 BEGINNING = "(The conversation begins with the model's words.)"
 """The user's message before a reply that begins a conversation, for a provider that wants a user first."""
 
+# Keys of the arguments of a call in the formats.
 _ARGUMENTS = {"input", "arguments", "args"}
-"""Keys of the arguments of a call in the formats."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 SAYS_ERROR = re.compile(r"\s*error(:|$)", re.IGNORECASE)
 """The beginning of an error's text in an API without a flag for errors."""

@@ -15,18 +15,18 @@ from hooksdk.values import as_list, as_object, is_list, is_object
 
 __all__ = ["OpenAIChat"]
 
+# The roles of results.
 _ANSWERS = ("tool", "function")
-"""The roles of results."""
+# What a reply may have instead of content.
 _INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
-"""What a reply may have instead of content."""
+# Types of parts inside a result that a trim may replace.
 _PARTS = ("text", "refusal", "image_url", "input_audio", "file")
-"""Types of parts inside a result that a trim may replace."""
 _FOREIGN = {"tool_use": "anthropic", "tool_result": "anthropic"}
+# Characters of a call's id: https://github.com/agno-agi/agno/issues/5382. OpenAI itself was seen to take more since
+# (https://github.com/vercel/ai/pull/17233); others that speak this format do not.
 _MOST_IN_ID = 40
-"""Characters of a call's id: https://github.com/agno-agi/agno/issues/5382. OpenAI itself was seen to take more since
-(https://github.com/vercel/ai/pull/17233); others that speak this format do not."""
+# Starts the id of a call in the deprecated `function_call` form, which has none: the function's name follows.
 _LEGACY = "function_call:"
-"""Starts the id of a call in the deprecated `function_call` form, which has none: the function's name follows."""
 
 
 class OpenAIChat(ProviderFormat):

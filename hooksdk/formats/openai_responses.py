@@ -18,27 +18,27 @@ from hooksdk.values import as_list, as_object, is_list, is_object
 __all__ = ["OpenAIResponses", "as_input"]
 
 _ROLES = ("user", "system", "developer", "assistant")
+# Types of messages in other stores, such as those of LangChain and Claude Code.
 _AUTHORS = (*_ROLES, "tool", "human", "ai")
-"""Types of messages in other stores, such as those of LangChain and Claude Code."""
+# Starts the id of a custom tool's call, which an item of another type must answer.
 _CUSTOM = "custom_tool_call:"
-"""Starts the id of a custom tool's call, which an item of another type must answer."""
+# Starts the id of a call of the provider's own tool search, which has no name.
 _SEARCH = "tool_search:"
-"""Starts the id of a call of the provider's own tool search, which has no name."""
+# The beginning of a call's id, by the type of the item.
 _CALLS = {"function_call": "", "custom_tool_call": _CUSTOM, "tool_search_call": _SEARCH}
-"""The beginning of a call's id, by the type of the item."""
 _RESULTS = {"function_call_output": "", "custom_tool_call_output": _CUSTOM, "tool_search_output": _SEARCH}
+# Types of parts inside a result that a trim may replace.
 _PARTS = ("input_text", "input_image", "input_file")
-"""Types of parts inside a result that a trim may replace."""
 _FOREIGN = {"tool_use": "anthropic", "tool_result": "anthropic", "text": "openai-chat", "image_url": "openai-chat"}
 _TEXTS = ("input_text", "output_text")
+# Characters of a `call_id`: https://github.com/openai/codex/issues/14355.
 _MOST_IN_ID = 64
-"""Characters of a `call_id`: https://github.com/openai/codex/issues/14355."""
+# The beginning that the `id` of an item must have.
 _ITEM_IDS = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc"}
-"""The beginning that the `id` of an item must have."""
+# Fields that only answers have, by the types of OpenAI's SDK.
 _OUTPUT_ONLY = ("created_by",)
-"""Fields that only answers have, by the types of OpenAI's SDK."""
+# Fields of hosted tools' items that a request must have, even as null, by the same types.
 _MAY_BE_NULL = ("code", "outputs", "result")
-"""Fields of hosted tools' items that a request must have, even as null, by the same types."""
 
 
 class OpenAIResponses(ProviderFormat):

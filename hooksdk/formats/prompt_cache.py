@@ -34,25 +34,28 @@ Section = Literal["tools", "system", "messages"]
 
 @dataclass(slots=True, kw_only=True)
 class CacheBlock:
-    """One block of a request."""
+    """One block of a request.
+
+    Attributes:
+        key: A key of the request up to the end of this block: equal keys for equal beginnings.
+        tokens: Tokens, estimated.
+        message: The position of its message; -1 outside of messages.
+        result: True for the result of a call.
+        long: True for a result that may still be trimmed.
+        trimmed: True for a trimmed result.
+        markable: False for thinking and blank text, which may not have a mark.
+        life: How long its mark keeps: `5m` or `1h`; None without a mark.
+    """
 
     key: Hashable
-    """A key of the request up to the end of this block: equal keys for equal beginnings."""
     tokens: int = 0
-    """Tokens, estimated."""
     section: Section = "messages"
     message: int = -1
-    """The position of its message; -1 outside of messages."""
     result: bool = False
-    """True for the result of a call."""
     long: bool = False
-    """True for a result that may still be trimmed."""
     trimmed: bool = False
-    """True for a trimmed result."""
     markable: bool = True
-    """False for thinking and blank text, which may not have a mark."""
     life: str | None = None
-    """How long its mark keeps: `5m` or `1h`; None without a mark."""
 
 
 @final

@@ -16,19 +16,22 @@ KIND = "used"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The tokens of one request, or of several together."""
+    """The tokens of one request, or of several together.
+
+    Attributes:
+        fresh: Tokens of the prompt that the cache neither held nor stored.
+        read: Tokens of the prompt that the provider's cache held.
+        written: Tokens that the cache stored, where the provider counts them: Anthropic does, and OpenAI for models
+            whose cache charges for it.
+        written_1h: The part of `written` that the cache keeps for an hour, which costs more.
+        output: Tokens of the replies, thinking among them.
+    """
 
     fresh: int = 0
-    """Tokens of the prompt that the cache neither held nor stored."""
     read: int = 0
-    """Tokens of the prompt that the provider's cache held."""
     written: int = 0
-    """Tokens that the cache stored, where the provider counts them: Anthropic does, and OpenAI for models whose cache
-    charges for it."""
     written_1h: int = 0
-    """The part of `written` that the cache keeps for an hour, which costs more."""
     output: int = 0
-    """Tokens of the replies, thinking among them."""
 
     @property
     def prompt(self) -> int:
@@ -41,18 +44,21 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request to a model, and what its provider counted."""
+    """One request to a model, and what its provider counted.
+
+    Attributes:
+        model: `PROVIDER:NAME` as the run gave it, `NAME` where it gave no provider; empty where it gave neither.
+        family: The id of the outermost run that it belongs to: of another run where `run_id` is a sub-agent's.
+        messages: How many messages the session had with the reply.
+        time: When the reply was stored, in seconds since 1970; None where that is not known.
+    """
 
     model: str
-    """`PROVIDER:NAME` as the run gave it, `NAME` where it gave no provider; empty where it gave neither."""
     usage: Usage
     run_id: str = ""
     family: str = field(default="", compare=False)
-    """The id of the outermost run that it belongs to: of another run where `run_id` is a sub-agent's."""
     messages: int = 0
-    """How many messages the session had with the reply."""
     time: float | None = field(default=None, compare=False)
-    """When the reply was stored, in seconds since 1970; None where that is not known."""
 
     def entry(self) -> dict[str, Any]:
         """The journal's entry of this request. The journal itself adds place and time."""

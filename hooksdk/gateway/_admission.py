@@ -21,11 +21,11 @@ from hooksdk.gateway._settings import GatewayConfig, is_loopback
 from hooksdk.gateway._tokens import Principal, principal_of
 
 PATH = "/mcp"
+# Seconds after which a refused client may try again: another gateway may have taken the place of this one.
 RETRY_AFTER = 5
-"""Seconds after which a refused client may try again: another gateway may have taken the place of this one."""
+# Clients whose rates are remembered; of more, those are forgotten that were quiet for a minute: an issuer may have any
+# number of users.
 MOST_BUCKETS = 1_000
-"""Clients whose rates are remembered; of more, those are forgotten that were quiet for a minute: an issuer may have
-any number of users."""
 
 
 def check_address(host: str, tokens: Mapping[str, str], *, oidc: bool = False) -> None:
@@ -48,13 +48,16 @@ def sends_tokens_unencrypted(host: str, config: GatewayConfig) -> bool:
 class OriginCheck:
     """Refuses requests of web pages, but for those of `origins`: a page in a browser on this machine could call the
     gateway otherwise. Where clients need no token, requests must also name this machine as their host, or such a page
-    could rename it."""
+    could rename it.
+
+    Attributes:
+        on_leave: Is called when a client has said that it leaves.
+    """
 
     app: ASGIApp
     origins: frozenset[str]
     local_only: bool
     on_leave: Callable[[Request], Any]
-    """Is called when a client has said that it leaves."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -109,11 +112,11 @@ class RateLimit:
     client may make all requests of a minute at once."""
 
     _app: ASGIApp
+    # The requests that a client may make in a minute; None: any number.
     _rate: Callable[[Principal], int | None]
-    """The requests that a client may make in a minute; None: any number."""
     _metrics: Metrics
+    # The requests that each client has left, and when that was so.
     _left: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]], init=False)
-    """The requests that each client has left, and when that was so."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         principal = principal_of(Request(scope))
@@ -144,14 +147,16 @@ class RateLimit:
 class OpenRequests:
     """An ASGI application that knows which requests wait for their answers, and which only listen, so that a gateway
     that stops answers each. While `closing` it refuses new requests, but for those by which a client leaves.
+
+    Attributes:
+        open: The number of requests that wait for their answers.
+        closing: True while the gateway stops.
     """
 
     _app: ASGIApp
     _metrics: Metrics
     open: int = field(default=0, init=False)
-    """The number of requests that wait for their answers."""
     closing: bool = field(default=False, init=False)
-    """True while the gateway stops."""
     _listeners: int = field(default=0, init=False)
     _stopped: anyio.Event = field(default_factory=anyio.Event, init=False)
     _fewer: anyio.Event = field(default_factory=anyio.Event, init=False)

@@ -30,25 +30,25 @@ logger = logging.getLogger("hooksdk")
 
 Request = ServerRequestContext[Any, Any]
 
+# The client's request that is served now, for an approver that asks its person; None elsewhere.
 current_request: ContextVar[Request | None] = ContextVar("hooksdk gateway request", default=None)
-"""The client's request that is served now, for an approver that asks its person; None elsewhere."""
 
+# Seconds in which no person can read a question.
 HASTE = 0.05
-"""Seconds in which no person can read a question."""
+# A client that refuses this many questions in such haste, one after the other, shows them to nobody.
 HASTY_ANSWERS = 2
-"""A client that refuses this many questions in such haste, one after the other, shows them to nobody."""
 REFUSAL = "the person at the client said no"
+# Questions sent with results whose time is kept; of more, the newest.
 MOST_ASKED = 200
-"""Questions sent with results whose time is kept; of more, the newest."""
+# The name of the question in an `InputRequiredResult`.
 INPUT = "approval"
-"""The name of the question in an `InputRequiredResult`."""
 ANSWERS = {
     "allow": Approval(True),
     "allow for this session": Approval(True, scope="session"),
     "deny": Approval(False, REFUSAL),
 }
+# A further answer to a question that shows values of another origin.
 FOR_VALUES = {"allow, and these values for this session": Approval(True, agree="values")}
-"""A further answer to a question that shows values of another origin."""
 
 
 def desk_of(settings: ApprovalSettings, environment: Mapping[str, str] = os.environ) -> ApprovalDesk:
@@ -75,26 +75,29 @@ def desk_of(settings: ApprovalSettings, environment: Mapping[str, str] = os.envi
 @final
 @dataclass(eq=False, kw_only=True)
 class ClientApprovals:
-    """Asks the person at one session's client."""
+    """Asks the person at one session's client.
+
+    Attributes:
+        store: Keeps the questions, unless the desk has records of its own.
+        requester: The requester that has the session.
+        by: The name of the person who answers at the client.
+        ask_client: True while the client is shown questions.
+        is_over: Whether the session of an id is over, so that this one may continue with what it has asked.
+        clock: Measures how long a client takes to answer.
+    """
 
     desk: ApprovalDesk
     store: Store
-    """Keeps the questions, unless the desk has records of its own."""
     session_id: str
     requester: Mapping[str, Any]
-    """The requester that has the session."""
     by: str
-    """The name of the person who answers at the client."""
     ask_client: bool
-    """True while the client is shown questions."""
     is_over: Callable[[str], Awaitable[bool]]
-    """Whether the session of an id is over, so that this one may continue with what it has asked."""
     clock: Callable[[], float] = time.monotonic
-    """Measures how long a client takes to answer."""
+    # Refusals in a row that came in haste.
     _hasty: int = field(default=0, init=False)
-    """Refusals in a row that came in haste."""
+    # The times at which questions were sent with results, by number.
     _asked: dict[int, float] = field(default_factory=dict[int, float], init=False)
-    """The times at which questions were sent with results, by number."""
 
     def __post_init__(self) -> None:
         self._who = digest_of(self.requester)

@@ -30,26 +30,29 @@ class FillSecrets(Protocol):
 @final
 @dataclass(eq=False)
 class CallingClient:
-    """The client of one call."""
+    """The client of one call.
+
+    Attributes:
+        id: Its session's id.
+        holder: The name of its token.
+        fill_secrets: Fills in the secrets of its servers.
+        protocol_version: The version of MCP that it speaks.
+        allowed: The questions that servers may ask of it: `elicitation`, `sampling`, `roots`.
+        context: Its request; None while it has none open, which happens with a call that stays open.
+        level: The level from which on it hears what servers log, where it has said so once for all.
+        ask_by_result: Asks the client where its protocol has no requests from servers.
+        page: The page that it is to open before it calls again.
+    """
 
     id: str
-    """Its session's id."""
     holder: str
-    """The name of its token."""
     fill_secrets: FillSecrets
-    """Fills in the secrets of its servers."""
     protocol_version: str
-    """The version of MCP that it speaks."""
     allowed: Collection[str]
-    """The questions that servers may ask of it: `elicitation`, `sampling`, `roots`."""
     context: Request | None = None
-    """Its request; None while it has none open, which happens with a call that stays open."""
     level: types.LoggingLevel | None = None
-    """The level from which on it hears what servers log, where it has said so once for all."""
     ask_by_result: AskByResult | None = field(default=None, init=False)
-    """Asks the client where its protocol has no requests from servers."""
     page: SignInPage | None = field(default=None, init=False)
-    """The page that it is to open before it calls again."""
     _is_over: bool = field(default=False, init=False)
     _turn: anyio.Lock = field(default_factory=anyio.Lock, init=False)
 

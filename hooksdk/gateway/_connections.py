@@ -23,12 +23,12 @@ from hooksdk.gateway._settings import GatewayConfig
 
 logger = logging.getLogger("hooksdk")
 
+# Seconds that a client has to send a whole request, from the connection or from the last answer on.
 REQUEST_TIME = 10.0
-"""Seconds that a client has to send a whole request, from the connection or from the last answer on."""
+# Bytes of a body that lengthen that time by a second: megabytes of arguments come over slow lines, too.
 SLOWEST_BODY = 10_000
-"""Bytes of a body that lengthen that time by a second: megabytes of arguments come over slow lines, too."""
+# Seconds before the same line is logged again.
 PAUSE = 60.0
-"""Seconds before the same line is logged again."""
 
 
 @final
@@ -116,8 +116,8 @@ class Connections:
     _open: dict[Connection, asyncio.Transport] = field(
         default_factory=dict["Connection", asyncio.Transport], init=False
     )
+    # The times at which connections without a whole request are closed; the one that has waited longest is first.
     _deadlines: dict[Connection, float] = field(default_factory=dict["Connection", float], init=False)
-    """The times at which connections without a whole request are closed; the one that has waited longest is first."""
     _repeats: Repeats = field(default_factory=Repeats, init=False)
 
     def __len__(self) -> int:
@@ -178,17 +178,20 @@ class Connections:
 @final
 class Connection(H11Protocol):
     """A connection of uvicorn's that is closed where no request comes. It begins TLS by itself, so that connections
-    count which never end their handshake."""
+    count which never end their handshake.
+
+    Attributes:
+        since: The time at which it began to wait for a request.
+    """
 
     def __init__(self, connections: Connections, **options: Any) -> None:
         super().__init__(**options)
         self.since = time.monotonic()
-        """The time at which it began to wait for a request."""
         self._waits = True
         self._connections = connections
         self._received = 0
+        # Bytes that came before `start_tls` returned.
         self._early = b""
-        """Bytes that came before `start_tls` returned."""
         self._handshake: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -48,9 +48,9 @@ from hooksdk.tasks import describe
 
 logger = logging.getLogger("hooksdk")
 
+# The extensions that servers are told of: some clients show the apps of tools, and servers offer apps to such clients
+# alone.
 EXTENSIONS: dict[str, dict[str, Any]] = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
-"""The extensions that servers are told of: some clients show the apps of tools, and servers offer apps to such
-clients alone."""
 
 __all__ = ["Gateway", "ToolSource", "current_request", "own_streams"]
 
@@ -85,14 +85,14 @@ class Gateway:
         self._changes = ResourceChanges()
         self._desk: tuple[ApprovalSettings, ApprovalDesk] | None = None
         self._parts = self._parts_of(host)
+        # The tokens of clients; None where the gateway has read none.
         self._tokens: TokenTable | None = None
-        """The tokens of clients; None where the gateway has read none."""
+        # The profiles that it was asked to serve.
         self._profiles: set[str | None] = set()
-        """The profiles that it was asked to serve."""
         self._group: TaskGroup | None = None
         self._sessions: dict[str, GatewaySession] = {}
+        # Sessions of an earlier host that still have calls, with their keys.
         self._retiring: dict[GatewaySession, str] = {}
-        """Sessions of an earlier host that still have calls, with their keys."""
         self._opening = anyio.Lock()
         self._stop_listening: list[Callable[[], None]] = []
         for features in self._sources.features:

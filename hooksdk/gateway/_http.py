@@ -47,17 +47,21 @@ def session_key(request: Request, protocol_version: str) -> tuple[str, bool]:
 
 @dataclass(frozen=True, kw_only=True)
 class Serving:
-    """The parts of a gateway that the application needs."""
+    """The parts of a gateway that the application needs.
+
+    Attributes:
+        config: Gives the current configuration; settings that are not read for each request stay as they were at the
+            start.
+        profile: The profile of clients that get no other.
+        verifier: Checks tokens; None where clients need none.
+        on_leave: Is called with the key of a session whose client says that it leaves.
+    """
 
     config: Callable[[], GatewayConfig]
-    """Gives the current configuration; settings that are not read for each request stay as they were at the start."""
     profile: str | None
-    """The profile of clients that get no other."""
     verifier: Verifier | None
-    """Checks tokens; None where clients need none."""
     metrics: Metrics
     on_leave: Callable[[str], Awaitable[Any]]
-    """Is called with the key of a session whose client says that it leaves."""
 
 
 def http_app(server: Server[Any], serving: Serving) -> Starlette:

@@ -24,10 +24,10 @@ from hooksdk.transcript import Ledger, ledger_of
 
 logger = logging.getLogger("hooksdk")
 
+# Seconds between two looks while an equal call runs at another gateway.
 LOOK_AGAIN = 0.1
-"""Seconds between two looks while an equal call runs at another gateway."""
+# Seconds beyond a lease for which such a call is waited for: by then it is known whether its gateway lives.
 MARGIN = 5.0
-"""Seconds beyond a lease for which such a call is waited for: by then it is known whether its gateway lives."""
 
 
 @final
@@ -38,12 +38,12 @@ class LeftCalls:
 
     _host: Host
     _ids: SessionIds
+    # The calls by effect id, each with the session that it began in.
     _calls: dict[str, tuple[str, CallInDoubt]] = field(default_factory=dict[str, tuple[str, CallInDoubt]])
-    """The calls by effect id, each with the session that it began in."""
+    # The sessions whose ledgers were read.
     _read: set[str] = field(default_factory=set[str])
-    """The sessions whose ledgers were read."""
+    # True once all sessions that were over at the start were read.
     _is_complete: bool = False
-    """True once all sessions that were over at the start were read."""
     _lock: anyio.Lock = field(default_factory=anyio.Lock)
 
     def known(self) -> Sequence[CallInDoubt]:
@@ -167,13 +167,13 @@ class OtherSessionsCalls:
 
     _left: LeftCalls
     _session: Session
+    # The id under which the session is stored here.
     _stored_id: str
-    """The id under which the session is stored here."""
     _ids: SessionIds
+    # The beginning of the ids of its client's sessions in the deployment.
     _client_prefix: str
-    """The beginning of the ids of its client's sessions in the deployment."""
+    # Calls of the client's sessions at other gateways: those that run, and those that were cut off.
     _running: Sequence[CallInDoubt] = field(default=(), init=False)
-    """Calls of the client's sessions at other gateways: those that run, and those that were cut off."""
     _lock: anyio.Lock = field(default_factory=anyio.Lock, init=False)
 
     @property

@@ -28,26 +28,29 @@ from hooksdk.gateway._settings import GatewayConfig
 
 logger = logging.getLogger("hooksdk")
 
+# Seconds that clients have to take the last answers.
 LAST_WORDS = 3.0
-"""Seconds that clients have to take the last answers."""
+# Connections that are accepted at once, and so the most by which the highest number is passed for a moment.
 BACKLOG = 100
-"""Connections that are accepted at once, and so the most by which the highest number is passed for a moment."""
 
 
 @dataclass(frozen=True)
 class Listening:
-    """The address and the settings of a server that listens."""
+    """The address and the settings of a server that listens.
+
+    Attributes:
+        folder: The folder of relative paths to certificates.
+        on_listening: Is called with the URL.
+        on_stopping: Is called with the number of requests that are waited for.
+    """
 
     host: str
     port: int
     config: GatewayConfig
     folder: Path
-    """The folder of relative paths to certificates."""
     metrics: Metrics
     on_listening: Callable[[str], Any]
-    """Is called with the URL."""
     on_stopping: Callable[[int], Any]
-    """Is called with the number of requests that are waited for."""
 
 
 async def listen(app: Starlette, how: Listening, on_stop: Callable[[], Awaitable[None]]) -> None:

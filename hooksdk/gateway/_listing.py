@@ -16,12 +16,11 @@ from hooksdk.schema import estimate_tokens
 from hooksdk.tools import Annotations, Expose, Tool
 from hooksdk.values import as_object
 
+# The end of the name under which a caller runs tools that only read.
 READ_ONLY = "_readonly"
-"""The end of the name under which a caller runs tools that only read."""
 READING = "Use it for those that only read: it runs no others."
+# Callers inside of callers that are looked through for the tool that is called in the end. Such a call runs nothing.
 MOST_BRIDGES = 3
-"""Callers inside of callers that are looked through for the tool that is called in the end. Such a call runs
-nothing."""
 
 
 @final
@@ -50,10 +49,13 @@ class Caller:
 @final
 @dataclass(frozen=True)
 class HintTrust:
-    """Which tools count as read-only. A server's own hint counts where the operator trusts the server."""
+    """Which tools count as read-only. A server's own hint counts where the operator trusts the server.
+
+    Attributes:
+        servers: The trusted servers; `*`: all.
+    """
 
     servers: frozenset[str]
-    """The trusted servers; `*`: all."""
 
     def why_not(self, tool: Tool, caller: str = "") -> str | None:
         """Why a tool may not be called where only reading is allowed; None where it may. `caller` is the bridge that

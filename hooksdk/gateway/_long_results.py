@@ -26,12 +26,12 @@ logger = logging.getLogger("hooksdk")
 RECALL = "recall-tool-result"
 OWNER = "gateway"
 PREFIX = "hooksdk://result/"
+# Long results that are kept for one session; of more, the newest.
 MOST_KEPT = 200
-"""Long results that are kept for one session; of more, the newest."""
+# Characters of the note around a part of a result, at most.
 NOTE_CHARS = 400
-"""Characters of the note around a part of a result, at most."""
+# Characters of an encoded file above which it is left out of a result: no client takes it.
 HUGE_FILE = 10_000_000
-"""Characters of an encoded file above which it is left out of a result: no client takes it."""
 
 _SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -46,12 +46,15 @@ _SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class LongResult:
-    """One long result, without its text."""
+    """One long result, without its text.
+
+    Attributes:
+        size: Bytes.
+    """
 
     id: str
     tool: str
     size: int
-    """Bytes."""
 
     @property
     def uri(self) -> str:

@@ -18,8 +18,8 @@ from hooksdk.hooks import Trace
 from hooksdk.records import CallFinished
 from hooksdk.run import Run
 
+# The bounds that the semantic conventions have for MCP.
 _SECOND_BOUNDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
-"""The bounds that the semantic conventions have for MCP."""
 
 
 @final
@@ -67,12 +67,15 @@ class Metrics:
 @final
 @dataclass(eq=False)
 class Counts:
-    """Counters over all sessions of a gateway's life."""
+    """Counters over all sessions of a gateway's life.
+
+    Attributes:
+        client: The name that the last client gave itself.
+        metrics: The instruments for OpenTelemetry.
+    """
 
     client: str = ""
-    """The name that the last client gave itself."""
     metrics: Metrics = field(default_factory=Metrics)
-    """The instruments for OpenTelemetry."""
     _asked: int = 0
     _withheld: int = 0
     _tokens_direct: int = 0

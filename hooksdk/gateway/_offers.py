@@ -15,10 +15,10 @@ from mcp.shared.uri_template import UriTemplate
 from hooksdk.mcp import Feature, ServerOffer
 from hooksdk.values import as_object
 
+# The beginning of an address that names its server. The server's name and the server's own address follow.
 ADDRESS = "hooksdk://server/"
-"""The beginning of an address that names its server. The server's name and the server's own address follow."""
+# Links in results that are kept for one session; of more, the newest.
 MOST_LINKS = 2000
-"""Links in results that are kept for one session; of more, the newest."""
 
 
 class NotOffered(LookupError):
@@ -182,8 +182,8 @@ def address(server: str, own: str) -> str:
     return f"{ADDRESS}{quote(server, safe='')}/{own}"
 
 
+# Letters, digits and `-._~`, which mean the same when they are escaped (RFC 3986, section 2.3).
 _UNRESERVED = re.compile(r"%(2[dDeE]|3[0-9]|[46][1-9a-fA-F]|[57][0-9aA]|5[fF]|7[eE])")
-"""Letters, digits and `-._~`, which mean the same when they are escaped (RFC 3986, section 2.3)."""
 
 
 def plain_uri(uri: str) -> str:

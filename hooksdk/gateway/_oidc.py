@@ -22,14 +22,14 @@ from hooksdk.gateway._tokens import LOCAL, Principal, Verifier
 
 logger = logging.getLogger("hooksdk")
 
+# Seconds after which the issuer's keys are fetched anew: one that it has withdrawn counts no longer.
 KEEP_KEYS = 600.0
-"""Seconds after which the issuer's keys are fetched anew: one that it has withdrawn counts no longer."""
+# Seconds between two fetches, at least: tokens that anybody makes up, under keys that there are not, cause no more.
 PAUSE = 5.0
-"""Seconds between two fetches, at least: tokens that anybody makes up, under keys that there are not, cause no more."""
+# Seconds for each answer of the issuer.
 FETCH_TIME = 5.0
-"""Seconds for each answer of the issuer."""
+# Pairs of keys, of which the issuer shows one half.
 KEY_TYPES = {"RSA", "EC", "OKP"}
-"""Pairs of keys, of which the issuer shows one half."""
 
 
 class NotNow(AuthenticationError):

@@ -32,15 +32,15 @@ from hooksdk.tasks import describe
 logger = logging.getLogger("hooksdk")
 
 Answer = types.CallToolResult | types.InputRequiredResult
+# Calls of one session whose questions may be out with its client; of more, the newest.
 MOST_OPEN = 20
-"""Calls of one session whose questions may be out with its client; of more, the newest."""
+# The beginning of an open call's state.
 PREFIX = "call-"
-"""The beginning of an open call's state."""
+# Seconds between two looks at what the other gateway has written.
 POLL = 0.25
-"""Seconds between two looks at what the other gateway has written."""
+# Seconds for which a reply is kept: a client that did not get it, since that gateway died, asks for it with the same
+# state.
 REPLY_KEPT = 60.0
-"""Seconds for which a reply is kept: a client that did not get it, since that gateway died, asks for it with the same
-state."""
 FITTING: dict[type[types.InputRequest], tuple[type[types.InputResponse], ...]] = {
     types.ElicitRequest: (types.ElicitResult,),
     types.ListRootsRequest: (types.ListRootsResult,),
@@ -67,17 +67,20 @@ class _Question:
 @final
 @dataclass(eq=False)
 class OpenCall:
-    """One call, in a task of its own."""
+    """One call, in a task of its own.
+
+    Attributes:
+        digest: The digest of its name and arguments.
+    """
 
     digest: str
-    """The digest of its name and arguments."""
     client: CallingClient
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     is_over: bool = False
     _questions: dict[str, _Question] = field(default_factory=dict[str, _Question])
     _asked: int = 0
+    # Questions that are still missing of those that the server asks together.
     _to_come: int = 0
-    """Questions that are still missing of those that the server asks together."""
     _news: anyio.Event = field(default_factory=anyio.Event)
     _result: Answer | None = None
     _error: Exception | None = None
@@ -139,13 +142,13 @@ class OpenCall:
 class OpenCalls:
     """The open calls of one session."""
 
+    # Starts a task that may outlive a request.
     _start_soon: Callable[..., Any]
-    """Starts a task that may outlive a request."""
     _undelivered: Undelivered
+    # With it a call can be continued at another gateway.
     _exchange: CallExchange | None = None
-    """With it a call can be continued at another gateway."""
+    # The calls by the state that the client was given.
     _calls: dict[str, OpenCall] = field(default_factory=dict[str, OpenCall], init=False)
-    """The calls by the state that the client was given."""
 
     async def begin(self, digest: str, client: CallingClient, work: Callable[[], Awaitable[Answer]]) -> Answer:
         """Make a call whose client is asked by results."""
@@ -248,8 +251,8 @@ class CallExchange:
 
     _deployment: Deployment
     _session_id: str
+    # The id of this gateway's part of the session.
     _stored_id: str
-    """The id of this gateway's part of the session."""
     _start_soon: Callable[..., Any]
     _undelivered: Undelivered
 

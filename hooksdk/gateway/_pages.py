@@ -19,13 +19,13 @@ from hooksdk.gateway._sources import Sources
 from hooksdk.mcp import SignInPage, current_client
 from hooksdk.tools import Tool
 
+# The beginning of the state of a call whose client was given a page.
 PREFIX = "page-"
-"""The beginning of the state of a call whose client was given a page."""
 INPUT = "sign-in"
+# The name of the tool that opens a page.
 NAME = "sign-in"
-"""The name of the tool that opens a page."""
+# Pages of one session that are kept; of more, the newest.
 MOST = 20
-"""Pages of one session that are kept; of more, the newest."""
 
 
 @final
@@ -35,13 +35,12 @@ class SessionPages:
 
     _sources: Sources
     _start_soon: Callable[..., Any]
+    # Seconds for which a call is held whose client says that the page is open.
     _wait: float
-    """Seconds for which a call is held whose client says that the page is open."""
+    # The pages by the state of the calls that were given them.
     _pages: dict[str, SignInPage] = field(default_factory=dict[str, SignInPage], init=False)
-    """The pages by the state of the calls that were given them."""
+    # The pages that the tool has shown, by server, until it is called again: the server may be signed in before that.
     _shown: dict[str, SignInPage] = field(default_factory=dict[str, SignInPage], init=False)
-    """The pages that the tool has shown, by server, until it is called again: the server may be signed in before
-    that."""
 
     def servers(self) -> list[str]:
         """The servers that the tool opens pages of."""

@@ -34,21 +34,21 @@ from starlette.types import Message, Receive, Scope, Send
 
 from hooksdk.gateway._answers import was_delivered
 
+# Seconds for which a call goes on after its client's connection has broken.
 GRACE = 30.0
-"""Seconds for which a call goes on after its client's connection has broken."""
 MOST_EVENTS = 500
+# The events of one session, and their characters, that are kept at most; the newest answer always is.
 MOST_CHARS = 2_000_000
-"""The events of one session, and their characters, that are kept at most; the newest answer always is."""
+# The key of a request's `RequestConnection` in its ASGI scope.
 _CONNECTION = "hooksdk.connection"
-"""The key of a request's `RequestConnection` in its ASGI scope."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Event:
     id: str
     stream: str
+    # None for the event that begins a stream, which only has an id.
     message: types.JSONRPCMessage | None
-    """None for the event that begins a stream, which only has an id."""
     chars: int
 
 
@@ -62,8 +62,8 @@ class Events(EventStore):
         self._chars = 0
         self._last = 0
         self._listeners: dict[str, int] = {}
+        # Set, and replaced, when a client comes back or goes, and when a call is over.
         self._news = anyio.Event()
-        """Set, and replaced, when a client comes back or goes, and when a call is over."""
 
     async def store_event(self, stream_id: str, message: types.JSONRPCMessage | None) -> str:
         """Keep a message of a stream, and give it an id. A stream answers one request, or belongs to none."""
@@ -126,14 +126,17 @@ class Events(EventStore):
 
 @final
 class RequestConnection:
-    """The connection that a request came on."""
+    """The connection that a request came on.
+
+    Attributes:
+        stream: The name of the stream that answers the request.
+        call: The scope in which the request is served; None before and after that.
+    """
 
     def __init__(self, events: Events) -> None:
         self.events = events
         self.stream = ""
-        """The name of the stream that answers the request."""
         self.call: anyio.CancelScope | None = None
-        """The scope in which the request is served; None before and after that."""
 
 
 _opened: ContextVar[list[Events] | None] = ContextVar("hooksdk stores of a session that is opened", default=None)

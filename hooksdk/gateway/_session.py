@@ -30,10 +30,10 @@ from hooksdk.tasks import describe
 
 logger = logging.getLogger("hooksdk")
 
+# Seconds after a request in which the ends of its calls may not be written yet.
 RECENT = 2.0
-"""Seconds after a request in which the ends of its calls may not be written yet."""
+# Seconds between two writes of the ends of calls, by which other gateways learn of them.
 ENDS_WRITTEN = 0.25
-"""Seconds between two writes of the ends of calls, by which other gateways learn of them."""
 
 
 @final
@@ -257,8 +257,8 @@ class GatewaySession:
             logger.warning("the tools of a client could not be settled anew: %s", describe(problem))
 
 
+# Finds the session that a request belongs to, or opens it.
 SessionOf = Callable[[Request], Awaitable[GatewaySession]]
-"""Finds the session that a request belongs to, or opens it."""
 
 
 async def call_in_session(session_of: SessionOf, params: types.CallToolRequestParams, request: Request) -> Answer:

@@ -36,18 +36,21 @@ from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
 
+# Errors about which a client can do something, and a model cannot: they are passed on as errors.
 FOR_CLIENTS = {types.URL_ELICITATION_REQUIRED, types.MISSING_REQUIRED_CLIENT_CAPABILITY}
-"""Errors about which a client can do something, and a model cannot: they are passed on as errors."""
+# Calls of a session that may wait for approvals; of more, the newest.
 MOST_WAITING = 200
-"""Calls of a session that may wait for approvals; of more, the newest."""
 
 
 @dataclass(frozen=True)
 class WaitingCall:
-    """A call that waits for an approval."""
+    """A call that waits for an approval.
+
+    Attributes:
+        digest: The digest of its name and arguments.
+    """
 
     digest: str
-    """The digest of its name and arguments."""
     call_id: str
     judged: JudgedCall
     since: float

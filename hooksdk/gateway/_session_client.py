@@ -29,28 +29,31 @@ from hooksdk.run import Run
 from hooksdk.tools import Tool
 
 ListChanged = ToolsListChanged | PromptsListChanged | ResourcesListChanged
+# The notification that tells a client of protocol 2025-11-25 of a changed list, by the event of the later protocol.
 CHANGES: dict[type[ListChanged], Callable[[], types.ServerNotification]] = {
     ToolsListChanged: types.ToolListChangedNotification,
     PromptsListChanged: types.PromptListChangedNotification,
     ResourcesListChanged: types.ResourceListChangedNotification,
 }
-"""The notification that tells a client of protocol 2025-11-25 of a changed list, by the event of the later protocol."""
+# The tool for which a server's secrets are filled in. No server has it, so that a pattern for one tool does not give
+# them.
 START = "start of the server"
-"""The tool for which a server's secrets are filled in. No server has it, so that a pattern for one tool does not give
-them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """The name and the profile of a client, by the command line or by its token."""
+    """The name and the profile of a client, by the command line or by its token.
+
+    Attributes:
+        name: The token's name, or `local`.
+        key: A text that no other client has.
+    """
 
     name: str
-    """The token's name, or `local`."""
     profile_name: str | None
     profile: Profile
     transport: str
     key: str = "local"
-    """A text that no other client has."""
 
     @property
     def requester(self) -> Mapping[str, Any]:
@@ -65,7 +68,14 @@ class Identity:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedParts:
-    """The parts of a gateway that all of its sessions use."""
+    """The parts of a gateway that all of its sessions use.
+
+    Attributes:
+        start_soon: Starts a task that may outlive a request.
+        publish: Tells the clients that listen in the stateless protocol of a changed list.
+        watch: Begins or ends to watch a resource for changes.
+        log_level_changed: Is called when a client wants to hear more of what is logged, or less.
+    """
 
     host: Host
     sources: Sources
@@ -75,13 +85,9 @@ class SharedParts:
     ids: SessionIds
     left_calls: LeftCalls
     start_soon: Callable[..., Any]
-    """Starts a task that may outlive a request."""
     publish: Callable[[ServerEvent], Any]
-    """Tells the clients that listen in the stateless protocol of a changed list."""
     watch: Callable[..., Any]
-    """Begins or ends to watch a resource for changes."""
     log_level_changed: Callable[[], Any]
-    """Is called when a client wants to hear more of what is logged, or less."""
 
 
 @final

@@ -30,35 +30,39 @@ from hooksdk.transcript import SharingStore
 
 T = TypeVar("T")
 
+# The space in the store. No plugin has it: none has an id that begins like this. A key stands for one token.
 SESSIONS = "hooksdk.gateway.sessions"
-"""The space in the store. No plugin has it: none has an id that begins like this. A key stands for one token."""
+# The space of long results. A key is the session's id, and behind a slash the handle of a result.
 RESULTS = "hooksdk.gateway.results"
-"""The space of long results. A key is the session's id, and behind a slash the handle of a result."""
+# The space of sessions that were closed with calls in doubt: a key is a session's id, a value when it was closed.
 LEFT = "hooksdk.gateway.left"
-"""The space of sessions that were closed with calls in doubt: a key is a session's id, a value when it was closed."""
+# The space of calls in doubt that a gateway has made again: a key is an effect id, a value when that was.
 MADE_AGAIN = "hooksdk.gateway.made-again"
-"""The space of calls in doubt that a gateway has made again: a key is an effect id, a value when that was."""
+# The space of calls whose questions are out with their clients: a key is the session's id, a slash and the call's
+# state.
 CALLS = "hooksdk.gateway.calls"
-"""The space of calls whose questions are out with their clients: a key is the session's id, a slash and the call's
-state."""
+# The last use of a session is written at most this many times in `idle` seconds.
 PRECISION = 20
-"""The last use of a session is written at most this many times in `idle` seconds."""
+# Other clients' sessions that are checked for being over when one begins.
 LOOKED_AT = 8
-"""Other clients' sessions that are checked for being over when one begins."""
+# Seconds for which an unused session is left alone, however short `idle` is at the gateway that looks.
 DAY = 24 * 3600.0
-"""Seconds for which an unused session is left alone, however short `idle` is at the gateway that looks."""
+# Seconds for which a session that was left, and a call that was made again, is remembered.
 LONGEST = 30 * DAY
-"""Seconds for which a session that was left, and a call that was made again, is remembered."""
+# Seconds, at most, before a change of a stored value is tried again because another gateway was quicker.
 CHANGE_PAUSE = 0.02
-"""Seconds, at most, before a change of a stored value is tried again because another gateway was quicker."""
 
+# The ids of this process's sessions that are not over.
 _open: set[str] = set()
-"""The ids of this process's sessions that are not over."""
 
 
 @final
 class Deployment:
-    """The gateways of one name that share one database."""
+    """The gateways of one name that share one database.
+
+    Attributes:
+        prefix: The beginning of all its sessions' ids.
+    """
 
     def __init__(self, name: str, host: Host, idle: float, clock: Callable[[], float] = time.time) -> None:
         """A session is over after `idle` seconds without a request. `clock` gives seconds since the epoch; the
@@ -69,7 +73,6 @@ class Deployment:
             problem = f"gateways that share their sessions need a database, and the store is a {type(store).__name__}"
             raise ConfigError("gateway.deployment", (f'{problem}: store = "postgresql://USER@HOST/DATABASE"',))
         self.prefix = f"gateway-{digest_of(['deployment', name])[:12]}-"
-        """The beginning of all its sessions' ids."""
         self.store: Store = store
         self.lease = store.lease
         self._sharing: SharingStore = store
@@ -161,14 +164,17 @@ async def change(store: Store, space: str, key: str, step: Callable[[Any], tuple
 @final
 class SessionIds:
     """The ids of sessions at one place: gateways of a project on one machine that serve the same files, or one
-    deployment."""
+    deployment.
+
+    Attributes:
+        prefix: The beginning of all session ids of the place.
+    """
 
     def __init__(self, *parts: str, deployment: Deployment | None = None) -> None:
         """`parts` name the place on this machine, the same after a restart; a deployment is one place on all
         machines."""
         self.deployment = deployment
         self.prefix = deployment.prefix if deployment else f"gateway-{digest_of([platform.node(), *parts])[:12]}-"
-        """The beginning of all session ids of the place."""
 
     def new(self, client: str, requester: Mapping[str, Any], shared_id: str | None = None) -> str:
         """The id under which a session of this process is stored, until `release`. With `shared_id` it is this

@@ -27,10 +27,10 @@ from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
 
+# The error code of protocol 2025-11-25; later protocols have none of its own.
 RESOURCE_NOT_FOUND = -32002
-"""The error code of protocol 2025-11-25; later protocols have none of its own."""
+# Seconds that a server has to hear that a client is gone which watched one of its resources.
 UNSUBSCRIBE_TIME = 2.0
-"""Seconds that a server has to hear that a client is gone which watched one of its resources."""
 
 
 @final

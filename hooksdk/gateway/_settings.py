@@ -16,15 +16,14 @@ from hooksdk.errors import ConfigError, did_you_mean, table_problems
 from hooksdk.patterns import ToolPattern, check_patterns
 from hooksdk.tools import Expose, Tool
 
+# The sources of tools that are servers'.
 MCP_SOURCES = {"mcp", "prompt", "resource"}
-"""The sources of tools that are servers'."""
 
+# Signatures that only the issuer can make. With `HS256` whoever can check a token can make one; `none` is no signature.
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
-"""Signatures that only the issuer can make. With `HS256` whoever can check a token can make one; `none` is no
-signature."""
 Asked = Literal["elicitation", "sampling", "roots"]
+# The smallest limit with which a note and some text have their place.
 LEAST_RESULT_CHARS = 1_000
-"""The smallest limit with which a note and some text have their place."""
 
 
 def _as_list(value: object) -> object:
@@ -66,50 +65,59 @@ class _Strict(BaseModel):
 
 
 class TlsSettings(_Strict):
-    """`[gateway.tls]`: the certificate that clients see."""
+    """`[gateway.tls]`: the certificate that clients see.
+
+    Attributes:
+        cert: A PEM file with the certificate, and those above it.
+        key: A PEM file with its key, without a passphrase.
+    """
 
     cert: str
-    """A PEM file with the certificate, and those above it."""
     key: str
-    """A PEM file with its key, without a passphrase."""
 
 
 class MetricsSettings(_Strict):
-    """`[gateway.metrics]`: `/metrics`, for Prometheus."""
+    """`[gateway.metrics]`: `/metrics`, for Prometheus.
+
+    Attributes:
+        tokens: The names of tokens that may read it. Where the gateway asks for no tokens, it does not here either.
+        open: Anybody who can reach the gateway may read it.
+    """
 
     tokens: Texts = Field(default_factory=list[str])
-    """The names of tokens that may read it. Where the gateway asks for no tokens, it does not here either."""
     open: bool = False
-    """Anybody who can reach the gateway may read it."""
 
 
 class OidcSettings(_Strict):
-    """`[gateway.oidc]`: access tokens of an OpenID Connect or OAuth 2.1 issuer, as JWTs (RFC 9068)."""
+    """`[gateway.oidc]`: access tokens of an OpenID Connect or OAuth 2.1 issuer, as JWTs (RFC 9068).
+
+    Attributes:
+        issuer: Its name as its metadata and the claim `iss` have it, to the letter.
+        audience: The audience that the claim `aud` must have; None: the gateway's `url`.
+        jwks_url: The address of its keys; None: the one that its metadata names.
+        algorithms: The algorithms of signatures that count.
+        scopes: The scopes that the claim `scope` must have, all of them.
+        name_claim: The claim with the name of the requester, for policies.
+        profile_claim: The claim that decides the profile, a text or a list of texts; a dot leads to an inner claim:
+            `realm_access.roles`.
+        profiles: The profile for each value of that claim; of several that fit the first.
+        other: The profile of clients for which none fits; None: they are refused. Without `profile_claim` it is the
+            profile of all.
+        leeway: Seconds by which clocks may differ.
+    """
 
     issuer: WebAddress
-    """Its name as its metadata and the claim `iss` have it, to the letter."""
     audience: str | None = None
-    """The audience that the claim `aud` must have; None: the gateway's `url`."""
     jwks_url: WebAddress | None = None
-    """The address of its keys; None: the one that its metadata names."""
     algorithms: Annotated[list[Algorithm], Field(min_length=1), pydantic.BeforeValidator(_as_list)] = Field(
         default_factory=lambda: list[Algorithm](["RS256", "ES256"])
     )
-    """The algorithms of signatures that count."""
     scopes: Texts = Field(default_factory=list[str])
-    """The scopes that the claim `scope` must have, all of them."""
     name_claim: str = "sub"
-    """The claim with the name of the requester, for policies."""
     profile_claim: str | None = None
-    """The claim that decides the profile, a text or a list of texts; a dot leads to an inner claim:
-    `realm_access.roles`."""
     profiles: dict[str, str] = Field(default_factory=dict[str, str])
-    """The profile for each value of that claim; of several that fit the first."""
     other: str | None = None
-    """The profile of clients for which none fits; None: they are refused. Without `profile_claim` it is the profile
-    of all."""
     leeway: Annotated[float, Field(ge=0, le=300)] = 30.0
-    """Seconds by which clocks may differ."""
 
     @model_validator(mode="after")
     def _check(self) -> OidcSettings:
@@ -119,33 +127,39 @@ class OidcSettings(_Strict):
 
 
 class Profile(_Strict):
-    """`[gateway.profiles.NAME]`: what the clients with this profile may use."""
+    """`[gateway.profiles.NAME]`: what the clients with this profile may use.
+
+    Attributes:
+        servers: Only the tools of these servers, beside the tools of plugins; None: of all servers.
+        allow: Only the tools that fit one of these patterns; None: all.
+        deny: Not the tools that fit one of these patterns, even where `allow` has them.
+        expose: The `expose` of these clients, in the place of the gateway's.
+        requester: The requester that policies are told of: `is_owner`, `roles`, `id`.
+        requests_per_minute: Requests that each client with this profile may make over HTTP; None: the gateway's.
+    """
 
     servers: Texts | None = None
-    """Only the tools of these servers, beside the tools of plugins; None: of all servers."""
     allow: Patterns | None = None
-    """Only the tools that fit one of these patterns; None: all."""
     deny: Patterns = Field(default_factory=list[str])
-    """Not the tools that fit one of these patterns, even where `allow` has them."""
     expose: Expose | None = None
-    """The `expose` of these clients, in the place of the gateway's."""
     requester: dict[str, Any] = Field(default_factory=dict[str, Any])
-    """The requester that policies are told of: `is_owner`, `roles`, `id`."""
     requests_per_minute: Rate = None
-    """Requests that each client with this profile may make over HTTP; None: the gateway's."""
 
 
 class Token(_Strict):
-    """`[gateway.tokens.NAME]`: a bearer token for clients over HTTP. Policies are told its name as the requester."""
+    """`[gateway.tokens.NAME]`: a bearer token for clients over HTTP. Policies are told its name as the requester.
+
+    Attributes:
+        env: The environment variable that holds it.
+        file: The file that holds it, and nothing else.
+        profile: The profile that its clients get; None: the gateway's.
+        requests_per_minute: Requests that its clients may make together; None: the profile's.
+    """
 
     env: str | None = None
-    """The environment variable that holds it."""
     file: str | None = None
-    """The file that holds it, and nothing else."""
     profile: str | None = None
-    """The profile that its clients get; None: the gateway's."""
     requests_per_minute: Rate = None
-    """Requests that its clients may make together; None: the profile's."""
 
     @model_validator(mode="after")
     def _check(self) -> Token:
@@ -155,78 +169,89 @@ class Token(_Strict):
 
 
 class WebhookSettings(_Strict):
-    """`[gateway.approvals.webhook]`: a web service of yours that is told of each question, and may answer it."""
+    """`[gateway.approvals.webhook]`: a web service of yours that is told of each question, and may answer it.
+
+    Attributes:
+        url: The address to which each question is POSTed as JSON: https, or http on this machine.
+        secret_env: The environment variable with the secret that requests are signed with.
+        headers_env: Further headers, each with the environment variable that holds its value.
+        timeout: Seconds for the answer; after that the call waits for an answer by another way.
+    """
 
     url: str
-    """The address to which each question is POSTed as JSON: https, or http on this machine."""
     secret_env: str | None = None
-    """The environment variable with the secret that requests are signed with."""
     headers_env: dict[str, str] = Field(default_factory=dict[str, str])
-    """Further headers, each with the environment variable that holds its value."""
     timeout: Annotated[float, Field(gt=0, le=120)] = 10.0
-    """Seconds for the answer; after that the call waits for an answer by another way."""
 
 
 class ApprovalSettings(_Strict):
-    """`[gateway.approvals]`: how people are asked about calls."""
+    """`[gateway.approvals]`: how people are asked about calls.
+
+    Attributes:
+        client: Ask the person at the client, where the client can show a question.
+        wait: Seconds for which a call is held; then its result says that it waits.
+        keep: Seconds after which a question that nobody answered expires, and an answer that no call took.
+    """
 
     client: bool = True
-    """Ask the person at the client, where the client can show a question."""
     wait: Annotated[float, Field(ge=0)] = 30.0
-    """Seconds for which a call is held; then its result says that it waits."""
     keep: Annotated[float, Field(gt=0)] = 24 * 3600.0
-    """Seconds after which a question that nobody answered expires, and an answer that no call took."""
     webhook: WebhookSettings | None = None
 
 
 class GatewayConfig(_Strict):
-    """`[gateway]`."""
+    """`[gateway]`.
+
+    Attributes:
+        expose: `auto`: the tools themselves until tool search is worth it, then its bridge; `bridge`: always the
+            bridge; `direct`: always the tools; `hybrid`: the bridge, and beside it the tools that are known to read
+            only.
+        profile: The profile of clients that get no other; None: they may use everything that the policies allow.
+        trusted_hints: The names of servers that are believed when they say that a tool only reads; `*`: all.
+        context_window: Tokens of the clients' models, for tool search.
+        idle: Seconds without a call after which a session over HTTP ends.
+        origins: Web origins that may call over HTTP, beside those of this machine: `https://chat.example.org`.
+        max_result_chars: Characters of text that a client gets of one result; the rest is read with
+            `recall-tool-result`. 0: all of it.
+        kept_result_bytes: Bytes of long results that are kept for each session, in memory; of more, the newest.
+        instructions: Instructions for clients, before those of the servers; empty: a sentence that there are tools of
+            several servers.
+        max_instructions_chars: Characters of all instructions together; your own count first, and are never cut.
+        relay: The questions that servers may ask of the client whose call they serve.
+        deployment: The name of all gateways behind one address: those of one name and one database share the sessions
+            of their clients. None: each has its own.
+        url: The address at which clients find it over HTTP, where that is not the one that it listens on:
+            `https://tools.example.org/mcp`.
+        max_connections: Connections over HTTP that are open at once, at most; never more than half of the files that
+            the process may open.
+        stop_wait: Seconds that open calls over HTTP have for ending by themselves, once the gateway is told to stop.
+        requests_per_minute: Requests over HTTP that are taken of each client; None: any number.
+    """
 
     expose: Expose = "auto"
-    """`auto`: the tools themselves until tool search is worth it, then its bridge; `bridge`: always the bridge;
-    `direct`: always the tools; `hybrid`: the bridge, and beside it the tools that are known to read only."""
     profile: str | None = None
-    """The profile of clients that get no other; None: they may use everything that the policies allow."""
     trusted_hints: Texts = Field(default_factory=list[str])
-    """The names of servers that are believed when they say that a tool only reads; `*`: all."""
     context_window: Annotated[int, Field(gt=0)] | None = None
-    """Tokens of the clients' models, for tool search."""
     idle: Annotated[float, Field(gt=0)] = 600.0
-    """Seconds without a call after which a session over HTTP ends."""
     origins: Texts = Field(default_factory=list[str])
-    """Web origins that may call over HTTP, beside those of this machine: `https://chat.example.org`."""
     max_result_chars: Annotated[int, pydantic.AfterValidator(_none_or_enough)] = 30_000
-    """Characters of text that a client gets of one result; the rest is read with `recall-tool-result`. 0: all of it."""
     kept_result_bytes: Annotated[int, Field(gt=0)] = 8_000_000
-    """Bytes of long results that are kept for each session, in memory; of more, the newest."""
     instructions: str = ""
-    """Instructions for clients, before those of the servers; empty: a sentence that there are tools of several
-    servers."""
     max_instructions_chars: Annotated[int, Field(ge=0)] = 2_000
-    """Characters of all instructions together; your own count first, and are never cut."""
     relay: Annotated[list[Asked], pydantic.BeforeValidator(_as_list)] = Field(default_factory=list[Asked])
-    """The questions that servers may ask of the client whose call they serve."""
     deployment: Annotated[str, Field(min_length=1)] | None = None
-    """The name of all gateways behind one address: those of one name and one database share the sessions of their
-    clients. None: each has its own."""
     url: WebAddress | None = None
-    """The address at which clients find it over HTTP, where that is not the one that it listens on:
-    `https://tools.example.org/mcp`."""
     max_connections: Annotated[int, Field(gt=0)] = 1_000
-    """Connections over HTTP that are open at once, at most; never more than half of the files that the process may
-    open."""
     stop_wait: Annotated[float, Field(ge=0)] = 5.0
-    """Seconds that open calls over HTTP have for ending by themselves, once the gateway is told to stop."""
     requests_per_minute: Rate = None
-    """Requests over HTTP that are taken of each client; None: any number."""
     tls: TlsSettings | None = None
     metrics: MetricsSettings | None = None
     oidc: OidcSettings | None = None
     profiles: dict[str, Profile] = Field(default_factory=dict[str, Profile])
     tokens: dict[str, Token] = Field(default_factory=dict[str, Token])
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
+    # The configuration that it was read from.
     _config: Config | None = PrivateAttr(default=None)
-    """The configuration that it was read from."""
 
     @classmethod
     def of(cls, config: Config) -> GatewayConfig:

@@ -14,12 +14,12 @@ from hooksdk.tools import Tool
 if TYPE_CHECKING:
     from hooksdk.mcp import SignInPage
 
+# Seconds that a request waits for servers that were never listed: not all clients take tools that come later, and most
+# give a new server ten seconds.
 FIRST_LISTINGS = 8.0
-"""Seconds that a request waits for servers that were never listed: not all clients take tools that come later, and
-most give a new server ten seconds."""
+# The wait for clients of these names. `claude mcp list` gives a list of tools five seconds, and says then that it
+# failed; in its sessions Claude Code takes tools that come later.
 LESS_PATIENT = {"claude-code": 4.0}
-"""The wait for clients of these names. `claude mcp list` gives a list of tools five seconds, and says then that it
-failed; in its sessions Claude Code takes tools that come later."""
 
 
 class ToolSource(Protocol):
@@ -49,9 +49,8 @@ class Sources:
 
     def __init__(self, sources: Sequence[ToolSource]) -> None:
         self._sources = sources
+        # The ends of the wait for first listings, by the token of the client: some servers are listed for each token.
         self._until: dict[str, float] = {}
-        """The ends of the wait for first listings, by the token of the client: some servers are listed for each
-        token."""
 
     def look(self) -> tuple[list[Tool], dict[str, str]]:
         """The tools, and the owners whose tools are missing, each with the reason."""

@@ -43,13 +43,16 @@ class ResourceChanges:
 @final
 @dataclass(eq=False)
 class _ClientBus:
-    """The events for one stream: changed lists, as for everybody, and the resources that its client asked for."""
+    """The events for one stream: changed lists, as for everybody, and the resources that its client asked for.
+
+    Attributes:
+        uris: The resources, each with the address that the client has for it.
+    """
 
     _bus: SubscriptionBus
     _changes: ResourceChanges
     session: GatewaySession | None = None
     uris: dict[Feature, str] = field(default_factory=dict[Feature, str])
-    """The resources, each with the address that the client has for it."""
 
     async def publish(self, event: ServerEvent) -> None:
         await self._bus.publish(event)

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from hooksdk.gateway._settings import GatewayConfig
 from hooksdk.mcp import ServerOffer
 
+# Characters within which the end of a line is preferred to the exact place.
 NEAR = 400
-"""Characters within which the end of a line is preferred to the exact place."""
+# The longest sign in characters, such as a family of emoji: so far a cut is moved.
 LONGEST_SIGN = 32
-"""The longest sign in characters, such as a family of emoji: so far a cut is moved."""
 JOINER = "\u200d"
 OWN = "The tools of several servers. Those that are not listed are found and called through those that are."
 LEFT_OUT = " […]"

@@ -18,18 +18,21 @@ from hooksdk.gateway._settings import GatewayConfig
 
 logger = logging.getLogger("hooksdk")
 
+# Characters that a token has at least: a shorter one can be guessed.
 SHORTEST_TOKEN = 16
-"""Characters that a token has at least: a shorter one can be guessed."""
 
 
 class Principal(AccessToken):
-    """Whom a request comes from."""
+    """Whom a request comes from.
+
+    Attributes:
+        key: Nobody else has it.
+        profile: The profile that an issuer's token gives; None for the gateway's own tokens, whose profile the
+            configuration says.
+    """
 
     key: str
-    """Nobody else has it."""
     profile: str | None = None
-    """The profile that an issuer's token gives; None for the gateway's own tokens, whose profile the configuration
-    says."""
 
     @property
     def name(self) -> str:
@@ -42,8 +45,8 @@ class Principal(AccessToken):
         return (self.claims or {}).get("iss")
 
 
+# Where no token is asked for.
 LOCAL = Principal(token="", client_id="local", scopes=[], key="local")
-"""Where no token is asked for."""
 
 
 def principal_of(request: HTTPConnection) -> Principal:

@@ -21,52 +21,58 @@ from hooksdk.stores.locks import is_held, lock, unlock
 
 __all__ = ["GatewayStatus", "ServerLine", "StatusFile", "gateway_folder", "running_gateways"]
 
+# Seconds for which a lock or a half-written file without a status is left alone: a gateway may be starting.
 _BEGINNING = 60.0
-"""Seconds for which a lock or a half-written file without a status is left alone: a gateway may be starting."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerLine:
-    """One server behind a gateway."""
+    """One server behind a gateway.
+
+    Attributes:
+        state: The state of a `hooksdk.mcp.ServerStatus`: `up`, `starting`, `failed`, `down`, `disabled`, or `idle`,
+            where its tools are known and it was not needed yet.
+        scope: The clients that share its process: those of a `session`, of a `token`, or all of the `gateway`.
+        holder: The token of a process that a single token or session has, or `local`.
+    """
 
     name: str
     state: str
-    """The state of a `hooksdk.mcp.ServerStatus`: `up`, `starting`, `failed`, `down`, `disabled`, or `idle`, where its
-    tools are known and it was not needed yet."""
     tools: int = 0
     problem: str = ""
     scope: str = "gateway"
-    """The clients that share its process: those of a `session`, of a `token`, or all of the `gateway`."""
     holder: str = ""
-    """The token of a process that a single token or session has, or `local`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayStatus:
-    """The status of a running gateway. Its counters count from its start on, over all sessions."""
+    """The status of a running gateway. Its counters count from its start on, over all sessions.
+
+    Attributes:
+        started: Seconds since the epoch.
+        changed: Seconds since the epoch at which this was written.
+        address: The address on which it listens; empty for stdio.
+        config: The files of servers.
+        client: The name that the client gives itself; of several clients, the last one's.
+        problem: The reason why the present files do not count, in one line.
+        sessions: The sessions that are open now.
+        tokens_direct: Estimated tokens of all tools' schemas, over all lists of tools.
+        tokens_listed: Estimated tokens of the schemas in those lists.
+    """
 
     pid: int
     started: float
-    """Seconds since the epoch."""
     changed: float
-    """Seconds since the epoch at which this was written."""
     transport: Literal["stdio", "http"] = "stdio"
     address: str = ""
-    """The address on which it listens; empty for stdio."""
     config: Sequence[str] = ()
-    """The files of servers."""
     profile: str = ""
     client: str = ""
-    """The name that the client gives itself; of several clients, the last one's."""
     problem: str = ""
-    """The reason why the present files do not count, in one line."""
     servers: Sequence[ServerLine] = ()
     sessions: int = 0
-    """The sessions that are open now."""
     tokens_direct: int = 0
-    """Estimated tokens of all tools' schemas, over all lists of tools."""
     tokens_listed: int = 0
-    """Estimated tokens of the schemas in those lists."""
     calls: int = 0
     blocked: int = 0
     asked: int = 0

@@ -29,74 +29,84 @@ class UnreadableHook(HookSDKError):
 
 @dataclass(frozen=True, kw_only=True)
 class HookEvent:
-    """One hook of an agent, in words that are the same for all of them."""
+    """One hook of an agent, in words that are the same for all of them.
+
+    Attributes:
+        name: What the agent calls the hook.
+        session: The agent's own id of its session.
+        folder: Where the agent is, as it says with each hook: where Claude Code's last `cd` led, or a call's own folder
+            in Codex.
+        began_in: Where its session began, which the relative paths of rules mean; None: in `folder`.
+        call_id: The agent's own id of the call; empty where it has none.
+        result: What the tool answered, in its own shape; of a call that failed, what went wrong.
+        reply: The prose of the model's last reply, where its turn ends.
+        server: The MCP server whose tool it is, as the agent calls it; empty for a tool of the agent's own.
+        own_name: What that server calls the tool.
+        helper: The sub-agent that makes the call, by the agent's own id of it; empty for the agent itself.
+    """
 
     agent: str
     kind: Kind
     name: str
-    """What the agent calls the hook."""
     session: str
-    """The agent's own id of its session."""
     folder: Path
-    """Where the agent is, as it says with each hook: where Claude Code's last `cd` led, or a call's own folder in Codex."""
     began_in: Path | None = None
-    """Where its session began, which the relative paths of rules mean; None: in `folder`."""
     tool: str = ""
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     call_id: str = ""
-    """The agent's own id of the call; empty where it has none."""
     result: Any = None
-    """What the tool answered, in its own shape; of a call that failed, what went wrong."""
     failed: bool = False
     prompt: str = ""
     reply: str = ""
-    """The prose of the model's last reply, where its turn ends."""
     server: str = ""
-    """The MCP server whose tool it is, as the agent calls it; empty for a tool of the agent's own."""
     own_name: str = ""
-    """What that server calls the tool."""
     helper: str = ""
-    """The sub-agent that makes the call, by the agent's own id of it; empty for the agent itself."""
     helper_type: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """What the guard says of one hook. Without anything in it: no objection, which never waives a question of the
-    agent's own."""
+    agent's own.
+
+    Attributes:
+        deny: Why it may not happen.
+        ask: What a person is to be asked first.
+        allow: Who has said yes to it, so that the agent does not ask once more. Read by Claude Code.
+        arguments: With which arguments the call is to run instead.
+        result: What the model is to read instead, in the tool's own shape; None: what it answered.
+        go_on: Why the model's turn is not to end yet, for it to read.
+        note: What the person at the agent is told of an answer that stands there already.
+    """
 
     deny: str = ""
-    """Why it may not happen."""
     ask: str = ""
-    """What a person is to be asked first."""
     allow: str = ""
-    """Who has said yes to it, so that the agent does not ask once more. Read by Claude Code."""
     arguments: Mapping[str, Any] | None = None
-    """With which arguments the call is to run instead."""
     result: Any = None
-    """What the model is to read instead, in the tool's own shape; None: what it answered."""
     go_on: str = ""
-    """Why the model's turn is not to end yet, for it to read."""
     note: str = ""
-    """What the person at the agent is told of an answer that stands there already."""
 
 
 _ANY_ARGUMENTS = {"type": "object", "additionalProperties": True}
+# The JSON that a hook prints; empty: nothing.
 Output = Mapping[str, Any]
-"""The JSON that a hook prints; empty: nothing."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Agent:
-    """One coding agent."""
+    """One coding agent.
+
+    Attributes:
+        events: Its hooks that the guard reads, by name.
+        asks: True where `ask` becomes the agent's own question; elsewhere the question waits at the approval desk.
+    """
 
     name: str
     title: str
     events: Mapping[str, Kind]
-    """Its hooks that the guard reads, by name."""
     asks: bool
-    """True where `ask` becomes the agent's own question; elsewhere the question waits at the approval desk."""
     answer: Callable[[HookEvent, Verdict], Output] = field(repr=False)
 
 
@@ -239,6 +249,7 @@ _GEMINIS_EVENTS: dict[str, Kind] = {
     "AfterAgent": "stop",
 }
 
+# The coding agents that the guard knows, by name.
 AGENTS: Mapping[str, Agent] = {
     agent.name: agent
     for agent in (
@@ -248,7 +259,6 @@ AGENTS: Mapping[str, Agent] = {
         Agent(name="qwen", title="Qwen Code", events=_CLAUDES_EVENTS, asks=False, answer=_in_qwens_words),
     )
 }
-"""The coding agents that the guard knows, by name."""
 
 
 def tool_of(agent_name: str, name: str, server: str = "", own_name: str = "") -> Tool:

@@ -16,8 +16,8 @@ from hooksdk.tools import Tool
 logger = logging.getLogger("hooksdk")
 
 SECRET = re.compile(r"\{\{\s*secret:")
+# Calls of a session whose results may still come; of more the oldest is forgotten: some results never come.
 MOST_CALLS = 500
-"""Calls of a session whose results may still come; of more the oldest is forgotten: some results never come."""
 
 
 @final
@@ -27,14 +27,16 @@ class AgentCalls:
 
     Before a call: `judge`, then `let_run` where nothing speaks against it. After it: `take_result`. An agent does not
     say which tools it has: those of `tools` are to be resolved in the run before its call is judged.
+
+    Attributes:
+        tools: Those that were called so far; the same list all the time.
     """
 
     def __init__(self, agent: str) -> None:
         self._agent = AGENTS[agent]
         self.tools: list[Tool] = []
-        """Those that were called so far; the same list all the time."""
+        # Those that may run, by the agent's id of them.
         self._open: dict[str, JudgedCall] = {}
-        """Those that may run, by the agent's id of them."""
         self._ran: set[str] = set()
 
     @property

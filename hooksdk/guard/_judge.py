@@ -30,13 +30,13 @@ from hooksdk.tasks import describe
 
 logger = logging.getLogger("hooksdk")
 
+# In the place of an agent's name: how the judge is.
 STATUS = "status"
-"""In the place of an agent's name: how the judge is."""
+# A word in the arguments of a call that is always refused, by which `hooksdk guard status --prove` sees the judge.
 PROOF = "hooksdk-guard-proof"
-"""A word in the arguments of a call that is always refused, by which `hooksdk guard status --prove` sees the judge."""
 PROOF_REASON = "this call is made by `hooksdk guard status --prove`, to be refused"
+# Seconds without any hook after which the judge ends. The store keeps its sessions; the next hook starts another.
 IDLE = 900.0
-"""Seconds without any hook after which the judge ends. The store keeps its sessions; the next hook starts another."""
 
 
 @final
@@ -59,11 +59,13 @@ class Judge:
 
     Enter and leave it in the same task; leaving it ends all sessions. `is_gateway` is asked with agent, server and
     folder whether a server of the agent is a gateway of this user, which judges its calls itself: they are let through.
+
+    Attributes:
+        calls: How many calls were judged so far.
     """
 
     def __init__(self, *, is_gateway: Callable[[str, str, Path], bool] | None = None) -> None:
         self.calls = 0
-        """How many calls were judged so far."""
         self._is_gateway = is_gateway
         self._projects: dict[tuple[Path, bool], Project] = {}
         self._opening = anyio.Lock()
@@ -235,17 +237,20 @@ def _is_of_this_user(connection: socket.socket) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeStatus:
-    """How the judge of this user is."""
+    """How the judge of this user is.
+
+    Attributes:
+        since: Seconds since 1970.
+        calls: How many it has judged.
+        sessions: How many sessions of agents are open.
+        projects: The folders whose rules it has read.
+    """
 
     pid: int
     since: float
-    """Seconds since 1970."""
     calls: int
-    """How many it has judged."""
     sessions: int
-    """How many sessions of agents are open."""
     projects: Sequence[str]
-    """The folders whose rules it has read."""
 
 
 def judge_status() -> JudgeStatus | None:

@@ -14,10 +14,10 @@ from hooksdk.host import Plugin, installed_plugins, look_at
 from hooksdk.rules import Rules
 from hooksdk.values import is_object
 
+# What a comparison of rules may cost, as `hooksdk.rules.proofs` counts it: about a second.
 STEPS = 20_000_000
-"""What a comparison of rules may cost, as `hooksdk.rules.proofs` counts it: about a second."""
+# Settings that the judge does not read, and the sections, which are compared one by one.
 _UNREAD = ("gateway", "mcp", "policy", "plugins")
-"""Settings that the judge does not read, and the sections, which are compared one by one."""
 
 
 def loosened(before: Version, after: Version) -> str:
@@ -61,13 +61,16 @@ def _said(folded: str, config: Config, merged: Merged) -> object:
 
 @dataclass(frozen=True)
 class _Judging:
-    """What a plugin says of calls."""
+    """What a plugin says of calls.
+
+    Attributes:
+        written: The rules as they stand in the settings.
+        rest: All other settings.
+    """
 
     rules: Rules
     written: Sequence[object] = ()
-    """The rules as they stand in the settings."""
     rest: Sequence[object] = ([], {}, {})
-    """All other settings."""
 
 
 def _plugin_loosened(folded: str, old: Config, new: Config) -> Iterator[str]:

@@ -21,12 +21,12 @@ from hooksdk.guard._settings import GuardConfig
 from hooksdk.host import Host
 from hooksdk.stores import open_store
 
+# Seconds without a hook after which a session is closed; an agent that was killed never ends its own.
 SESSION_IDLE = 900.0
-"""Seconds without a hook after which a session is closed; an agent that was killed never ends its own."""
 
+# Built-in plugins that are on by default, and of no use here: an agent offers its model the tools itself. One that the
+# configuration names is loaded all the same.
 _FOR_MODELS = ("tool_search",)
-"""Built-in plugins that are on by default, and of no use here: an agent offers its model the tools itself. One that the
-configuration names is loaded all the same."""
 
 
 @final
@@ -41,8 +41,8 @@ class Project:
         self._store = open_store(self._rules.config.store or "jsonl")
         self._open: tuple[Host, anyio.Event, anyio.Event] | None = None
         self._sessions: dict[str, AgentSession] = {}
+        # Keys of sessions whose run goes on when they come back.
         self._paused: set[str] = set()
-        """Keys of sessions whose run goes on when they come back."""
         self._changing = anyio.Lock()
         self._tidy_next = 0.0
         self._events = 0

@@ -23,20 +23,23 @@ logger = logging.getLogger("hooksdk")
 @final
 class RulesInForce:
     """The rules of one project. `check` is called with newer ones before they count, and raises for what cannot be
-    used. Raises `ConfigError` for files that are broken before anything has counted."""
+    used. Raises `ConfigError` for files that are broken before anything has counted.
+
+    Attributes:
+        waits: What the files say that does not count, and what lets it count, in one line; empty where nothing waits.
+    """
 
     def __init__(self, folder: Path, check: Callable[[Config], object]) -> None:
         self._folder, self._check = folder, check
         self._files = FileWatch([*config_files(folder, os.environ), *places(folder)])
+        # What is on the disk, at the last look.
         self._kept = Version.let_count(folder)
-        """What is on the disk, at the last look."""
         self._version = self._kept or Version.of_now(folder)
         try:
             self.config: Config = self._version.read()[0]
         except ConfigError as error:
             raise self.explained(error) from None
         self.waits = ""
-        """What the files say that does not count, and what lets it count, in one line; empty where nothing waits."""
         self._is_seen, self._is_kept, self._modules = self._kept is None, False, 0
 
     async def catch_up(self) -> bool:

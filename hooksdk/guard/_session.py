@@ -27,7 +27,11 @@ logger = logging.getLogger("hooksdk")
 @final
 class AgentSession:
     """One session of an agent, or of a sub-agent in it: a session of ours with a run for each prompt. A task of its own
-    keeps both, since a run is entered and left by the same one."""
+    keeps both, since a run is entered and left by the same one.
+
+    Attributes:
+        used: When it was last asked.
+    """
 
     def __init__(
         self,
@@ -41,7 +45,6 @@ class AgentSession:
     ) -> None:
         self.ended = anyio.Event()
         self.used = anyio.current_time()
-        """When it was last asked."""
         self._agent = AGENTS[event.agent]
         self._about, self._shadow, self._continues, self._is_over = event, shadow, continues, is_over
         self._is_alone = False
@@ -49,14 +52,14 @@ class AgentSession:
         self.session = parent.child(f"{parent.id}/{event.helper}") if parent else host.session(name)
         self._run: Run | None = None
         self._calls = AgentCalls(event.agent)
+        # Ids of calls that wait for the desk, by what stands for name and arguments: made again, a call has its id.
         self._waiting: dict[str, str] = {}
-        """Ids of calls that wait for the desk, by what stands for name and arguments: made again, a call has its id."""
+        # The next one, or the one that is being taken.
         self._step = _Step()
-        """The next one, or the one that is being taken."""
         self._news = anyio.Event()
         self._turn = anyio.Lock()
+        # Why the agent goes on, where it does.
         self._reason = ""
-        """Why the agent goes on, where it does."""
 
     async def keep(self, *, task_status: TaskStatus[None]) -> None:
         """Keep the session, and one run after the other in it, until it is left."""

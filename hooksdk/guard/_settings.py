@@ -10,13 +10,16 @@ from hooksdk.errors import table_problems
 
 
 class GuardConfig(BaseModel):
-    """`[guard]` in the user's own `config.toml`. A project has no say in it."""
+    """`[guard]` in the user's own `config.toml`. A project has no say in it.
+
+    Attributes:
+        keep: Days after their last hook for which the sessions of agents are kept.
+        continues: How often plugins may send an agent's model on for one prompt, instead of letting its turn end.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     keep: PositiveInt = 30
-    """Days after their last hook for which the sessions of agents are kept."""
     continues: NonNegativeInt = 3
-    """How often plugins may send an agent's model on for one prompt, instead of letting its turn end."""
 
     @classmethod
     def of(cls, config: Config) -> GuardConfig:

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from string import Template
 
+# The rules, with a place for each list of names below.
 _TEMPLATE = Path(__file__).with_name("starter.template")
-"""The rules, with a place for each list of names below."""
+# By what a project is made of: the files that say so, and the commands that send it out.
 _PUBLISHING = {
     "JavaScript": ("package.json", "npm publish,pnpm publish,yarn publish,yarn npm publish,bun publish,npm unpublish"),
     "Python": (
@@ -23,7 +24,6 @@ _PUBLISHING = {
     "infrastructure": ("*.tf", "terraform apply,terraform destroy,tofu apply,tofu destroy"),
     "Kubernetes": ("Chart.yaml kustomization.yaml k8s", "kubectl apply,kubectl delete,helm push,helm upgrade"),
 }
-"""By what a project is made of: the files that say so, and the commands that send it out."""
 _SECRETS = """
     .env .env.local .env.development .env.production .env.staging .netrc .pypirc .git-credentials id_rsa id_dsa id_ecdsa
     id_ed25519 *.pem *.p12 *.pfx *.kdbx credentials.json secrets.toml

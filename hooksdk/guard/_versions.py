@@ -35,10 +35,10 @@ Json = dict[str, Any]
 _USER = "user.json"
 _KINDS: Mapping[str, type] = {"where": str, "settings": dict, "files": dict}
 _OF_USER: Mapping[str, type] = {"variables": dict, "autoload": str}
+# What stands in the two records.
 _OF_PROJECT: Mapping[str, type] = {"folder": str, "trusted": bool}
-"""What stands in the two records."""
+# A variable that leaves out installed plugins, policies among them.
 _AUTOLOAD = "HOOKSDK_DISABLE_AUTOLOAD"
-"""A variable that leaves out installed plugins, policies among them."""
 
 
 def _gateway_problems(table: object) -> Sequence[str]:
@@ -53,10 +53,13 @@ _TABLES = {"gateway": _gateway_problems, "guard": guard_problems}
 @dataclass(frozen=True)
 class Version:
     """One version of a project's whole configuration: what the user says, what the project says, and the content of the
-    files that they name."""
+    files that they name.
+
+    Attributes:
+        folder: Resolved.
+    """
 
     folder: Path
-    """Resolved."""
     user: Json
     project: Json
 

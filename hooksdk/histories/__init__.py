@@ -58,6 +58,7 @@ class _Reader(Protocol):
         ...
 
 
+# In the order of guessing: the kinds with a shape of their own come first.
 _READERS: dict[str, _Reader] = {
     "claude-code": _claude_code,
     "openclaw": _openclaw,
@@ -69,9 +70,8 @@ _READERS: dict[str, _Reader] = {
     "anthropic": _anthropic,
     "openai-chat": _openai_chat,
 }
-"""In the order of guessing: the kinds with a shape of their own come first."""
+# Kinds that are read into Anthropic's format by default; the others are read into `openai-chat`.
 _FOR_ANTHROPIC = ("claude-code", "openclaw", "anthropic")
-"""Kinds that are read into Anthropic's format by default; the others are read into `openai-chat`."""
 SOURCES = tuple(_READERS)
 """What `read_history` reads."""
 
@@ -86,17 +86,19 @@ class History:
     history = read_history([{"role": "user", "content": "Hello"}])
     assert (history.source, history.format, len(history.messages)) == ("openai-chat", "openai-chat", 1)
     ```
+
+    Attributes:
+        format: The format of `messages`.
+        source: What they were read as: one of `SOURCES`.
+        notes: How the source was guessed, and what was repaired and left out.
+        system: What the operator says, if the format has no message for it (`gemini`): it belongs into the request.
     """
 
     messages: list[Message]
     format: str
-    """The format of `messages`."""
     source: str
-    """What they were read as: one of `SOURCES`."""
     notes: tuple[str, ...]
-    """How the source was guessed, and what was repaired and left out."""
     system: str = ""
-    """What the operator says, if the format has no message for it (`gemini`): it belongs into the request."""
 
 
 def read_history(

@@ -21,17 +21,17 @@ from hooksdk.values import JsonObject, as_list, as_object, compact, is_list
 
 THINKING = ("thinking", "redacted_thinking")
 MEDIA = ("image", "document")
+# Google's own word for the signature of a call that another model made: Gemini 3 refuses a call without one in a turn
+# that goes on. https://ai.google.dev/gemini-api/docs/thought-signatures
 UNSIGNED = "skip_thought_signature_validator"
-"""Google's own word for the signature of a call that another model made: Gemini 3 refuses a call without one in a turn
-that goes on. https://ai.google.dev/gemini-api/docs/thought-signatures"""
 _OTHERS = re.compile(r"[^a-zA-Z0-9_-]")
+# Characters that the providers refuse in the name of a tool, and how long it may be.
 _NAMES = {
     "anthropic": (_OTHERS, 128),
     "openai-chat": (_OTHERS, 64),
     "openai-responses": (_OTHERS, 64),
     "gemini": (re.compile(r"^(?=[^a-zA-Z_])|[^a-zA-Z0-9_.:-]"), 128),
 }
-"""Characters that the providers refuse in the name of a tool, and how long it may be."""
 
 
 @dataclass

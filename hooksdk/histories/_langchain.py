@@ -9,6 +9,7 @@ from hooksdk.histories._draft import Draft, call_block, media_block, text_block
 from hooksdk.histories._source import Source
 from hooksdk.values import JsonObject, as_list, as_object, is_object
 
+# Who speaks, by the type of a message; the type of a chunk is such as `AIMessageChunk`.
 _TYPES = {
     "human": "user",
     "ai": "assistant",
@@ -18,9 +19,8 @@ _TYPES = {
     "chat": "chat",
     "remove": "remove",
 }
-"""Who speaks, by the type of a message; the type of a chunk is such as `AIMessageChunk`."""
+# Blocks that say again what `tool_calls` says.
 _CALLS = ("tool_use", "tool_call", "function_call", "input_json_delta", "invalid_tool_call")
-"""Blocks that say again what `tool_calls` says."""
 
 
 def recognise(source: Source) -> str:

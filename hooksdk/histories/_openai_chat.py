@@ -11,8 +11,8 @@ from hooksdk.histories._source import Source, checked
 from hooksdk.values import JsonObject, as_list, as_object
 
 _FORM = OpenAIChat()
+# What replies of some servers have besides.
 _LEFT_OUT = {"reasoning_content": "reasoning", "reasoning": "reasoning", "audio": "audio that OpenAI keeps under an id"}
-"""What replies of some servers have besides."""
 
 
 def recognise(source: Source) -> str:

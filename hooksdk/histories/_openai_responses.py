@@ -12,8 +12,8 @@ from hooksdk.histories._source import Source
 from hooksdk.values import JsonObject, as_list, as_object, is_list
 
 _PARTS = ("input_text", "output_text", "input_image", "input_file")
+# Where the types of calls have what the model asked for.
 _IN_CALLS = ("arguments", "input", "action", "operation")
-"""Where the types of calls have what the model asked for."""
 
 
 def recognise(source: Source) -> str:

@@ -8,8 +8,8 @@ from hooksdk.histories._draft import Draft, call_block, json_text, media_block, 
 from hooksdk.histories._source import Source
 from hooksdk.values import JsonObject, as_list, as_object
 
+# Types of lines that a model reads; others are settings.
 _ENTRIES = ("message", "compaction", "branch_summary", "custom_message")
-"""Types of lines that a model reads; others are settings."""
 _SUMMARIES = ("compactionSummary", "branchSummary")
 
 

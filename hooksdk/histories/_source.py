@@ -18,10 +18,10 @@ from hooksdk.values import JsonObject, as_object, clip, is_list, is_object, kind
 
 _DUMP = "Pass plain dicts; most libraries have a function for it, such as model_dump(mode='json')"
 _GUESS = "Leave the format out to have it guessed, or correct this item"
+# Begins every SQLite file.
 _SQLITE = b"SQLite format 3\0"
-"""Begins every SQLite file."""
+# Keys of the items in an object around them: a request body, a response, a saved state.
 _CONTAINERS = ("messages", "contents", "input", "output", "items", "data")
-"""Keys of the items in an object around them: a request body, a response, a saved state."""
 
 
 @dataclass(eq=False)
@@ -36,10 +36,12 @@ class HistoryError(HookSDKError, ValueError):
     except HistoryError as error:
         assert error.place == "item 0"
     ```
+
+    Attributes:
+        place: File and line, or which item, counted from 0.
     """
 
     place: str
-    """File and line, or which item, counted from 0."""
     problem: str
     advice: str
 
@@ -49,15 +51,18 @@ class HistoryError(HookSDKError, ValueError):
 
 @dataclass(frozen=True)
 class Source:
-    """The items of a history."""
+    """The items of a history.
+
+    Attributes:
+        name: The file, or nothing for objects.
+        lines: The line of each item, in a file with one item a line.
+        head: The object around the items, if there is one.
+    """
 
     name: str
-    """The file, or nothing for objects."""
     items: list[JsonObject]
     lines: list[int] = field(default_factory=list[int])
-    """The line of each item, in a file with one item a line."""
     head: JsonObject = field(default_factory=dict[str, Any])
-    """The object around the items, if there is one."""
     notes: list[str] = field(default_factory=list[str])
 
     def place(self, index: int) -> str:

@@ -15,12 +15,12 @@ from hooksdk.values import JsonObject, as_list, as_object, is_list
 _PDF = "application/pdf"
 _SHOWN = ("image/jpeg", "image/png", "image/gif", "image/webp", _PDF)
 _AUDIO = {"audio/wav": "wav", "audio/mp3": "mp3", "audio/mpeg": "mp3"}
+# The media types that a user may show; to Gemini, any.
 _OF_USERS: dict[str, tuple[str, ...]] = {
     "anthropic": _SHOWN,
     "openai-chat": (*_SHOWN, *_AUDIO),
     "openai-responses": _SHOWN,
 }
-"""The media types that a user may show; to Gemini, any."""
 _OF_TOOLS: dict[str, tuple[str, ...]] = {
     "anthropic": _SHOWN,
     "openai-chat": (),
@@ -30,11 +30,14 @@ _OF_TOOLS: dict[str, tuple[str, ...]] = {
 
 
 class Writer:
-    """Writes the messages of a draft for its target."""
+    """Writes the messages of a draft for its target.
+
+    Attributes:
+        beside: What the operator says, where the target has no message for it.
+    """
 
     def __init__(self, draft: Draft) -> None:
         self.beside: list[str] = []
-        """What the operator says, where the target has no message for it."""
         self._draft = draft
         self._target = draft.target
         self._form = get_format(draft.target)

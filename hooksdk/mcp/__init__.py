@@ -122,6 +122,10 @@ class McpServers:
     `features` is what they offer beside their tools.
 
     Enter and leave it in the same task; everything else may be used from any task of the loop.
+
+    Attributes:
+        features: Prompts and resources.
+        sign_ins: Signs people in to servers on the web that ask for it.
     """
 
     def __init__(
@@ -168,9 +172,7 @@ class McpServers:
         self._tools: dict[tuple[str, ScopeKey], _Made] = {}
         self._fleet = Fleet(terms, holder)
         self.features = Features(self._fleet, terms, call_timeout)
-        """Prompts and resources."""
         self.sign_ins = ServerSignIns(lambda: self._fleet.wanted, terms.sign_ins)
-        """Signs people in to servers on the web that ask for it."""
         self._pages = Pages(terms.sign_ins, self._fleet.start_soon)
         self._files = ServerFiles()
         self._fleet.apply([read_servers(servers).need_all()])

@@ -35,8 +35,8 @@ from hooksdk.mcp.sign_in._settings import OAuthSettings, read_oauth
 
 _STREAMABLE_HTTP = ("http", "streamable-http", "streamable_http", "streamablehttp")
 _EXAMPLE = '{"command": "mcp-server-git"} or {"url": "http://127.0.0.1:8000/mcp"}'
+# The greatest `timeout` that is accepted.
 _LONGEST = 1e9
-"""The greatest `timeout` that is accepted."""
 
 
 def _fill(text: str, info: ValidationInfo) -> str:
@@ -79,7 +79,15 @@ def _with_credentials(values: Sequence[str]) -> set[str]:
 
 
 class ServerSpec(BaseModel):
-    """One server's entry, checked and with its variables filled. Its `repr` shows no value that may be secret."""
+    """One server's entry, checked and with its variables filled. Its `repr` shows no value that may be secret.
+
+    Attributes:
+        oauth: Settings of the sign-in to a server on the web, where it asks for one.
+        timeout: Seconds that one call may take, where the entry says so. Most clients write milliseconds.
+        start_timeout: Seconds that a start may take, where the entry says so.
+        idle: Seconds without a call after which a lazy server is ended, where the entry says so.
+        scope: The clients that share a process of it, where the entry says so.
+    """
 
     model_config = ConfigDict(frozen=True)
     name: Annotated[str, Field(pattern=r"\S")]
@@ -91,22 +99,17 @@ class ServerSpec(BaseModel):
     url: _NotBlank = Field(default="", repr=False)
     headers: dict[str, _Text] = Field(default_factory=dict[str, str], repr=False)
     oauth: Annotated[InstanceOf[OAuthSettings], BeforeValidator(_oauth)] = OAuthSettings()
-    """Settings of the sign-in to a server on the web, where it asks for one."""
     type: Annotated[Literal["stdio", "http"] | None, BeforeValidator(_plain_transport)] = Field(
         default=None, validation_alias=AliasChoices("type", "transport")
     )
     timeout: _Seconds | None = None
-    """Seconds that one call may take, where the entry says so. Most clients write milliseconds."""
     start_timeout: _Seconds | None = None
-    """Seconds that a start may take, where the entry says so."""
     idle: _Seconds | None = None
-    """Seconds without a call after which a lazy server is ended, where the entry says so."""
     scope: Scope | None = None
-    """The clients that share a process of it, where the entry says so."""
+    # Values that no message may have.
     _secrets: list[str] = PrivateAttr(default_factory=list[str])
-    """Values that no message may have."""
+    # Further such values: secrets that were filled in since.
     _filled: _Aside = PrivateAttr(default_factory=_Aside)
-    """Further such values: secrets that were filled in since."""
 
     @field_validator("url")
     @classmethod
@@ -180,14 +183,18 @@ class ServerSpec(BaseModel):
 
 @dataclass
 class Reading:
-    """The servers of a mapping, and its problems."""
+    """The servers of a mapping, and its problems.
+
+    Attributes:
+        problems: The problems of servers that cannot be used, by name; each begins with its place, such as `, 'url':
+            ...`.
+        notices: Notices of keys that are ignored, and of guesses.
+    """
 
     where: str
     specs: list[ServerSpec] = field(default_factory=list[ServerSpec])
     problems: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """The problems of servers that cannot be used, by name; each begins with its place, such as `, 'url': ...`."""
     notices: list[str] = field(default_factory=list[str])
-    """Notices of keys that are ignored, and of guesses."""
 
     def need_all(self) -> Reading:
         """The same reading. Raises `ConfigError` with all of its problems."""

@@ -36,11 +36,10 @@ from hooksdk.mcp.sign_in._auth import SignedIn
 
 T = TypeVar("T")
 
+# Seconds that a call waits for the next attempt to start its server; if the pause is longer, the call fails at once.
 _CALL_WAIT = 1.0
-"""Seconds that a call waits for the next attempt to start its server; if the pause is longer, the call fails at
-once."""
+# Seconds for which a server runs that was only started to be listed: it keeps nothing of any caller.
 _UNCALLED_REST = 60.0
-"""Seconds for which a server runs that was only started to be listed: it keeps nothing of any caller."""
 
 
 class Connection:
@@ -87,8 +86,8 @@ class Connection:
         self.offering = Offering(spec, terms, self._callers, offer, self._listed, key)
         self._calls = 0
         self._last_call = 0.0
+        # Set, and replaced, when no call is under way.
         self._quiet = anyio.Event()
-        """Set, and replaced, when no call is under way."""
         self.handshake = handshake
         self.older: Connection | None = None
         self._spawn: Callable[..., Any] | None = None

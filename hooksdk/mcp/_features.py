@@ -26,6 +26,7 @@ from hooksdk.tools import Annotations, Tool
 logger = logging.getLogger("hooksdk")
 
 _READS = Annotations(read_only=True, destructive=False, idempotent=True)
+# The levels of log messages, from the most to the fewest messages.
 LEVELS: tuple[types.LoggingLevel, ...] = (
     "debug",
     "info",
@@ -36,17 +37,19 @@ LEVELS: tuple[types.LoggingLevel, ...] = (
     "alert",
     "emergency",
 )
-"""The levels of log messages, from the most to the fewest messages."""
+# Offers whose tools are kept; of more, the newest.
 MOST_OFFERS = 200
-"""Offers whose tools are kept; of more, the newest."""
 
 
 class Feature(NamedTuple):
-    """A prompt or a resource, by its server's own name for it."""
+    """A prompt or a resource, by its server's own name for it.
+
+    Attributes:
+        own: The name, or the address.
+    """
 
     server: str
     own: str
-    """The name, or the address."""
 
 
 class Listener(Protocol):
@@ -68,8 +71,8 @@ class Features:
         self._terms = terms
         self._limit = limit
         self._listeners: list[Listener] = []
+        # The tools of each offer, by the id of the offer, which is kept with them.
         self._made: dict[int, tuple[ServerOffer, dict[str, Tool]]] = {}
-        """The tools of each offer, by the id of the offer, which is kept with them."""
 
     def offers(self) -> list[ServerOffer]:
         """The offer of each server as far as it is known; no server is asked."""

@@ -16,32 +16,38 @@ from hooksdk.mcp._status import ServerStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reload:
-    """The changes by a newer configuration, as names of servers."""
+    """The changes by a newer configuration, as names of servers.
+
+    Attributes:
+        changed: Servers that are started anew; they are stopped once their calls are over.
+        removed: Servers that are stopped once their calls are over.
+        problems: The problems of the configuration, one line each. Of a broken file or entry, the earlier servers stay.
+    """
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-    """Servers that are started anew; they are stopped once their calls are over."""
     removed: tuple[str, ...] = ()
-    """Servers that are stopped once their calls are over."""
     problems: tuple[str, ...] = ()
-    """The problems of the configuration, one line each. Of a broken file or entry, the earlier servers stay."""
 
 
 @dataclass(eq=False)
 class ServerFiles:
-    """Files with servers. Of a broken file, the last good reading counts."""
+    """Files with servers. Of a broken file, the last good reading counts.
+
+    Attributes:
+        digests: The digests that the files' content must have.
+        only: The names of the servers that count; None: all.
+    """
 
     paths: Sequence[str | os.PathLike[str]] = ()
     _: KW_ONLY
     ask: AskInput | None = None
     digests: Mapping[Path, str] | None = None
-    """The digests that the files' content must have."""
     only: Collection[str] | None = None
-    """The names of the servers that count; None: all."""
+    # The answers to questions, by file and question, so that no question is asked twice.
     _answers: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
-    """The answers to questions, by file and question, so that no question is asked twice."""
+    # The last good reading of each file.
     _good: dict[str, Reading] = field(default_factory=dict[str, Reading])
-    """The last good reading of each file."""
 
     def __post_init__(self) -> None:
         self._watch = FileWatch(map(Path, self.paths))
@@ -108,11 +114,14 @@ class ServerFiles:
 
 @dataclass
 class Wanted:
-    """The servers of all files together."""
+    """The servers of all files together.
+
+    Attributes:
+        refused: The servers that cannot be used, by unique names.
+    """
 
     specs: dict[str, ServerSpec] = field(default_factory=dict[str, ServerSpec])
     refused: dict[str, ServerStatus] = field(default_factory=dict[str, ServerStatus])
-    """The servers that cannot be used, by unique names."""
     notices: tuple[str, ...] = ()
 
     def add(self, reading: Reading) -> None:

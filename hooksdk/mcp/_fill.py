@@ -16,33 +16,39 @@ _BARE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInput:
-    """A value that a file leaves to its user, as VS Code's `inputs` describe it."""
+    """A value that a file leaves to its user, as VS Code's `inputs` describe it.
+
+    Attributes:
+        secret: True where it must not be shown while it is typed.
+        options: The values to choose from; empty: any.
+    """
 
     id: str
     description: str = ""
     secret: bool = False
-    """True where it must not be shown while it is typed."""
     options: tuple[str, ...] = ()
-    """The values to choose from; empty: any."""
     default: str = ""
 
 
+# Asks a person for the value. An empty answer counts as none.
 AskInput = Callable[[ServerInput], str]
-"""Asks a person for the value. An empty answer counts as none."""
 
 
 @dataclass(kw_only=True)
 class Filling:
-    """The values of variables, and the secrets among those filled in so far. Each file has one of these."""
+    """The values of variables, and the secrets among those filled in so far. Each file has one of these.
+
+    Attributes:
+        bare_names: True where `$NAME` is a variable, too, as in the settings of Gemini CLI and Qwen Code.
+        secrets: Values that no message may have.
+    """
 
     folder: Path
     inputs: Mapping[str, ServerInput] = field(default_factory=dict[str, ServerInput])
     ask: AskInput | None = None
     bare_names: bool = False
-    """True where `$NAME` is a variable, too, as in the settings of Gemini CLI and Qwen Code."""
     answers: dict[str, str] = field(default_factory=dict[str, str])
     secrets: set[str] = field(default_factory=set[str])
-    """Values that no message may have."""
 
     def fill(self, text: str) -> str:
         """The text with its variables filled in. Raises `ValueError` for one without a value."""

@@ -27,15 +27,15 @@ from hooksdk.mcp._transport import NoiseFilter
 
 logger = logging.getLogger("hooksdk")
 
+# Seconds that servers have to end in good order before they are cancelled.
 _STOP_TIMEOUT = 2.0
-"""Seconds that servers have to end in good order before they are cancelled."""
 
+# Seconds without a call after which a process of a single token or session is ended, where no `idle` is set: its client
+# may never come again.
 OWN_IDLE = 600.0
-"""Seconds without a call after which a process of a single token or session is ended, where no `idle` is set: its
-client may never come again."""
 
+# Servers that are started at once only to be listed; a server that a call needs is started without that limit.
 _LISTED_AT_ONCE = 8
-"""Servers that are started at once only to be listed; a server that a call needs is started without that limit."""
 
 
 class Fleet:
@@ -53,12 +53,12 @@ class Fleet:
         self.connections: dict[str, Connection] = {}
         self._holder = holder
         self._base = ScopeKey(holder=holder or LOCAL)
+        # The connections of single tokens and sessions, by the server's name and the clients that they are for.
         self._own: dict[tuple[str, ScopeKey], Connection] = {}
-        """The connections of single tokens and sessions, by the server's name and the clients that they are for."""
+        # Servers that are not started before their first client comes; True for one that is to be listed then.
         self._held: dict[str, bool] = {}
-        """Servers that are not started before their first client comes; True for one that is to be listed then."""
+        # The servers whose secrets each session knows.
         self._told: dict[str, set[str]] = {}
-        """The servers whose secrets each session knows."""
         self._terms = terms
         self._group: TaskGroup | None = None
         self._noise = NoiseFilter()

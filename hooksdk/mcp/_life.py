@@ -22,14 +22,14 @@ from hooksdk.mcp.sign_in._auth import SignedIn
 from hooksdk.mcp.sign_in._store import SignIns
 
 T = TypeVar("T")
+# Makes one request.
 Send = Callable[[ClientSession], Awaitable[T]]
-"""Makes one request."""
 
+# Seconds between two attempts to start a server that keeps failing, at most.
 _MAX_PAUSE = 60.0
-"""Seconds between two attempts to start a server that keeps failing, at most."""
 
+# Seconds that a server has to be up before its end counts as the first one again.
 _STABLE_AFTER = 60.0
-"""Seconds that a server has to be up before its end counts as the first one again."""
 
 
 class Wishes:
@@ -48,24 +48,27 @@ class Wishes:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """The settings that all connections of one `McpServers` share."""
+    """The settings that all connections of one `McpServers` share.
+
+    Attributes:
+        changed: Is called with the name of a server whose offer has changed.
+        hear: Is called with a server's name, a message of it that belongs to no call, and the clients that the
+            connection is for.
+        listings: The kept lists of offers; None where all servers are started at once.
+        relay: The kinds of questions that servers may ask of the client whose call they serve.
+        idle: Seconds without a call after which a server is ended, where it is started when it is needed.
+        rests: True where servers are started when they are needed, and may be ended between calls.
+    """
 
     start_timeout: float
     report: Callable[[ServerStatus], None]
     changed: Callable[[str], None]
-    """Is called with the name of a server whose offer has changed."""
     hear: Callable[[str, types.ServerNotification, ScopeKey], Awaitable[None]]
-    """Is called with a server's name, a message of it that belongs to no call, and the clients that the connection is
-    for."""
     wishes: Wishes = field(default_factory=Wishes)
     listings: Listings | None = None
-    """The kept lists of offers; None where all servers are started at once."""
     relay: frozenset[str] = frozenset()
-    """The kinds of questions that servers may ask of the client whose call they serve."""
     idle: float | None = None
-    """Seconds without a call after which a server is ended, where it is started when it is needed."""
     rests: bool = False
-    """True where servers are started when they are needed, and may be ended between calls."""
     sign_ins: SignIns = field(default_factory=SignIns)
 
     def aside(self) -> Terms:

@@ -32,8 +32,8 @@ from hooksdk.stores.files import replace_file
 
 logger = logging.getLogger("hooksdk")
 
+# The format's version: it is raised when the content of a file, or the basis of its name, changes its meaning.
 FORMAT = 1
-"""The format's version: it is raised when the content of a file, or the basis of its name, changes its meaning."""
 _KINDS: dict[str, TypeAdapter[Any]] = {
     "tools": TypeAdapter(tuple[types.Tool, ...]),
     "prompts": TypeAdapter(tuple[types.Prompt, ...]),
@@ -41,25 +41,28 @@ _KINDS: dict[str, TypeAdapter[Any]] = {
     "templates": TypeAdapter(tuple[types.ResourceTemplate, ...]),
     "capabilities": TypeAdapter(types.ServerCapabilities),
 }
+# Seconds after which a listing still counts, and the server is asked again meanwhile.
 _FRESH = 86_400.0
-"""Seconds after which a listing still counts, and the server is asked again meanwhile."""
+# Seconds after which the file of an unused configuration is removed.
 _FORGOTTEN = 30 * _FRESH
-"""Seconds after which the file of an unused configuration is removed."""
+# Endings of arguments that are files of the server's program.
 _CODE = {".cjs", ".jar", ".js", ".mjs", ".py", ".pyz", ".rb", ".sh", ".ts"}
-"""Endings of arguments that are files of the server's program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A kept offer."""
+    """A kept offer.
+
+    Attributes:
+        version: The version that the server gives itself.
+        fresh: True where it was listed within a day, by the program that is there now.
+        handshake: True where the server speaks the older protocol alone; None: that is not known.
+    """
 
     offer: ServerOffer
     version: str
-    """The version that the server gives itself."""
     fresh: bool
-    """True where it was listed within a day, by the program that is there now."""
     handshake: bool | None = None
-    """True where the server speaks the older protocol alone; None: that is not known."""
 
 
 class Listings:

@@ -21,16 +21,20 @@ from hooksdk.tools import Annotations, Tool
 logger = logging.getLogger("hooksdk")
 
 T = TypeVar("T")
+# The lists of a server.
 Kind = Literal["tools", "prompts", "resources"]
-"""The lists of a server."""
+# Fields of a server's tool that are only for clients.
 FOR_CLIENTS = {"meta", "icons", "title", "annotations"}
-"""Fields of a server's tool that are only for clients."""
 KINDS: tuple[Kind, ...] = ("tools", "prompts", "resources")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOffer:
-    """The tools, prompts and resources of one MCP server."""
+    """The tools, prompts and resources of one MCP server.
+
+    Attributes:
+        capabilities: The capabilities that the server declares.
+    """
 
     server: str
     tools: tuple[types.Tool, ...] = ()
@@ -39,7 +43,6 @@ class ServerOffer:
     templates: tuple[types.ResourceTemplate, ...] = ()
     instructions: str = ""
     capabilities: types.ServerCapabilities = field(default_factory=types.ServerCapabilities)
-    """The capabilities that the server declares."""
 
 
 async def all_offered(session: ClientSession, server: str, redact: Callable[[str], str]) -> ServerOffer:

@@ -29,16 +29,16 @@ from hooksdk.mcp._transport import client_info
 
 logger = logging.getLogger("hooksdk")
 
+# The list that a notification tells of.
 CHANGES: dict[type, Kind] = {
     types.ToolListChangedNotification: "tools",
     types.PromptListChangedNotification: "prompts",
     types.ResourceListChangedNotification: "resources",
 }
-"""The list that a notification tells of."""
+# Seconds that a server has to take a log level.
 _PATIENCE = 5.0
-"""Seconds that a server has to take a log level."""
+# Seconds before a server that has closed the stream of its changes is asked for another one.
 _LISTEN_AGAIN = 5.0
-"""Seconds before a server that has closed the stream of its changes is asked for another one."""
 
 
 @final
@@ -69,8 +69,8 @@ class Offering:
         self._terms = terms
         self._callers = callers
         self._on_listed = on_listed
+        # Set when other resources are watched.
         self._news = anyio.Event()
-        """Set when other resources are watched."""
         self._stream: anyio.CancelScope | None = None
 
     def read_kept(self) -> Listing | None:

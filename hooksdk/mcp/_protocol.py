@@ -18,12 +18,12 @@ from pydantic import ValidationError
 from hooksdk.mcp._life import Life
 from hooksdk.mcp._relay import ASKED, RunningCall, sent_for
 
+# Seconds that a server has to say whether it speaks the newer protocol: some never answer a request that they do not
+# know. One that only starts slowly is not mistaken for those, since it then answers the handshake in the same way.
 PATIENCE = 3.0
-"""Seconds that a server has to say whether it speaks the newer protocol: some never answer a request that they do not
-know. One that only starts slowly is not mistaken for those, since it then answers the handshake in the same way."""
 
+# Seconds that a server has to answer a ping after a call was cancelled.
 _PING_TIMEOUT = 5.0
-"""Seconds that a server has to answer a ping after a call was cancelled."""
 
 
 def is_modern(protocol_version: str | None) -> bool:

@@ -23,20 +23,20 @@ from hooksdk.mcp._scope import LOCAL
 from hooksdk.mcp.sign_in._pages import SignInPage
 from hooksdk.values import fill_secrets, secret_names
 
+# The kinds of questions that a server may ask of a client.
 ASKED = ("elicitation", "sampling", "roots")
-"""The kinds of questions that a server may ask of a client."""
+# The key in the `_meta` of a call for the id of the call's effect.
 EFFECT_ID = "hooksdk/effect-id"
-"""The key in the `_meta` of a call for the id of the call's effect."""
+# Characters of a progress message that reach the client.
 LONGEST_MESSAGE = 500
-"""Characters of a progress message that reach the client."""
+# Rounds of questions that a server may ask before it answers one call.
 ROUNDS = 10
-"""Rounds of questions that a server may ask before it answers one call."""
 
 T = TypeVar("T", bound=types.Result)
+# The requests during which a server may ask questions.
 Asking = types.CallToolRequest | types.GetPromptRequest | types.ReadResourceRequest
-"""The requests during which a server may ask questions."""
+# The beginning of keys in `_meta` that are about one connection.
 OWN_META = "io.modelcontextprotocol/"
-"""The beginning of keys in `_meta` that are about one connection."""
 
 
 class Client(Protocol):
@@ -106,14 +106,17 @@ class Client(Protocol):
 @final
 @dataclass(frozen=True, kw_only=True)
 class SilentClient:
-    """A client that hears nothing and answers nothing. It names the holder of calls, and has the holder's secrets."""
+    """A client that hears nothing and answers nothing. It names the holder of calls, and has the holder's secrets.
+
+    Attributes:
+        id: The id of its session.
+        holder: The holder of the session, who may have others.
+        secrets: Values by name, for the environment and the headers of its servers.
+    """
 
     id: str
-    """The id of its session."""
     holder: str = LOCAL
-    """The holder of the session, who may have others."""
     secrets: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Values by name, for the environment and the headers of its servers."""
 
     async def fill_secrets(self, server: str, texts: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
         """The texts with its secrets; shared servers get none of them. Raises `ConfigError` for an unknown secret."""
@@ -166,12 +169,12 @@ class SilentClient:
         """Nobody sees it."""
 
 
+# The client whose call runs in the current task, set by those that call servers for their clients; None: the host
+# itself.
 current_client: ContextVar[Client | None] = ContextVar("hooksdk client of MCP calls", default=None)
-"""The client whose call runs in the current task, set by those that call servers for their clients; None: the host
-itself."""
 
+# The call for which the current task sends a request to a server.
 sent_for: ContextVar[RunningCall | None] = ContextVar("hooksdk call that a request is sent for", default=None)
-"""The call for which the current task sends a request to a server."""
 _asked_in: ContextVar[_Question | None] = ContextVar("hooksdk question of an MCP server", default=None)
 
 

@@ -12,12 +12,12 @@ from hooksdk.calls import ToolResult
 from hooksdk.mcp._relay import OWN_META
 from hooksdk.mcp._status import CallFailed
 
+# The key in a result's `meta` for the code and the data of an error that a server answered instead of a result.
 ERROR = "hooksdk/error"
-"""The key in a result's `meta` for the code and the data of an error that a server answered instead of a result."""
+# The key in a block's `_meta` for the role of a prompt's message.
 ROLE = "hooksdk/role"
-"""The key in a block's `_meta` for the role of a prompt's message."""
+# Seconds by which a tool's own time limit is longer than the call's, so that the call's error text wins.
 ERROR_MARGIN = 1.0
-"""Seconds by which a tool's own time limit is longer than the call's, so that the call's error text wins."""
 
 
 def failed(failure: CallFailed) -> ToolResult:

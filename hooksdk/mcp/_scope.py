@@ -8,34 +8,38 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal, get_args
 
+# One process for each session of a client, for each token (over stdio there is one user, `local`), or for the whole
+# gateway.
 Scope = Literal["session", "token", "gateway"]
-"""One process for each session of a client, for each token (over stdio there is one user, `local`), or for the whole
-gateway."""
 SCOPES: Sequence[Scope] = get_args(Scope)
+# The holder of calls of which nothing else is known: the user of this process.
 LOCAL = "local"
-"""The holder of calls of which nothing else is known: the user of this process."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScopeKey:
-    """The clients that a connection is for."""
+    """The clients that a connection is for.
+
+    Attributes:
+        holder: The name of a token, or `local`.
+        session: The id of a session that has the process for itself; empty where it is for all sessions of the holder.
+    """
 
     holder: str = LOCAL
-    """The name of a token, or `local`."""
     session: str = ""
-    """The id of a session that has the process for itself; empty where it is for all sessions of the holder."""
 
     def is_of(self, holder: str, session: str) -> bool:
         """True where the calls of this client's session go to the connection."""
         return self.holder in {"", holder} and self.session in {"", session}
 
 
+# The key of connections that were opened without a client's call.
 NOBODY = ScopeKey()
-"""The key of connections that were opened without a client's call."""
+# The key of connections that all clients share.
 EVERYBODY = ScopeKey(holder="")
-"""The key of connections that all clients share."""
 
 _PLACEHOLDER = re.compile(r"\{\{\s*secret:")
+# Words in the names of variables that hold credentials, such as GITHUB_TOKEN or OPENAI_API_KEY.
 _CREDENTIAL = {
     "APIKEY",
     "AUTH",
@@ -53,13 +57,12 @@ _CREDENTIAL = {
     "SECRET",
     "TOKEN",
 }
-"""Words in the names of variables that hold credentials, such as GITHUB_TOKEN or OPENAI_API_KEY."""
+# A user and a password in an address, such as a database's.
 _ADDRESS = re.compile(r"\w+://[^\s/@:]*:[^\s/@]+@")
-"""A user and a password in an address, such as a database's."""
+# Words in the names of programs and packages of browsers: @playwright/mcp, chrome-devtools-mcp. Clients that share such
+# a process are signed in wherever one of them is. A program that only looks like one loses nothing but a shared
+# process.
 _BROWSER = re.compile(r"playwright|puppeteer|selenium|chrome|browser", re.IGNORECASE)
-"""Words in the names of programs and packages of browsers: @playwright/mcp, chrome-devtools-mcp. Clients that share
-such a process are signed in wherever one of them is. A program that only looks like one loses nothing but a shared
-process."""
 
 
 def asks_secrets(texts: Iterable[str]) -> bool:

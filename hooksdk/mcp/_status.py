@@ -13,33 +13,36 @@ from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._scope import Scope
 from hooksdk.mcp._transport import first_cause, one_line
 
+# `failed`: it could not be started; `needs sign-in`: it only serves people who are signed in, and `problem` says what
+# to type; `down`: it was up and ended, and is started again when it is needed; `idle`: it does not run, and the first
+# call of one of its tools starts it.
 State = Literal["starting", "up", "failed", "needs sign-in", "down", "idle", "disabled"]
-"""`failed`: it could not be started; `needs sign-in`: it only serves people who are signed in, and `problem` says
-what to type; `down`: it was up and ended, and is started again when it is needed; `idle`: it does not run, and the
-first call of one of its tools starts it."""
 
 ADVICE = "Go on without its tools, or tell the user."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
-    """The status of one server."""
+    """The status of one server.
+
+    Attributes:
+        problem: The reason why it is not up, in one line, with the end of its stderr. While it starts, the reason for a
+            sign-in that was needed before.
+        tools: The number of its tools.
+        seconds: The duration of its last start.
+        version: Its version, as the server says.
+        scope: The clients that share a process of it: those of a session, of a token, or all.
+        holder: The token of a process that a single token or session has, or `local`.
+    """
 
     name: str
     state: State
     problem: str = ""
-    """The reason why it is not up, in one line, with the end of its stderr. While it starts, the reason for a sign-in
-    that was needed before."""
     tools: int = 0
-    """The number of its tools."""
     seconds: float = 0.0
-    """The duration of its last start."""
     version: str = ""
-    """Its version, as the server says."""
     scope: Scope = "gateway"
-    """The clients that share a process of it: those of a session, of a token, or all."""
     holder: str = ""
-    """The token of a process that a single token or session has, or `local`."""
 
     @property
     def failed(self) -> bool:

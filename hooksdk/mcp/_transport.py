@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hooksdk")
 
+# The name of the encoding that reads UTF-8 by whole lines.
 ENCODING = "hooksdk-lines"
-"""The name of the encoding that reads UTF-8 by whole lines."""
 
+# Bytes of the end of a server's stderr that are kept.
 _STDERR_BYTES = 4096
-"""Bytes of the end of a server's stderr that are kept."""
 
+# The name of the server whose connection the current task serves; the SDK's own tasks inherit it.
 serving: ContextVar[str] = ContextVar("hooksdk_mcp_serving", default="")
-"""The name of the server whose connection the current task serves; the SDK's own tasks inherit it."""
 
 
 class NoiseFilter(logging.Filter):
@@ -84,7 +84,12 @@ def first_cause(error: BaseException) -> BaseException:
 
 class Transport:
     """Opens the connection to one server once. `on_end` is called when the server ends the connection; `signed_in`
-    adds access tokens."""
+    adds access tokens.
+
+    Attributes:
+        http_status: The HTTP status that refused the last request, such as `HTTP 401 Unauthorized`; empty where none
+            did.
+    """
 
     def __init__(self, spec: ServerSpec, on_end: Callable[[], None], signed_in: SignedIn | None = None) -> None:
         self._spec = spec
@@ -95,7 +100,6 @@ class Transport:
         self._stderr = b""
         self._reader: threading.Thread | None = None
         self.http_status = ""
-        """The HTTP status that refused the last request, such as `HTTP 401 Unauthorized`; empty where none did."""
 
     @property
     def refusal(self) -> str:

@@ -63,18 +63,21 @@ MOST_SECONDS = 3600
 """The longest `timeout` in seconds; a longer one is taken for milliseconds, which most clients write."""
 CURSOR_PORT = 8787
 """The port of this machine to which Cursor's browser comes back."""
+# Every usable entry has one of these keys.
 _PLACE_KEYS = {"command", "url", "httpUrl", "serverUrl"}
-"""Every usable entry has one of these keys."""
 _EXPECTED = 'expected an object such as {"mcpServers": {"git": {"command": "mcp-server-git"}}}'
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The servers in a client's file."""
+    """The servers in a client's file.
+
+    Attributes:
+        inputs: VS Code's questions to the user.
+    """
 
     entries: Entries
     inputs: Sequence[Any] = ()
-    """VS Code's questions to the user."""
     notices: list[str] = field(default_factory=list[str])
 
 

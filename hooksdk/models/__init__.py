@@ -26,12 +26,12 @@ __all__ = [
     "get_model",
 ]
 
+# The module and the class of each provider's models.
 _CLASSES = {
     "openai": ("openai", "OpenAIModel"),
     "openai-responses": ("openai_responses", "OpenAIResponsesModel"),
     "anthropic": ("anthropic", "AnthropicModel"),
 }
-"""The module and the class of each provider's models."""
 _EXAMPLES = "openai:gpt-5, openai-responses:gpt-5 or anthropic:claude-sonnet-5-5"
 
 OnText = Callable[[str], Awaitable[None] | None]
@@ -51,15 +51,17 @@ class ModelReply:
     reply = ModelReply(message={"role": "assistant", "content": "Four."}, usage={"input_tokens": 12, "output_tokens": 2})
     assert reply.stop_reason is None
     ```
+
+    Attributes:
+        message: The reply in the session's format, as the provider returned it.
+        more: Further messages of the reply, in formats in which a reply has several, such as the items of
+            `openai-responses`.
+        usage: The provider's own counts; numbers are added up under their own names in `Outcome.stats["usage"]`.
     """
 
     message: Message
-    """The reply in the session's format, as the provider returned it."""
     more: Sequence[Message] = ()
-    """Further messages of the reply, in formats in which a reply has several, such as the items of
-    `openai-responses`."""
     usage: Mapping[str, Any] | None = None
-    """The provider's own counts; numbers are added up under their own names in `Outcome.stats["usage"]`."""
     stop_reason: str | None = None
 
 
@@ -164,11 +166,13 @@ class ModelUnavailable(HookSDKError):
         async def reply(self, messages, tools):
             raise ModelUnavailable("the server is overloaded", seconds=2)
     ```
+
+    Attributes:
+        seconds: How long to wait before the next attempt.
     """
 
     problem: str
     seconds: float = 0.0
-    """How long to wait before the next attempt."""
 
     def __str__(self) -> str:
         return self.problem

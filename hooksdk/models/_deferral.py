@@ -10,24 +10,27 @@ from urllib.parse import urlsplit
 
 from hooksdk.tools import Deferral
 
+# Values of `anthropic-beta` under which a message may add a tool.
 ADDITIONS_BETAS: Final = ("mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15")
-"""Values of `anthropic-beta` under which a message may add a tool."""
+# Words of a provider's error when it refuses deferred tools.
 WORDS_OF_REFUSALS: Final = re.compile(
     "defer_loading|deferred tool|tool_reference|tool_addition|tool_search|additional_tools|namespace"
 )
-"""Words of a provider's error when it refuses deferred tools."""
 
 
 class Known(NamedTuple):
-    """What models of an endpoint take."""
+    """What models of an endpoint take.
+
+    Attributes:
+        host: A pattern of the whole host.
+        models: A pattern of the beginning of a model's name.
+        betas: Values of `anthropic-beta`: the request must have one of them.
+    """
 
     host: str
-    """A pattern of the whole host."""
     models: str
-    """A pattern of the beginning of a model's name."""
     deferral: Deferral
     betas: tuple[str, ...] = ()
-    """Values of `anthropic-beta`: the request must have one of them."""
 
 
 TABLE: Final = (
@@ -50,8 +53,8 @@ TABLE: Final = (
     Known(r"api\.openai\.com|.*\.openai\.azure\.com", r"(?!.*5\.4-nano)gpt-(5\.[456]|6)", "additions"),
 )
 
+# Endpoints and models that refused deferred tools since this process began.
 _refused: set[tuple[str, str]] = set()
-"""Endpoints and models that refused deferred tools since this process began."""
 
 
 def known_deferral(base_url: str, model: str, headers: Mapping[str, str]) -> Deferral | None:

@@ -24,12 +24,12 @@ from hooksdk.models._deferral import WORDS_OF_REFUSALS, has_refused, known_defer
 from hooksdk.tools import Deferral
 from hooksdk.values import as_object
 
+# Statuses below 500 after which another attempt may succeed.
 _TEMPORARY_STATUSES = (408, 409, 425, 429)
-"""Statuses below 500 after which another attempt may succeed."""
+# Words in an error's type or code after which no other attempt succeeds, whatever the status.
 _PERMANENT_ERRORS = re.compile(
     "insufficient_quota|billing|invalid_|context_length|policy|authentication|permission|not_found|too_large"
 )
-"""Words in an error's type or code after which no other attempt succeeds, whatever the status."""
 _MIN_WAIT, _MAX_WAIT = 0.5, 30.0
 """Seconds between two attempts where the server does not name them."""
 
@@ -39,15 +39,18 @@ class Unreadable(Exception):
 
 
 class SdkModel(ABC):
-    """A model behind the asynchronous client of a Stainless-made SDK, as both official ones are."""
+    """A model behind the asynchronous client of a Stainless-made SDK, as both official ones are.
+
+    Attributes:
+        provider: Which provider events name.
+    """
 
     provider: str
-    """Which provider events name."""
     format: ClassVar[str]
     _package: ClassVar[str]
     _client_class: ClassVar[str]
+    # The endpoint where none is given.
     _default_url: ClassVar[str] = ""
-    """The endpoint where none is given."""
 
     def __init__(
         self,

@@ -28,12 +28,12 @@ Json = dict[str, Any]
 
 _FORMAT = OpenAIResponses()
 _ENCRYPTED = ["reasoning.encrypted_content"]
+# Stands in the error of a model that does not reason: https://github.com/pydantic/pydantic-ai/issues/2865.
 _NOT_ENCRYPTED = "encrypted content is not supported"
-"""Stands in the error of a model that does not reason: https://github.com/pydantic/pydantic-ai/issues/2865."""
+# Types of items that may be sent without their `id`, as Codex does. Items of hosted tools must have it.
 _HOLD_ALL = re.compile(
     "message|reasoning|function_call|custom_tool_call|tool_search_call|tool_search_output|additional_tools|compaction"
 )
-"""Types of items that may be sent without their `id`, as Codex does. Items of hosted tools must have it."""
 
 
 @final
@@ -60,8 +60,8 @@ class OpenAIResponsesModel(OpenAISdkModel):
 
     format = "openai-responses"
 
+    # False once the model has refused it.
     _encrypted = True
-    """False once the model has refused it."""
 
     def _request(self, messages: Sequence[Message], tools: Sequence[Json], *, streamed: bool) -> Json:
         stored = self._extra.get("store", False) is not False
@@ -157,13 +157,16 @@ def _without_halves(items: Sequence[Json]) -> Iterator[Json]:
 
 
 class _Stream:
-    """The events of a streamed answer, put together."""
+    """The events of a streamed answer, put together.
+
+    Attributes:
+        place: Where the prose stands that came last.
+    """
 
     def __init__(self) -> None:
         self.items: dict[int, Json] = {}
         self.response: Json | None = None
         self.place: object = None
-        """Where the prose stands that came last."""
 
     def add(self, event: Json) -> str:
         """Take in one event; answers the prose in it. Texts of several items, or parts, stand on lines of their own, as

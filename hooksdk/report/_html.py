@@ -6,11 +6,11 @@ import html
 from collections.abc import Iterable
 from typing import TypeAlias
 
+# Characters that are not seen, or turn the words around them: they are shown by their numbers.
 HIDDEN = [
     0x00AD, 0x061C, 0x180E, *range(0x200B, 0x200C), *range(0x200E, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070),
     0xFEFF, *range(0xFFF9, 0xFFFC), *range(0xE0000, 0xE0080),
 ]  # fmt: skip
-"""Characters that are not seen, or turn the words around them: they are shown by their numbers."""
 _TABLE: dict[int, str] = {
     **dict.fromkeys([*range(32), *range(127, 160), *range(55296, 57344)], "�"),
     **{number: f"[U+{number:04X}]" for number in HIDDEN},

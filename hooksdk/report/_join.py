@@ -10,8 +10,8 @@ from hooksdk.report._model import Run, Session, Step
 from hooksdk.report._texts import Room, arguments_text, as_text
 from hooksdk.transcript import Ledger, ResultRow
 
+# Seconds by which the journal's time of a result may lie outside of the time of its call.
 SLACK = 1.0
-"""Seconds by which the journal's time of a result may lie outside of the time of its call."""
 
 
 def join(runs: Sequence[Run], ledger: Ledger, journal: Sequence[Mapping[str, Any]], room: Room) -> None:

@@ -12,11 +12,11 @@ Kind = Literal["start", "tools", "model", "call", "trim", "note", "end"]
 
 @dataclass(kw_only=True)
 class Text:
-    """A text by others, whole or cut."""
+    """A text by others, whole or cut. `whole`: the whole text, where `shown` is its beginning and there is room for all
+    of it on the page."""
 
     shown: str
     whole: str | None
-    """The whole text, where `shown` is its beginning and there is room for all of it on the page."""
     characters: int
 
 
@@ -36,16 +36,15 @@ class HookLine:
 
 @dataclass(kw_only=True)
 class Approval:
-    """One question to a person."""
+    """One question to a person. `evidence`: where values of the arguments come from, as the person was shown. `waited`:
+    seconds until the answer; None while there is none in the trace."""
 
     at: float
     plugin: str
     severity: str
     questions: int
     evidence: Sequence[str] = ()
-    """Where values of the arguments come from, as the person was shown."""
     waited: float | None = None
-    """Seconds until the answer; None while there is none in the trace."""
     granted: bool | None = None
     by: str = ""
     scope: str = ""
@@ -54,29 +53,33 @@ class Approval:
 
 @dataclass(kw_only=True, eq=False)
 class Step:
-    """One line of a run's timeline."""
+    """One line of a run's timeline.
+
+    Attributes:
+        at: Seconds since the run began.
+        seconds: How long it took; None for what has no length, or did not end.
+        open: True for a call or request whose end is not in the trace.
+        status: Of a call: `ok`, `blocked` and so on; of an end its reason.
+        through: The bridge tool that the model called.
+        depth: How many calls it stands inside of.
+        labels: What the result's text is worth, as far as it is to be shown.
+        message: The position of the message with its result, where the session was given.
+    """
 
     kind: Kind
     at: float
-    """Seconds since the run began."""
     name: str
     seconds: float | None = None
-    """How long it took; None for what has no length, or did not end."""
     open: bool = False
-    """True for a call or request whose end is not in the trace."""
     detail: str = ""
     status: str = ""
-    """Of a call: `ok`, `blocked` and so on; of an end its reason."""
     call_id: str = ""
     tool: str = ""
     through: str = ""
-    """The bridge tool that the model called."""
     origin: str = ""
     depth: int = 0
-    """How many calls it stands inside of."""
     characters: int | None = None
     labels: Sequence[str] = ()
-    """What the result's text is worth, as far as it is to be shown."""
     hooks: list[HookLine] = field(default_factory=list[HookLine])
     decisions: list[HookLine] = field(default_factory=list[HookLine])
     approvals: list[Approval] = field(default_factory=list[Approval])
@@ -84,7 +87,6 @@ class Step:
     arguments: Text | None = None
     result: Text | None = None
     message: int | None = None
-    """The position of the message with its result, where the session was given."""
 
     @property
     def outcome(self) -> str:
@@ -94,7 +96,7 @@ class Step:
 
 @dataclass(kw_only=True)
 class CatalogTool:
-    """One tool of the catalog."""
+    """One tool of the catalog. `annotations`: what it says of itself, where it says anything."""
 
     name: str
     tool: str
@@ -102,7 +104,6 @@ class CatalogTool:
     tokens: int
     place: str
     annotations: dict[str, bool] = field(default_factory=dict[str, bool])
-    """What it says of itself, where it says anything."""
 
 
 @dataclass(kw_only=True)
@@ -116,7 +117,8 @@ class WithheldTools:
 
 @dataclass(kw_only=True)
 class Catalog:
-    """What the model might use in an attempt."""
+    """What the model might use in an attempt. `tools`: none where the trace does not say, as those of earlier
+    versions."""
 
     attempt: int
     granted: int
@@ -125,16 +127,22 @@ class Catalog:
     tokens_offered: int
     notes: list[str]
     tools: list[CatalogTool] | None
-    """None where the trace does not say, as those of earlier versions."""
     withheld: list[WithheldTools] = field(default_factory=list[WithheldTools])
 
 
 @dataclass(kw_only=True)
 class TrimLine:
-    """One trim or restore."""
+    """One trim or restore.
+
+    Attributes:
+        at: Seconds since the run began, or since the epoch in a session.
+        before: Characters.
+        pays_back_after: Further requests until it has paid for itself; None when it never does, and where that is not
+            known.
+        settled: True where the trace tells what became of it.
+    """
 
     at: float | None
-    """Seconds since the run began, or since the epoch in a session."""
     handle: str
     tool: str
     kind: str
@@ -142,13 +150,10 @@ class TrimLine:
     plugin: str
     reason: str = ""
     before: int = 0
-    """Characters."""
     after: int = 0
     tokens_saved: int | None = None
     pays_back_after: int | None = None
-    """Further requests until it has paid for itself; None when it never does, and where that is not known."""
     settled: bool = False
-    """True where the trace tells what became of it."""
 
 
 @dataclass(kw_only=True)
@@ -163,26 +168,30 @@ class Shares:
 
 @dataclass(kw_only=True)
 class Paid:
-    """What the requests to one model used and cost, as its provider counted them."""
+    """What the requests to one model used and cost, as its provider counted them.
+
+    Attributes:
+        prompt: Tokens of the prompts, those from the cache among them.
+        dollars: None where nobody knows a price.
+        without_cache: What the same tokens would have cost without a cache.
+        source: Whose price it is and of which day, or why there is none.
+    """
 
     model: str
     requests: int
     prompt: int
-    """Tokens of the prompts, those from the cache among them."""
     read: int
     written: int
     output: int
     dollars: float | None
-    """None where nobody knows a price."""
     without_cache: float | None
-    """What the same tokens would have cost without a cache."""
     source: str
-    """Whose price it is and of which day, or why there is none."""
 
 
 @dataclass(kw_only=True)
 class Run:
-    """One run of a session, from the trace."""
+    """One run of a session, from the trace. `reason`: `completed`, `paused`, `error` or `cancelled`; empty where the
+    trace has no end of it."""
 
     number: int
     session_id: str
@@ -194,7 +203,6 @@ class Run:
     started: float
     seconds: float
     reason: str
-    """`completed`, `paused`, `error` or `cancelled`; empty where the trace has no end of it."""
     attempts: int
     requests: int
     usage: dict[str, float]
@@ -237,7 +245,13 @@ class Call:
 
 @dataclass(kw_only=True)
 class Result:
-    """A result in a message."""
+    """A result in a message.
+
+    Attributes:
+        instead: What the model sees in its place, where it is trimmed.
+        queued: `trim` or `restore`, where one waits for the end of a run.
+        labels: What its text is worth, as far as it is to be shown.
+    """
 
     handle: str
     tool: str
@@ -246,27 +260,27 @@ class Result:
     is_error: bool
     text: Text
     instead: Text | None
-    """What the model sees in its place, where it is trimmed."""
     queued: str
-    """`trim` or `restore`, where one waits for the end of a run."""
     labels: Sequence[str] = ()
-    """What its text is worth, as far as it is to be shown."""
 
 
 @dataclass(kw_only=True)
 class Message:
-    """One message of a session."""
+    """One message of a session.
+
+    Attributes:
+        position: None for one that a compaction put in the place of others.
+        others: Parts that are no text, such as images, in words.
+        hidden: True where a compaction has put something else in its place, for the model.
+    """
 
     position: int | None
-    """None for one that a compaction put in the place of others."""
     role: str
     text: Text | None
     calls: list[Call]
     results: list[Result]
     others: list[str]
-    """Parts that are no text, such as images, in words."""
     hidden: bool
-    """True where a compaction has put something else in its place, for the model."""
 
 
 @dataclass(kw_only=True)
@@ -299,70 +313,75 @@ class Search:
 
 @dataclass(kw_only=True)
 class Bill:
-    """What a history's prompts cost under a policy of trims, in prices of a token without a cache."""
+    """What a history's prompts cost under a policy of trims, in prices of a token without a cache. `share`: of the
+    untrimmed price."""
 
     policy: str
     tokens: int
     price: float
     share: float
-    """Of the untrimmed price."""
     trims: int
 
 
 @dataclass(kw_only=True)
 class Session:
-    """One stored session."""
+    """One stored session.
+
+    Attributes:
+        count: Messages that are stored.
+        tokens_seen: Of what the model sees: compacted, and with trims.
+        summary: What the model sees in the place of the first messages, after a compaction.
+        paid: Empty where no usage is stored with it.
+        with_subagents: The same with what its sub-agents used; empty where these used nothing.
+        cache: Where the provider's cache held much less than it should have, or more: a sentence each.
+        bills: Empty where they would take too long, or where the format is a host's own.
+    """
 
     session_id: str
     format: str
     count: int
-    """Messages that are stored."""
     results: int
     tokens: int
     tokens_seen: int
-    """Of what the model sees: compacted, and with trims."""
     trimmed: int
     changed: float | None
     messages: list[Message]
     messages_left_out: int
     summary: list[Message]
-    """What the model sees in the place of the first messages, after a compaction."""
     trims: list[TrimLine]
     searches: list[Search]
     requests: int
     paid: list[Paid]
-    """Empty where no usage is stored with it."""
     with_subagents: list[Paid]
-    """The same with what its sub-agents used; empty where these used nothing."""
     cache: list[str]
-    """Where the provider's cache held much less than it should have, or more: a sentence each."""
     bills: list[Bill]
-    """Empty where they would take too long, or where the format is a host's own."""
 
 
 @dataclass(kw_only=True)
 class PolicyLine:
-    """What the rules of the project say of one tool of the runs."""
+    """What the rules of the project say of one tool of the runs. `verdict`: `allow`, `ask`, `deny`, or those that are
+    possible: `allow or deny`. `says`: what it says of itself, as `policy table` shows it."""
 
     tool: str
     verdict: str
-    """`allow`, `ask`, `deny`, or those that are possible: `allow or deny`."""
     says: list[str]
-    """What it says of itself, as `policy table` shows it."""
     decided_by: str
 
 
 @dataclass(kw_only=True)
 class Report:
-    """A page's content."""
+    """A page's content.
+
+    Attributes:
+        sources: What it was made from, a sentence each.
+        missing: What the page does not know and why, a sentence each.
+        policy: The riskiest tool first; empty where the project has no rules, or the trace tells of no tools.
+    """
 
     title: str
     sources: list[str]
-    """What it was made from, a sentence each."""
     missing: list[str]
-    """What the page does not know and why, a sentence each."""
     runs: list[Run]
     runs_left_out: int
     sessions: list[Session]
     policy: list[PolicyLine] = field(default_factory=list[PolicyLine])
-    """The riskiest tool first; empty where the project has no rules, or the trace tells of no tools."""

@@ -17,8 +17,8 @@ from hooksdk.report._paid import paid_section
 from hooksdk.report._timeline import timeline
 from hooksdk.report._words import badge, code, counted, duration, moment, percent, section, table, tile, tiles
 
+# By this a page of ours is told from other files.
 _MARK = '<meta name="generator" content="hooksdk report">'
-"""By this a page of ours is told from other files."""
 
 
 @functools.cache

@@ -24,15 +24,15 @@ from hooksdk.report._paid import paid_words
 from hooksdk.report._timeline import approval_words, tone_of, word_of
 from hooksdk.report._words import badge, code, counted, offset, percent, quote, section, table
 
+# Rows of a table that are not folded.
 ROWS = 60
-"""Rows of a table that are not folded."""
 DECISIONS = 2_000
 TOOLS = 3_000
 WHY_CHARS = 300
+# A bill above this share of the untrimmed one is not worth a table.
 WORTH_IT = 0.995
-"""A bill above this share of the untrimmed one is not worth a table."""
+# Messages of a long session that are folded together.
 GROUP = 50
-"""Messages of a long session that are folded together."""
 
 
 # Decisions

@@ -30,11 +30,11 @@ from hooksdk.report._texts import Room, arguments_text, as_text, as_texts
 from hooksdk.transcript import Entry, Ledger, ResultRow
 from hooksdk.values import as_list, as_object
 
+# The most messages for which a page has bills, whose time grows with the square of their number.
 BILL_MESSAGES = 1_000
-"""The most messages for which a page has bills, whose time grows with the square of their number."""
 MESSAGES_SHOWN = 20_000
+# Types of parts that are shown as text, calls or results already.
 SHOWN_ELSEWHERE = {"text", "tool_use", "tool_result", "refusal", "input_text", "output_text"}
-"""Types of parts that are shown as text, calls or results already."""
 MAX_QUERIES = 50
 
 
@@ -49,15 +49,17 @@ class StoredSession:
     stored = StoredSession(session_id="ann", messages=[{"role": "user", "content": "Hello"}])
     assert "Hello" in page(sessions=[stored])
     ```
+
+    Attributes:
+        format: The format if the journal names none; None: `openai-chat`.
+        subagents: The requests of its sub-agents: `requests_in` of their journals.
     """
 
     session_id: str
     messages: Sequence[Message]
     journal: Sequence[Mapping[str, Any]] = field(default=())
     format: str | MessageFormat | None = None
-    """The format if the journal names none; None: `openai-chat`."""
     subagents: Sequence[Request] = ()
-    """The requests of its sub-agents: `requests_in` of their journals."""
 
     def ledger(self) -> Ledger:
         """The state of the session. Raises `ConfigError` for an unknown format, and the errors of a broken journal."""

@@ -12,10 +12,10 @@ from hooksdk.values import as_list
 
 SHOWN_CHARS, SHOWN_LINES = 1_200, 16
 """The part of a text that is shown before it is opened."""
+# Characters of the longest text that is on a page whole.
 WHOLE_CHARS = 100_000
-"""Characters of the longest text that is on a page whole."""
+# Characters of all whole texts of a page.
 PAGE_CHARS = 6_000_000
-"""Characters of all whole texts of a page."""
 
 
 @dataclass

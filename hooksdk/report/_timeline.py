@@ -10,10 +10,10 @@ from hooksdk.report._html import Child, Html, join, tag
 from hooksdk.report._model import Approval, HookLine, Run, Shares, Step
 from hooksdk.report._words import badge, code, counted, duration, offset, quote, section
 
+# Steps of a long timeline that are folded together.
 GROUP = 100
-"""Steps of a long timeline that are folded together."""
+# Handlers of one step at most.
 HOOKS_SHOWN = 60
-"""Handlers of one step at most."""
 _TICKS = [
     *(part * 10.0**power for power in range(-6, 2) for part in (1, 2, 5)), 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200,
     14_400, 43_200, 86_400,
@@ -41,10 +41,13 @@ def timeline(run: Run) -> Html:
 
 @dataclass(frozen=True)
 class Axis:
-    """The time that some steps have in common, in seconds since the run began."""
+    """The time that some steps have in common, in seconds since the run began.
+
+    Attributes:
+        start: A multiple of `tick`.
+    """
 
     start: float
-    """A multiple of `tick`."""
     span: float
     tick: float
 

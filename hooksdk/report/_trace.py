@@ -17,11 +17,11 @@ from hooksdk.report._texts import as_count, as_number, as_text, as_texts, counts
 from hooksdk.report._words import counted
 from hooksdk.values import as_list, as_object, is_list
 
+# One line of a trace: `time`, `kind`, `session_id` and so on, and the kind's own fields.
 Record = Mapping[str, Any]
-"""One line of a trace: `time`, `kind`, `session_id` and so on, and the kind's own fields."""
 
+# Kinds of records that get a section of their own outside of all runs.
 OUTSIDE = {"hook", "decision", "trim_queued", "restore_queued", "trim_drained", "approval_asked", "approval_answered"}
-"""Kinds of records that get a section of their own outside of all runs."""
 
 
 def read_runs(records: Iterable[Record], prices: PriceList) -> list[Run]:
@@ -50,19 +50,19 @@ class _RunReader:
         self._ids = session_id, run_id, parent
         self._start = 0.0
         self._steps: list[Step] = []
+        # Hooks that were fired before the step to which they belong.
         self._loose: list[HookLine] = []
-        """Hooks that were fired before the step to which they belong."""
+        # The same for calls that have not begun, by call id.
         self._waiting: dict[str, list[HookLine]] = defaultdict(list)
-        """The same for calls that have not begun, by call id."""
         self._bridges: dict[str, str] = {}
+        # The newest call of each id.
         self._calls: dict[str, Step] = {}
-        """The newest call of each id."""
+        # Calls that have not ended, by id, which may repeat.
         self._open: dict[str, list[Step]] = {}
-        """Calls that have not ended, by id, which may repeat."""
+        # The newest step of each kind.
         self._last: dict[str, Step] = {}
-        """The newest step of each kind."""
+        # Queued trims, by handle.
         self._queued: dict[str, list[TrimLine]] = defaultdict(list)
-        """Queued trims, by handle."""
         self._model: Step | None = None
         self._withheld: list[model.WithheldTools] = []
         self._catalogs: list[Catalog] = []

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from hooksdk.report._html import Child, Html, join, tag
 from hooksdk.report._model import Text
 
+# The colour that a word has on the page. Every colour stands beside its word, so nobody needs to see it.
 TONES = {
     "ok": "good", "completed": "good", "applied": "good", "offered": "good", "granted": "good",
     "trusted": "good", "untrusted": "warn",
@@ -16,11 +17,10 @@ TONES = {
     "asked": "warn", "Ask": "warn", "queued": "warn", "paused": "warn", "not_run": "warn", "critical": "bad", "warning": "warn",
     "answered": "note", "Answer": "note", "bridge": "note", "trimmed": "note",
 }  # fmt: skip
-"""The colour that a word has on the page. Every colour stands beside its word, so nobody needs to see it."""
 
 
+# Between a number and its unit.
 _JOINT = "\N{NO-BREAK SPACE}"
-"""Between a number and its unit."""
 
 
 def duration(seconds: float) -> str:

@@ -25,15 +25,18 @@ _MOST_NAMES = 1000
 
 @dataclass(frozen=True)
 class UnknownArgument:
-    """A name in the conditions of a rule, and no tool that the rule is about has such an argument."""
+    """A name in the conditions of a rule, and no tool that the rule is about has such an argument.
+
+    Attributes:
+        fact: The condition.
+        near: ` Did you mean 'x'?`, or nothing where no argument has a name like it.
+        closed: True where each of these tools refuses an argument of this name.
+    """
 
     fact: CallFact
-    """The condition."""
     name: str
     near: str
-    """` Did you mean 'x'?`, or nothing where no argument has a name like it."""
     closed: bool
-    """True where each of these tools refuses an argument of this name."""
 
     def words(self, action: Action) -> str:
         """What is wrong, and what becomes of the calls of these tools because of it."""
@@ -162,11 +165,14 @@ def _target(root: object, node: Mapping[str, Any]) -> object:
 
 
 class _Look:
-    """One look for an argument in a tool's schema."""
+    """One look for an argument in a tool's schema.
+
+    Attributes:
+        names: What the schema has where the arguments would be that were asked for.
+    """
 
     def __init__(self, root: object, *, dotted: bool) -> None:
         self.names: set[str] = set()
-        """What the schema has where the arguments would be that were asked for."""
         self._root = root
         self._dotted = dotted
         self._known: dict[tuple[int, _Keys], int] = {}

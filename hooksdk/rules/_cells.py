@@ -25,8 +25,8 @@ from hooksdk.patterns import char_kind, name_piece, readable
 from hooksdk.rules._languages import Languages
 
 S = TypeVar("S")
+# By the languages, as the bits of a number: the shortest text that is in these and in no others.
 Cells = Mapping[int, str]
-"""By the languages, as the bits of a number: the shortest text that is in these and in no others."""
 
 
 class Unknown(HookSDKError):
@@ -80,8 +80,8 @@ def _of_kind(kind: str) -> list[str]:
 
 
 _SMALL, _CAPITAL = "xaeioubcdfghjklmnpqrstvwyzжшø", "XAEIOUBCDFGHJKLMNPQRSTVWYZЖШØ"
+# Further characters that are these letters once case is folded.
 _SAME_IN_SMALL = {"k": "\N{KELVIN SIGN}", "s": "\N{LATIN SMALL LETTER LONG S}"}
-"""Further characters that are these letters once case is folded."""
 
 
 def _folded_to_several() -> Mapping[str, str]:
@@ -92,8 +92,8 @@ def _folded_to_several() -> Mapping[str, str]:
     return several
 
 
+# Characters that case folding makes several of, by the first of these: `ß` by `s`.
 _FOLDED = _folded_to_several()
-"""Characters that case folding makes several of, by the first of these: `ß` by `s`."""
 
 
 def text_cells(expressions: Sequence[Sequence[re.Pattern[str]]], budget: Budget, *, empty: bool = True) -> Cells:
@@ -161,10 +161,10 @@ def owner_cells(
     return _walk((exact.start, small.start), moves, ends, budget)
 
 
+# How far a tool's name was read: whether it has a character; the kind of its last visible one; that one itself while
+# the next one decides how it is read (the last of several capitals); and three states: of the name as it is written, by
+# its words, and by its words with `_` for every joint.
 _Name = tuple[bool, str | None, str, int, int, int]
-"""How far a tool's name was read: whether it has a character; the kind of its last visible one; that one itself while
-the next one decides how it is read (the last of several capitals); and three states: of the name as it is written, by
-its words, and by its words with `_` for every joint."""
 
 
 def name_cells(
@@ -268,5 +268,5 @@ _MARKS = (
     "\N{COMBINING ACUTE ACCENT}\N{COMBINING DOT BELOW}\N{COMBINING DOT ABOVE}\N{COMBINING CIRCUMFLEX ACCENT}"
     "\N{HANGUL JUNGSEONG A}\N{HANGUL JONGSEONG KIYEOK}"
 )
+# Full-width characters, by those that they look like.
 _WIDE = {chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F)}
-"""Full-width characters, by those that they look like."""

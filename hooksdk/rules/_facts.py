@@ -16,26 +16,29 @@ from hooksdk.hooks import BeforeToolCall, Event
 from hooksdk.patterns import ToolPattern
 from hooksdk.tools import Tool
 
+# Set by whoever judges a call that runs in another folder than its run's workspace. Rules take a relative word of such
+# a call for a path from either; the relative paths of the rules themselves mean the workspace.
 current_folder: ContextVar[str | None] = ContextVar("hooksdk folder of the call that is judged", default=None)
-"""Set by whoever judges a call that runs in another folder than its run's workspace. Rules take a relative word of such
-a call for a path from either; the relative paths of the rules themselves mean the workspace."""
+# What MCP says of a tool that says nothing; one that only reads destroys nothing.
 UNSAID = {"read_only": False, "destructive": True, "idempotent": False, "open_world": True}
-"""What MCP says of a tool that says nothing; one that only reads destroys nothing."""
 
 
 @dataclass(frozen=True)
 class NamedArgument:
-    """An argument that a condition names: the keys on the way to it, without places in lists."""
+    """An argument that a condition names: the keys on the way to it, without places in lists.
+
+    Attributes:
+        dotted: True where keys that follow each other may also be one key with dots in it.
+        written: The name as it is written, where it differs.
+        asked: What is asked of it, where one of the condition's names is enough; None where each must be there.
+        choices: Where one of several schemas is enough: which choice it stands in, and in which schema of it.
+    """
 
     keys: tuple[str, ...]
     dotted: bool = False
-    """True where keys that follow each other may also be one key with dots in it."""
     written: str = ""
-    """The name as it is written, where it differs."""
     asked: tuple[str, ...] | None = None
-    """What is asked of it, where one of the condition's names is enough; None where each must be there."""
     choices: tuple[tuple[int, int], ...] = ()
-    """Where one of several schemas is enough: which choice it stands in, and in which schema of it."""
 
     def __str__(self) -> str:
         return self.written or ".".join(self.keys)

@@ -21,15 +21,18 @@ from typing import final
 
 @dataclass(frozen=True)
 class _Place:
-    """One place in an expression, and which character may stand there."""
+    """One place in an expression, and which character may stand there.
+
+    Attributes:
+        chars: These characters; or with `others` all but these.
+        ends: The text may end before it: an optional group begins here.
+    """
 
     chars: frozenset[str]
-    """These characters; or with `others` all but these."""
     others: bool
     optional: bool = False
     loops: bool = False
     ends: bool = False
-    """The text may end before it: an optional group begins here."""
 
 
 _ELEMENT = re.compile(
@@ -73,10 +76,10 @@ class Languages:
         self._positive: dict[str, int] = defaultdict(int)
         self._negative: dict[str, int] = defaultdict(int)
         self._places = self._others = self._loops = self._skips = self._ends = self._settled = 0
+        # Of each language, the bits of its places.
         self._whole: list[int] = []
-        """Of each language, the bits of its places."""
+        # By the bit of a settled place, all bits of its language.
         self._of_settled: dict[int, int] = {}
-        """By the bit of a settled place, all bits of its language."""
         self._rows: list[int] = []
         self._state_of: dict[int, int] = {}
         self._steps: dict[tuple[int, str], int] = {}

@@ -34,7 +34,11 @@ TRIGGERS = ("user", "schedule", "subagent", "other")
 
 @dataclass(frozen=True)
 class Example:
-    """One call as a proof sees it: a tool, a run, and what holds of the call itself."""
+    """One call as a proof sees it: a tool, a run, and what holds of the call itself.
+
+    Attributes:
+        agents: Of the run and of those around it, the outermost first.
+    """
 
     name: str
     own_name: str
@@ -42,7 +46,6 @@ class Example:
     owner: str
     annotations: Mapping[str, bool]
     agents: Sequence[str]
-    """Of the run and of those around it, the outermost first."""
     triggers: Sequence[str]
     workspace_dir: str | None
     requester: Mapping[str, Any] | None
@@ -69,7 +72,11 @@ class _Text:
 @final
 class Model:
     """The facts of some rules and classes of calls. With `single_name` every tool has one name, as most do. With
-    `names` only tools are looked at whose own names may be meant by one of these facts. Raises `Unknown`."""
+    `names` only tools are looked at whose own names may be meant by one of these facts. Raises `Unknown`.
+
+    Attributes:
+        rules: What holds of every call.
+    """
 
     def __init__(
         self, facts: Iterable[Fact], budget: Budget, *, single_name: bool, names: Sequence[ToolNamed] = ()
@@ -77,7 +84,6 @@ class Model:
         self.facts = list(dict.fromkeys(facts))
         self._budget = budget
         self.rules: list[Any] = []
-        """What holds of every call."""
         self._terms: dict[Fact, Any] = {}
         self._single_name = single_name
         self._wanted = names

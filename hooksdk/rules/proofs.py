@@ -29,20 +29,26 @@ _GRAVEST_FIRST = ACTIONS[::-1]
 
 @dataclass(frozen=True)
 class RuleOf:
-    """One rule of one plugin."""
+    """One rule of one plugin.
+
+    Attributes:
+        number: 0 for its default.
+    """
 
     plugin: str
     number: int
-    """0 for its default."""
 
 
 @final
 class _Policy:
-    """What one plugin says, as terms."""
+    """What one plugin says, as terms.
+
+    Attributes:
+        order: The rules in the order in which they decide, each with whether it fits; the last one is the default.
+    """
 
     def __init__(self, order: Sequence[tuple[RuleOf, Action, Any]]) -> None:
         self.order = order
-        """The rules in the order in which they decide, each with whether it fits; the last one is the default."""
 
     @classmethod
     def of(cls, plugin: str, rules: Rules, model: Model, *, added: bool = False) -> _Policy:
@@ -226,7 +232,11 @@ class Search:
 
 @dataclass(frozen=True)
 class Change:
-    """Calls of which two policies say something else."""
+    """Calls of which two policies say something else.
+
+    Attributes:
+        depends_on: What must hold of the call itself, or not, for the example to be one.
+    """
 
     old: Action
     new: Action
@@ -234,7 +244,6 @@ class Change:
     new_rule: RuleOf
     example: Example
     depends_on: Mapping[CallFact, bool] = field(default_factory=dict[CallFact, bool])
-    """What must hold of the call itself, or not, for the example to be one."""
 
     @property
     def is_loosened(self) -> bool:

@@ -19,14 +19,17 @@ Known = Callable[[Fact], bool | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What one rule says of the tool's calls for which no case before it holds."""
+    """What one rule says of the tool's calls for which no case before it holds.
+
+    Attributes:
+        rule: None where no rule fits: the default.
+        facts: What it asks of the run and of the call; empty: it holds for all that are left.
+    """
 
     plugin: str
     rule: DescribedRule | None
-    """None where no rule fits: the default."""
     action: Action
     facts: Sequence[RunFact | CallFact]
-    """What it asks of the run and of the call; empty: it holds for all that are left."""
 
     @property
     def number(self) -> int:
@@ -46,11 +49,14 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolVerdict:
-    """What the rules of several plugins say of a tool. The gravest word of all counts."""
+    """What the rules of several plugins say of a tool. The gravest word of all counts.
+
+    Attributes:
+        cases: By plugin, in the order in which they decide.
+    """
 
     tool: Tool
     cases: Mapping[str, Sequence[Case]]
-    """By plugin, in the order in which they decide."""
 
     @cached_property
     def actions(self) -> Sequence[Action]:

@@ -32,6 +32,7 @@ __all__ = [
     "summarize",
 ]
 
+# The module of each name that a run in memory does not need: it is imported when the name is first used.
 _PLACES = {
     "JsonlStore": "jsonl",
     "SqlStore": "sql",
@@ -39,7 +40,6 @@ _PLACES = {
     "list_summaries": "summaries",
     "summarize": "summaries",
 }
-"""The module of each name that a run in memory does not need: it is imported when the name is first used."""
 
 if not TYPE_CHECKING:
 

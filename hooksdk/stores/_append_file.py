@@ -26,8 +26,8 @@ from hooksdk.transcript import encode_for
 
 logger = logging.getLogger("hooksdk")
 _BLANK = ord(" ")
+# How many bytes are read at a time where not all are needed at once.
 CHUNK = 1 << 20
-"""How many bytes are read at a time where not all are needed at once."""
 
 
 def read_at(fd: int, size: int, offset: int) -> bytes:

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 from hooksdk.transcript import SessionBeginning
 
+# Instructions of the system and of the developer, and the user's first words, stand among these.
 FIRST_MESSAGES = 4
-"""Instructions of the system and of the developer, and the user's first words, stand among these."""
+# The entry that says format, model and folder stands among these.
 FIRST_ENTRIES = 4
-"""The entry that says format, model and folder stands among these."""
+# Of one file: instructions may be long, and so may be what the user has pasted.
 MOST_BYTES = 256 * 1024
-"""Of one file: instructions may be long, and so may be what the user has pasted."""
 
 
 def read_beginning(base: Path) -> SessionBeginning | None:

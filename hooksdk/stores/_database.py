@@ -21,15 +21,16 @@ from hooksdk.tasks import in_thread, run_shielded
 T = TypeVar("T")
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
+# Seconds before each further try of a transaction that met a conflict, a busy file or a lost connection.
 PAUSES = (0.02, 0.1, 0.3, 1.0)
-"""Seconds before each further try of a transaction that met a conflict, a busy file or a lost connection."""
+# How many more tries there are, one each second, while a server of databases restarts.
 RESTART = 30
-"""How many more tries there are, one each second, while a server of databases restarts."""
+# How long one try waits for another transaction, of one session or of the file.
 LOCK_SECONDS = 2
-"""How long one try waits for another transaction, of one session or of the file."""
+# Two workers that start at the same time make the tables one after the other.
 MIGRATION_LOCK = 0x686F6F6B73646B
-"""Two workers that start at the same time make the tables one after the other."""
 
+# The statements that lead from each version of the tables to the next. What was released is never changed: add one.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         """CREATE TABLE hooksdk_sessions (
@@ -45,7 +46,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ("ALTER TABLE hooksdk_sessions ADD COLUMN changed DOUBLE PRECISION",),
     ("CREATE TABLE hooksdk_indexes (key TEXT PRIMARY KEY, body BYTEA NOT NULL)",),
 )
-"""The statements that lead from each version of the tables to the next. What was released is never changed: add one."""
 
 
 @final

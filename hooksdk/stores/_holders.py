@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 
 PROC = Path("/proc")
 MARKS = re.compile(r"process (\d+) on .* \([0-9a-f]{8}, boot (\S+), namespace (\d+), start (\d+)\)")
+# By holder, in this process: the object that it lives with.
 _alive: WeakValueDictionary[str, object] = WeakValueDictionary()
-"""By holder, in this process: the object that it lives with."""
 
 
 def new_holder() -> str:

@@ -18,11 +18,11 @@ from hooksdk.stores.files import BINARY, write_all
 
 logger = logging.getLogger("hooksdk")
 
+# Less is read faster than an index is written and checked.
 MIN_BYTES = 1_000_000
-"""Less is read faster than an index is written and checked."""
 VERSION = 1
+# Bytes of the SHA-256 at its end, which covers all the rest.
 _DIGEST = 32
-"""Bytes of the SHA-256 at its end, which covers all the rest."""
 
 
 class Index(NamedTuple):

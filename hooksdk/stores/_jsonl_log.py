@@ -26,11 +26,11 @@ logger = logging.getLogger("hooksdk")
 T = TypeVar("T")
 P = TypeVarTuple("P")
 
+# Of the journal's header. A file of a higher version is refused.
 VERSION = 1
-"""Of the journal's header. A file of a higher version is refused."""
+# How many sessions read and write their files at the same time: a thousand that are asked at once need no thousand
+# descriptors.
 AT_WORK = 64
-"""How many sessions read and write their files at the same time: a thousand that are asked at once need no thousand
-descriptors."""
 _workers = threading.BoundedSemaphore(AT_WORK)
 
 
@@ -54,8 +54,8 @@ class JsonlLog:
         self.materialized = materialized
         self.token = lease.token
         self._index_path = base.with_name(base.name + ".index")
+        # How much of the messages the index covers.
         self._covered = 0
-        """How much of the messages the index covers."""
         self._view_path = base.with_name(base.name + ".view.jsonl")
         self._lease = lease
         self._busy = threading.Lock()

@@ -32,8 +32,8 @@ UPDATE hooksdk_sessions SET expires = NULL, holder = NULL WHERE key = :key AND t
 INDEX = "SELECT body FROM hooksdk_indexes WHERE key = :key"
 KEEP_INDEX = """
 INSERT INTO hooksdk_indexes (key, body) VALUES (:key, :body) ON CONFLICT (key) DO UPDATE SET body = excluded.body"""
+# Rows that are read at a time under the lease: as objects of the database's driver they take twice what they hold.
 PAGE = 5_000
-"""Rows that are read at a time under the lease: as objects of the database's driver they take twice what they hold."""
 ALL = 1 << 62
 
 
@@ -55,7 +55,11 @@ MESSAGES, JOURNAL = Table("messages"), Table("journal")
 
 @final
 class SqlLog:
-    """One session's rows, held by a lease."""
+    """One session's rows, held by a lease.
+
+    Attributes:
+        row: The parameters that name this lease.
+    """
 
     materialized = False
 
@@ -67,21 +71,19 @@ class SqlLog:
         self.token = token
         self.is_open = True
         self.row: dict[str, Any] = {"key": file_name(session_id), "token": token, "holder": holder, "lease": lease}
-        """The parameters that name this lease."""
         _holders.live_with(holder, self)
         self._database = database
         self._lengths = lengths
         self._alone = anyio.Lock()
+        # The messages as they were read and appended: a database cannot be asked without waiting.
         self._encoded = EncodedMessages([])
-        """The messages as they were read and appended: a database cannot be asked without waiting."""
         self._loaded = False
         self._size = self._covered = 0
         """Of the messages, and of those that the index covers."""
+        # A write was begun, and whether it was stored is not known: its rows are cut off before anything else is done.
         self._doubtful = False
-        """A write was begun, and whether it was stored is not known: its rows are cut off before anything else is
-        done."""
+        # The write replaces the stored journal: the new one counts then.
         self._rewriting = False
-        """The write replaces the stored journal: the new one counts then."""
 
     async def _hold(
         self,

@@ -124,8 +124,8 @@ class _Holder:
         self._fd = fd
         self._inode = os.fstat(fd).st_ino
         self._leases: dict[str, Lease] = {}
+        # Given up, and still names of this file, since the disk could not take another one.
         self._over: list[Path] = []
-        """Given up, and still names of this file, since the disk could not take another one."""
         self._folder = folder
         _holders.setdefault(folder, []).append(self)
 
@@ -198,12 +198,12 @@ class _Holder:
             os.close(self._fd)
 
 
+# The process, which a fork changes, and a folder's device and inode.
 _Folder = tuple[int, int, int]
-"""The process, which a fork changes, and a folder's device and inode."""
 _holders: dict[_Folder, list[_Holder]] = {}
 _alone = threading.RLock()
+# Seconds before a lock is tried again that is taken in passing.
 _PAUSES = (0.001, 0.004, 0.016, 0.064)
-"""Seconds before a lock is tried again that is taken in passing."""
 
 
 def _after_fork_in_child() -> None:

@@ -40,11 +40,15 @@ class _StoredSession:
 
 @final
 class MemoryLog:
-    """One session in memory."""
+    """One session in memory.
+
+    Attributes:
+        volatile: What is stored ends with the process: beginnings of calls are not kept for a later one.
+        index_is_due: Never: it would be gone with the messages.
+    """
 
     materialized = False
     volatile = True
-    """What is stored ends with the process: beginnings of calls are not kept for a later one."""
 
     def __init__(self, session_id: str, stored: _StoredSession) -> None:
         self.session_id = session_id
@@ -68,7 +72,6 @@ class MemoryLog:
         return self._stored.read()
 
     index_is_due = False
-    """Never: it would be gone with the messages."""
 
     async def read_lazily(self, reader: MessageReader) -> MessageSource:
         """Show the journal and the messages to a reader; the messages stay as they are stored."""

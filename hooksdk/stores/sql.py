@@ -115,8 +115,8 @@ class SqlStore:
         self._url = url
         self._database: Database | None = None
         self._logs: list[SqlLog] = []
+        # By session: the holder under which it was claimed here.
         self._claims: dict[str, str] = {}
-        """By session: the holder under which it was claimed here."""
         self._heartbeat: asyncio.Task[None] | None = None
 
     def __str__(self) -> str:

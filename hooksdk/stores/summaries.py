@@ -16,21 +16,24 @@ __all__ = ["SessionSummary", "list_summaries", "summarize"]
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
-    """What one session is about."""
+    """What one session is about.
+
+    Attributes:
+        prompt: The user's first words; empty before there are any, and in a format that only its host knows.
+        model: The model of the first run; empty where that run named none, and for what 0.2.0 has stored.
+        folder: The workspace of the first run, likewise.
+        format: The message format's name; empty before the first run.
+        changed: When it was last written, in seconds since 1970; None where that is not known.
+        problem: Why its first lines cannot be read; empty where nothing is wrong with them.
+    """
 
     session_id: str
     prompt: str
-    """The user's first words; empty before there are any, and in a format that only its host knows."""
     model: str
-    """The model of the first run; empty where that run named none, and for what 0.2.0 has stored."""
     folder: str
-    """The workspace of the first run, likewise."""
     format: str
-    """The message format's name; empty before the first run."""
     changed: float | None
-    """When it was last written, in seconds since 1970; None where that is not known."""
     problem: str
-    """Why its first lines cannot be read; empty where nothing is wrong with them."""
 
 
 async def list_summaries(store: Store) -> list[SessionSummary]:

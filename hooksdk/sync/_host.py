@@ -19,10 +19,10 @@ from hooksdk.transcript import Store
 logger = logging.getLogger("hooksdk")
 
 T = TypeVar("T")
+# Seconds after which the thread that waits for the program's end looks whether a host is still open.
 BETWEEN_LOOKS = 1.0
-"""Seconds after which the thread that waits for the program's end looks whether a host is still open."""
+# How the names of anyio's threads begin. An idle one lives as long as its loop, so nobody waits for its end.
 WORKERS = "AnyIO worker thread"
-"""How the names of anyio's threads begin. An idle one lives as long as its loop, so nobody waits for its end."""
 
 
 class OpenedHost(Opened[async_side.Host]):
@@ -80,8 +80,8 @@ class _OpenHosts:
     """The open hosts of this process. Those that are still open when the program ends, as in a notebook, are closed."""
 
     def __init__(self) -> None:
+        # Each host, and whether the program should have left its `with` block.
         self._hosts: dict[OpenedHost, bool] = {}
-        """Each host, and whether the program should have left its `with` block."""
         self._lock = threading.Lock()
         self._closer: threading.Thread | None = None
 
@@ -114,5 +114,5 @@ def _may_use_a_host(thread: threading.Thread) -> bool:
     return thread.is_alive() and not thread.daemon and not is_ours
 
 
+# The only one of this process.
 open_hosts = _OpenHosts()
-"""The only one of this process."""

@@ -23,8 +23,8 @@ from hooksdk.tasks import cancel_requests
 from hooksdk.tools import Tool
 from hooksdk.transcript import Results
 
+# Objects that may be used in their own loop alone: they are handed out as proxies.
 _OF_THE_LOOP = (Session, Run, JudgedCall, Compaction, Results)
-"""Objects that may be used in their own loop alone: they are handed out as proxies."""
 
 
 @final

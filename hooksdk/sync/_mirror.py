@@ -15,15 +15,20 @@ from hooksdk.sync._portal import Portal
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+# The class in the annotation of what a member answers.
 _ANSWER = re.compile(r"(?:Sequence\[|AsyncGenerator\[)?(\w+)")
-"""The class in the annotation of what a member answers."""
+# The plain classes by name: what an async object hands out of such a class is handed out as its twin.
 _twins: dict[str, type[Twin[Any]]] = {}
-"""The plain classes by name: what an async object hands out of such a class is handed out as its twin."""
 
 
 class Twin(Generic[T]):
     """An object for plain code, which has an async one do everything. A subclass that names an async class, such as
-    `class Run(Twin[run.Run], of=run.Run)`, gets a plain member for each public one that it does not define itself."""
+    `class Run(Twin[run.Run], of=run.Run)`, gets a plain member for each public one that it does not define itself.
+
+    Attributes:
+        twin: The async object.
+        portal: The thread that it lives in.
+    """
 
     def __init_subclass__(cls, *, of: type | None = None) -> None:
         super().__init_subclass__()
@@ -35,9 +40,7 @@ class Twin(Generic[T]):
 
     def __init__(self, twin: T, portal: Portal) -> None:
         self.twin = twin
-        """The async object."""
         self.portal = portal
-        """The thread that it lives in."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, type(self)) and self.twin is other.twin

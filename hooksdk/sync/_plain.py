@@ -18,10 +18,10 @@ __all__ = ["Approver", "PlainModel", "Restart"]
 T = TypeVar("T")
 Answer = ModelReply | Mapping[str, Any] | str
 
+# How a person is asked: a plain or an async function.
 Approver = Callable[[ApprovalRequest], Approval | Later | Awaitable[Approval | Later]]
-"""How a person is asked: a plain or an async function."""
+# How the program is restarted: a plain or an async function.
 Restart = Callable[[str], Awaitable[None] | None]
-"""How the program is restarted: a plain or an async function."""
 
 
 class _Replies(Protocol):
@@ -36,9 +36,9 @@ class _Replies(Protocol):
     def reply(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> Answer: ...
 
 
+# A model as `hooksdk.agent` has it, one whose `reply` is a plain method, or a plain function `(messages, tools)` that
+# answers with a `ModelReply`, with a message in the format `openai-chat`, or with text.
 PlainModel = Model | _Replies | Callable[[Sequence[Message], Sequence[dict[str, Any]]], Answer]
-"""A model as `hooksdk.agent` has it, one whose `reply` is a plain method, or a plain function `(messages, tools)` that
-answers with a `ModelReply`, with a message in the format `openai-chat`, or with text."""
 
 
 def is_async(value: object) -> bool:

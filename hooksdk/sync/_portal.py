@@ -14,11 +14,11 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from hooksdk.errors import RunClosed, SessionClosed, WouldBlock
 
 T = TypeVar("T")
+# Seconds after which a waiting thread looks whether the loop is still there.
 BETWEEN_LOOKS = 1.0
-"""Seconds after which a waiting thread looks whether the loop is still there."""
 
+# In a forked process: the loops of its parent. To close one would wait for its thread, which only the parent has.
 _of_parents: list[object] = []
-"""In a forked process: the loops of its parent. To close one would wait for its thread, which only the parent has."""
 
 
 @final

@@ -15,21 +15,25 @@ from hooksdk.testing._session import Played
 from hooksdk.testing._verdicts import CallVerdict
 from hooksdk.values import clip
 
+# The values that the assertions take: a run that was played (its only call, or that of `tool=`), one of its calls, a
+# call that was judged, one of a replay, or a result.
 Settled = Played | AfterToolCall | JudgedCall | CallVerdict | ToolResult
-"""The values that the assertions take: a run that was played (its only call, or that of `tool=`), one of its calls, a
-call that was judged, one of a replay, or a result."""
 
 _BLOCKED = re.compile(
     r"(?:Error: )?Blocked(?: by (?P<by>[^:\n]+))?: (?:plugin '(?P<failed>[^']+)' failed)?(?P<reason>.*)", re.DOTALL
 )
+# The status that a call with this outcome of a replay would have.
 _STATUS_OF = {"block": "blocked", "withhold": "blocked", "answer": "answered", "allow": "ok", "rewrite": "ok"}
-"""The status that a call with this outcome of a replay would have."""
 _SHOWN_CHARS = 200
 
 
 @dataclass
 class _Facts:
-    """The facts about one call that the assertions compare."""
+    """The facts about one call that the assertions compare.
+
+    Attributes:
+        questions: Plugin and title of each; None where that is not known.
+    """
 
     tool: str
     status: str
@@ -37,7 +41,6 @@ class _Facts:
     by: str = ""
     reason: str = ""
     questions: Sequence[tuple[str, str]] | None = field(default_factory=list[tuple[str, str]])
-    """Plugin and title of each; None where that is not known."""
 
     def __str__(self) -> str:
         asked = "".join(f", asked by {plugin}: {title!r}" for plugin, title in self.questions or ())

@@ -18,12 +18,12 @@ from hooksdk.values import map_strings
 
 Kind = Literal["command", "path", "host", "call", "name", "description"]
 Reach = Literal["denied", "elsewhere"]
+# The folder has another name than the function: Python would import a folder `attacks` in the place of the function.
 OWN = Path(__file__).with_name("corpus")
-"""The folder has another name than the function: Python would import a folder `attacks` in the place of the
-function."""
 _FILL = re.compile(r"<([a-z-]+)((?:\|[^|<>]+)*)>")
 _SLICE = re.compile(r"(-?\d+)?:(-?\d+)?")
 _CYRILLIC = str.maketrans("aceopxy", "\u0430\u0441\u0435\u043e\u0440\u0445\u0443")
+# Texts that are too long to be written down.
 _FIXED = {
     "long": "a/" * 3000,
     "blanks": " " * 300,
@@ -31,7 +31,6 @@ _FIXED = {
     "wide-blanks": "\u3000" * 300,
     "wide-lines": "\u2003\r\n" * 60,
 }
-"""Texts that are too long to be written down."""
 
 
 def _wide(text: str) -> str:
@@ -43,6 +42,7 @@ def _number(text: str) -> int:
     return int(ipaddress.IPv4Address(text))
 
 
+# The forms that may follow a placeholder behind a bar; those of numbers raise `ValueError` for what is no IPv4 address.
 _FORMS: Mapping[str, Callable[[str], str]] = {
     "upper": str.upper,
     "wide": _wide,
@@ -67,8 +67,6 @@ _FORMS: Mapping[str, Callable[[str], str]] = {
     "groups": lambda text: f"{_number(text) >> 16:x}:{_number(text) & 0xFFFF:x}",
     "wide-digits": lambda text: re.sub(r"\d", lambda match: _wide(match[0]), text),
 }
-"""The forms that may follow a placeholder behind a bar; those of numbers raise `ValueError` for what is no IPv4
-address."""
 
 
 class _Group(BaseModel):
@@ -99,19 +97,21 @@ class Attack:
     attack = attacks("command", allowed="git", denied="rm")[0]
     assert (attack.value, attack.reaches, attack.origin) == ("rm", "denied", "hooksdk")
     ```
+
+    Attributes:
+        kind: What the value is: a `command` line, a `path`, an address (`host`), a tool's name in a `call`, the `name`
+            or the `description` of a tool that a server brings.
+        reaches: `denied`: what is denied, so every policy must stop it. `elsewhere`: something that is not allowed, or
+            not surely; a policy must stop it that stops whatever it does not list.
+        about: What the attack tries.
+        origin: Who wrote it.
     """
 
     kind: Kind
-    """What the value is: a `command` line, a `path`, an address (`host`), a tool's name in a `call`, the `name` or the
-    `description` of a tool that a server brings."""
     value: Any
     reaches: Reach
-    """`denied`: what is denied, so every policy must stop it. `elsewhere`: something that is not allowed, or not
-    surely; a policy must stop it that stops whatever it does not list."""
     about: str
-    """What the attack tries."""
     origin: str
-    """Who wrote it."""
 
     def __str__(self) -> str:
         return repr(self.value)[:80]

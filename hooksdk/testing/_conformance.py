@@ -76,11 +76,13 @@ class Answer:
     paused = Answer(waiting=["c1"])
     assert not paused.text
     ```
+
+    Attributes:
+        waiting: The ids of the calls that wait for a person's answer.
     """
 
     text: str = ""
     waiting: Sequence[str] = ()
-    """The ids of the calls that wait for a person's answer."""
 
 
 class Driver(Protocol):
@@ -98,10 +100,12 @@ class Driver(Protocol):
             if case.name not in driver.cannot:
                 await case(driver)
     ```
+
+    Attributes:
+        cannot: Cases, by name, that the framework cannot hold, each with the reason.
     """
 
     cannot: Mapping[str, str]
-    """Cases, by name, that the framework cannot hold, each with the reason."""
 
     def start(self, program: Program) -> AbstractAsyncContextManager[object]:
         """The program runs: the host is open, the agent is made."""
@@ -158,7 +162,11 @@ NO_DELETES = answering("before_tool_call", Block("nothing is deleted here"), too
 
 @final
 class Stage:
-    """Where one case is played: a town of tools, a store that outlives the program, and what the plugins saw."""
+    """Where one case is played: a town of tools, a store that outlives the program, and what the plugins saw.
+
+    Attributes:
+        ran: The calls that ran, such as `get_weather of Rome`.
+    """
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -167,7 +175,6 @@ class Stage:
         self.model = ScriptedModel([])
         self.asked: list[ApprovalRequest] = []
         self.ran: list[str] = []
-        """The calls that ran, such as `get_weather of Rome`."""
         self.tools = [self.tool("get_weather", "Tell the weather."), self.tool("delete_city", "Delete a city.")]
 
     def tool(self, name: str, description: str, *, owner: str = "") -> Tool:
@@ -264,10 +271,12 @@ class ConformanceCase:
 
     assert "a_denied_call_does_not_run" in map(str, conformance_cases())
     ```
+
+    Attributes:
+        number: Its number in the table of adapters.
     """
 
     number: str
-    """Its number in the table of adapters."""
     name: str
     check: Callable[[Stage], Awaitable[None]] = field(repr=False)
 

@@ -144,11 +144,13 @@ class Recorder:
 
     anyio.run(main)
     ```
+
+    Attributes:
+        events: All events. Those of observers come in the background: complete when the run's block is left.
     """
 
     plugin_id = "recorder"
     events: ClassVar[list[Event]]
-    """All events. Those of observers come in the background: complete when the run's block is left."""
 
     @classmethod
     def of(cls, kind: type[E]) -> list[E]:

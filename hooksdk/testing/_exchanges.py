@@ -14,8 +14,8 @@ from hooksdk.formats.kit import with_call_ids
 from hooksdk.schema import BadArguments, parse_arguments
 from hooksdk.values import as_list, as_object
 
+# The tool of tool search through which the model calls another tool.
 BRIDGE = "tool_call"
-"""The tool of tool search through which the model calls another tool."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,8 @@ def _object(written: object) -> dict[str, Any]:
 
 
 LEFT_OUT = "(left out)"
+# How the text begins that a model reads where hooksdk has not run its call.
 _REFUSAL = re.compile(r"(Error: )?(Blocked( by [^:\n]+)?: |'[^'\n]+' was not run)")
-"""How the text begins that a model reads where hooksdk has not run its call."""
 
 
 def is_refusal(result: FoundResult) -> bool:

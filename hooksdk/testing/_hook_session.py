@@ -21,8 +21,8 @@ from hooksdk.tools import Tool
 from hooksdk.transcript import Store
 
 T = TypeVar("T")
+# How often tasks that have been told to end are waited for, 10 ms each, after the host has closed.
 LAST_STEPS = 100
-"""How often tasks that have been told to end are waited for, 10 ms each, after the host has closed."""
 
 
 @final

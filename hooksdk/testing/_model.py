@@ -27,12 +27,14 @@ class Call:
     assert call("read_file", path="a") == Call("read_file", {"path": "a"})
     broken = Call("read_file", '{"path": ')
     ```
+
+    Attributes:
+        id: By default `c1`, `c2` and so on, counted by the model.
     """
 
     tool: str
     arguments: object = None
     id: str | None = None
-    """By default `c1`, `c2` and so on, counted by the model."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,14 @@ class Reply:
     assert say("One moment.", call("now")) == Reply("One moment.", (call("now"),))
     cut_off = Reply("It is", stop_reason="length")
     ```
+
+    Attributes:
+        usage: By default `input_tokens` and `output_tokens`, estimated.
     """
 
     text: str = ""
     calls: Sequence[Call] = ()
     usage: Mapping[str, Any] | None = None
-    """By default `input_tokens` and `output_tokens`, estimated."""
     stop_reason: str | None = None
 
 
@@ -74,11 +78,13 @@ class SeenResult:
     result = SeenResult(call_id="c1", tool="count", text='{"files": 3}', is_error=False)
     assert result.json() == {"files": 3}
     ```
+
+    Attributes:
+        tool: The name that the model called.
     """
 
     call_id: str
     tool: str
-    """The name that the model called."""
     text: str
     is_error: bool
 
@@ -100,19 +106,21 @@ class Turn:
             return call("now")
         return f"It is {turn.result.text}."
     ```
+
+    Attributes:
+        number: How often this model was asked so far, from 1.
+        tools: The definitions as sent, in the provider's JSON.
+        prompt: The newest prose of the person.
+        results: The results of the calls of the reply before.
+        definitions: By tool name: `name`, `description` and `parameters` (the JSON Schema).
     """
 
     number: int
-    """How often this model was asked so far, from 1."""
     messages: Sequence[Message]
     tools: Sequence[Mapping[str, Any]]
-    """The definitions as sent, in the provider's JSON."""
     prompt: str
-    """The newest prose of the person."""
     results: Sequence[SeenResult]
-    """The results of the calls of the reply before."""
     definitions: Mapping[str, Mapping[str, Any]] = field(repr=False)
-    """By tool name: `name`, `description` and `parameters` (the JSON Schema)."""
 
     @property
     def offered(self) -> list[str]:
@@ -133,9 +141,9 @@ class Turn:
 
 
 Answer = Reply | str | Call | Sequence[Call]
+# The script of a model: a function of the turn, plain or async, or the replies one after another. Each is an `Answer`;
+# of a list of several kinds mypy only knows that it holds objects, so the list says no more here.
 Script = Callable[[Turn], Answer | Awaitable[Answer]] | Sequence[Any]
-"""The script of a model: a function of the turn, plain or async, or the replies one after another. Each
-is an `Answer`; of a list of several kinds mypy only knows that it holds objects, so the list says no more here."""
 
 
 @final

@@ -26,10 +26,10 @@ from hooksdk.testing._verdicts import Replay
 from hooksdk.tools import Annotations, Tool
 from hooksdk.values import as_object, is_list, is_object, kind_of
 
+# A file of any history that `read_history` takes, messages, or a `History`.
 Source = str | Path | Sequence[Message] | History
-"""A file of any history that `read_history` takes, messages, or a `History`."""
+# Tools, functions that become tools of the host, or a JSON file of definitions.
 GivenCatalog = Iterable[Tool | Callable[..., Any]] | str | Path
-"""Tools, functions that become tools of the host, or a JSON file of definitions."""
 
 
 def replay(

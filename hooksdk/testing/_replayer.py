@@ -30,16 +30,20 @@ _STATUS: Mapping[str | None, CallOutcome] = {
 
 
 class Replayer:
-    """Plays recorded runs on a session, and keeps what the plugins decide."""
+    """Plays recorded runs on a session, and keeps what the plugins decide.
+
+    Attributes:
+        prepares_messages: False where no plugin looks at what the model is sent: to prepare that costs time with each
+            reply.
+    """
 
     def __init__(self) -> None:
+        # Each with whether plugins have judged the call: they have not where its run did not begin.
         self._verdicts: list[tuple[CallVerdict, bool]] = []
-        """Each with whether plugins have judged the call: they have not where its run did not begin."""
         self._records: list[Record] = []
         self._questions: list[ApprovalRequest] = []
         self._would_run = True
         self.prepares_messages = True
-        """False where no plugin looks at what the model is sent: to prepare that costs time with each reply."""
 
     def plugin(self) -> type:
         """The plugin that keeps the trace, and turns a call of tool search's bridge into the call of the real tool."""

@@ -158,17 +158,20 @@ class Played:
 
     anyio.run(main)
     ```
+
+    Attributes:
+        turns: The requests to the model, turn by turn.
+        calls: Every call with its result and status, as observers see them, in the order in which they ended.
+        messages: The stored transcript after the run.
+        questions: The questions to a person, asked also where there is none; answers that were remembered are not among
+            them.
     """
 
     outcome: Outcome
     turns: Sequence[Turn]
-    """The requests to the model, turn by turn."""
     calls: Sequence[hooks.AfterToolCall]
-    """Every call with its result and status, as observers see them, in the order in which they ended."""
     messages: Sequence[Message]
-    """The stored transcript after the run."""
     questions: Sequence[ApprovalRequest] = ()
-    """The questions to a person, asked also where there is none; answers that were remembered are not among them."""
 
     @property
     def text(self) -> str:
@@ -234,12 +237,15 @@ async def play(
 
 
 class _Kit:
-    """The plugin by which `play` sees a session's calls and knows its tools."""
+    """The plugin by which `play` sees a session's calls and knows its tools.
+
+    Attributes:
+        questions: Of all sessions of the host, since they share its approver.
+    """
 
     plugin_id = KIT
     tools: Sequence[Tool] = ()
     questions: ClassVar[list[ApprovalRequest]]
-    """Of all sessions of the host, since they share its approver."""
 
     def __init__(self) -> None:
         self.calls: list[hooks.AfterToolCall] = []

@@ -15,8 +15,8 @@ from hooksdk.values import as_list, as_object, is_list, is_object
 
 SCHEMA = 1
 _DIGEST_CHARS = 12
+# Characters that a value has at least, for a reason to be searched for it.
 _SHORTEST = 3
-"""Characters that a value has at least, for a reason to be searched for it."""
 
 
 def snapshot_of(replay: Replay, *, values: bool = False) -> dict[str, Any]:

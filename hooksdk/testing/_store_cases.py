@@ -14,14 +14,15 @@ import anyio.lowlevel
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.transcript import Entry, LazyLog, ListingStore, Message, RewritableLog, Store
 
+# Makes a store over the same place each time, as another worker would have it. A store that lives in one process alone
+# may answer the same object each time.
 MakeStore = Callable[[], Store]
-"""Makes a store over the same place each time, as another worker would have it. A store that lives in one process alone
-may answer the same object each time."""
 
 _PATHS = [".", "..", "../../etc/passwd", "a/b\\c", "C:\\x", "CON", "*?<>|", "-rf", "session"]
 _LETTERS = ["naïve 会话 🙂", "\u0301", "\ud800", "\u017fession", "a" * 39 + "é", "nul\0byte", "line\nbreak", "", " "]
+# Ids that a store may mix up, or that no file can be called by.
 ODD_IDS = ["plain", "Plain", "PLAIN", "x" * 10_000, "x" * 10_001, *_PATHS, *_LETTERS]
-"""Ids that a store may mix up, or that no file can be called by."""
+# A message with what JSON can say and a database may not.
 MESSAGE: dict[str, Any] = {
     "role": "user",
     "content": "é\ud800\0 \u2028 🙂",
@@ -29,9 +30,8 @@ MESSAGE: dict[str, Any] = {
     "": {},
     "deep": [[[]]],
 }
-"""A message with what JSON can say and a database may not."""
+# Seconds to wait for an event that is certain to come, on a busy machine, too.
 LONG = 60.0
-"""Seconds to wait for an event that is certain to come, on a busy machine, too."""
 
 Workers = Callable[[], Store]
 Check = Callable[[Workers], Awaitable[None]]

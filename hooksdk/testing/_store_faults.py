@@ -23,12 +23,13 @@ from hooksdk.transcript import RewritableLog, SessionLog, Store
 FaultKind = Literal["fail", "tear", "delay", "kill"]
 MESSAGES = [{"n": 1}, {"n": 2, "text": "x" * 200}, {"n": 3}]
 JOURNAL = [{"kind": "a"}, {"kind": "b"}]
+# The states of each kind of data that a session stores, one after the other.
 STATES: dict[str, list[Any]] = {
     "messages": [[], MESSAGES[:1], MESSAGES],
     "journal": [[], JOURNAL, JOURNAL[1:]],  # the last one takes the other's place, in a store that can do so
     "value": [None, "new", "newer"],
 }
-"""The states of each kind of data that a session stores, one after the other."""
+# The steps of a session, in their order, and the state that each one leads to.
 STEPS = {
     "one": ("messages", 1),
     "more": ("messages", 2),
@@ -37,7 +38,6 @@ STEPS = {
     "change": ("value", 2),
     "shorter": ("journal", 2),
 }
-"""The steps of a session, in their order, and the state that each one leads to."""
 
 
 @final
@@ -55,15 +55,17 @@ class Fault:
     fault = Fault("fail", 2)
     assert [fault.strikes() for _ in range(3)] == [False, True, False]
     ```
+
+    Attributes:
+        hit: It has happened.
+        session: Its session, of which the store knows nothing yet, and the key of its value.
     """
 
     def __init__(self, kind: FaultKind, number: int) -> None:
         self.kind: FaultKind = kind
         self.number = number
         self.hit = False
-        """It has happened."""
         self.session = uuid.uuid4().hex
-        """Its session, of which the store knows nothing yet, and the key of its value."""
         self._count = 0
         self._give_up: Callable[[], None] = lambda: None
 

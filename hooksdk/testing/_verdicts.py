@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+# The outcome of a call now. `rewrite`: it runs with other arguments; `answer`: a plugin answers in the tool's place;
+# `withhold`: its tool is not granted; `invalid`: its arguments do not fit the tool.
 CallOutcome = Literal["allow", "rewrite", "ask", "answer", "block", "withhold", "invalid"]
-"""The outcome of a call now. `rewrite`: it runs with other arguments; `answer`: a plugin answers in the tool's place;
-`withhold`: its tool is not granted; `invalid`: its arguments do not fit the tool."""
+# The outcome in the record: the tool ran, well or not; it was not run; or no result is known.
 Recorded = Literal["ok", "error", "blocked", "none"]
-"""The outcome in the record: the tool ran, well or not; it was not run; or no result is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,26 +27,28 @@ class CallVerdict:
     )
     assert verdict.differs
     ```
+
+    Attributes:
+        number: Its place in the session, from 1.
+        run: The run that it belongs to, from 1: each message of the person begins one.
+        tool: The real tool, also of a call that came through tool search's bridge.
+        arguments: As they were recorded; empty where they cannot be read.
+        by: The plugin that decided; several with commas, nobody where it is allowed.
+        reason: The reason of a block, the title of a question, the text of an answer.
+        becomes: The arguments after the plugins' rewriting, where they differ.
+        call_id: The call's own id in the session.
     """
 
     number: int
-    """Its place in the session, from 1."""
     run: int
-    """The run that it belongs to, from 1: each message of the person begins one."""
     tool: str
-    """The real tool, also of a call that came through tool search's bridge."""
     arguments: Mapping[str, Any] = field(repr=False)
-    """As they were recorded; empty where they cannot be read."""
     recorded: Recorded
     outcome: CallOutcome
     by: str = ""
-    """The plugin that decided; several with commas, nobody where it is allowed."""
     reason: str = ""
-    """The reason of a block, the title of a question, the text of an answer."""
     becomes: Mapping[str, Any] | None = field(default=None, repr=False)
-    """The arguments after the plugins' rewriting, where they differ."""
     call_id: str = field(default="", repr=False)
-    """The call's own id in the session."""
 
     @property
     def changed(self) -> list[str]:
@@ -85,11 +87,13 @@ class Replay:
     (verdict,) = replay(session, [NoDeletes]).calls
     assert (verdict.recorded, verdict.outcome, verdict.by) == ("ok", "block", "no_deletes")
     ```
+
+    Attributes:
+        notes: Notes about it: how the history was read, and which tools are known by their calls alone.
     """
 
     calls: Sequence[CallVerdict]
     notes: Sequence[str] = ()
-    """Notes about it: how the history was read, and which tools are known by their calls alone."""
 
     def call(self, tool: str) -> CallVerdict:
         """The only call of the tool; an `AssertionError` when there is none, or more than one."""

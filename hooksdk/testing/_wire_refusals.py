@@ -13,8 +13,8 @@ Body = Mapping[str, Any]
 
 _CALLS = {"function_call": "function call", "custom_tool_call": "custom tool call"}
 _ONLY_IN_ANSWERS = ("created_by", "parsed_arguments")
+# Who says something that did not come out of reasoning.
 _BEHIND_REASONING = ("system", "developer", "user")
-"""Who says something that did not come out of reasoning."""
 
 
 @dataclass(frozen=True, kw_only=True)

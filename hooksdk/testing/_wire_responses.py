@@ -9,6 +9,7 @@ from hooksdk.formats import Message
 
 Body = dict[str, Any]
 
+# How the ids of items begin.
 _PREFIXES = {
     "message": "msg",
     "function_call": "fc",
@@ -19,13 +20,12 @@ _PREFIXES = {
     "web_search_call": "ws",
     "image_generation_call": "ig",
 }
-"""How the ids of items begin."""
 _WITHOUT_STATUS = ("reasoning", "compaction")
+# The field that comes in pieces, and how the events of it begin.
 _GROWING = {
     "function_call": ("arguments", "response.function_call_arguments"),
     "custom_tool_call": ("input", "response.custom_tool_call_input"),
 }
-"""The field that comes in pieces, and how the events of it begin."""
 
 _PIECES = 3
 

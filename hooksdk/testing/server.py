@@ -55,6 +55,7 @@ from hooksdk.testing._wire_refusals import refusal_of
 
 __all__ = ["Fault", "ScriptedServer", "SeenRequest", "ServerScript", "cut", "garble", "hang", "interrupt", "refuse"]
 
+# The format by the path, or by what ends it.
 _FORMATS = {
     "/v1/chat/completions": "openai-chat",
     "/v1/responses": "openai-responses",
@@ -62,18 +63,20 @@ _FORMATS = {
     ":generateContent": "gemini",
     ":streamGenerateContent": "gemini",
 }
-"""The format by the path, or by what ends it."""
+# Bytes that the headers of a request may have.
 _LONGEST_HEAD = 65536
-"""Bytes that the headers of a request may have."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """Something that goes wrong; made by `refuse`, `interrupt`, `hang`, `cut` and `garble`."""
+    """Something that goes wrong; made by `refuse`, `interrupt`, `hang`, `cut` and `garble`.
+
+    Attributes:
+        answer: The answer that the fault breaks off.
+    """
 
     kind: Literal["refuse", "interrupt", "hang", "cut", "garble"]
     answer: Answer | Message | Sequence[Message] = ""
-    """The answer that the fault breaks off."""
     status: int = 200
     retry_after: float | str | None = None
     text: str = ""
@@ -116,14 +119,17 @@ a `Fault`."""
 
 @dataclass(frozen=True, kw_only=True)
 class SeenRequest:
-    """One request as it came in."""
+    """One request as it came in.
+
+    Attributes:
+        size: Bytes of the body.
+        headers: By lower-case name.
+    """
 
     path: str
     body: dict[str, Any]
     size: int
-    """Bytes of the body."""
     headers: Mapping[str, str] = field(repr=False)
-    """By lower-case name."""
 
 
 @final
@@ -142,24 +148,26 @@ class ScriptedServer:
     and took.
 
     It listens on 127.0.0.1 and a free port. Leaving the block ends every connection and thread.
+
+    Attributes:
+        requests: Every request so far.
+        turns: The same, as the script sees them.
+        connections: How many connections are open.
     """
 
     def __init__(self, script: ServerScript) -> None:
         self.requests: list[SeenRequest] = []
-        """Every request so far."""
         self.turns: list[Turn] = []
-        """The same, as the script sees them."""
         self._script = script
         self._caches: dict[str, PromptCache] = {
             name: MarkedCache() if name == "anthropic" else PrefixCache() for name in FORMATS
         }
         self.connections = 0
-        """How many connections are open."""
         self._errors: list[Exception] = []
         self._next_id: Callable[[], str] = map("c{}".format, count(1)).__next__
+        # The event loop of the test. The server has one of its own in another thread, so that plain clients may block
+        # this one.
         self._portal = anyio.from_thread.BlockingPortal()
-        """The event loop of the test. The server has one of its own in another thread, so that plain clients may block
-        this one."""
         self._one_at_a_time = asyncio.Lock()
         self._closing: ExitStack | None = None
         self._port = 0

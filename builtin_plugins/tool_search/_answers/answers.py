@@ -16,16 +16,15 @@ from hooksdk.values import as_list, as_object, clip, compact, is_list, is_mappin
 
 MAX_QUERIES = 10
 MAX_DESCRIBED = 10
+# Tools that one search shows natively: a provider that compacts a conversation keeps a bounded number of references.
 MOST_REFERENCES = 5
-"""Tools that one search shows natively: a provider that compacts a conversation keeps a bounded number of
-references."""
+# Characters up to which the best hit comes with its schema, where that says more than the call signature.
 MAX_HIT_SCHEMA = 800
-"""Characters up to which the best hit comes with its schema, where that says more than the call signature."""
+# Keywords of a property that the call signature says in full.
 _IN_SIGNATURE = {"type", "title", "enum", "const"}
-"""Keywords of a property that the call signature says in full."""
 
+# Characters of one schema that are shown; of a larger one its outline is, and parts can be asked for.
 MAX_SCHEMA = 8_000
-"""Characters of one schema that are shown; of a larger one its outline is, and parts can be asked for."""
 _SHOWN = MAX_SCHEMA // 3
 _INDEX = re.compile(r"\[(\d{1,6})\]")
 _MOST_STEPS = 40

@@ -13,18 +13,18 @@ from builtin_plugins.tool_search._answers.signatures import summary
 from hooksdk import Tool, schema
 from hooksdk.values import clip
 
+# Characters that the names of servers and plugins may take in the bridge's description.
 MAX_OWNERS = 210
-"""Characters that the names of servers and plugins may take in the bridge's description."""
+# The same, for the client of a gateway.
 CLIENT_OWNERS = 160
-"""The same, for the client of a gateway."""
+# Owners that cannot be called now, and that every answer names.
 MAX_MISSING = 5
-"""Owners that cannot be called now, and that every answer names."""
+# Owners that an answer names where it found too little.
 MAX_AVAILABLE = 20
-"""Owners that an answer names where it found too little."""
 LISTING_TOKENS = 4_000
 HEADING = "They are, by source:"
+# Characters of a tool's first sentence in the listing.
 SENTENCE = 80
-"""Characters of a tool's first sentence in the listing."""
 
 
 def available(tools: Iterable[Tool]) -> dict[str, int]:

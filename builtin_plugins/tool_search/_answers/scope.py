@@ -14,24 +14,27 @@ from builtin_plugins.tool_search.rankers import Ranker
 from hooksdk import Catalog, Tool, ToolError, schema
 from hooksdk.values import clip
 
+# Characters of a name that a refusal repeats.
 LONGEST_NAME = 200
-"""Characters of a name that a refusal repeats."""
+# How each refusal of a bridge call begins.
 NOTHING_CALLED = "Nothing was called: "
-"""How each refusal of a bridge call begins."""
+# Tools that a refusal names in the place of one that there is not.
 MAX_HITS = 3
-"""Tools that a refusal names in the place of one that there is not."""
+# Characters of a call's arguments that are searched for.
 MAX_WORDS = 400
-"""Characters of a call's arguments that are searched for."""
+# Characters of one argument that are searched for: names and requests are short, documents are not.
 MAX_VALUE = 120
-"""Characters of one argument that are searched for: names and requests are short, documents are not."""
 
 
 @dataclass(eq=False)
 class Refusal(ToolError):
-    """Why a call of the model is not made."""
+    """Why a call of the model is not made.
+
+    Attributes:
+        lead: The tool that it probably has to call instead.
+    """
 
     lead: Tool | None = None
-    """The tool that it probably has to call instead."""
 
 
 def refusal(reason: str, lead: Tool | None = None) -> Refusal:
@@ -46,18 +49,21 @@ def reason_of(error: ToolError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The tools that the bridge reaches in this run, and how they are named and called."""
+    """The tools that the bridge reaches in this run, and how they are named and called.
+
+    Attributes:
+        ranker: Finds tools in the place of a name that there is not; without it none are looked for.
+        prompt: The newest prompt of the user.
+        returns: The form of a tool's result, as far as it is known.
+    """
 
     catalog: Catalog
     deferred: frozenset[str]
     names: Names = field(default_factory=Names)
     ranker: Callable[[], Ranker] | None = None
-    """Finds tools in the place of a name that there is not; without it none are looked for."""
     way: Way = "tools"
     prompt: str = ""
-    """The newest prompt of the user."""
     returns: Callable[[Tool], str] = lambda tool: returns(tool.output_schema)
-    """The form of a tool's result, as far as it is known."""
 
     def granted(self, name: str, arguments: Mapping[str, Any] | None = None) -> Tool:
         """The deferred tool that is meant. Raises `Refusal` for a bridge, a tool that is offered directly, one that is

@@ -14,17 +14,17 @@ from hooksdk.schema import local_target
 from hooksdk.values import as_list, as_object, clip, is_list, is_mapping, kind_of
 
 MAX_SIGNATURE = 400
+# A call without its required parameters cannot work, so they are named beyond `MAX_SIGNATURE`; there is a bound all the
+# same.
 MAX_REQUIRED = 2_000
-"""A call without its required parameters cannot work, so they are named beyond `MAX_SIGNATURE`; there is a bound all
-the same."""
+# Characters of a tool's first sentence in a list.
 SENTENCE = 80
-"""Characters of a tool's first sentence in a list."""
 MAX_VALUES = 8
 MAX_DEPTH = 2
+# Characters of what a tool returns: of a form that is longer the inner parts are left out.
 MAX_RETURNS = 200
-"""Characters of what a tool returns: of a form that is longer the inner parts are left out."""
+# Levels of unions, arrays and references that are followed: a schema may refer to itself.
 MAX_NESTING = 6
-"""Levels of unions, arrays and references that are followed: a schema may refer to itself."""
 _SENTENCE_END = re.compile(r"(?<!^\d)(?<!\be\.g)(?<!\bi\.e)\. ")
 
 
@@ -124,21 +124,21 @@ def _required(schema: Mapping[str, Any]) -> list[str]:
     return [str(one) for one in as_list(schema.get("required"))]
 
 
+# Tools whose results are remembered in a session, those that were seen last.
 MAX_TOOLS = 100
-"""Tools whose results are remembered in a session, those that were seen last."""
+# Characters of a result that is read.
 MAX_READ = 1_000_000
-"""Characters of a result that is read."""
+# Characters from which on it is read in a thread.
 THREAD_FROM = 20_000
-"""Characters from which on it is read in a thread."""
+# Items of a list, the first ones, that tell what it holds.
 MAX_ITEMS = 20
-"""Items of a list, the first ones, that tell what it holds."""
+# Keys of an object; one with more is a table, whose keys are values themselves.
 MAX_KEYS = 40
-"""Keys of an object; one with more is a table, whose keys are values themselves."""
 MAX_FORM_DEPTH = 4
+# A name of a field. An address, a path or an id is a value, wherever it stands.
 _KEY = re.compile(r"[A-Za-z_$@][\w$-]{0,39}", re.ASCII)
-"""A name of a field. An address, a path or an id is a value, wherever it stands."""
+# In the form of a result: what another one may tell better, such as the items of an empty list.
 _UNKNOWN = re.compile(r"\b(?:any|null)\b")
-"""In the form of a result: what another one may tell better, such as the items of an empty list."""
 
 
 @final

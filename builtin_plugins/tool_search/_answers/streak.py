@@ -11,14 +11,14 @@ from builtin_plugins.tool_search._answers.scope import NOTHING_CALLED, Refusal, 
 from builtin_plugins.tool_search._sentences import NO_HITS, NOTHING_FITS, REFUSED_AGAIN, REPEATED, SOME_HITS
 from hooksdk.values import compact
 
+# From the third search in a row without a call, the answer tells the model to stop searching, if two of them showed no
+# new hit. (Hermes Agent's issue 98943 reports a run with 216 searches for a tool that did not exist.)
 CHANGES = 3
-"""From the third search in a row without a call, the answer tells the model to stop searching, if two of them showed no
-new hit. (Hermes Agent's issue 98943 reports a run with 216 searches for a tool that did not exist.)"""
 IN_VAIN = CHANGES - 1
+# From this search on it does so in any case.
 MANY = 8
-"""From this search on it does so in any case."""
+# The most that the names by owner may take.
 NAMES_TOKENS = 1_000
-"""The most that the names by owner may take."""
 
 
 class Streak:

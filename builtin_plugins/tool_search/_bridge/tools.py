@@ -20,8 +20,8 @@ from hooksdk.values import BadArguments, clip, compact, read_json
 Executor = Callable[..., Any]
 
 READS = Annotations(read_only=True)
+# What may be called is not known beforehand.
 CHANGES = Annotations(read_only=False, destructive=True)
-"""What may be called is not known beforehand."""
 _TEXT = {"type": "string"}
 _CALLS = {"type": "array", "items": {"type": "object"}}
 _SEVERAL = {"type": ["array", "string"], "items": _TEXT}
@@ -105,30 +105,33 @@ def _tools(
     return tools
 
 
+# Calls of one batch: two rounds of those that run at a time.
 MAX_CALLS = 32
-"""Calls of one batch: two rounds of those that run at a time."""
 ROUNDS = -(-MAX_CALLS // AT_ONCE)
+# What policies may take of a batch's time, beside its tools. While a person is asked the run stops the clock.
 JUDGING_SECONDS = 60.0
-"""What policies may take of a batch's time, beside its tools. While a person is asked the run stops the clock."""
+# Characters of results from which on they are put together in a thread.
 _THREAD_FROM = 20_000
-"""Characters of results from which on they are put together in a thread."""
 
 Status = Literal["ok", "blocked", "failed", "not_called"]
+# The name and the arguments that an entry of a batch stands for. Raises `Refusal`.
 Meant = Callable[[object], Awaitable[tuple[str, dict[str, Any]]]]
-"""The name and the arguments that an entry of a batch stands for. Raises `Refusal`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The outcome of one call of a batch."""
+    """The outcome of one call of a batch.
+
+    Attributes:
+        blocks: Blocks of the result other than text, such as images.
+        labels: The labels of the tool's text; empty for our own words.
+    """
 
     name: str
     status: Status
     text: str
     blocks: Sequence[dict[str, Any]] = field(default=())
-    """Blocks of the result other than text, such as images."""
     labels: Labels = frozenset()
-    """The labels of the tool's text; empty for our own words."""
 
 
 @final

@@ -19,12 +19,12 @@ NAME_KEYS = ("name", "tool", "tool_name", "toolName", "toolId", "tool_id", "func
 ARGUMENT_KEYS = ("arguments", "args", "input", "parameters", "params", "kwargs", "tool_input", "action_input")
 BATCH = f'{{"calls": [{EXAMPLE}, ...]}}'
 CALLS_KEYS = ("calls", "tool_calls")
+# Keys under which a model writes the whole call once more.
 WRAPPERS = ("tool_call", "function", *ARGUMENT_KEYS)
-"""Keys under which a model writes the whole call once more."""
+# The `type` of a call in the providers' own forms, which models copy.
 PROVIDER_TYPES = ("function", "function_call", "tool_call", "tool_use")
-"""The `type` of a call in the providers' own forms, which models copy."""
+# What is in those forms beside name and arguments.
 PROVIDER_KEYS = ("type", "id", "call_id", "index")
-"""What is in those forms beside name and arguments."""
 
 
 class BridgeCallReader:
@@ -152,22 +152,25 @@ def _object(value: object, name: str, example: str) -> dict[str, Any]:
         ) from None
 
 
+# How many times `tool_call` may be written around itself.
 MAX_NESTED = 4
-"""How many times `tool_call` may be written around itself."""
+# Characters of a call that a refusal writes out.
 MAX_ECHO = 2_000
-"""Characters of a call that a refusal writes out."""
 
+# The answer of a bridge tool to these arguments. Raises `ToolError`.
 Answer = Callable[[dict[str, Any], Catalog], dict[str, Any]]
-"""The answer of a bridge tool to these arguments. Raises `ToolError`."""
 
 
 @dataclass(frozen=True)
 class Unwrapping:
-    """How calls of bridges within `tool_call` are taken."""
+    """How calls of bridges within `tool_call` are taken.
+
+    Attributes:
+        answers: What the bridge tools that may stand in `tool_call` answer, by their usual names.
+    """
 
     nested: Literal["refuse", "answer"]
     answers: Mapping[str, Answer]
-    """What the bridge tools that may stand in `tool_call` answer, by their usual names."""
 
     def call(self, event: UnwrapToolCall, scope: Scope) -> ToolCall | None:
         """The call that is meant; None for what is not ours. Raises `Refusal`."""

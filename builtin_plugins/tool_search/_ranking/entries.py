@@ -13,16 +13,19 @@ from builtin_plugins.tool_search._ranking.words import APART, FIELD_END, chunked
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A tool that fits a query, and how well."""
+    """A tool that fits a query, and how well.
+
+    Attributes:
+        weak: The tool covers so little of the query that it is probably not what was asked for.
+        evidence: How strongly the words speak for the tool, whatever the query's length: its score as a share of the
+            weight of a word that only one tool has. None where that is not known: in a catalog of a few tools, or where
+            the query is the tool's name. A ranker of your own that answers None is given the evidence of its words.
+    """
 
     id: str
     score: float
     weak: bool
-    """The tool covers so little of the query that it is probably not what was asked for."""
     evidence: float | None = None
-    """How strongly the words speak for the tool, whatever the query's length: its score as a share of the weight of a
-    word that only one tool has. None where that is not known: in a catalog of a few tools, or where the query is the
-    tool's name. A ranker of your own that answers None is given the evidence of its words."""
 
 
 class Ranker(Protocol):
@@ -36,14 +39,20 @@ class Ranker(Protocol):
 FIELDS = 7
 NAME, FIRST, OWNER = 0, 1, 6
 """Fields of an entry, in the order of `tool_text`: the name, the first sentence and the owner."""
+# Entries that are kept for catalogs to come, at about 1 kB each.
 MAX_ENTRIES = 100_000
-"""Entries that are kept for catalogs to come, at about 1 kB each."""
 _MAX_CHUNKS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A tool as a ranker gets it."""
+    """A tool as a ranker gets it.
+
+    Attributes:
+        fingerprint: Of the tool's name, description and parameters. A tool that has one is split into words once, in
+            every catalog.
+        read_only: What the tool's annotations say; None where they are silent.
+    """
 
     id: str
     name: str
@@ -51,10 +60,7 @@ class Document:
     parameters: Mapping[str, Any] | None
     owner: str
     fingerprint: str = ""
-    """Of the tool's name, description and parameters. A tool that has one is split into words once, in every
-    catalog."""
     read_only: bool | None = None
-    """What the tool's annotations say; None where they are silent."""
 
     def spellings(self) -> Iterator[str]:
         """The forms of its exact name, without case and separators."""
@@ -66,12 +72,15 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A tool as stems."""
+    """A tool as stems.
+
+    Attributes:
+        text: The fields, split by tabs; in each, a line break keeps apart words that are no neighbours.
+        source: The text of the tool in chunks between blanks.
+    """
 
     text: str
-    """The fields, split by tabs; in each, a line break keeps apart words that are no neighbours."""
     source: str
-    """The text of the tool in chunks between blanks."""
 
     def fields(self) -> list[str]:
         """The stems of each field as a text."""

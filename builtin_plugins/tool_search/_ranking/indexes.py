@@ -12,8 +12,8 @@ from typing import Any, overload
 from builtin_plugins.tool_search.rankers import Document, Ranker, RankerFactory
 from hooksdk import Annotations, Tool
 
+# Tools in all catalogs together whose rankers are kept, at 2 to 3 kB each.
 MAX_TOOLS = 100_000
-"""Tools in all catalogs together whose rankers are kept, at 2 to 3 kB each."""
 _FEWEST = 4  # so many catalogs are kept, however large they are
 _OWNER, _FINGERPRINT, _ANNOTATIONS = map(attrgetter, ("owner", "fingerprint", "annotations"))
 _SMALLEST = 500  # tools that a catalog counts as at least, since a ranker also remembers queries
@@ -66,8 +66,8 @@ class Indexes:
     def __init__(self, factory: RankerFactory, *, max_tools: int = MAX_TOOLS) -> None:
         self._factory = factory
         self._max_tools = max_tools
+        # Each with the number of tools that it counts as.
         self._rankers: OrderedDict[tuple[Any, ...], tuple[Ranker, int]] = OrderedDict()
-        """Each with the number of tools that it counts as."""
         self._lock = threading.Lock()
 
     def of(self, tools: Sequence[Tool]) -> Ranker:

@@ -19,11 +19,11 @@ from hooksdk.tasks import in_abandonable_thread
 
 logger = logging.getLogger("hooksdk.tool_search")
 
+# The most vectors that the storage holds, at 1 kB each. Beyond it vectors of tools that the catalog no longer has are
+# deleted.
 MAX_KEPT = 20_000
-"""The most vectors that the storage holds, at 1 kB each. Beyond it vectors of tools that the catalog no longer has are
-deleted."""
+# Vectors under one key: a store of files writes all of a plugin's values anew for each.
 TOGETHER = 256
-"""Vectors under one key: a store of files writes all of a plugin's values anew for each."""
 _PREFIX = "vectors:"
 _PROBE = "Whether two models are the same is told by what they make of this text."
 _SAME = 0.99  # the least cosine of what one model makes of one text, on whatever machine

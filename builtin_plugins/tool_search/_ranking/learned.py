@@ -26,10 +26,10 @@ from hooksdk import Storage, Tool
 
 logger = logging.getLogger("hooksdk.tool_search")
 
+# The most that a tool gains which was always called after these words, as a share of the best hit's score.
 LIFT = 0.5
-"""The most that a tool gains which was always called after these words, as a share of the best hit's score."""
+# Days in which what was learned loses half of its weight.
 HALF_LIFE = 30.0
-"""Days in which what was learned loses half of its weight."""
 MAX_TOOLS, MAX_WORDS = 300, 60
 """Tools that are remembered, those used last, and words of each."""
 _MAX_QUERIES, _QUERY_WORDS, _CERTAIN = 10, 24, 2.0
@@ -38,8 +38,8 @@ _DAY = 86_400.0
 _TOOL, _SALT = "used:", "salt"
 
 _Kept = Annotated[float, Field(ge=0, lt=1e6, strict=True)]
+# By the hash of a word: how often the tool was called after it, and on which day that was true.
 Uses = dict[str, tuple[_Kept, _Kept]]
-"""By the hash of a word: how often the tool was called after it, and on which day that was true."""
 _USES: TypeAdapter[Uses] = TypeAdapter(Uses)
 
 
@@ -135,8 +135,8 @@ class Learning:
         self._indexes = indexes
         self._memory = memory
         self._learns = learns
+        # The words of each query and its hits.
         self._queries: OrderedDict[str, tuple[list[str], frozenset[str]]] = OrderedDict()
-        """The words of each query and its hits."""
         self._lock = threading.Lock()
 
     def of(self, tools: Sequence[Tool]) -> Ranker:

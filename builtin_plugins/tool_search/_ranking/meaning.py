@@ -24,10 +24,10 @@ logger = logging.getLogger("hooksdk.tool_search")
 VECTOR_TEXT, QUERY = 100, 512
 """Characters of a description, and of a query, that are read: with 300 of a description e5-small found no more on four
 of the retrieval sets, and took 1.6 times as long."""
+# Texts that the function takes at once: at some 40 ms each a query waits .6 s at most for one that is being made.
 BATCH = 16
-"""Texts that the function takes at once: at some 40 ms each a query waits .6 s at most for one that is being made."""
+# Vectors that are held, at 1 kB each: those of tools that changed since, in a host that runs for months, make room.
 MAX_VECTORS = 100_000
-"""Vectors that are held, at 1 kB each: those of tools that changed since, in a host that runs for months, make room."""
 
 
 class Embeddings(Protocol):
@@ -42,8 +42,8 @@ class Embeddings(Protocol):
         ...
 
 
+# Answers a vector for each text.
 Function = Callable[[list[str]], Sequence[Sequence[float]]]
-"""Answers a vector for each text."""
 
 
 class _Function:
@@ -175,15 +175,15 @@ class Vectors:
         )
 
 
+# The weight of a cosine of 1, where the best hit by words weighs 1: chosen of .3, .5 and .8 on every second query of
+# the retrieval sets (docs/benchmarks.md has the others).
 TABLE_WEIGHT = 0.8
-"""The weight of a cosine of 1, where the best hit by words weighs 1: chosen of .3, .5 and .8 on every second query of
-the retrieval sets (docs/benchmarks.md has the others)."""
+# Characters of a description that are read.
 TABLE_TEXT = 500
-"""Characters of a description that are read."""
+# Hits by words, and by meaning, that are looked at.
 DEPTH = 50
-"""Hits by words, and by meaning, that are looked at."""
+# The files of the package `wordllama`, whose own loader looks for one of them elsewhere.
 TABLE = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json")
-"""The files of the package `wordllama`, whose own loader looks for one of them elsewhere."""
 
 
 class MeaningRanker:
@@ -270,9 +270,9 @@ def _tokens(texts: Sequence[str]) -> list[list[int]]:
     return [encoding.ids for encoding in tokenizer.encode_batch([*texts], add_special_tokens=False)]
 
 
+# The weight of the nearest tool, where the best hit by words weighs 1. Models differ in which cosines they give (some
+# only between .7 and .9), so nearness is a share: of how far the nearest tool lies above the mean of all.
 VECTOR_WEIGHT = 0.4
-"""The weight of the nearest tool, where the best hit by words weighs 1. Models differ in which cosines they give (some
-only between .7 and .9), so nearness is a share: of how far the nearest tool lies above the mean of all."""
 
 
 class EmbeddedRanker:
@@ -324,12 +324,15 @@ class EmbeddedRanker:
 
 
 class EmbeddedRankers:
-    """The rankers of one function of texts to vectors."""
+    """The rankers of one function of texts to vectors.
+
+    Attributes:
+        waits: Whether all vectors of a catalog are made with its ranker. A host makes them while its sessions work.
+    """
 
     def __init__(self, vectors: Vectors, vocabulary: Mapping[str, list[str]] | None) -> None:
         self.vectors = vectors
         self.waits = True
-        """Whether all vectors of a catalog are made with its ranker. A host makes them while its sessions work."""
         self._vocabulary = vocabulary
 
     def __call__(self, documents: Sequence[Document]) -> EmbeddedRanker:

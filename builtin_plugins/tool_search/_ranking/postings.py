@@ -16,12 +16,19 @@ from builtin_plugins.tool_search._ranking.entries import FIELDS, NAME, Document,
 from builtin_plugins.tool_search._ranking.words import name_words, split_words, word_list
 
 FIELD_BITS = 3
+# A place is a tool's number, shifted, and the field: one number for each occurrence of a word.
 FIELD_MASK = (1 << FIELD_BITS) - 1
-"""A place is a tool's number, shifted, and the field: one number for each occurrence of a word."""
 
 
 class Postings:
-    """The index of one catalog, whose tools are numbered in its order. It never changes once it is made."""
+    """The index of one catalog, whose tools are numbered in its order. It never changes once it is made.
+
+    Attributes:
+        lengths: Of each tool's fields, in words.
+        name_words: How many different stems each tool has in its name.
+        names: The numbers of the tools that have an exact name.
+        index: The places of each stem, ascending.
+    """
 
     def __init__(self, documents: Iterable[Document]) -> None:
         self.ids: list[str] = []
@@ -29,11 +36,8 @@ class Postings:
         self.purposes: list[Purpose] = []
         self.entries: list[Entry] = []
         self.lengths: list[tuple[int, ...]] = []
-        """Of each tool's fields, in words."""
         self.name_words: list[int] = []
-        """How many different stems each tool has in its name."""
         self.names: dict[str, tuple[int, ...]] = {}
-        """The numbers of the tools that have an exact name."""
         index: defaultdict[str, array[int]] = defaultdict(partial(array, "I"))
         for number, document in enumerate(documents):
             entry = entries.of(document)
@@ -50,7 +54,6 @@ class Postings:
                 for places in map(index.__getitem__, stems):
                     places.append(place)
         self.index = dict(index)
-        """The places of each stem, ascending."""
 
     def words(self) -> set[str]:
         """The words of all tools as they are written."""
@@ -59,12 +62,12 @@ class Postings:
 
 
 # By field, in the order of `tool_text`. Chosen on the public retrieval sets; small changes of them change little.
+# How much a word there counts.
 WEIGHTS = (4.0, 1.5, 0.7, 0.6, 0.3, 0.4, 1.5)
-"""How much a word there counts."""
+# How much a longer text than in other tools lowers it.
 LENGTHS = (0.3, 0.4, 0.6, 0.5, 0.4, 0.9, 0.2)
-"""How much a longer text than in other tools lowers it."""
+# How quickly further occurrences stop counting.
 K1 = 1.8
-"""How quickly further occurrences stop counting."""
 
 
 class Gains(dict[int, float]):
@@ -85,31 +88,37 @@ class Gains(dict[int, float]):
 
 @dataclass(slots=True)  # made for each new word: a frozen one takes three times as long to make
 class Term:
-    """A stem of the catalog: the tools that have it, what it weighs in each, and those that have it in their name."""
+    """A stem of the catalog: the tools that have it, what it weighs in each, and those that have it in their name.
+
+    Attributes:
+        prominent: Whether a tool is about it: has it in its name, its first sentence or its owner.
+    """
 
     numbers: Sequence[int]
     values: Sequence[float]
     in_name: Sequence[int]
     idf: float
     prominent: bool
-    """Whether a tool is about it: has it in its name, its first sentence or its owner."""
 
 
 @dataclass(slots=True)
 class Word:
-    """A word of a query: the tools that it finds, and what it adds to each."""
+    """A word of a query: the tools that it finds, and what it adds to each.
+
+    Attributes:
+        in_name: The tools that have the word, or one of its alternatives, in their name.
+    """
 
     text: str
     stem: str
     numbers: Sequence[int]
     values: Sequence[float]
     in_name: Sequence[int]
-    """The tools that have the word, or one of its alternatives, in their name."""
     idf: float
 
 
+# Numbers of tools, and what is added to each. Arrays, because a common word may have a hundred thousand.
 Values = tuple[Sequence[int], Sequence[float]]
-"""Numbers of tools, and what is added to each. Arrays, because a common word may have a hundred thousand."""
 
 
 def arrays(values: Mapping[int, float]) -> Values:
@@ -127,8 +136,8 @@ class Spellings:
     """The words of a catalog by their groups of three letters."""
 
     def __init__(self, words: Iterable[str]) -> None:
+        # By group.
         self._words: dict[str, list[str]] = {}
-        """By group."""
         for word in words:
             if len(word) >= _SHORTEST_KNOWN:
                 for group in _trigrams(word):
@@ -168,8 +177,8 @@ class Owners:
     def __init__(self, owners: Sequence[object]) -> None:
         # Of a ranker's documents the owner may be anything.
         self._owners = [owner if isinstance(owner, str) else "" for owner in owners]
+        # How many tools of each owner count, at most.
         self._counted: dict[str, int] = {}
-        """How many tools of each owner count, at most."""
         for owner in self._owners:
             self._counted[owner] = min(_COUNTED, self._counted.get(owner, 0) + 1)
 

@@ -23,12 +23,12 @@ from hooksdk.tasks import run_shielded
 if TYPE_CHECKING:
     import pydantic_monty as monty
 
+# Scripts that may compute at a time. Those that wait for a tool or for a person leave their place to others.
 COMPUTING = 16
-"""Scripts that may compute at a time. Those that wait for a tool or for a person leave their place to others."""
+# Scripts that may be under way at a time; another one waits for its turn.
 WORKERS = 64
-"""Scripts that may be under way at a time; another one waits for its turn."""
+# Seconds past its limit after which a worker is killed that did not stop by itself.
 GRACE = 1.0
-"""Seconds past its limit after which a worker is killed that did not stop by itself."""
 _NOT_SUPPORTED = "NotImplementedError: The monty syntax parser does not yet support "
 
 
@@ -51,21 +51,24 @@ def why_not() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptResult:
-    """How a script ended, in the words of its reader."""
+    """How a script ended, in the words of its reader.
+
+    Attributes:
+        value: Of its last line, as JSON; what has no form in JSON is written out in words.
+        printed: The beginning of what it printed.
+        characters: How much it printed.
+        problem: Why it failed, with the line.
+        not_awaited: The calls that it did not wait for: given up, or never begun.
+        variables: The variables that were asked for, as the script has left them; None where they cannot be read, as
+            after a script that was stopped.
+    """
 
     value: object = None
-    """Of its last line, as JSON; what has no form in JSON is written out in words."""
     printed: str = ""
-    """The beginning of what it printed."""
     characters: int = 0
-    """How much it printed."""
     problem: str | None = None
-    """Why it failed, with the line."""
     not_awaited: Sequence[str] = ()
-    """The calls that it did not wait for: given up, or never begun."""
     variables: Mapping[str, Variable] | None = None
-    """The variables that were asked for, as the script has left them; None where they cannot be read, as after a script
-    that was stopped."""
 
 
 @final

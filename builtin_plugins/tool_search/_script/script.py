@@ -33,17 +33,17 @@ from builtin_plugins.tool_search._sentences import SCRIPT_MODULES
 if TYPE_CHECKING:
     import pydantic_monty as monty
 
+# Bytes that a script may use.
 MEMORY = 64 * 2**20
-"""Bytes that a script may use."""
+# Characters that a script may print; it is ended when it prints more.
 MAX_PRINTED = 1_000_000
-"""Characters that a script may print; it is ended when it prints more."""
+# Characters of arguments that the calls may have together which a script has made and not yet had answered.
 MAX_OPEN = 8_000_000
-"""Characters of arguments that the calls may have together which a script has made and not yet had answered."""
+# Calls of one script that run at a time; the others of a `gather` wait for their turn.
 AT_ONCE = 16
-"""Calls of one script that run at a time; the others of a `gather` wait for their turn."""
 _SLEEPS = {"system.sleep", "system.async_sleep"}
+# Exceptions that keep their name in the script; every other one is a `RuntimeError` there.
 _RAISED = (PermissionError, TypeError, ValueError)
-"""Exceptions that keep their name in the script; every other one is a `RuntimeError` there."""
 
 Function = Callable[..., Awaitable[object]]
 _T = TypeVar("_T")
@@ -71,17 +71,20 @@ class OverLimit(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of one script."""
+    """The limits of one script.
+
+    Attributes:
+        seconds: Of its own time, and of its own sleep: the time of the functions that it waits for does not count.
+        memory: Bytes.
+        depth: Calls inside calls.
+        printed: Characters of the printed text that are kept.
+    """
 
     seconds: float
-    """Of its own time, and of its own sleep: the time of the functions that it waits for does not count."""
     calls: int = 100
     memory: int = MEMORY
-    """Bytes."""
     depth: int = 200
-    """Calls inside calls."""
     printed: int = 16_000
-    """Characters of the printed text that are kept."""
 
 
 @final

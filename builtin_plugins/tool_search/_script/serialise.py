@@ -13,20 +13,20 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, cast
 
+# The file in which places of the code are that a session runs first.
 PRELUDE_FILE = "<python-input-0>"
-"""The file in which places of the code are that a session runs first."""
+# The beginning of what reads the value. As an f-string it is certainly text.
 READING = 'f"{__json__'
-"""The beginning of what reads the value. As an f-string it is certainly text."""
+# The beginning of what reads variables.
 READING_VARIABLES = 'f"{__variables__'
-"""The beginning of what reads variables."""
 MAX_DEPTH = 100
 MAX_VALUES = 100_000
+# Characters of the texts, keys and numbers of one value; shared ones count each time.
 MAX_CHARACTERS = 1_000_000
-"""Characters of the texts, keys and numbers of one value; shared ones count each time."""
+# Characters of JSON that the host reads.
 MAX_TEXT = MAX_CHARACTERS + 200_000
-"""Characters of JSON that the host reads."""
+# A longer whole number costs too much to write out.
 MAX_BITS = 10_000
-"""A longer whole number costs too much to write out."""
 MAX_NAMES = 200
 _ATTRIBUTE = re.compile(r"\.\s*([^\W\d]\w{0,100})|(?:^[ \t]+|[:;][ \t]*)([^\W\d]\w{0,100})\s*[:=](?!=)", re.MULTILINE)
 
@@ -252,8 +252,8 @@ __make__ = None
 __value__ = None
 """
 
+# An f-string is certainly text, whatever a script has done to the names in it.
 _ASK = '__ask__(f"{json_of_call(positional, named)}")'
-"""An f-string is certainly text, whatever a script has done to the names in it."""
 _FUNCTION = """
     def NAME(*positional, **named):
         return ASK

@@ -28,18 +28,18 @@ from hooksdk import Catalog, Tool, ToolContext, ToolError, ToolResult, schema
 from hooksdk.errors import did_you_mean
 from hooksdk.values import clip, compact, is_mapping
 
+# Characters of a script.
 MAX_CODE = 20_000
-"""Characters of a script."""
+# Characters of one query that are searched for.
 LONGEST_QUERY = 2_000
-"""Characters of one query that are searched for."""
+# Characters of a tool's name or id that a script may ask for: the trace keeps them.
 LONGEST_NAME = 300
-"""Characters of a tool's name or id that a script may ask for: the trace keeps them."""
+# Characters of what comes back from it.
 MAX_ANSWER = 16_000
-"""Characters of what comes back from it."""
+# Characters of an output schema that `describe` shows whole.
 MAX_RETURNS = 8_000
-"""Characters of an output schema that `describe` shows whole."""
+# What the calls of one script may take together, unless one of the tools alone may take longer.
 CALLS_SECONDS = 300.0
-"""What the calls of one script may take together, unless one of the tools alone may take longer."""
 NOTHING = "the script printed nothing, and its last line has no value"
 
 # Prose around it has no quotes, so the fence is certainly in no text of the script.
@@ -97,16 +97,19 @@ def _read_code(code: object, name: str) -> str:
 @final
 @dataclass
 class _Functions:
-    """The functions that one script can call, and the outcome of its calls."""
+    """The functions that one script can call, and the outcome of its calls.
+
+    Attributes:
+        done: The tools whose calls succeeded, in the order in which the calls ended.
+        failed: The tools whose calls failed or were blocked.
+    """
 
     context: ToolContext
     scope: Scope
     find: Callable[[Sequence[str], object, Scope], dict[str, Any]]
     variables: SessionVariables
     done: list[str] = field(default_factory=list[str])
-    """The tools whose calls succeeded, in the order in which the calls ended."""
     failed: list[str] = field(default_factory=list[str])
-    """The tools whose calls failed or were blocked."""
 
     async def search(self, /, query: object = None, limit: object = None, **keywords: object) -> list[dict[str, Any]]:
         """The hits of one query or of several, each once."""

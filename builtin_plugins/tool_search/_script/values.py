@@ -9,15 +9,15 @@ from typing import Any, cast, final
 
 from hooksdk.values import compact
 
+# Characters from which on a text is parsed in a thread, so that the event loop goes on.
 THREAD_FROM = 20_000
-"""Characters from which on a text is parsed in a thread, so that the event loop goes on."""
 MAX_DEPTH = 100
+# In one result. More would take the host too long, and a script's memory holds hardly more.
 MAX_VALUES = 500_000
-"""In one result. More would take the host too long, and a script's memory holds hardly more."""
+# A script's memory holds no more.
 MAX_CHARACTERS = 64 * 2**20
-"""A script's memory holds no more."""
+# A longer whole number costs too much to write out.
 MAX_BITS = 10_000
-"""A longer whole number costs too much to write out."""
 
 
 class TooLarge(Exception):

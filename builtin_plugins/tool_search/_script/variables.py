@@ -15,23 +15,23 @@ from builtin_plugins.tool_search._sentences import SCRIPT_MODULES
 from hooksdk import PluginState
 from hooksdk.values import compact
 
+# Variables that a session keeps, and that are looked for in one script.
 MAX_NAMES = 100
-"""Variables that a session keeps, and that are looked for in one script."""
+# Characters of JSON that one variable may have.
 MAX_VALUE = 100_000
-"""Characters of JSON that one variable may have."""
+# Characters of all variables of a session: they are stored with it.
 MAX_ALL = 200_000
-"""Characters of all variables of a session: they are stored with it."""
+# The functions that a script can call.
 FUNCTIONS = ("search", "describe", "call")
-"""The functions that a script can call."""
+# Where they are in the plugin's state.
 STATE = "variables"
-"""Where they are in the plugin's state."""
+# Names that have a meaning at the beginning of each script.
 _TAKEN = frozenset({*FUNCTIONS, *SCRIPT_MODULES, *dir(builtins), *keyword.kwlist})
-"""Names that have a meaning at the beginning of each script."""
+# The texts and comments of a script, as a pattern that needs no second look, however they are left open.
 TEXT_OR_COMMENT = (
     r'"""(?s:\\.|[^\\])*?(?:"""|\Z)|\'\'\'(?s:\\.|[^\\])*?(?:\'\'\'|\Z)'
     r'|"(?:\\(?:\r\n|(?s:.))|[^"\\\n])*"?|\'(?:\\(?:\r\n|(?s:.))|[^\'\\\n])*\'?|#[^\n]*'
 )
-"""The texts and comments of a script, as a pattern that needs no second look, however they are left open."""
 _TOKEN = re.compile(TEXT_OR_COMMENT + r"|\\\r?\n|(?P<mark>[()\[\]{};\n])")
 _DEFINES = re.compile(r"(?:async\s+)?def\b")
 _RETURNS = re.compile(
@@ -48,24 +48,30 @@ _TARGET = re.compile(r"(?<![\w.])[^\W\d]\w*(?![\w]|\s*[.(\[])")
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """The global variables that a script begins with, and those that are read when it has ended."""
+    """The global variables that a script begins with, and those that are read when it has ended.
+
+    Attributes:
+        most: Characters of JSON that one of them may have.
+        room: Characters that all may have together.
+    """
 
     values: Mapping[str, object]
     names: Sequence[str]
     most: int
-    """Characters of JSON that one of them may have."""
     room: int
-    """Characters that all may have together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """One global variable as a script has left it."""
+    """One global variable as a script has left it.
+
+    Attributes:
+        value: As JSON.
+        problem: Why its value cannot be kept; empty where it can.
+    """
 
     value: object = None
-    """As JSON."""
     problem: str = ""
-    """Why its value cannot be kept; empty where it can."""
 
 
 def keeping_value(code: str) -> list[str]:
@@ -186,10 +192,10 @@ class SessionVariables:
 
     def __init__(self, state: PluginState) -> None:
         self._state = state
+        # Their values, each as JSON.
         self._texts: dict[str, str] = {
             name: compact(value) for name, value in state.get(STATE, dict[str, Any]()).items()
         }
-        """Their values, each as JSON."""
 
     @property
     def names(self) -> list[str]:

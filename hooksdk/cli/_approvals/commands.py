@@ -29,11 +29,11 @@ T = TypeVar("T")
 MAX_ARGUMENTS, MAX_PATTERN, MAX_TITLE = 60, 80, 80
 """The most characters of a table's cells for arguments, a pattern of arguments, and a question; `show` and the JSON
 document have all."""
+# Seconds between two looks for new questions.
 POLL = 0.5
-"""Seconds between two looks for new questions."""
 
+# Other words for the commands: the question at a client says `allow`.
 MEANT = {"accept": "grant", "allow": "grant", "approve": "grant", "refuse": "deny", "reject": "deny"}
-"""Other words for the commands: the question at a client says `allow`."""
 
 
 class ApprovalGroup(GroupWithOptions):

@@ -23,15 +23,15 @@ from hooksdk.cli._project import project_config
 from hooksdk.cli._view import View
 from hooksdk.values import clip
 
+# The most characters of a record's own fields in the table.
 _DETAIL = 120
-"""The most characters of a record's own fields in the table."""
+# Fields that are not among a record's own in the table.
 _SHOWN_ELSEWHERE = (
     "n prev time kind session_id run_id agent_id call_id name happened tool origin parent_id tool_fingerprint "
     "arguments_sha256 result_sha256 effect_id"
 )
-"""Fields that are not among a record's own in the table."""
+# Kinds of damage that are not words.
 _WORDS = {"left_out": "left out", "cut": "cut off", "anew": "made anew"}
-"""Kinds of damage that are not words."""
 
 audit_app = typer.Typer(help="Verify and show the chain of records that the plugin audit writes.", no_args_is_help=True)
 

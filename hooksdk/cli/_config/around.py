@@ -7,13 +7,13 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+# Variables that agents set in the shells of their tools.
 VARIABLES = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CODEX_SANDBOX", "CODEX_THREAD_ID", "GEMINI_CLI", "QWEN_CODE")
-"""Variables that agents set in the shells of their tools."""
+# The names of agents' programs and packages.
 _NAMES = {"claude", "claude-code", "claude-agent-sdk", "codex", "gemini", "gemini-cli", "qwen", "qwen-code"}
-"""The names of agents' programs and packages."""
+# Programs that run a script. The first word of any other program may be a folder, a user or a file with an agent's
+# name.
 _INTERPRETERS = ("node", "bun", "deno", "python", "sh", "bash", "dash", "zsh", "ksh", "fish", "busybox")
-"""Programs that run a script. The first word of any other program may be a folder, a user or a file with an agent's
-name."""
 _DEEPEST = 100
 
 

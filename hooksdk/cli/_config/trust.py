@@ -42,8 +42,8 @@ DEFAULT = "default"
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
 trust_app = typer.Typer(add_completion=False)
 
+# The place of a setting, such as `("plugins", "x", "grants")`.
 Place = tuple[str, ...]
-"""The place of a setting, such as `("plugins", "x", "grants")`."""
 
 
 @config_app.command()

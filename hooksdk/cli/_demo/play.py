@@ -35,26 +35,29 @@ from hooksdk.cli._run.timeline import Timeline
 from hooksdk.config import without_password
 from hooksdk.testing import ScriptedModel, Turn
 
+# The plugins of the light demo, with the tools that its script uses.
 OFFICE = (Commits, Tables)
-"""The plugins of the light demo, with the tools that its script uses."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions:
-    """What the command line asks for."""
+    """What the command line asks for.
+
+    Attributes:
+        real: Real MCP servers, in place of the demo's own plugins.
+        plugins: Plugins of one's own beside the demo's.
+        story: For a person at a terminal: short, and not faster than one reads.
+        beat: Seconds before each reply of the model.
+    """
 
     real: bool = False
-    """Real MCP servers, in place of the demo's own plugins."""
     folder: Path | None = None
     keep: bool = False
     store: str | None = None
     plugins: tuple[Any, ...] = ()
-    """Plugins of one's own beside the demo's."""
     interactive: bool = False
     story: bool = False
-    """For a person at a terminal: short, and not faster than one reads."""
     beat: float = 0.0
-    """Seconds before each reply of the model."""
     as_json: bool = False
 
     @property

@@ -25,8 +25,8 @@ PROGRAMS = {
     "excel": ["excel-mcp-server", "stdio"],
     "word": ["word_mcp_server"],
 }
+# Without these the job cannot be done.
 NEEDED = ("git", "excel")
-"""Without these the job cannot be done."""
 
 
 def check_programs() -> None:

@@ -22,16 +22,20 @@ Rows = list[list[str]]
 
 @dataclass(frozen=True, kw_only=True)
 class Office:
-    """The tools that a spreadsheet is made with: what to search for, and how they are called."""
+    """The tools that a spreadsheet is made with: what to search for, and how they are called.
+
+    Attributes:
+        needs: By what it is for (log, create, write, read): the query, and the parameters that the right tool must
+            have.
+        create: The arguments beside `path`.
+        read: Of the number of rows, with the headings.
+    """
 
     file_name: str
     needs: Mapping[str, tuple[str, set[str]]]
-    """By what it is for (log, create, write, read): the query, and the parameters that the right tool must have."""
     create: Mapping[str, Any]
-    """The arguments beside `path`."""
     write: Callable[[Rows], dict[str, Any]]
     read: Callable[[int], dict[str, Any]]
-    """Of the number of rows, with the headings."""
 
 
 LIGHT = Office(

@@ -15,8 +15,8 @@ from hooksdk.cli._console import counted, first_line, one_line, print_line
 from hooksdk.cli._run.timeline import FINE, MARKS
 from hooksdk.hooks import Trace
 
+# Seconds before each reply of the model, so that an eye can follow.
 BEAT = 0.6
-"""Seconds before each reply of the model, so that an eye can follow."""
 
 
 @final
@@ -27,15 +27,15 @@ class Story:
         """With `asks` the person is asked, so the question itself is on the terminal, too."""
         self._console = console
         self._asks = asks
+        # It stands before every path, and is left out.
         self._folder = f"{folder}/"
-        """It stands before every path, and is left out."""
         self._turn = 0
+        # Cells of the line that is not ended yet.
         self._used = 0
-        """Cells of the line that is not ended yet."""
+        # The ids of the calls that a line is there for already.
         self._asked: set[str] = set()
-        """The ids of the calls that a line is there for already."""
+        # What the line of the open call says of the trim that it asked for.
         self._trim = ""
-        """What the line of the open call says of the trim that it asked for."""
         self.asked = 0
 
     def __call__(self, event: Trace) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 from hooksdk import Annotations, Tool, ToolError, tool
 
+# One commit a line, the newest last: `commit`, `author`, `mail`, `date`, `message`, `files`.
 HISTORY = "history.jsonl"
-"""One commit a line, the newest last: `commit`, `author`, `mail`, `date`, `message`, `files`."""
 DATA = files("hooksdk.cli._demo")
 
 

@@ -36,8 +36,8 @@ from hooksdk.tasks import describe
 logger = logging.getLogger("hooksdk")
 
 _NEAR_ADVICE = "Add a pattern for what is meant"
+# The seconds of steps with time limits of their own: servers that start, sessions that open and close.
 SESSION_SECONDS = 90.0
-"""The seconds of steps with time limits of their own: servers that start, sessions that open and close."""
 
 
 @final

@@ -31,41 +31,50 @@ from hooksdk.config import Trust
 from hooksdk.errors import ConfigError
 
 doctor_app = typer.Typer(add_completion=False)
+# The seconds until the first message of the child.
 START_SECONDS = 60.0
-"""The seconds until the first message of the child."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Symptom:
-    """A finding that an operator should know."""
+    """A finding that an operator should know.
+
+    Attributes:
+        who: The plugin's id, or `configuration`, `store`, `guard`, `server NAME`.
+        advice: The command to type, or the setting to write.
+    """
 
     severity: Literal["problem", "notice"]
     who: str
-    """The plugin's id, or `configuration`, `store`, `guard`, `server NAME`."""
     what: str
     advice: str = ""
-    """The command to type, or the setting to write."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Examination:
-    """The places to examine, and the seconds in which a plugin must be loaded."""
+    """The places to examine, and the seconds in which a plugin must be loaded.
+
+    Attributes:
+        mcp: Files with servers, each with the digest of the content that is trusted; empty: any.
+        plugins: The plugins of the command line; the child imports them.
+    """
 
     project: Path
     mcp: Mapping[Path, str] = field(default_factory=dict[Path, str])
-    """Files with servers, each with the digest of the content that is trusted; empty: any."""
     plugins: tuple[str, ...] = ()
-    """The plugins of the command line; the child imports them."""
     load_seconds: float
 
 
 @dataclass(kw_only=True)
 class Diagnosis:
-    """The findings."""
+    """The findings.
+
+    Attributes:
+        judging: The handlers that judge tool calls: their number, and their plugins.
+    """
 
     findings: list[Symptom] = field(default_factory=list[Symptom])
     judging: str = ""
-    """The handlers that judge tool calls: their number, and their plugins."""
 
     @property
     def problems(self) -> int:

@@ -20,11 +20,15 @@ from hooksdk.stores.files import replace_file
 
 @dataclass(frozen=True)
 class Edit:
-    """The outcome of an edit of the project's file."""
+    """The outcome of an edit of the project's file.
+
+    Attributes:
+        remarks: Other settings in the file, which count only in a trusted folder: the folder was not trusted with the
+            edit.
+    """
 
     path: Path
     remarks: Sequence[Remark]
-    """Other settings in the file, which count only in a trusted folder: the folder was not trusted with the edit."""
 
 
 def edit_project(project: Path, plugin_id: str, *, enabled: bool, grants: Sequence[str]) -> Edit:

@@ -49,15 +49,18 @@ def digest_of(content: bytes) -> str:
 
 @dataclass
 class Change:
-    """A file that was changed, as an installation's record keeps it."""
+    """A file that was changed, as an installation's record keeps it.
+
+    Attributes:
+        before: The digest of the content before; None: there was no file.
+        after: The digest of the content since.
+        mode: The file's mode before.
+    """
 
     file: str
     before: str | None
-    """The digest of the content before; None: there was no file."""
     after: str
-    """The digest of the content since."""
     mode: int | None
-    """The file's mode before."""
 
     def was_before(self, content: bytes | None) -> bool:
         """True for the content before the change."""
@@ -70,15 +73,18 @@ class Change:
 
 @dataclass(frozen=True)
 class FileEdit:
-    """The edit of one file: its content now, and the new content."""
+    """The edit of one file: its content now, and the new content.
+
+    Attributes:
+        now: None: there is no file.
+        new: None: the file is removed.
+        mode: None: the mode stays; a new file is for its user alone.
+    """
 
     path: Path
     now: bytes | None
-    """None: there is no file."""
     new: bytes | None
-    """None: the file is removed."""
     mode: int | None = None
-    """None: the mode stays; a new file is for its user alone."""
 
     @property
     def change(self) -> Change:
@@ -165,10 +171,13 @@ def secrets_of(entries: Iterable[Any]) -> set[str]:
 
 @dataclass(kw_only=True)
 class Record:
-    """A record of what an installer has changed in a client's file, kept beside the content before."""
+    """A record of what an installer has changed in a client's file, kept beside the content before.
+
+    Attributes:
+        target: The client's file.
+    """
 
     target: Change
-    """The client's file."""
     schema: int = field(default=1)
 
     @property

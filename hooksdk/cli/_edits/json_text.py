@@ -18,13 +18,16 @@ _OPENING, _CLOSING = {"{", "["}, {"}", "]"}
 @dataclass
 class Member:
     """A member of an object: the start of its name, its value, and the comma after it. An item of a list is a member
-    whose name is its place, from `"0"` on, and which starts with its value."""
+    whose name is its place, from `"0"` on, and which starts with its value.
+
+    Attributes:
+        comma: The place of the comma after it; None without one.
+    """
 
     name: str
     start: int
     value: Span
     comma: int | None = None
-    """The place of the comma after it; None without one."""
 
 
 @dataclass

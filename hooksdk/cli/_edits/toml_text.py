@@ -20,28 +20,34 @@ _PIECE = re.compile(
     r"'[^'\n]*'|#[^\n]*|[\[\]{}]|\n|[^\"'#\[\]{}\n]+",
     re.DOTALL,
 )
+# A key above the first head; a key right below the head of the edited table; a table with its keys.
 Kind = Literal["above", "inside", "table"]
-"""A key above the first head; a key right below the head of the edited table; a table with its keys."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A table's head, or a key with its value: its text from `start` to `end`, the end of its line included."""
+    """A table's head, or a key with its value: its text from `start` to `end`, the end of its line included.
+
+    Attributes:
+        keys: The keys that it sets, from the outermost table on.
+    """
 
     start: int
     end: int
     keys: tuple[str, ...]
-    """The keys that it sets, from the outermost table on."""
     kind: Kind
 
 
 @dataclass
 class Taken:
-    """The rest of a text, and the pieces that were taken out of it."""
+    """The rest of a text, and the pieces that were taken out of it.
+
+    Attributes:
+        place: The place of the first table in the rest; None when no table with a head of its own was taken.
+    """
 
     rest: str
     place: int | None = None
-    """The place of the first table in the rest; None when no table with a head of its own was taken."""
     pieces: dict[Kind, str] = field(default_factory=dict[Kind, str])
 
 

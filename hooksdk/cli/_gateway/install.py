@@ -34,27 +34,30 @@ from hooksdk.values import is_object
 _NAME, _FOLDER_NAME = "hooksdk", "hooksdk-folder"
 """The gateway's names in clients' files: for all projects, and for one folder. Claude Code takes only one of two
 servers with the same name."""
+# Codex waits one second for a server that is not required, and goes on without its tools and without a word; for one
+# that is required it waits as long as its start may take, and then says that it failed.
 _CODEX_START = {"required": True, "startup_timeout_sec": 60}
-"""Codex waits one second for a server that is not required, and goes on without its tools and without a word; for one
-that is required it waits as long as its start may take, and then says that it failed."""
 _CODEX_CALL, _HELD = 300, 60
 """Seconds that Codex waits for a call by default, and the seconds that the gateway adds: a server's start, a
 question."""
+# Folders in uv's cache, which uv empties.
 _CACHES = ("archive-v0", "builds-v0", "environments-v2")
-"""Folders in uv's cache, which uv empties."""
+# Seconds for servers on the web to say whether they want a sign-in.
 _PATIENCE = 10.0
-"""Seconds for servers on the web to say whether they want a sign-in."""
 
 
 @dataclass
 class _Plan:
-    """The edits of an installation."""
+    """The edits of an installation.
+
+    Attributes:
+        stay: The servers that stay in the client's file, each with the reason.
+    """
 
     client: FileEdit
     gateway: FileEdit
     record: Installation
     stay: dict[str, str] = field(default_factory=dict[str, str])
-    """The servers that stay in the client's file, each with the reason."""
     notes: list[str] = field(default_factory=list[str])
     secrets: set[str] = field(default_factory=set[str])
 

@@ -23,22 +23,25 @@ from hooksdk.values import as_object
 
 @dataclass(kw_only=True)
 class Installation(Record):
-    """The record of the gateway in one client's file."""
+    """The record of the gateway in one client's file.
+
+    Attributes:
+        name: The gateway's name in the client's file.
+        taken: The servers that the gateway replaces, by their names in the client's file.
+        gateway: The gateway's own file of servers.
+        servers: The names of the replaced servers in the gateway's file.
+        added: The entries that were added to the gateway's file.
+    """
 
     client: str
     scope: str
     name: str
-    """The gateway's name in the client's file."""
     keys: list[str]
     taken: list[str]
-    """The servers that the gateway replaces, by their names in the client's file."""
     hunk: list[Any]
     gateway: Change
-    """The gateway's own file of servers."""
     servers: dict[str, str]
-    """The names of the replaced servers in the gateway's file."""
     added: dict[str, Any] = field(default_factory=dict[str, Any])
-    """The entries that were added to the gateway's file."""
 
     @property
     def changed_text(self) -> Hunk:

@@ -34,21 +34,24 @@ from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")
 
+# Seconds between two writes of the status, at least.
 _STATUS_PAUSE = 1.0
-"""Seconds between two writes of the status, at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions:
-    """The options of the command line."""
+    """The options of the command line.
+
+    Attributes:
+        config: Files with MCP servers.
+        tls: The same keys as `[gateway.tls]`.
+    """
 
     config: tuple[Path, ...] = ()
-    """Files with MCP servers."""
     profile: str | None = None
     http: str | None = None
     expose: str | None = None
     tls: dict[str, str] | None = None
-    """The same keys as `[gateway.tls]`."""
     plugins: tuple[Any, ...] = ()
     store: str | None = None
     project: Path
@@ -56,10 +59,13 @@ class ServeOptions:
 
 @final
 class GatewayProject:
-    """A source of the gateway's tools that follows the project's files: the gateway asks it before each request."""
+    """A source of the gateway's tools that follows the project's files: the gateway asks it before each request.
+
+    Attributes:
+        gateway: The gateway, which is told of changes; set by its maker.
+    """
 
     gateway: Gateway
-    """The gateway, which is told of changes; set by its maker."""
 
     def __init__(self, options: ServeOptions, console: Console) -> None:
         """Read all files, and start nothing. Raises `ConfigError`, and `CommandProblem` without any server."""
@@ -72,8 +78,8 @@ class GatewayProject:
         self._watch = ConfigWatch(overrides, folder=options.project, check=self._check)
         self._places = FileWatch(self._all_places())
         self._say = ServerWatch(console)
+        # The files that the command line does not name, with their trusted digests.
         self._own: dict[Path, str] = {}
-        """The files that the command line does not name, with their trusted digests."""
         config = self._watch.config
         files = dict.fromkeys(options.config, "") or self._find(config)
         if not files:

@@ -26,30 +26,30 @@ from hooksdk.guard import AGENTS, client
 from hooksdk.values import as_list, as_object, is_list, is_object, plain_json, read_json
 
 TITLE = "hooksdk guard"
+# The seconds that an agent waits for a hook: more than the hook itself waits, since at its own limit an agent runs the
+# call.
 SECONDS = 60
-"""The seconds that an agent waits for a hook: more than the hook itself waits, since at its own limit an agent runs the
-call."""
+# The name of an agent's folder, in a home and in a project.
 FOLDERS = {"claude-code": ".claude", "codex": ".codex", "gemini": ".gemini", "qwen": ".qwen"}
-"""The name of an agent's folder, in a home and in a project."""
 _FOLDER_VARIABLES = {"claude-code": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME", "qwen": "QWEN_HOME"}
 _SUPPORT = "/Library/Application Support"
+# The machine's own settings of each agent, on Linux and on macOS.
 _MANAGED = {
     "claude-code": ("/etc/claude-code/managed-settings.json", f"{_SUPPORT}/ClaudeCode/managed-settings.json"),
     "codex": ("/etc/codex/requirements.toml", "/etc/codex/requirements.toml"),
     "gemini": ("/etc/gemini-cli/settings.json", f"{_SUPPORT}/GeminiCli/settings.json"),
     "qwen": ("/etc/qwen-code/settings.json", f"{_SUPPORT}/QwenCode/settings.json"),
 }
-"""The machine's own settings of each agent, on Linux and on macOS."""
 _MANAGED_VARIABLES = {"gemini": "GEMINI_CLI_SYSTEM_SETTINGS_PATH", "qwen": "QWEN_CODE_SYSTEM_SETTINGS_PATH"}
+# Variables by which every program runs other code.
 LOADERS = ("LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES")
-"""Variables by which every program runs other code."""
+# Entries of the machine's own settings beside the hooks, which no project can then change.
 _PINS: Mapping[str, Mapping[tuple[str, ...], object]] = {
     "claude-code": {("env", name): "" for name in ("CLAUDE_CODE_SHELL_PREFIX", "CLAUDE_CODE_SIMPLE", *LOADERS)},
     "codex": {("features", "hooks"): True},
     "gemini": {("hooksConfig", "enabled"): True},
     "qwen": {("disableAllHooks",): False},
 }
-"""Entries of the machine's own settings beside the hooks, which no project can then change."""
 _BEGIN, _END = "# hooksdk guard: begin", "# hooksdk guard: end"
 """The lines around the guard's part of a file of TOML."""
 _IN_MILLISECONDS = {"gemini", "qwen"}
@@ -59,6 +59,7 @@ _NOT_REVIEWED = (
 )
 _TAKES_NONE = "Qwen Code takes none from a hook"
 _TIME_LIMIT = "runs a call whose hook is ended by its own time limit of 60 s"
+# The gaps that the guard cannot close in each agent, as seen in the programs themselves.
 OPEN: Mapping[str, tuple[str, ...]] = {
     "claude-code": (
         "a redactor that fails after a call shows the model the original result",
@@ -76,8 +77,8 @@ OPEN: Mapping[str, tuple[str, ...]] = {
         "what a failed call says reaches the model as it is: Qwen Code lets nobody change it",
     ),
 }
-"""The gaps that the guard cannot close in each agent, as seen in the programs themselves."""
 _AND_HOOKS = "and its settings a hook that changes calls: status and doctor name them"
+# The gaps that a project still has in spite of the machine's own settings.
 _MANAGED_OPEN: Mapping[str, str] = {
     "claude-code": "a project's env may still have LD_TRACE_LOADED_OBJECTS, SHELLOPTS or LD_LIBRARY_PATH, and a hook "
     "that changes calls: status and doctor name them",
@@ -86,7 +87,6 @@ _MANAGED_OPEN: Mapping[str, str] = {
     "qwen": "a project's .env may still have QWEN_CODE_SIMPLE, QWEN_CODE_SYSTEM_SETTINGS_PATH, NODE_OPTIONS, BASH_ENV, "
     f"SHELLOPTS or the loader's LD_ variables, {_AND_HOOKS}",
 }
-"""The gaps that a project still has in spite of the machine's own settings."""
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,15 @@ from hooksdk.guard import AGENTS
 
 @dataclass(kw_only=True)
 class Installed(Record):
-    """The record of the guard's hooks in one file."""
+    """The record of the guard's hooks in one file.
+
+    Attributes:
+        trial: True for hooks that refuse nothing.
+    """
 
     agent: str
     scope: Scope
     trial: bool = False
-    """True for hooks that refuse nothing."""
 
     @property
     def file(self) -> HookFile:

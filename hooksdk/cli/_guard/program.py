@@ -24,35 +24,39 @@ from hooksdk.guard import AGENTS, PROOF, PROOF_REASON
 from hooksdk.testing import Call, Turn
 from hooksdk.testing.server import ScriptedServer
 
+# The most seconds of one run of a program, whose first start on a busy machine is slow.
 SECONDS = 90
-"""The most seconds of one run of a program, whose first start on a busy machine is slow."""
+# The beginnings of variables that lead a program to the user's own settings, or to a real model.
 OTHER_VARIABLES = ("HOOKSDK_", "OPENAI_", "ANTHROPIC_", "CLAUDE", "CODEX_", "GEMINI_", "GOOGLE_", "QWEN_", "XDG_")
-"""The beginnings of variables that lead a program to the user's own settings, or to a real model."""
 
 Variables = dict[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """The way to start an agent's program once, without a question to a person."""
+    """The way to start an agent's program once, without a question to a person.
+
+    Attributes:
+        arguments: The arguments before the prompt, in a home of its own.
+        tool: The tool that runs commands.
+        arguments_of: The tool's arguments for a command.
+        variables: The variables that lead to the scripted model.
+        hooks: The file of hooks, in the home.
+        settings: The other settings, in the home: the same file, or another.
+        content: The content of the settings, for a project.
+        in_place: The arguments and more variables with which the program uses the scripted model and the user's own
+            settings.
+    """
 
     name: str
     arguments: Sequence[str]
-    """The arguments before the prompt, in a home of its own."""
     tool: str
-    """The tool that runs commands."""
     arguments_of: Callable[[str], dict[str, Any]] = lambda line: {"command": line}
-    """The tool's arguments for a command."""
     variables: Callable[[ScriptedServer], Variables]
-    """The variables that lead to the scripted model."""
     hooks: str
-    """The file of hooks, in the home."""
     settings: str
-    """The other settings, in the home: the same file, or another."""
     content: Callable[[ScriptedServer, Path], str]
-    """The content of the settings, for a project."""
     in_place: Callable[[ScriptedServer, Variables], tuple[Sequence[str], Variables]]
-    """The arguments and more variables with which the program uses the scripted model and the user's own settings."""
 
 
 def _claude_variables(server: ScriptedServer) -> Variables:
@@ -175,13 +179,16 @@ def find_program(agent: str) -> str | None:
 
 
 class _Model:
-    """A scripted model: it calls the program's shell with one line, and ends after the result."""
+    """A scripted model: it calls the program's shell with one line, and ends after the result.
+
+    Attributes:
+        read: The results that the program has told the model.
+    """
 
     def __init__(self, program: Program, line: str) -> None:
         self._program, self._line = program, line
         self._calls = 0
         self.read: list[str] = []
-        """The results that the program has told the model."""
 
     def __call__(self, turn: Turn) -> Call | str:
         if self._program.tool not in turn.offered:  # it asks for a title, or the like
@@ -243,16 +250,19 @@ def _with_guard(file: HookFile, text: str, trial: bool, more: Sequence[str]) -> 
 
 @dataclass(frozen=True)
 class Proof:
-    """The outcome of the call that must be refused."""
+    """The outcome of the call that must be refused.
+
+    Attributes:
+        program: None when it is not in the path.
+        refused: True when the judge's own words came back.
+        seen: The text that the model read, or the output of a program that did not make the call.
+    """
 
     agent: str
     program: str | None
-    """None when it is not in the path."""
     refused: bool
-    """True when the judge's own words came back."""
     ran: bool
     seen: str
-    """The text that the model read, or the output of a program that did not make the call."""
 
     def __str__(self) -> str:
         if self.program is None:

@@ -39,14 +39,17 @@ command = ["{_LINE}"]
 
 @dataclass(frozen=True, kw_only=True)
 class SelfTest:
-    """The outcome of the self-test's calls."""
+    """The outcome of the self-test's calls.
+
+    Attributes:
+        refused: Each situation, with True for a call that was refused.
+        problem: The reason why the judge does not work; empty when it works.
+        program: The agent's own program that made the calls; None when the recorded protocol stood in for it.
+    """
 
     refused: Mapping[str, bool]
-    """Each situation, with True for a call that was refused."""
     problem: str
-    """The reason why the judge does not work; empty when it works."""
     program: str | None
-    """The agent's own program that made the calls; None when the recorded protocol stood in for it."""
 
 
 def self_test(agent: str, *, trial: bool) -> SelfTest:

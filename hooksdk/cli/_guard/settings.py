@@ -19,10 +19,10 @@ from hooksdk.cli._guard.hooks import FOLDERS, LOADERS, TITLE, hook_command, is_g
 from hooksdk.values import as_list, as_object, is_object, plain_json
 
 Whose = Literal["user", "project", "managed"]
+# The most bytes of a file of settings that is read.
 MAX_BYTES = 4_000_000
-"""The most bytes of a file of settings that is read."""
+# A key of an entry that stands for each key of its level.
 _ANY = "*"
-"""A key of an entry that stands for each key of its level."""
 _GEMINI_FILES: tuple[tuple[Whose, str], ...] = (
     ("managed", "{machine}/system-defaults.json"),
     ("user", "{own}/settings.json"),
@@ -30,6 +30,8 @@ _GEMINI_FILES: tuple[tuple[Whose, str], ...] = (
     ("managed", "{managed}"),
     ("project", "{nearest}"),
 )
+# The files that each agent reads when it is started in a folder, the weakest first. `{above}` is its folder in each
+# folder from the root of the repository down, `{nearest}` the file of variables.
 _FILES: Mapping[str, tuple[tuple[Whose, str], ...]] = {
     "claude-code": (
         ("user", "{own}/settings.json"),
@@ -52,8 +54,6 @@ _FILES: Mapping[str, tuple[tuple[Whose, str], ...]] = {
     "gemini": _GEMINI_FILES,
     "qwen": _GEMINI_FILES,
 }
-"""The files that each agent reads when it is started in a folder, the weakest first. `{above}` is its folder in each
-folder from the root of the repository down, `{nearest}` the file of variables."""
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,18 @@ class SettingsFile:
 
 @dataclass(frozen=True)
 class Finding:
-    """An entry of an agent's settings that ends the guard's hooks, or may go around them."""
+    """An entry of an agent's settings that ends the guard's hooks, or may go around them.
+
+    Attributes:
+        entry: Its keys, and its value where that is short; empty where the file cannot be read.
+        ends: False for what may well be meant, such as a hook of the project's own.
+    """
 
     agent: str
     file: str
     entry: str
-    """Its keys, and its value where that is short; empty where the file cannot be read."""
     problem: str
     ends: bool = True
-    """False for what may well be meant, such as a hook of the project's own."""
 
     def __str__(self) -> str:
         return f"{self.file} says {self.entry}, so {self.problem}" if self.entry else f"{self.file} {self.problem}"
@@ -83,20 +86,23 @@ class Finding:
 @dataclass(frozen=True)
 class _Switch:
     """An entry that keeps hooks from running. Of several files with the entry the strongest decides, unless each `adds`
-    its own."""
+    its own.
+
+    Attributes:
+        keys: The keys of the entry, with dots between.
+        whose: The files in which it counts.
+        older: Its older name.
+        spares_managed: True when the hooks of the agent's managed file run all the same.
+    """
 
     keys: str
-    """The keys of the entry, with dots between."""
     is_off: Callable[[Any], bool]
     problem: str
     whose: tuple[Whose, ...] = ("user", "project", "managed")
-    """The files in which it counts."""
     older: str = ""
-    """Its older name."""
     adds: bool = False
     ends: bool = True
     spares_managed: bool = False
-    """True when the hooks of the agent's managed file run all the same."""
 
 
 def _is_true(value: Any) -> bool:
@@ -283,11 +289,11 @@ def _guard_is_in(settings: Mapping[str, Any]) -> bool:
     return any(is_guards(as_object(entry).get("command")) for group in groups for entry in as_list(group.get("hooks")))
 
 
+# An assignment in a file of variables, as Node's reader takes it: a value in quotes may have several lines.
 _ASSIGNMENT = re.compile(
     r"""(?mx)^[^\S\n]*(?:export\s+)?([A-Za-z0-9_.-]+)(?:\s*=|:(?=\s))
     (\s*'(?:\\'|[^'])*'|\s*"(?:\\"|[^"])*"|\s*`(?:\\`|[^`])*`|[^\#\n]+)?[^\S\n]*(?:\#.*)?$"""
 )
-"""An assignment in a file of variables, as Node's reader takes it: a value in quotes may have several lines."""
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -86,14 +86,17 @@ def _add_judge(view: View, running: JudgeStatus | None) -> None:
 
 @dataclass
 class Look:
-    """What counts against the guard in the settings of a folder and in the calls of agents."""
+    """What counts against the guard in the settings of a folder and in the calls of agents.
+
+    Attributes:
+        agents: The agents before which the guard stands in this folder.
+        not_read: Transcripts that could not be read, and why.
+    """
 
     agents: list[str] = field(default_factory=list[str])
-    """The agents before which the guard stands in this folder."""
     settings: list[Finding] = field(default_factory=list[Finding])
     unseen: list[Unseen] = field(default_factory=list[Unseen])
     not_read: list[str] = field(default_factory=list[str])
-    """Transcripts that could not be read, and why."""
 
     def lines(self) -> Iterator[tuple[bool, str]]:
         """Each finding as a line, with True for a problem."""
@@ -142,16 +145,19 @@ def _everywhere() -> list[Installed]:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """The guard in one file of an agent's settings."""
+    """The guard in one file of an agent's settings.
+
+    Attributes:
+        problems: The reasons why it is not in force there.
+        trial: True when it refuses nothing.
+        open: What it cannot close in this agent.
+    """
 
     agent: str
     file: str
     problems: list[str]
-    """The reasons why it is not in force there."""
     trial: bool
-    """True when it refuses nothing."""
     open: list[str]
-    """What it cannot close in this agent."""
 
 
 def places() -> list[Place]:

@@ -24,28 +24,31 @@ from hooksdk.errors import ConfigError
 from hooksdk.guard import AGENTS, GuardConfig, last_seen
 from hooksdk.values import JsonObject, as_list, as_object, is_object
 
+# The most characters of a line that is read.
 MAX_LINE = 20_000_000
-"""The most characters of a line that is read."""
+# The days of transcripts that are compared with what the judge has seen.
 DAYS = 7
-"""The days of transcripts that are compared with what the judge has seen."""
+# The most bytes of an agent's transcripts that are compared, the newest first.
 MAX_BYTES = 100_000_000
-"""The most bytes of an agent's transcripts that are compared, the newest first."""
+# A newer call may be before the judge just now.
 ON_ITS_WAY = timedelta(minutes=1)
-"""A newer call may be before the judge just now."""
 _NO_TIME = datetime.min.replace(tzinfo=UTC)
 
+# A call in a transcript: session, folder, tool, arguments, time.
 RawCall = tuple[Any, Any, Any, Any, Any]
-"""A call in a transcript: session, folder, tool, arguments, time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedCall:
-    """A call that an agent made."""
+    """A call that an agent made.
+
+    Attributes:
+        folder: The agent's working folder; empty when its transcript does not say.
+    """
 
     agent: str
     session: str
     folder: str
-    """The agent's working folder; empty when its transcript does not say."""
     tool: str
     arguments: Mapping[str, Any]
     when: datetime
@@ -216,24 +219,27 @@ def _json(text: Any) -> Any:
         return {"arguments": text}
 
 
+# The transcripts of each agent: their folder in the agent's own, the pattern of their names, and their reader.
 TRANSCRIPTS: Mapping[str, tuple[str, str, Callable[[Path, Sequence[Path]], Iterator[RawCall]]]] = {
     "claude-code": ("projects", "**/*.jsonl", _claude_code),
     "codex": ("sessions", "**/rollout-*.jsonl", _codex),
     "gemini": ("tmp", "*/chats/**/*.json*", _gemini),
     "qwen": ("projects", "*/chats/*.jsonl", _qwen),
 }
-"""The transcripts of each agent: their folder in the agent's own, the pattern of their names, and their reader."""
 
 
 @dataclass(frozen=True)
 class Guarded:
-    """An installation of the guard, and its time."""
+    """An installation of the guard, and its time.
+
+    Attributes:
+        since: Seconds since 1970.
+    """
 
     agent: str
     scope: Scope
     file: Path
     since: float
-    """Seconds since 1970."""
 
     def counts_for(self, call: RecordedCall, began: str) -> bool:
         """True for a call that the judge should have seen, of a session that began in this folder."""
@@ -243,12 +249,15 @@ class Guarded:
 
 @dataclass
 class Unseen:
-    """A session with calls that the judge has not seen."""
+    """A session with calls that the judge has not seen.
+
+    Attributes:
+        folder: The folder of its last call; empty when the transcript does not say.
+    """
 
     agent: str
     session: str
     folder: str
-    """The folder of its last call; empty when the transcript does not say."""
     last: datetime
     calls: int = 0
 

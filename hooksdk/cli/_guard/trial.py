@@ -28,19 +28,22 @@ from hooksdk.hooks import BeforeToolCall
 from hooksdk.values import as_object, clip, is_list
 
 POLICY = "tool_policy"
+# The most characters of a call that is printed.
 CHARS = 90
-"""The most characters of a call that is printed."""
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A call that the rules would have denied or asked about, and the rule."""
+    """A call that the rules would have denied or asked about, and the rule.
+
+    Attributes:
+        rule: The rule, as it is written.
+    """
 
     call: RecordedCall
     action: str
     rule: str
-    """The rule, as it is written."""
     number: int
     why: str
 

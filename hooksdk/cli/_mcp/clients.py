@@ -14,6 +14,7 @@ from hooksdk.config import xdg_folder
 from hooksdk.mcp.settings import plain_entry
 from hooksdk.values import is_list, is_mapping
 
+# The clients' short names, as the commands take them, and what their makers call them.
 CLIENTS = {
     "claude-code": "Claude Code",
     "claude-desktop": "Claude Desktop",
@@ -26,20 +27,22 @@ CLIENTS = {
     "zed": "Zed",
     "cline": "Cline",
 }
-"""The clients' short names, as the commands take them, and what their makers call them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientFile:
-    """A file in which a client keeps servers."""
+    """A file in which a client keeps servers.
+
+    Attributes:
+        client: The client's short name, such as `claude-desktop`.
+        own: False for a project's file: its repository may have brought it.
+        keys: Under which keys the servers are.
+    """
 
     client: str
-    """The client's short name, such as `claude-desktop`."""
     path: Path
     own: bool = True
-    """False for a project's file: its repository may have brought it."""
     keys: tuple[str, ...] = ("mcpServers",)
-    """Under which keys the servers are."""
 
 
 def client_files(project: Path, *, home: Path | None = None, env: Mapping[str, str] | None = None) -> list[ClientFile]:

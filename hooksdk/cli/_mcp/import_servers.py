@@ -25,30 +25,36 @@ from hooksdk.values import as_list, is_mapping, is_object
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions(EditOptions):
-    """The options of the command line."""
+    """The options of the command line.
+
+    Attributes:
+        sources: Clients' names or files; none: all clients.
+        ask: Show the edit of the target, and write it after a yes.
+    """
 
     project: Path
     names: Sequence[str] = ()
     sources: Sequence[str] = ()
-    """Clients' names or files; none: all clients."""
     target: Path
     ask: bool = False
-    """Show the edit of the target, and write it after a yes."""
 
 
 @dataclass
 class Row:
-    """A server that a client has, and the outcome of its import."""
+    """A server that a client has, and the outcome of its import.
+
+    Attributes:
+        outcome: `new`, `there already`, or why it is left out.
+        own: True for a server of the user's own: of a client in their home, or of a file that they named.
+    """
 
     client: str
     path: Path
     name: str
     entry: dict[str, Any]
     outcome: str = ""
-    """`new`, `there already`, or why it is left out."""
     inputs: Sequence[Any] = field(default_factory=list[Any])
     own: bool = True
-    """True for a server of the user's own: of a client in their home, or of a file that they named."""
 
     @property
     def what(self) -> str:

@@ -25,20 +25,23 @@ from hooksdk.gateway.status import running_gateways
 from hooksdk.mcp import McpServers
 from hooksdk.mcp.sign_in import SignInProblem
 
+# The variable that holds the secret of a client of one's own, as for Claude Code.
 SECRET = "MCP_CLIENT_SECRET"  # noqa: S105 - the name of a variable
-"""The variable that holds the secret of a client of one's own, as for Claude Code."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SignInOptions:
-    """The options of the command line."""
+    """The options of the command line.
+
+    Attributes:
+        files: Files with servers; none: all that a gateway of this user may have.
+        token: The token of the gateway whose sign-in it is.
+    """
 
     name: str
     files: tuple[Path, ...] = ()
-    """Files with servers; none: all that a gateway of this user may have."""
     project: Path
     token: str = ""
-    """The token of the gateway whose sign-in it is."""
 
     @property
     def holder(self) -> str:

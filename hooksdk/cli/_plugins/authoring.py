@@ -22,19 +22,22 @@ from hooksdk.hooks import GRANTS, HOOKS
 from hooksdk.host import Plugin, look_at, plugins_at
 from hooksdk.manifest import ASKED_FOR, FILE_NAMES, SUFFIX, needed_grants, read_manifest
 
+# What the plugin does that a new package begins with.
 EXAMPLE = "Blocks tool calls whose arguments hold a forbidden text."
-"""What the plugin does that a new package begins with."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A plugin's manifest as its code would have it."""
+    """A plugin's manifest as its code would have it.
+
+    Attributes:
+        path: Where it lies, or would.
+        known: What is there now; empty where nothing is.
+    """
 
     plugin: str
     path: Path
-    """Where it lies, or would."""
     known: Mapping[str, Any]
-    """What is there now; empty where nothing is."""
     document: Mapping[str, Any]
 
     @property

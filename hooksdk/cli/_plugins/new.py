@@ -23,11 +23,11 @@ from hooksdk.config import Config
 from hooksdk.host import survey
 
 LONGEST_NAME = 40
+# What a package's name may begin with, and a plugin's id need not.
 PREFIX = "hooksdk_"
-"""What a package's name may begin with, and a plugin's id need not."""
 TEMPLATES = files_in("hooksdk.cli._plugins") / "package"
+# The files that a package has once, however many plugins are in it.
 PROJECT = ("pyproject.toml", "README.md", ".gitignore", ".github/workflows/tests.yml")
-"""The files that a package has once, however many plugins are in it."""
 
 
 def new_package(

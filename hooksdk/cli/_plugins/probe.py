@@ -19,25 +19,28 @@ from typing import IO, Any, Literal
 
 from pydantic import TypeAdapter
 
+# What is kept of a plugin's output. One that prints without end is the user who meets it.
 OUTPUT_CHARS = 10_000
-"""What is kept of a plugin's output. One that prints without end is the user who meets it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """What came of importing a plugin."""
+    """What came of importing a plugin.
+
+    Attributes:
+        outcome: `exit` and `signal`: the process ended before it had reported.
+        grants: What its hooks and tools need.
+        config_schema: Of its `Config` class.
+        output: What it printed, to stdout and stderr.
+    """
 
     outcome: Literal["loaded", "refused", "timeout", "exit", "signal"]
-    """`exit` and `signal`: the process ended before it had reported."""
     problem: str = ""
     hooks: list[str] = field(default_factory=list[str])
     tools: list[str] = field(default_factory=list[str])
     grants: list[str] = field(default_factory=list[str])
-    """What its hooks and tools need."""
     config_schema: dict[str, Any] | None = None
-    """Of its `Config` class."""
     output: str = ""
-    """What it printed, to stdout and stderr."""
 
 
 def probe(plugin_id: str, project: Path, seconds: float) -> Probe:

@@ -23,14 +23,17 @@ AnyPath = Path | zipfile.Path
 
 @dataclass
 class Validation:
-    """What was checked, and what is wrong with it."""
+    """What was checked, and what is wrong with it.
+
+    Attributes:
+        plugins: Those that were imported for it.
+        notices: What an author may have meant: unknown keys, grants that operators will have to give unasked.
+    """
 
     manifests: list[str] = field(default_factory=list[str])
     plugins: list[str] = field(default_factory=list[str])
-    """Those that were imported for it."""
     problems: list[str] = field(default_factory=list[str])
     notices: list[str] = field(default_factory=list[str])
-    """What an author may have meant: unknown keys, grants that operators will have to give unasked."""
 
 
 def validate(path: Path) -> Validation:

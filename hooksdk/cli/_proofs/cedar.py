@@ -42,12 +42,15 @@ class _NotMapped(Exception):
 
 @dataclass(frozen=True)
 class Imported:
-    """One Cedar policy."""
+    """One Cedar policy.
+
+    Attributes:
+        rule: The keys of the rule; None where it does not map.
+    """
 
     line: int
     effect: str
     rule: Mapping[str, Any] | None
-    """The keys of the rule; None where it does not map."""
     problem: str = ""
 
 

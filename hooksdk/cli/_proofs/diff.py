@@ -25,12 +25,15 @@ _WORDS: dict[Action, str] = {"deny": "denied", "ask": "asked about", "allow": "a
 
 @dataclass(frozen=True)
 class Remark:
-    """A difference of a plugin that is not a difference of rules."""
+    """A difference of a plugin that is not a difference of rules.
+
+    Attributes:
+        compared: False where the change may be one that loosens.
+    """
 
     plugin: str
     text: str
     compared: bool
-    """False where the change may be one that loosens."""
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,17 @@ from hooksdk.rules import CLAIMS, Claim
 
 
 class Property(BaseModel):
-    """One property: what is claimed of a class of calls, which is written as a rule is, without its action."""
+    """One property: what is claimed of a class of calls, which is written as a rule is, without its action.
+
+    Attributes:
+        untrusted_project: It must hold whatever a project says that nobody trusts.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     never: dict[str, Any] | None = None
     only_asked: dict[str, Any] | None = None
     always_asked: dict[str, Any] | None = None
     untrusted_project: StrictBool = False
-    """It must hold whatever a project says that nobody trusts."""
 
     @model_validator(mode="after")
     def _check(self) -> Property:
@@ -45,11 +48,14 @@ class Property(BaseModel):
 
 
 class PolicyConfig(BaseModel):
-    """`[policy]` of a configuration."""
+    """`[policy]` of a configuration.
+
+    Attributes:
+        properties: By name.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     properties: dict[str, Property] = Field(default_factory=dict[str, Property])
-    """By name."""
 
 
 def policy_problems(table: object) -> list[str]:

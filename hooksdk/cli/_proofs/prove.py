@@ -28,41 +28,47 @@ if TYPE_CHECKING:
     from hooksdk.cli._proofs.real import Reality, Stage
     from hooksdk.rules.proofs import Example, RuleOf
 
+# Of calls that the rules seem to let through, as many are tried in the real plugins.
 MOST_EXAMPLES = 20
-"""Of calls that the rules seem to let through, as many are tried in the real plugins."""
+# The hooks of plugins that have a say in whether a call runs, and with what.
 JUDGING = frozenset({"before_tool_call", "narrow_tools", "tool_call_start", "rewrite_tool_call"})
-"""The hooks of plugins that have a say in whether a call runs, and with what."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What was found out of one property."""
+    """What was found out of one property.
+
+    Attributes:
+        status: `open`: the rules do not prove it, and no real call breaks it. `unknown`: the proof took too many steps.
+        rests_on: The rules without which it would not hold.
+        call: The call that breaks it, or that may.
+        outcome: What became of that call.
+        why: What stands in the way of an answer.
+        free: What the rules ask of calls that a proof knows nothing of, so that it may hold or not.
+    """
 
     name: str
     claim: Claim
     status: Literal["holds", "broken", "open", "unknown"]
-    """`open`: the rules do not prove it, and no real call breaks it. `unknown`: the proof took too many steps."""
     rests_on: Sequence[str] = ()
-    """The rules without which it would not hold."""
     call: Mapping[str, Any] | None = None
-    """The call that breaks it, or that may."""
     outcome: str = ""
-    """What became of that call."""
     why: str = ""
-    """What stands in the way of an answer."""
     free: Sequence[str] = ()
-    """What the rules ask of calls that a proof knows nothing of, so that it may hold or not."""
 
 
 @dataclass(frozen=True)
 class Policies:
-    """The plugins of a project that judge calls."""
+    """The plugins of a project that judge calls.
+
+    Attributes:
+        readers: The plugins that read a class of calls.
+        silent: Plugins that have no say in a call, as all in shadow mode.
+    """
 
     judges: Judges
     readers: Sequence[Plugin]
-    """The plugins that read a class of calls."""
     silent: Sequence[str]
-    """Plugins that have no say in a call, as all in shadow mode."""
 
     @classmethod
     def of(cls, host: Host, config: Config) -> Policies:

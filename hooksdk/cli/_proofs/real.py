@@ -17,8 +17,8 @@ from hooksdk.rules import CallClass, CallFact, Claim, RunFact, ToolFact
 from hooksdk.rules.proofs import Example
 from hooksdk.testing import ScriptedApprover
 
+# How many calls are tried for one example: combinations of the few texts that meet each condition.
 _MOST = 200
-"""How many calls are tried for one example: combinations of the few texts that meet each condition."""
 
 Outcome = Literal["ran", "ran after a yes", "refused", "withheld"]
 _BREAKS: Mapping[Claim, Sequence[Outcome]] = {
@@ -30,15 +30,18 @@ _BREAKS: Mapping[Claim, Sequence[Outcome]] = {
 
 @dataclass(frozen=True)
 class Reality:
-    """What became of a call."""
+    """What became of a call.
+
+    Attributes:
+        reason: What the model would read of a call that did not run.
+        tool: The tool's id.
+        name: The tool's name, as the model sees it.
+    """
 
     outcome: Outcome
     reason: str
-    """What the model would read of a call that did not run."""
     tool: str
-    """The tool's id."""
     name: str
-    """The tool's name, as the model sees it."""
     arguments: Mapping[str, Any]
 
     def breaks(self, claim: Claim) -> bool:

@@ -18,14 +18,18 @@ from hooksdk.host import Plugin, load_plugins
 
 @dataclass(frozen=True)
 class Version:
-    """One version of a configuration, with the plugins that it loads."""
+    """One version of a configuration, with the plugins that it loads.
+
+    Attributes:
+        plugins: By folded id.
+        not_installed: By name, the sections of plugins that are not installed here, such as those of the project's own
+            plugins file.
+    """
 
     where: str
     plugins: Mapping[str, Plugin]
-    """By folded id."""
     judges: Judges
     not_installed: Mapping[str, PluginConfig]
-    """By name, the sections of plugins that are not installed here, such as those of the project's own plugins file."""
     plugins_file: bool | str
 
 

@@ -17,13 +17,16 @@ from hooksdk.testing import CallVerdict
 
 @dataclass(frozen=True)
 class ChainCall:
-    """What the chain says of one call."""
+    """What the chain says of one call.
+
+    Attributes:
+        status: How it ended, or `begun` where no end is recorded.
+        arguments: The digest of those that ran.
+    """
 
     status: str
-    """How it ended, or `begun` where no end is recorded."""
     approved_by: str | None
     arguments: str
-    """The digest of those that ran."""
 
     @property
     def words(self) -> str:
@@ -33,11 +36,14 @@ class ChainCall:
 
 @dataclass(frozen=True)
 class ChainSession:
-    """One session of a chain."""
+    """One session of a chain.
+
+    Attributes:
+        calls: By call id, in the order of their ends: a model may use an id again.
+    """
 
     session_id: str
     calls: Mapping[str, Sequence[ChainCall]]
-    """By call id, in the order of their ends: a model may use an id again."""
 
 
 def is_chain(path: Path) -> bool:
@@ -85,12 +91,15 @@ def _call(end: Mapping[str, Any], begin: Mapping[str, Any]) -> ChainCall:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The chain beside the session."""
+    """The chain beside the session.
+
+    Attributes:
+        calls: What the chain says of each verdict's call; None where it does not tell of it.
+        problems: Where the two do not tell the same.
+    """
 
     calls: Sequence[ChainCall | None]
-    """What the chain says of each verdict's call; None where it does not tell of it."""
     problems: Sequence[str]
-    """Where the two do not tell the same."""
 
 
 def compare(verdicts: Sequence[CallVerdict], session: ChainSession) -> Comparison:

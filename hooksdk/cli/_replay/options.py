@@ -9,12 +9,16 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions:
-    """What to replay, against what, and where to."""
+    """What to replay, against what, and where to.
+
+    Attributes:
+        everything: The project's own plugins, too.
+        session: Of a chain.
+    """
 
     source: str
     plugins: Sequence[str]
     everything: bool = False
-    """The project's own plugins, too."""
     history_format: str | None = None
     mcp: Sequence[Path] = ()
     tools: Path | None = None
@@ -26,7 +30,6 @@ class ReplayOptions:
     test: Path | None = None
     whole: bool = False
     session: str | None = None
-    """Of a chain."""
     store: str | None = None
     as_json: bool = False
     project: Path = Path()

@@ -25,10 +25,10 @@ from hooksdk.host import Plugin, names_file, plugins_at
 from hooksdk.testing import CallVerdict, DecisionSnapshot, Replay, read_catalog, replay
 from hooksdk.values import clip
 
+# Of a call's arguments in the table at most.
 ARGUMENTS_CHARS = 48
-"""Of a call's arguments in the table at most."""
+# Cells of a terminal's line that the columns besides tool and arguments take, with some room for the reason.
 _OTHER_COLUMNS = 58
-"""Cells of a terminal's line that the columns besides tool and arguments take, with some room for the reason."""
 _WORDS: Mapping[str, str] = {
     "allow": "allowed",
     "rewrite": "rewritten",

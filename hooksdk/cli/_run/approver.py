@@ -11,8 +11,8 @@ from hooksdk.approvals import Approval, ApprovalRequest, Approver, Later
 from hooksdk.cli._console import stderr_console
 from hooksdk.desk import ConsoleApprover
 
+# Seconds before a question about a call, which belongs below the lines that the timeline prints in the background.
 _TIMELINE_DELAY = 0.1
-"""Seconds before a question about a call, which belongs below the lines that the timeline prints in the background."""
 
 
 def grant_all(by: str) -> Approver:

@@ -30,30 +30,33 @@ from hooksdk.formats import get_format
 from hooksdk.stores import SqlStore, Store
 from hooksdk.stores.jsonl import file_name
 
+# The exit code of a run that a limit stopped.
 AT_A_LIMIT = 4
-"""The exit code of a run that a limit stopped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What the command line asks for."""
+    """What the command line asks for.
+
+    Attributes:
+        plugins: Modules and classes that were named with `--plugin`.
+        plugin_names: Those names, as they were typed.
+        go_on: With the newest session of this folder.
+        approve: True: grant all; False: ask on stdin, whatever it is; None: ask if a person is there.
+    """
 
     prompt: str
     model: ModelOptions
     mcp: tuple[Path, ...] = ()
     plugins: tuple[Any, ...] = ()
-    """Modules and classes that were named with `--plugin`."""
     plugin_names: tuple[str, ...] = ()
-    """Those names, as they were typed."""
     system: str | None = None
     max_turns: int
     reminders: int = 0
     session: str | None = None
     go_on: bool = False
-    """With the newest session of this folder."""
     store: str | None = None
     approve: bool | None = None
-    """True: grant all; False: ask on stdin, whatever it is; None: ask if a person is there."""
     as_json: bool = False
     project: Path
 
@@ -116,12 +119,12 @@ def run_prompt(options: RunOptions) -> int:
 class _Played:
     session: str
     outcome: Outcome
+    # Where it is kept; empty where it is not.
     transcript: str
-    """Where it is kept; empty where it is not."""
+    # The file that holds its trace, likewise.
     trace: str
-    """The file that holds its trace, likewise."""
+    # What this run used, and cost.
     spent: Spent
-    """What this run used, and cost."""
 
 
 def _terminal(*, as_json: bool) -> TextIO | None:

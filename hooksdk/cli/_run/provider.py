@@ -25,18 +25,18 @@ from hooksdk.models.openai_responses import OpenAIResponsesModel
 from hooksdk.stores import SessionSummary, Store, list_summaries
 from hooksdk.values import as_object
 
+# How often a run is begun in all when the model is unavailable.
 ATTEMPTS = 3
-"""How often a run is begun in all when the model is unavailable."""
 _EXAMPLES = "openai:gpt-5, openai-responses:gpt-5 or anthropic:claude-sonnet-4-5"
 
 
 @dataclass(frozen=True)
 class _Provider:
     model: type[OpenAIModel | OpenAIResponsesModel | AnthropicModel]
+    # The variable that holds the key, where nothing else does.
     key: str
-    """The variable that holds the key, where nothing else does."""
+    # The variable that holds the address.
     url: str
-    """The variable that holds the address."""
 
 
 _PROVIDERS = {

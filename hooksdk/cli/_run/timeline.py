@@ -18,31 +18,34 @@ from hooksdk.values import clip
 
 MARKS = {"ok": "[green]✓[/]", "answered": "[green]✓[/]", "blocked": "[red]✗[/]"}
 FINE = ("ok", "answered")
+# How the providers say that a reply was longer than it may be.
 CUT_OFF = ("length", "max_tokens", "max_output_tokens")
-"""How the providers say that a reply was longer than it may be."""
+# How they say that the model, or a filter, would not answer.
 REFUSED = ("refusal", "content_filter")
-"""How they say that the model, or a filter, would not answer."""
+# Cells before what belongs to a turn; `turn 1` stands there.
 INDENT = 9
-"""Cells before what belongs to a turn; `turn 1` stands there."""
+# Cells before what a step of a call says; its name stands there.
 _STEP_INDENT = 27
-"""Cells before what a step of a call says; its name stands there."""
+# Characters of the prompt at most.
 _MAX_PROMPT = 400
-"""Characters of the prompt at most."""
 _MAX_VALUE, _MAX_ARGUMENTS = 44, 120
 """Characters of one argument, and of all in one line where there is no terminal to say how long a line is."""
+# Cells in which the beginning of an argument is worth showing.
 _LEAST = 15
-"""Cells in which the beginning of an argument is worth showing."""
+# Hits of a search that are named.
 _SHOWN_HITS = 3
-"""Hits of a search that are named."""
 
 
 @final
 class Prose:
-    """Prints the model's words on a terminal as they come. Other lines never begin in the middle of them."""
+    """Prints the model's words on a terminal as they come. Other lines never begin in the middle of them.
+
+    Attributes:
+        stream: None: nothing is written.
+    """
 
     def __init__(self, stream: TextIO | None) -> None:
         self.stream = stream
-        """None: nothing is written."""
         self._mid_line = False
         self._told = ""
 
@@ -73,17 +76,20 @@ class Prose:
 
 @dataclass
 class _Session:
-    """What the lines so far have told of one session."""
+    """What the lines so far have told of one session.
+
+    Attributes:
+        calls: Of this turn.
+        open: The numbers of the calls that have no result yet: `1`, `1.2`.
+        beside: The ids of the tools that plugins offer to find others.
+    """
 
     turn: int = 0
     calls: int = 0
-    """Of this turn."""
     bridges: dict[str, str] = field(default_factory=dict[str, str])
     open: dict[str, str] = field(default_factory=dict[str, str])
-    """The numbers of the calls that have no result yet: `1`, `1.2`."""
     catalog: str | None = None
     beside: frozenset[str] = frozenset()
-    """The ids of the tools that plugins offer to find others."""
 
 
 @final
@@ -94,8 +100,8 @@ class Timeline:
         self._console = console
         self._prose = prose
         self._sessions: dict[str, _Session] = {}
+        # The newest call's id and its arguments, which are left out where they stand beside what was found.
         self._waiting: tuple[str, str] | None = None
-        """The newest call's id and its arguments, which are left out where they stand beside what was found."""
 
     def __call__(self, event: Trace) -> None:
         """Print what this event says, if it says anything to a person."""

@@ -27,10 +27,10 @@ from hooksdk.transcript import Results, Transcript
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+# How long a holder may take to let go: enough for a command that looks whether somebody holds the session.
 WAIT_SECONDS = 1.0
-"""How long a holder may take to let go: enough for a command that looks whether somebody holds the session."""
+# Who trimmed, in the journal.
 OWNER = "user"
-"""Who trimmed, in the journal."""
 
 
 Handles = Annotated[

@@ -62,17 +62,20 @@ def _amount(text: str, default: str | bool = True) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class _History:
-    """The history whose requests are priced."""
+    """The history whose requests are priced.
+
+    Attributes:
+        facts: The first keys of the JSON document.
+        model: `PROVIDER:NAME`, or the name; empty where it is not known.
+        journal: Of a stored session.
+    """
 
     messages: list[Message]
     format: str
     facts: dict[str, Any]
-    """The first keys of the JSON document."""
     notes: Sequence[str] = ()
     model: str = ""
-    """`PROVIDER:NAME`, or the name; empty where it is not known."""
     journal: Sequence[Entry] | None = None
-    """Of a stored session."""
 
 
 def cost(

@@ -13,16 +13,19 @@ from hooksdk.transcript import encode
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One line of a file."""
+    """One line of a file.
+
+    Attributes:
+        number: From 1.
+        data: With its line feed.
+        values: The one object that it holds; more where lines are glued together, none where it is empty or damaged.
+        problem: Why it is no line of the store's; empty where nothing is wrong.
+    """
 
     number: int
-    """From 1."""
     data: bytes
-    """With its line feed."""
     values: tuple[dict[str, Any], ...]
-    """The one object that it holds; more where lines are glued together, none where it is empty or damaged."""
     problem: str = ""
-    """Why it is no line of the store's; empty where nothing is wrong."""
 
     @property
     def is_glued(self) -> bool:
@@ -32,13 +35,16 @@ class Line:
 
 @dataclass(kw_only=True)
 class Lines:
-    """A file of JSON objects, a line each, as `JsonlStore` writes it."""
+    """A file of JSON objects, a line each, as `JsonlStore` writes it.
+
+    Attributes:
+        lines: Those of the whole steps.
+        whole: How many bytes the whole steps are.
+    """
 
     data: bytes
     lines: list[Line] = field(default_factory=list[Line])
-    """Those of the whole steps."""
     whole: int = 0
-    """How many bytes the whole steps are."""
 
     @property
     def torn(self) -> int:

@@ -18,9 +18,9 @@ from hooksdk.values import clip
 LAST = "last"
 _DIGITS, _LETTERS = "0123456789", "bcdfghjkmnpqrstvwxyz"
 _PAIRS = 4
+# Matches an id that hooksdk made, in `new_id` or `host.session()`. A name that somebody gave is found whole only:
+# `user-1` is not `user-10`.
 _MADE = re.compile(rf"(?:[{_DIGITS}][{_LETTERS}]){{{_PAIRS}}}|[0-9a-f]{{32}}")
-"""Matches an id that hooksdk made, in `new_id` or `host.session()`. A name that somebody gave is found whole only:
-`user-1` is not `user-10`."""
 _LEAST_PREFIX = 4
 _SHOWN_CHARS = 8
 

@@ -29,13 +29,13 @@ from hooksdk.values import clip
 
 T = TypeVar("T")
 
+# What is known of a session once all of it was read.
 SIZES = ("messages", "results", "trimmed", "queued", "tokens")
-"""What is known of a session once all of it was read."""
 SessionId = Annotated[
     str, typer.Argument(metavar="ID", help="As `hooksdk sessions list` shows it; `last` is the newest of this folder.")
 ]
+# Characters of a prompt in a list at most.
 PROMPT_CHARS = 500
-"""Characters of a prompt in a list at most."""
 
 
 class Damaged(CommandProblem):
@@ -44,16 +44,19 @@ class Damaged(CommandProblem):
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """One session as it is stored now."""
+    """One session as it is stored now.
+
+    Attributes:
+        changed: When it was last written, in seconds; None where that is not known.
+        holder: Who holds it, such as `process 4711`; empty when nobody does.
+    """
 
     session_id: str
     messages: Sequence[Message]
     journal: Sequence[Entry]
     ledger: Ledger
     changed: float | None
-    """When it was last written, in seconds; None where that is not known."""
     holder: str
-    """Who holds it, such as `process 4711`; empty when nobody does."""
 
     @property
     def format_name(self) -> str | None:

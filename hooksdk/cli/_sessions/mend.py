@@ -20,28 +20,35 @@ from hooksdk.transcript import Entry, Ledger, encode
 
 @dataclass(frozen=True, kw_only=True)
 class Damage:
-    """One thing that is wrong, and what became of it."""
+    """One thing that is wrong, and what became of it.
+
+    Attributes:
+        who: The session's id, or the name of its files where nothing says the id any more; `values` for those of a
+            plugin.
+        remedy: What `--mend` does about it, as one says it to do; empty where it can do nothing.
+        advice: What else a person can do.
+        backup: The file as it was.
+    """
 
     who: str = ""
-    """The session's id, or the name of its files where nothing says the id any more; `values` for those of a plugin."""
     file: str
     what: str
     remedy: str = ""
-    """What `--mend` does about it, as one says it to do; empty where it can do nothing."""
     advice: str = ""
-    """What else a person can do."""
     state: Literal["open", "mended"] = "open"
     backup: str | None = None
-    """The file as it was."""
 
 
 @dataclass(kw_only=True)
 class Plan:
-    """What is wrong with some files that belong together, and what would stand in those that can be mended."""
+    """What is wrong with some files that belong together, and what would stand in those that can be mended.
+
+    Attributes:
+        contents: By file; None for one that is only moved aside.
+    """
 
     damages: list[Damage] = field(default_factory=list[Damage])
     contents: dict[Path, bytes | None] = field(default_factory=dict[Path, "bytes | None"])
-    """By file; None for one that is only moved aside."""
 
     def tell(self, path: Path, what: str, remedy: str = "", advice: str = "") -> None:
         """Note what is wrong with a file."""

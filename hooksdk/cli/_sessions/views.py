@@ -22,10 +22,10 @@ from hooksdk.values import as_list, as_object, clip
 
 TEXT_CHARS, TEXT_LINES = 600, 8
 """Of each text at most, without `--full`."""
+# Of a call's arguments at most, without `--full`.
 ARGUMENTS_CHARS = 160
-"""Of a call's arguments at most, without `--full`."""
+# Types of parts that are printed as text, calls or results.
 _SHOWN_ELSEWHERE = {"text", "tool_use", "tool_result", "refusal", "input_text", "output_text"}
-"""Types of parts that are printed as text, calls or results."""
 
 
 ViewOption = Annotated[bool, typer.Option("--view", help="As the model sees it: compacted, and with the trims.")]

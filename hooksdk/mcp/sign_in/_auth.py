@@ -27,20 +27,23 @@ def cure(name: str, holder: str) -> str:
 class SignedIn(httpx2.Auth):
     """Adds the token of one server's sign-in to each request, and renews it. All processes of the user share it: before each
     request the store is looked at, and a lock is held while it is renewed. What the server refuses is noted, never raised: an
-    error would end the connection, and with it every call that is under way."""
+    error would end the connection, and with it every call that is under way.
+
+    Attributes:
+        needs: Why a person must sign in, and what to type; empty where nobody must.
+        problem: Why the last request was refused besides that.
+    """
 
     def __init__(self, spec: ServerSpec, holder: str, sign_ins: SignIns) -> None:
         self.server, self.holder = spec.url, holder
         self.needs = ""
-        """Why a person must sign in, and what to type; empty where nobody must."""
         self.problem = ""
-        """Why the last request was refused besides that."""
         self._cure = cure(spec.name, holder)
         self._has_headers = bool(spec.headers)
         self._sign_ins = sign_ins
         self._known: tuple[Stamp | None, SignIn | None] = (None, None)
+        # What the sign-in was when a person was needed.
         self._refused_at: Stamp | None = None
-        """What the sign-in was when a person was needed."""
 
     def due(self, retry_at: float) -> float:
         """When the server is to be tried again: at once where somebody may have signed in since it asked for that."""

@@ -23,10 +23,10 @@ from hooksdk.mcp.sign_in._store import SignIn, SignInProblem, SignIns, canonical
 from hooksdk.mcp.sign_in._tokens import revoke, with_token
 from hooksdk.values import clip
 
+# Seconds that a person has for the page.
 WAIT = 300.0
-"""Seconds that a person has for the page."""
+# Seconds for each answer of a server.
 _PATIENCE = 30.0
-"""Seconds for each answer of a server."""
 _PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 _ACCEPT = {"Accept": "application/json, text/event-stream"}
 _running: ContextVar[bool] = ContextVar("hooksdk sign-in", default=False)
@@ -156,8 +156,8 @@ class _Flow(httpx2.Auth):
         self._target, self._old, self._redirect = target, old, way_back.redirect
         self._show, self._way_back, self._wait = show, way_back, wait
         self._last: httpx2.Response | None = None
+        # What the entry's own address says of the authorization server.
         self._metadata: OAuthMetadata | None = None
-        """What the entry's own address says of the authorization server."""
         metadata = OAuthClientMetadata.model_validate({
             "client_name": "hooksdk", "redirect_uris": [self._redirect], "grant_types": ["authorization_code", "refresh_token"],
             "response_types": ["code"],

@@ -15,10 +15,10 @@ from anyio.abc import SocketAttribute, SocketStream
 from hooksdk.mcp.sign_in._settings import CALLBACK_PATH
 from hooksdk.mcp.sign_in._store import SignInProblem
 
+# Bytes of a request that are read.
 _LONGEST_HEAD = 16_384
-"""Bytes of a request that are read."""
+# Seconds for a browser's request.
 _PATIENCE = 10.0
-"""Seconds for a browser's request."""
 _PAGE = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>hooksdk</title>'
     '<body style="font-family: sans-serif; margin: 3em"><p>{}</p>'
@@ -61,11 +61,14 @@ class Pasted:
 
 @final
 class Listener:
-    """Waits for the browser."""
+    """Waits for the browser.
+
+    Attributes:
+        redirect: The address that the browser is to come back to.
+    """
 
     def __init__(self, redirect: str) -> None:
         self.redirect = redirect
-        """The address that the browser is to come back to."""
         self._path = urlsplit(redirect).path or "/"
         self._state = ""
         self._address: str | None = None

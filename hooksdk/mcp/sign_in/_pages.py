@@ -16,20 +16,23 @@ from hooksdk.tasks import describe
 
 logger = logging.getLogger("hooksdk")
 
+# Seconds for which a page is good.
 WAIT = 600.0
-"""Seconds for which a page is good."""
 
 
 @dataclass(eq=False)
 class SignInPage:
-    """A page on which a person signs in to a server. The browser comes back to a listener on this machine."""
+    """A page on which a person signs in to a server. The browser comes back to a listener on this machine.
+
+    Attributes:
+        server: What the server is called.
+        over: Set once nobody waits for it any more.
+    """
 
     server: str
-    """What the server is called."""
     url: str = field(repr=False)
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     over: anyio.Event = field(default_factory=anyio.Event)
-    """Set once nobody waits for it any more."""
     signed_in: bool = False
 
 
@@ -41,8 +44,8 @@ class Pages:
         self._sign_ins = sign_ins
         self._start_soon = start_soon
         self._open: dict[tuple[str, str], SignInPage] = {}
+        # Those that are asked for.
         self._coming: dict[tuple[str, str], anyio.Event] = {}
-        """Those that are asked for."""
 
     async def open(self, target: Target) -> SignInPage | None:
         """The page of a server, which is open already or is asked for now; None where there is none to be had, as the log says."""

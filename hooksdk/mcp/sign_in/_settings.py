@@ -23,20 +23,23 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthSettings:
-    """The `oauth` of an entry. Everything in it is optional: a server that lets clients register needs nothing."""
+    """The `oauth` of an entry. Everything in it is optional: a server that lets clients register needs nothing.
+
+    Attributes:
+        client_id: The id of a client of one's own; empty: the server is asked to register one.
+        callback_port: The port that the browser comes back to; None: any that is free.
+        redirect_uri: The whole address that the browser comes back to, where the client was registered with another
+            than `http://localhost:PORT/callback`.
+        scopes: The rights to ask for; empty: those that the server names.
+        metadata_url: Where the authorization server describes itself, in place of looking for it.
+    """
 
     client_id: str = ""
-    """The id of a client of one's own; empty: the server is asked to register one."""
     client_secret: str = field(default="", repr=False)
     callback_port: int | None = None
-    """The port that the browser comes back to; None: any that is free."""
     redirect_uri: str = ""
-    """The whole address that the browser comes back to, where the client was registered with another than
-    `http://localhost:PORT/callback`."""
     scopes: tuple[str, ...] = ()
-    """The rights to ask for; empty: those that the server names."""
     metadata_url: str = ""
-    """Where the authorization server describes itself, in place of looking for it."""
 
 
 @dataclass(frozen=True, kw_only=True)

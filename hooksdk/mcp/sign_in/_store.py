@@ -29,13 +29,13 @@ from hooksdk.stores.files import BINARY, replace_file
 from hooksdk.stores.locks import lock, unlock
 
 SERVICE = "hooksdk"
+# Seconds between two looks at a lock that somebody else has.
 _PAUSE = 0.02
-"""Seconds between two looks at a lock that somebody else has."""
+# The priority from which on a keyring's makers recommend it.
 _SUITABLE = 1
-"""The priority from which on a keyring's makers recommend it."""
 
+# Another one says that a sign-in has changed.
 Stamp = tuple[int, int, int]
-"""Another one says that a sign-in has changed."""
 
 
 class SignInProblem(HookSDKError):
@@ -43,36 +43,39 @@ class SignInProblem(HookSDKError):
 
 
 class SignIn(BaseModel):
-    """A sign-in to one server. Its `repr` shows no secret."""
+    """A sign-in to one server. Its `repr` shows no secret.
+
+    Attributes:
+        server: The server's address.
+        holder: Whose it is: the name of a token of the gateway, or `local`.
+        client_auth: How the client shows its secret: `client_secret_basic` or `client_secret_post`.
+        own_client: True where the entry or the person gave the client's id; False where the server registered it.
+        redirect_uri: What the client was registered with.
+        issuer: Which authorization server the client is registered at.
+        resource: Which server the tokens are for, as it calls itself.
+        access_token: None once the server has taken it back: the person must sign in anew.
+        expires: The moment when the access token expires, in seconds since the epoch; None: nobody said.
+        scope: The rights that were given.
+        wanted_scope: Rights that the server has asked for since.
+    """
 
     model_config = ConfigDict(frozen=True)
     server: str = Field(repr=False)
-    """The server's address."""
     holder: str = LOCAL
-    """Whose it is: the name of a token of the gateway, or `local`."""
     client_id: str
     client_secret: str | None = Field(default=None, repr=False)
     client_auth: str | None = None
-    """How the client shows its secret: `client_secret_basic` or `client_secret_post`."""
     own_client: bool = False
-    """True where the entry or the person gave the client's id; False where the server registered it."""
     redirect_uri: str
-    """What the client was registered with."""
     issuer: str | None = None
-    """Which authorization server the client is registered at."""
     token_endpoint: str
     revocation_endpoint: str | None = None
     resource: str | None = None
-    """Which server the tokens are for, as it calls itself."""
     access_token: str | None = Field(default=None, repr=False)
-    """None once the server has taken it back: the person must sign in anew."""
     refresh_token: str | None = Field(default=None, repr=False)
     expires: float | None = None
-    """The moment when the access token expires, in seconds since the epoch; None: nobody said."""
     scope: str | None = None
-    """The rights that were given."""
     wanted_scope: str | None = None
-    """Rights that the server has asked for since."""
 
 
 @final

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from hooksdk.mcp.sign_in._store import SignIn
 
+# Seconds for an authorization server's answer.
 _PATIENCE = 15.0
-"""Seconds for an authorization server's answer."""
+# What a refresh is refused with that no later one would mend.
 _ENDED = ("invalid_grant", "invalid_client", "unauthorized_client")
-"""What a refresh is refused with that no later one would mend."""
 
 
 class Ended(Exception):
