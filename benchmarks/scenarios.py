@@ -328,10 +328,14 @@ async def play_all(modes: Sequence[str]) -> list[Record]:
 
 
 def show(records: Sequence[Record], probes: Sequence[Mapping[str, Any]]) -> None:
-    modes = "/".join(dict.fromkeys(one.mode for one in records))
-    print(f"The values of a cell: {modes}\n")
-    print_head("tools", "scenario", "turns", "bridge calls", "prompt tokens", "output")
-    for row in scenario_rows(records):
+    modes = list(dict.fromkeys(one.mode for one in records))
+    print(f"The values of a cell: {'/'.join(modes)}\n")
+    print_head("tools", "scenario", "turns", "bridge calls", "output")
+    for row in turn_rows(records):
+        print_row(*row)
+    print("\nPrompt tokens\n")
+    print_head("tools", "scenario", *modes)
+    for row in prompt_rows(records):
         print_row(*row)
     print()
     print_head("tools", "mode", "schemas a turn", "prompts of all scenarios", "cached", "schemas cached before")
@@ -347,17 +351,26 @@ def show(records: Sequence[Record], probes: Sequence[Mapping[str, Any]]) -> None
             print(f"{one.tools} tools, {one.scenario}, {one.mode}: {problems}", file=sys.stderr)
 
 
-def scenario_rows(records: Sequence[Record]) -> Iterator[list[str]]:
-    """A row for each scenario and size, with the values of the modes beside each other."""
-    for tools, scenario in dict.fromkeys((one.tools, one.scenario) for one in records):
-        runs = [one for one in records if (one.tools, one.scenario) == (tools, scenario)]
+def turn_rows(records: Sequence[Record]) -> Iterator[list[str]]:
+    """A row for each size and scenario, with the values of the modes beside each other."""
+    for tools, scenario, runs in by_scenario(records):
         columns = [
             [one.turns for one in runs],
             [len(one.bridge_calls) for one in runs],
-            [f"{sum(one.prompt_tokens):,}" for one in runs],
             [one.output_tokens for one in runs],
         ]
-        yield [str(tools), scenario[0], *("/".join(map(str, values)) for values in columns)]
+        yield [str(tools), scenario, *("/".join(map(str, values)) for values in columns)]
+
+
+def prompt_rows(records: Sequence[Record]) -> Iterator[list[str]]:
+    """A row for each size and scenario, with the prompt tokens of each mode."""
+    for tools, scenario, runs in by_scenario(records):
+        yield [str(tools), scenario, *(f"{sum(one.prompt_tokens):,}" for one in runs)]
+
+
+def by_scenario(records: Sequence[Record]) -> Iterator[tuple[int, str, list[Record]]]:
+    for tools, scenario in dict.fromkeys((one.tools, one.scenario) for one in records):
+        yield tools, scenario[0], [one for one in records if (one.tools, one.scenario) == (tools, scenario)]
 
 
 def mode_rows(records: Sequence[Record]) -> Iterator[list[str]]:
