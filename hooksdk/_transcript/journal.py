@@ -40,8 +40,7 @@ from hooksdk import schema
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.changes import changed
 from hooksdk._transcript.effects import Effects
-from hooksdk._transcript.encoding import load_result
-from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.encoding import Entry, load_result
 from hooksdk._transcript.facts import LOOSE, REPLY, Facts, Marks, ResultRow, Slot, Turns
 from hooksdk._transcript.messages import Messages
 from hooksdk._transcript.trims import MIN_TOKENS_SAVED, MOST_NOTE_TOKENS, TOO_SHORT, saves_enough
