@@ -37,8 +37,7 @@ from hooksdk.formats import Message, MessageFormat
 from hooksdk.formats.sending import sendable
 
 if TYPE_CHECKING:
-    from hooksdk._transcript.requests import find_record, plan_drain, plan_trim
-    from hooksdk._transcript.sizes import message_tokens
+    from hooksdk._transcript.requests import find_record, message_tokens, plan_drain, plan_trim
 
 __all__ = [
     "NO_RESULT",
@@ -82,11 +81,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:  # a run without trims needs none of these
-        if name == "message_tokens":
-            from hooksdk._transcript.sizes import message_tokens
-
-            return message_tokens
-        if name in {"find_record", "plan_drain", "plan_trim"}:
+        if name in {"find_record", "message_tokens", "plan_drain", "plan_trim"}:
             from hooksdk._transcript import requests
 
             return getattr(requests, name)

@@ -1,5 +1,5 @@
-"""Decide about requests to trim or restore results: the answer, the journal entry, and the outcome of each in the
-drain. Pure, like the ledger; loaded with the first request."""
+"""Requests to trim or restore results: the answer, the journal entry, and the outcome of each in the drain; and what the
+view costs. Pure, like the ledger; loaded with the first request."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal
 
 from hooksdk._transcript.encoding import Entry, encode
 from hooksdk._transcript.facts import ResultRow
+from hooksdk._transcript.infos import why_not
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.trims import (
     MIN_SHARE_SAVED,
@@ -21,8 +22,10 @@ from hooksdk._transcript.trims import (
 )
 from hooksdk.calls import TrimReceipt
 from hooksdk.errors import UnknownResult, nearest
-from hooksdk.formats.content import NOTE, cache_marks
+from hooksdk.formats import Message
+from hooksdk.formats.content import NOTE, cache_marks, size_of
 from hooksdk.formats.kit import clean_text
+from hooksdk.formats.sending import CallIds
 from hooksdk.schema import estimate_tokens
 from hooksdk.values import clip, is_list
 
@@ -38,7 +41,7 @@ def plan_trim(ledger: Ledger, reference: str, replacement: str | None, *, small:
         if queued := record.marks.queued_entry:
             return _receipt(record, "already_queued", queued["text"]), None
         return _receipt(record, "already_trimmed", record.short_text or ""), None
-    problem = ledger.why_not(record)
+    problem = why_not(ledger, record, is_gone=ledger.is_gone(record))
     if small and problem == TOO_SHORT:
         problem = None
     text = None if problem else _short_text(ledger, record, replacement, least=1 if small else MIN_TOKENS_SAVED)
@@ -167,7 +170,7 @@ def find_record(ledger: Ledger, reference: str) -> ResultRow:
         more = f" and {len(same_id) - 10} more" if len(same_id) > 10 else ""
         problem = f"{len(same_id)} results have this call id: {handles}{more}. Use one of these handles"
         raise UnknownResult(reference, problem)
-    if record := ledger.result_sent_as(reference):
+    if record := _sent_as(ledger, reference):
         return record
     if not records:
         raise UnknownResult(reference[:200], "there is no tool result in this session yet")
@@ -182,6 +185,54 @@ def find_record(ledger: Ledger, reference: str) -> ResultRow:
         f"Handles go from r1 to {records[-1].handle}; the newest: {newest}"
     )
     raise UnknownResult(reference[:200], problem)
+
+
+def _sent_as(ledger: Ledger, call_id: str) -> ResultRow | None:
+    """The result that is sent under this id and stored under another; else None."""
+    if ledger.format is None or not ledger.records.in_session or call_id not in ledger.stored_ids():
+        return None
+    names = CallIds(ledger.format)
+    for place, message in ledger.shown():
+        _, sent = names.of_message(message, ledger.format)
+        if isinstance(place, int) and call_id in sent and ledger.records.at(place):
+            return ledger.records.at(place)[sent.index(call_id)]
+    return None
+
+
+def message_tokens(ledger: Ledger) -> list[int]:
+    """The tokens of each stored message in the view. The messages of a compaction count at the last of those in whose
+    place they stand."""
+    _fill_sizes(ledger)
+    tokens = [0] * ledger.count
+    tokens[ledger.upto :] = ledger.tokens_at[ledger.upto :]
+    for place in ledger.base:
+        if isinstance(place, int):
+            tokens[place] += ledger.tokens_at[place]
+        elif tokens:
+            tokens[max(ledger.upto - 1, 0)] += estimate_tokens(place)
+    return tokens
+
+
+def _fill_sizes(ledger: Ledger) -> None:
+    """Find the sizes that are not known yet. Neighbouring messages are read together."""
+    sizes = ledger.tokens_at
+    sizes.extend([-1] * (ledger.count - len(sizes)))
+    for place in ledger.base:
+        if isinstance(place, int) and sizes[place] < 0:
+            sizes[place] = _size_at(ledger, place, ledger.shown_at(place))
+    missing = (place for place in range(ledger.upto, ledger.count) if sizes[place] < 0)
+    for start in missing:
+        stop = next((place for place in range(start, ledger.count) if sizes[place] >= 0), ledger.count)
+        for place, message in enumerate(ledger.messages.since(start, stop), start):
+            sizes[place] = _size_at(ledger, place, ledger.trimmed_messages.get(place, message))
+
+
+def _size_at(ledger: Ledger, position: int, message: Message) -> int:
+    tokens = estimate_tokens(message)
+    # An image costs less than its data is long.
+    for result in ledger.need_format().results(message) if ledger.records.at(position) else ():
+        tokens += size_of(result.content).tokens - estimate_tokens(result.content)
+    return max(tokens, 0)
 
 
 def clean(text: str, max_chars: int) -> str:

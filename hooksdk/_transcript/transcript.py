@@ -104,7 +104,7 @@ class Transcript(Stored):
 
     def message_tokens(self) -> list[int]:
         """The size of each stored message in the view, estimated."""
-        from hooksdk._transcript.sizes import message_tokens
+        from hooksdk._transcript.requests import message_tokens
 
         return message_tokens(self._ledger)
 

@@ -10,7 +10,6 @@ from typing import Any, final
 
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
-from hooksdk.stores._beginnings import FIRST_ENTRIES, FIRST_MESSAGES
 from hooksdk.tasks import keep_trying
 from hooksdk.transcript import (
     EncodedMessages,
@@ -177,6 +176,8 @@ class MemoryStore:
 
     async def list_beginnings(self) -> list[SessionBeginning]:
         """The first lines of every session, and when it was last written."""
+        from hooksdk.stores._beginnings import FIRST_ENTRIES, FIRST_MESSAGES
+
         return [
             SessionBeginning(
                 session_id=name,
