@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, final
 from urllib.parse import unquote
 
 from hooksdk import schema
-from hooksdk._masking.escapes import unescaped
 from hooksdk._origins.folding import fold, undo_escapes
 from hooksdk._origins.texts import NEVER, Moment
 from hooksdk._origins.values import parts_of
@@ -130,6 +129,8 @@ def _readings(arguments: Any) -> Iterator[str]:
 
 
 def _of_all(text: str) -> str:
+    from hooksdk._masking.escapes import unescaped  # with the first arguments that are searched for a value
+
     return [text, *unescaped(text, 1)][-1]
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from hooksdk import hooks, schema
 from hooksdk._approvals.request import (
     GRAVITY,
+    REMEMBERED,
     Approval,
     ApprovalRequest,
     Later,
@@ -111,10 +112,12 @@ def _request(state: RunState, work: CallInProgress) -> ApprovalRequest:
 
 
 async def _remembered(state: RunState, request: ApprovalRequest) -> Approval | None:
-    from hooksdk._approvals.remembered import Remembered  # most calls ask nobody
-
     try:
         with as_store_errors("the remembered approvals"):
+            if not await state.parts.store.list_keys(REMEMBERED):
+                return None
+            from hooksdk._approvals.remembered import Remembered  # most stores remember none
+
             one = await Remembered(state.parts.store).find(request)
     except StoreError as error:
         logger.warning("the remembered approvals cannot be read, so a person is asked: %s", error)

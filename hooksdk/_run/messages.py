@@ -13,7 +13,6 @@ from hooksdk._run.state import RunState
 from hooksdk._run.tools import reveal
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.sizes import message_tokens
 from hooksdk.calls import ToolCall
 from hooksdk.errors import RunBlocked, UnknownResult
 from hooksdk.formats import GivenMessage, Message, ProviderJson
@@ -165,14 +164,14 @@ async def drain_trims(state: RunState) -> None:
     if not state.parts.transcript.queued:
         return
     tracing = bool(state.hooks.tracing)
-    before = state.parts.transcript.ask(message_tokens) if tracing else []
+    before = state.parts.transcript.message_tokens() if tracing else []
     report = await state.parts.transcript.drain()
     state.stats.drained(report)
     cost = None
     if tracing:
         from hooksdk.costs import estimate_change  # the one figure of ring 2 that a trace has
 
-        cost = estimate_change(before, state.parts.transcript.ask(message_tokens))
+        cost = estimate_change(before, state.parts.transcript.message_tokens())
     for trim in report.trims:
         await state.trace(
             TrimDrained(handle=trim.handle, status=trim.status, plugin=trim.owner, tool=trim.tool, turns_ago=trim.age,

@@ -18,7 +18,7 @@ from hooksdk._run.asked import Asked
 from hooksdk._schema.fresh import peek
 from hooksdk._transcript.facts import USER
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.unmatched import UNKNOWN
+from hooksdk._transcript.pairing import UNKNOWN
 from hooksdk.transcript import Transcript
 
 # The name of the agreed values among the session's states. No plugin has it.
