@@ -28,8 +28,7 @@ from hooksdk.session import Session
 from hooksdk.stores import MemoryStore
 from hooksdk.testing._exchanges import BRIDGE, Asked, Exchange, exchanges_in, is_refusal, real_call, singly
 from hooksdk.testing._session import check_installed
-from hooksdk.testing._snapshots import read_json_file
-from hooksdk.testing._verdicts import CallOutcome, CallVerdict, Recorded, Replay
+from hooksdk.testing._verdicts import CallOutcome, CallVerdict, Recorded, Replay, read_json_file
 from hooksdk.tools import Annotations, Tool
 from hooksdk.values import as_object, is_list, is_object, kind_of
 
