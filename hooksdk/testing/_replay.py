@@ -93,6 +93,7 @@ def _in_own_loop(function: Callable[P, Awaitable[T]]) -> Callable[P, T]:
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
         return anyio.run(partial(function, *args, **kwargs))
 
+    run.__name__ = run.__qualname__ = function.__name__.removesuffix("_async")
     return run
 
 
