@@ -1,4 +1,4 @@
-"""A history of the OpenAI Agents SDK, in items of the Responses API, as messages of openai-chat, which plugins see."""
+"""The forms of the OpenAI Agents SDK: items of the Responses API and messages of openai-chat, which plugins see."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, final
 from agents import FunctionTool, ItemHelpers, Model, RunState
 from agents.models import get_default_model
 
-from hooksdk.adapters._conversation import FORMAT, ModelName, Texts, short_texts, split_names
+from hooksdk.adapters._calls import Texts, parameters_of, short_texts
+from hooksdk.adapters._conversation import FORMAT, ModelName, split_name
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message, get_format
 from hooksdk.tools import Tool
@@ -21,24 +22,24 @@ ITEMS = get_format("openai-responses")
 @final
 @dataclass
 class Handoffs:
-    """What the agents of a run call to hand over to each other."""
+    """The tools by which the agents of a run hand over to each other, and the ids of their calls."""
 
     names: set[str] = field(default_factory=set[str])
     call_ids: set[str] = field(default_factory=set[str])
 
 
 def listed(items: str | list[Any]) -> list[Item]:
-    """The items that a run begins with."""
+    """The input of a run as items."""
     return [ITEMS.user(items)] if isinstance(items, str) else [dict(one) for one in items]
 
 
 def asked_texts(items: Sequence[Any]) -> list[str]:
-    """What the user says in these items."""
+    """The user's texts in these items."""
     return [text for one in items if one.get("role") == "user" and (text := ITEMS.text(one))]
 
 
 def prompt_texts(prompt: str | list[Any] | RunState[Any, Any]) -> list[str]:
-    """What the user says where a run begins; nothing where it goes on from a state."""
+    """The user's texts in the input of a run; none where it goes on from a state."""
     return [] if isinstance(prompt, RunState) else asked_texts(listed(prompt))
 
 
@@ -48,13 +49,14 @@ def answered(item: Item) -> str | None:
 
 
 def output_text(item: Item) -> str:
-    """What the model reads of a tool's output, without its images and files."""
+    """The text of a tool's output, without its images and files."""
     output = item.get("output") or ""
     return output if isinstance(output, str) else "\n".join(one["text"] for one in output if "text" in one)
 
 
 def plain_messages(items: Sequence[Item], handoffs: Handoffs) -> list[Message]:
-    """In openai-chat: what a model says in one turn is one message there. A handoff is the SDK's own affair, and no tool call."""
+    """In openai-chat: what a model says in one turn is one message there. A handoff is the SDK's own affair, and no
+    tool call."""
     calls_made = [one for one in items if one.get("type") == "function_call"]
     handoffs.call_ids.update(str(one.get("call_id")) for one in calls_made if one.get("name") in handoffs.names)
     plain: list[Message] = []
@@ -95,7 +97,7 @@ def native_items(message: Message) -> list[Item]:
 
 
 def trimmed_items(items: Sequence[Item], texts: Texts) -> list[Item]:
-    """The same items; of those with a trimmed result a copy, with the short text."""
+    """The items, with a copy that has the short text for each with a trimmed result."""
     short = short_texts([*map(answered, items)], texts)
     return [
         one if text is None or text == output_text(one) else {**one, "output": text}
@@ -104,7 +106,7 @@ def trimmed_items(items: Sequence[Item], texts: Texts) -> list[Item]:
 
 
 def with_answer(item: Item, text: str) -> Item:
-    """A message of the model's with this text in the place of its own."""
+    """A copy of a message of the model's with this text."""
     content = item["content"]
     if isinstance(content, str):
         return {**item, "content": text}
@@ -112,13 +114,13 @@ def with_answer(item: Item, text: str) -> Item:
 
 
 def with_last_answer(items: Sequence[Item], text: str) -> list[Item]:
-    """The same items; of the model's last message a copy, with this text."""
+    """The items, with a copy of the model's last message that has this text."""
     last = max((at for at, one in enumerate(items) if one.get("role") == "assistant"), default=-1)
     return [with_answer(one, text) if at == last else one for at, one in enumerate(items)]
 
 
 def shorten(result: Any, texts: Texts) -> None:
-    """In what `to_input_list` answers."""
+    """Shorten trimmed results in the lists of which `to_input_list` makes its answer."""
     before: list[Any] = [dict(one) for one in ItemHelpers.input_to_new_input_list(result.input)]
     outputs = [
         one for one in result.new_items if one.type == "tool_call_output_item" and isinstance(one.raw_item, dict)
@@ -131,31 +133,37 @@ def shorten(result: Any, texts: Texts) -> None:
 
 
 def model_names(model: str | Model | None) -> list[ModelName]:
-    """Of a model of the SDK's, or the name for which a provider has one."""
+    """The possible names of a model, or of the model that a provider has for a name: some models have slashes in
+    theirs."""
     name: Any = get_default_model() if model is None else getattr(model, "model", model)
-    return split_names(name) if isinstance(name, str) else [(None, None)]
+    if not isinstance(name, str):
+        return [(None, None)]
+    parts = name.split("/")
+    return [split_name(name), *((parts[at - 1], "/".join(parts[at:])) for at in range(len(parts) - 2, 0, -1))]
 
 
 def definition(tool: FunctionTool) -> tuple[str, str, Any]:
-    """What tells one tool from another."""
+    """The facts by which two definitions of a tool are compared."""
     return tool.name, tool.description, tool.params_json_schema
 
 
 def function_of(tool: Tool) -> FunctionTool:
-    """A tool of the SDK's for one that hooksdk runs itself."""
+    """The SDK's definition of a tool that hooksdk runs itself."""
 
     async def invoke(_context: Any, _text: str) -> str:
         raise AssertionError  # hooksdk runs it
 
-    schema = dict(tool.parameters or {"type": "object", "properties": {}})
     return FunctionTool(
-        name=tool.name, description=tool.description, params_json_schema=schema, on_invoke_tool=invoke,
+        name=tool.name,
+        description=tool.description,
+        params_json_schema=parameters_of(tool),
+        on_invoke_tool=invoke,
         strict_json_schema=False,
-    )  # fmt: skip
+    )
 
 
 def tool_result(value: Any) -> ToolResult:
-    """What a function tool answered, as hooksdk has it."""
+    """The answer of a function tool as a result."""
     if isinstance(value, ToolResult):
         return value
     output, call, is_error = value

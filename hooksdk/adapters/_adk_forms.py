@@ -8,17 +8,17 @@ from typing import Any, cast
 
 from google.genai import types
 
-from hooksdk.adapters._conversation import FORMAT, Texts, short_texts
+from hooksdk.adapters._calls import Texts, short_texts
+from hooksdk.adapters._conversation import FORMAT
 from hooksdk.calls import ToolCall
 from hooksdk.formats import Message
 
-# Begins the id that a call gets whose model gives none, as Gemini: ADK's own, `adk-`, are not in what the model is
-# sent.
+# The prefix of ids for calls without one, as Gemini makes them. ADK's own ids (`adk-`) are not sent to the model.
 OWN_ID = "hooksdk-"
-# Begins a content in the user's place that tells of what another agent has said or done.
+# How a user content begins in which ADK reports what another agent has said or done.
 OF_ANOTHER_AGENT = "For context:"
-# The call that stands in ADK's events where a plugin has sent the model on: ADK goes on after a call alone. The model
-# reads the reason in its place, as a message.
+# The name of a call in ADK's events by which a plugin sends the model on: ADK asks the model again after a call only.
+# The model is sent the plugin's reason as a message instead.
 GO_ON = "hooksdk_go_on"
 
 
@@ -37,7 +37,8 @@ def words_of(content: types.Content) -> str:
 
 
 def _ids(contents: Sequence[types.Content]) -> list[str]:
-    """The id of each call and answer, in their order. Where there is none, an answer is that of the oldest open call of its name."""
+    """The id of each call and each answer, in their order. An answer without an id is of the oldest open call of its
+    name."""
     ids: list[str] = []
     open_calls: list[tuple[str | None, str]] = []
     for part in (part for content in contents for part in parts_of(content)):
@@ -52,8 +53,8 @@ def _ids(contents: Sequence[types.Content]) -> list[str]:
 
 
 def reasons_told(contents: Sequence[types.Content]) -> list[types.Content]:
-    """The contents with the reasons for which plugins have sent the model on as messages, and without the calls that no model has
-    made."""
+    """The contents for the model: a plugin's reason for sending it on is a message, without the call that carried
+    it."""
     told: list[types.Content] = []
     for content in contents:
         parts = list[types.Part]()
@@ -81,15 +82,14 @@ def plain_messages(contents: Sequence[types.Content]) -> list[Message]:
         text = words_of(content)
         if content.role == "model":
             plain.append(FORMAT.reply(text, calls))
-        elif text:  # of another agent, whose words ADK puts so, nobody takes them for the user's
+        elif text:  # a report of another agent's words is not the user's
             role = "system" if text.startswith(OF_ANOTHER_AGENT) else "user"
             plain.append({"role": role, "content": text})
     return plain
 
 
 def trimmed_contents(contents: Sequence[types.Content], texts: Texts) -> list[types.Content]:
-    """The same contents, as the model is sent them: of those with a trimmed result a copy, with the short text, and without the
-    ids that are hooksdk's."""
+    """Copies of the contents for the model, with the short texts of trimmed results and without hooksdk's own ids."""
     ids = iter(_ids(contents))
     answered = [
         next(ids) if part.function_response else (next(ids) and None)
@@ -117,7 +117,7 @@ def _sent(part: types.Part, short: Any) -> types.Part:
 
 
 def native_content(message: Message) -> types.Content:
-    """A message that a plugin has put in."""
+    """A message of a plugin in ADK's form."""
     text = FORMAT.text(message)
     if FORMAT.is_reply(message):
         calls = [
