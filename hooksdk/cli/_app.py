@@ -107,39 +107,34 @@ def _version(flag: bool) -> None:
 
 @app.callback()
 def _common(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
 ) -> None:
-    """Plugins for AI agents."""
+    """Plugins for AI agents.
+
+    Options:
+        version: Print the version.
+    """
 
 
 @app.command()
 def demo(
-    interactive: Annotated[
-        bool | None,
-        typer.Option(
-            "--interactive/--yes",
-            help="Ask you for the approval; or grant it, and pause nowhere. By default you are asked on a terminal, "
-            "which is told a shorter story at the pace of a reader.",
-            show_default=False,
-        ),
-    ] = None,
-    servers: Annotated[
-        Literal["light", "real"],
-        typer.Option(
-            help="light: the demo's own plugins. real: 115 tools of five MCP servers; needs the extra demo and git."
-        ),
-    ] = "light",
-    folder: Annotated[
-        Path | None, typer.Option(help="Where to work, and leave the files; by default a temporary folder.")
-    ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the temporary folder, and say where it is.")] = False,
+    interactive: Annotated[bool | None, typer.Option("--interactive/--yes", show_default=False)] = None,
+    servers: Literal["light", "real"] = "light",
+    folder: Path | None = None,
+    keep: Annotated[bool, typer.Option("--keep")] = False,
     store: Store = None,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Let a scripted model do a real job, with every hook at work. Needs no key and no network."""
+    """Let a scripted model do a real job, with every hook at work. Needs no key and no network.
+
+    Options:
+        interactive: Ask you for the approval; or grant it, and pause nowhere. By default you are asked on a terminal,
+            which is told a shorter story at the pace of a reader.
+        servers: light: the demo's own plugins. real: 115 tools of five MCP servers; needs the extra demo and git.
+        folder: Where to work, and leave the files; by default a temporary folder.
+        keep: Leave the temporary folder, and say where it is.
+    """
     if interactive and as_json:
         complain("--json prints nothing but the document, so nothing can be asked: leave --interactive out")
         raise typer.Exit(2)
@@ -167,57 +162,40 @@ def demo(
 
 @app.command("run")
 def run_agent(
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PROVIDER:NAME",
-            callback=_model,
-            help="Such as openai:gpt-5, openai-responses:gpt-5 or anthropic:claude-sonnet-4-5; by default that of the "
-            "session that goes on.",
-        ),
-    ] = None,
-    prompt: Annotated[
-        str | None, typer.Argument(metavar="[PROMPT]", help="What the model is to do; - or nothing: read from stdin.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="PROVIDER:NAME", callback=_model)] = None,
+    prompt: Annotated[str | None, typer.Argument(metavar="[PROMPT]")] = None,
     mcp: Mcp = None,
     plugin: Plugins = None,
-    system: Annotated[str | None, typer.Option(metavar="TEXT", help="The system message of a new session.")] = None,
-    session: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID",
-            help="Go on with this session, or `last`; a name that is new begins one. By default a new one is begun.",
-        ),
-    ] = None,
-    go_on: Annotated[
-        bool, typer.Option("--continue", "-c", help="Go on with the newest session of this folder.")
-    ] = False,
+    system: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
+    session: Annotated[str | None, typer.Option(metavar="ID")] = None,
+    go_on: Annotated[bool, typer.Option("--continue", "-c")] = False,
     store: Store = None,
-    approve: Annotated[
-        bool | None,
-        typer.Option(
-            "--yes/--ask",
-            help="Grant every approval that a plugin asks for, unseen; or ask on stdin. By default you are asked on a "
-            "terminal, and elsewhere each one is refused.",
-            show_default=False,
-        ),
-    ] = None,
-    max_turns: Annotated[int, typer.Option(min=1, help="Replies of the model at most.")] = 20,
-    reminders: Annotated[
-        int, typer.Option(min=0, help="How often a model that writes a call as text is told how to call.")
-    ] = 0,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of one reply at most.")] = None,
+    approve: Annotated[bool | None, typer.Option("--yes/--ask", show_default=False)] = None,
+    max_turns: Annotated[int, typer.Option(min=1)] = 20,
+    reminders: Annotated[int, typer.Option(min=0)] = 0,
+    max_tokens: Annotated[int | None, typer.Option(min=1)] = None,
     context_window: ContextWindow = WINDOW,
-    base_url: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Where the API is; else OPENAI_BASE_URL or ANTHROPIC_BASE_URL says it."),
-    ] = None,
+    base_url: Annotated[str | None, typer.Option(metavar="URL")] = None,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
     """Let a real model do something with the project's plugins and the tools of MCP servers.
 
     The answer goes to stdout, everything else to stderr. Keys come from OPENAI_API_KEY and ANTHROPIC_API_KEY.
+
+    Options:
+        model: Such as openai:gpt-5, openai-responses:gpt-5 or anthropic:claude-sonnet-4-5; by default that of the
+            session that goes on.
+        prompt: What the model is to do; - or nothing: read from stdin.
+        system: The system message of a new session.
+        session: Go on with this session, or `last`; a name that is new begins one. By default a new one is begun.
+        go_on: Go on with the newest session of this folder.
+        approve: Grant every approval that a plugin asks for, unseen; or ask on stdin. By default you are asked on a
+            terminal, and elsewhere each one is refused.
+        max_turns: Replies of the model at most.
+        reminders: How often a model that writes a call as text is told how to call.
+        max_tokens: Tokens of one reply at most.
+        base_url: Where the API is; else OPENAI_BASE_URL or ANTHROPIC_BASE_URL says it.
     """
     from hooksdk.cli._run.prompt import RunOptions, read_prompt, run_prompt
     from hooksdk.cli._run.provider import ModelOptions
@@ -258,30 +236,25 @@ app.command()(replay)
 
 @app.command("report")
 def report_page(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="TRACE|SESSION", help="A file of trace_file, a session's id or file, or a file of messages."
-        ),
-    ],
-    trace: Annotated[
-        Path | None,
-        typer.Option(
-            "--trace", metavar="FILE", help="The trace of the session that is named first.", exists=True, dir_okay=False
-        ),
-    ] = None,
-    run_id: Annotated[str | None, typer.Option("--run", metavar="ID", help="Only this run of the trace.")] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Where the page goes, NAME.html by default; - is stdout."),
-    ] = None,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    source: Annotated[str, typer.Argument(metavar="TRACE|SESSION")],
+    trace: Annotated[Path | None, typer.Option("--trace", metavar="FILE", exists=True, dir_okay=False)] = None,
+    run_id: Annotated[str | None, typer.Option("--run", metavar="ID")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE")] = None,
+    open_browser: Annotated[bool, typer.Option("--open")] = False,
     store: StorePlace = None,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
     """Write one page of HTML that shows a run, a session, or both: timeline, decisions, tools, searches, trims,
-    messages."""
+    messages.
+
+    Options:
+        source: A file of trace_file, a session's id or file, or a file of messages.
+        trace: The trace of the session that is named first.
+        run_id: Only this run of the trace.
+        output: Where the page goes, NAME.html by default; - is stdout.
+        open_browser: Open the page in the browser.
+    """
     from hooksdk.cli import _report
 
     if as_json and (output is not None or open_browser):

@@ -39,25 +39,10 @@ POLICY = "tool_policy"
 
 @policy_app.command("check")
 def check(
-    call: Annotated[
-        str,
-        typer.Argument(
-            metavar="TOOL|CALL.json",
-            help="A tool's name or id, such as mcp:github:create_issue; or a file with the call as JSON, - for stdin.",
-        ),
-    ],
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="The arguments of a tool that is named here.")
-    ] = None,
-    mcp: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--mcp", metavar="FILE", help="Servers that have the tool; by default the tool is what the call says of it."
-        ),
-    ] = None,
-    prompt: Annotated[
-        str, typer.Option(metavar="TEXT", help="What the user wrote, for rules about where values come from.")
-    ] = "",
+    call: Annotated[str, typer.Argument(metavar="TOOL|CALL.json")],
+    words: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
+    mcp: Annotated[list[Path] | None, typer.Option("--mcp", metavar="FILE")] = None,
+    prompt: Annotated[str, typer.Option(metavar="TEXT")] = "",
     plugin: Plugins = None,
     as_json: Json = False,
     project: Project = Path(),
@@ -70,6 +55,12 @@ def check(
     or with the key "tool" and more about the run. The code is 0 when the call would run at once. It is 1 when the call
     is blocked, withheld or asked about, or when a rule against such calls names an argument that the tool does not
     have, and 2 for a file that cannot be read.
+
+    Options:
+        call: A tool's name or id, such as mcp:github:create_issue; or a file with the call as JSON, - for stdin.
+        words: The arguments of a tool that is named here.
+        mcp: Servers that have the tool; by default the tool is what the call says of it.
+        prompt: What the user wrote, for rules about where values come from.
     """
     document = wanted_call(call, words or [], project, has_schema=bool(mcp))
     document = document.model_copy(update={"prompt": prompt or document.prompt})
@@ -81,21 +72,9 @@ def check(
 
 @policy_app.command("attack")
 def attack(
-    targets: Annotated[
-        Path, typer.Argument(metavar="TARGETS.toml", help="Your tools, what they may and what they must not reach.")
-    ],
-    cases: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--cases", metavar="FILE", help="Attacks of your own beside hooksdk's; may be given several times."
-        ),
-    ] = None,
-    mcp: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--mcp", metavar="FILE", help="Servers that have the tools; by default the tools are what the file says."
-        ),
-    ] = None,
+    targets: Annotated[Path, typer.Argument(metavar="TARGETS.toml")],
+    cases: Annotated[list[Path] | None, typer.Option("--cases", metavar="FILE")] = None,
+    mcp: Annotated[list[Path] | None, typer.Option("--mcp", metavar="FILE")] = None,
     plugin: Plugins = None,
     as_json: Json = False,
     project: Project = Path(),
@@ -105,6 +84,11 @@ def attack(
 
     The code is 0 when none gets through and 1 when one does. It is 2 for a file that cannot be read, or a target of
     which nothing is allowed.
+
+    Options:
+        targets: Your tools, what they may and what they must not reach.
+        cases: Attacks of your own beside hooksdk's; may be given several times.
+        mcp: Servers that have the tools; by default the tools are what the file says.
     """
     from hooksdk.cli._attack import attack_policies, read_targets, view_of
 

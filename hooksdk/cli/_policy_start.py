@@ -29,12 +29,9 @@ _PLACES = _WEB | frozenset[str](_LISTS["places"])
 
 
 def start(
-    mcp: Annotated[
-        list[Path] | None,
-        typer.Option("--mcp", metavar="FILE", help="Servers whose tools it is about; by default those of the project."),
-    ] = None,
-    write: Annotated[bool, typer.Option("--write", help="Write them into the project's hooksdk.toml.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Write them without asking.")] = False,
+    mcp: Annotated[list[Path] | None, typer.Option("--mcp", metavar="FILE")] = None,
+    write: Annotated[bool, typer.Option("--write")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y")] = False,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
@@ -43,6 +40,11 @@ def start(
 
     They are made by the names and annotations of tools and arguments, so read them. Without --write nothing changes.
     `hooksdk replay SESSION --plugin tool_policy` says what they would have asked in a recorded session.
+
+    Options:
+        mcp: Servers whose tools it is about; by default those of the project.
+        write: Write them into the project's hooksdk.toml.
+        yes: Write them without asking.
     """
     folder = project.resolve()
     with warnings_shown(stderr_console()):

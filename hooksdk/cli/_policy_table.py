@@ -29,10 +29,7 @@ from hooksdk.rules.verdicts import Known, ToolVerdict, case_words, hint_words, r
 
 def table(
     mcp: Mcp = None,
-    profile: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Show the tools as the gateway's clients with this profile have them."),
-    ] = None,
+    profile: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     plugin: Plugins = None,
     as_json: Json = False,
     project: Project = Path(),
@@ -43,6 +40,9 @@ def table(
     hooksdk policy table --mcp mcp.json
 
     Nothing runs, and nobody is asked. `hooksdk policy check` says what one call would come to.
+
+    Options:
+        profile: Show the tools as the gateway's clients with this profile have them.
     """
     config, plugins = project_config(project), import_plugins(plugin)
     gateway_profile = None if profile is None else _profile(config, profile)

@@ -48,11 +48,15 @@ Place = tuple[str, ...]
 
 @config_app.command()
 def show(
-    origin: Annotated[bool, typer.Option("--origin", help="Say who set each value.")] = False,
+    origin: Annotated[bool, typer.Option("--origin")] = False,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Show the configuration that counts here, and what does not count and why. No plugin is imported."""
+    """Show the configuration that counts here, and what does not count and why. No plugin is imported.
+
+    Options:
+        origin: Say who set each value.
+    """
     config, merged = read_config(folder=project)
     defaults = config.model_dump(exclude={"plugins", "timeouts"})
     defaults["gateway"] = GatewayConfig.of(config).model_dump()
@@ -115,16 +119,21 @@ def _add_remarks(view: View, heading: str, remarks: list[Remark]) -> None:
 
 @trust_app.command()
 def trust(
-    folder: Annotated[
-        Path, typer.Argument(help="The project's folder; by default the one of this folder.", callback=nearest_project)
-    ] = Path(),
-    yes: Annotated[bool, typer.Option("--yes", help="Trust it without asking.")] = False,
-    show_list: Annotated[bool, typer.Option("--list", help="List the folders that you trust.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Trust the folder no longer.")] = False,
+    folder: Annotated[Path, typer.Argument(callback=nearest_project)] = Path(),
+    yes: Annotated[bool, typer.Option("--yes")] = False,
+    show_list: Annotated[bool, typer.Option("--list")] = False,
+    remove: Annotated[bool, typer.Option("--remove")] = False,
     as_json: Json = False,
 ) -> None:
     """Show what a folder's configuration would widen, such as running its plugins file, and trust it until it
-    changes."""
+    changes.
+
+    Options:
+        folder: The project's folder; by default the one of this folder.
+        yes: Trust it without asking.
+        show_list: List the folders that you trust.
+        remove: Trust the folder no longer.
+    """
     if show_list + remove + yes > 1 or (as_json and not show_list):
         raise typer.BadParameter("--list, --remove and --yes exclude each other, and --json goes with --list")
     if show_list:

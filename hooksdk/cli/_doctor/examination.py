@@ -86,14 +86,16 @@ class Diagnosis:
 def doctor(
     mcp: Mcp = None,
     plugin: Plugins = None,
-    load_seconds: Annotated[
-        float, typer.Option("--limit", min=0.1, metavar="SECONDS", help="How long one plugin may take to be loaded.")
-    ] = 20.0,
+    load_seconds: Annotated[float, typer.Option("--limit", min=0.1, metavar="SECONDS")] = 20.0,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
     """Find what is wrong here: lost policies, missing grants, dead rules, patterns without a tool, servers, the
-    store."""
+    store.
+
+    Options:
+        load_seconds: How long one plugin may take to be loaded.
+    """
     files, unknown = dict.fromkeys(mcp or (), ""), list[Trust]()
     if not files:
         files, unknown = servers_files(project, read_config(folder=project)[0])

@@ -51,15 +51,17 @@ class Draft:
 
 
 def make_manifests(
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", exists=True, file_okay=False, help="The project's folder.")
-    ] = Path(),
-    write: Annotated[bool, typer.Option("--write", help="Write what differs.")] = False,
+    path: Annotated[Path, typer.Argument(metavar="PATH", exists=True, file_okay=False)] = Path(),
+    write: Annotated[bool, typer.Option("--write")] = False,
     as_json: Json = False,
 ) -> None:
     """Compare the manifests of a project of yours with its code, which is imported, and write them.
 
     Without --write the code is 1 when one differs.
+
+    Options:
+        path: The project's folder.
+        write: Write what differs.
     """
     made = drafts(path)
     differing = [draft for draft in made if draft.differing]

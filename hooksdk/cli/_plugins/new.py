@@ -31,14 +31,16 @@ PROJECT = ("pyproject.toml", "README.md", ".gitignore", ".github/workflows/tests
 
 
 def new_package(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The package's name, such as call-budget.")],
-    plugin: Annotated[
-        list[str] | None,
-        typer.Option("--plugin", metavar="ID", help="A plugin in it; may be given several times. One by default."),
-    ] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    plugin: Annotated[list[str] | None, typer.Option("--plugin", metavar="ID")] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a package with plugins that work: code, manifests, tests, README and CI, in a new folder."""
+    """Make a package with plugins that work: code, manifests, tests, README and CI, in a new folder.
+
+    Options:
+        name: The package's name, such as call-budget.
+        plugin: A plugin in it; may be given several times. One by default.
+    """
     package = _identifier(name, "NAME")
     distribution = package.replace("_", "-")
     if package in sys.stdlib_module_names or importlib.util.find_spec(package) is not None:

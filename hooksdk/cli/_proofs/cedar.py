@@ -55,12 +55,10 @@ class Imported:
 
 
 def import_cedar(
-    file: Annotated[Path, typer.Argument(metavar="FILE.cedar", exists=True, dir_okay=False, help="Policies in Cedar.")],
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Leave out each permit that does not map. A forbid is never left out.")
-    ] = False,
-    write: Annotated[bool, typer.Option("--write", help="Write the rules into the project's hooksdk.toml.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Write them without asking.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE.cedar", exists=True, dir_okay=False)],
+    partial: Annotated[bool, typer.Option("--partial")] = False,
+    write: Annotated[bool, typer.Option("--write")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y")] = False,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
@@ -68,6 +66,12 @@ def import_cedar(
 
     Where anything has none, nothing is printed and the code is 1, unless only permits are concerned and --partial is
     given.
+
+    Options:
+        file: Policies in Cedar.
+        partial: Leave out each permit that does not map. A forbid is never left out.
+        write: Write the rules into the project's hooksdk.toml.
+        yes: Write them without asking.
     """
     try:
         policies = read_cedar(file.read_text("utf-8"), file.name)

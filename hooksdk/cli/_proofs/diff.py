@@ -46,17 +46,9 @@ class PluginChange:
 
 
 def diff(
-    old: Annotated[
-        str,
-        typer.Argument(metavar="OLD", help="A TOML file, or a revision of git: HEAD~1, main, main:path/hooksdk.toml."),
-    ],
-    new: Annotated[
-        str | None, typer.Argument(metavar="[NEW]", help="The same; by default what stands here now.")
-    ] = None,
-    fail_on: Annotated[
-        Literal["loosened", "any"] | None,
-        typer.Option("--fail-on", help="Exit with 1 where something is loosened, or where anything changes."),
-    ] = None,
+    old: Annotated[str, typer.Argument(metavar="OLD")],
+    new: Annotated[str | None, typer.Argument(metavar="[NEW]")] = None,
+    fail_on: Annotated[Literal["loosened", "any"] | None, typer.Option("--fail-on")] = None,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
@@ -68,6 +60,11 @@ def diff(
     hooksdk policy diff main --fail-on loosened
 
     Each version counts as it does in a trusted folder, over your own settings. Nothing of the project is run.
+
+    Options:
+        old: A TOML file, or a revision of git: HEAD~1, main, main:path/hooksdk.toml.
+        new: The same; by default what stands here now.
+        fail_on: Exit with 1 where something is loosened, or where anything changes.
     """
     with warnings_shown(stderr_console()):
         before, after = (read_version(one, project) for one in (old, new))

@@ -178,12 +178,7 @@ def shown(example: Example) -> dict[str, Any]:
 
 
 def prove(
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[FILE]", help="A TOML file with `policy.properties`; without it the configuration's count."
-        ),
-    ] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]")] = None,
     plugin: Plugins = None,
     as_json: Json = False,
     project: Project = Path(),
@@ -194,6 +189,9 @@ def prove(
     Properties stand in `policy.properties.NAME` of hooksdk.toml. Each has never, only_asked or always_asked, with a
     class of calls that is written as a rule is. The code is 0 where all hold, 1 where one is broken, open or unknown, 2
     for a file that cannot be read.
+
+    Options:
+        file: A TOML file with `policy.properties`; without it the configuration's count.
     """
     plugins = import_plugins(plugin)
     with warnings_shown(stderr_console()):

@@ -12,75 +12,44 @@ from hooksdk.cli._replay.options import ReplayOptions
 
 
 def replay(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SESSION|FILE", help="A stored session's id, a file of any history, or a chain of the plugin audit."
-        ),
-    ],
-    plugin: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--plugin",
-            metavar="FILE|MODULE:CLASS|ID",
-            help="A Python file, a class, or an installed plugin's id; may be given several times.",
-        ),
-    ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="The plugins of this project's configuration judge, too.")
-    ] = False,
-    history_format: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="Where a file comes from; guessed by default.")
-    ] = None,
-    mcp: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--mcp", metavar="FILE", help="Servers whose tools were called: asked for their definitions only."
-        ),
-    ] = None,
-    tools: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Definitions of the tools, as JSON; by default any arguments fit.", dir_okay=False
-        ),
-    ] = None,
-    workspace: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="The workspace of the runs, for rules about paths.")
-    ] = None,
-    only_differing: Annotated[
-        bool, typer.Option("--diff", help="Show only calls that would go otherwise than recorded.")
-    ] = False,
-    write: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the decisions as a snapshot.", dir_okay=False)
-    ] = None,
-    check: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Compare with a snapshot; the code is 1 where they differ.", dir_okay=False),
-    ] = None,
-    values: Annotated[
-        bool, typer.Option("--values", help="Snapshots hold arguments as they are, not their digests.")
-    ] = False,
-    as_test: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.py", help="Write a test for pytest, with its data beside it.", dir_okay=False),
-    ] = None,
-    whole: Annotated[
-        bool, typer.Option("--whole", help="With --as-test: what was said and answered stays in the data.")
-    ] = False,
-    session: Annotated[
-        str | None,
-        typer.Option("--session", metavar="ID", help="With a chain: which of its sessions, where it tells of several."),
-    ] = None,
-    store: Annotated[
-        str | None,
-        typer.Option(metavar="FOLDER|URL", help="Where the session is; by default the configuration's store."),
-    ] = None,
+    source: Annotated[str, typer.Argument(metavar="SESSION|FILE")],
+    plugin: Annotated[list[str] | None, typer.Option("--plugin", metavar="FILE|MODULE:CLASS|ID")] = None,
+    everything: Annotated[bool, typer.Option("--all")] = False,
+    history_format: Annotated[str | None, typer.Option("--format", metavar="NAME")] = None,
+    mcp: Annotated[list[Path] | None, typer.Option("--mcp", metavar="FILE")] = None,
+    tools: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False)] = None,
+    workspace: Annotated[str | None, typer.Option(metavar="FOLDER")] = None,
+    only_differing: Annotated[bool, typer.Option("--diff")] = False,
+    write: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False)] = None,
+    check: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False)] = None,
+    values: Annotated[bool, typer.Option("--values")] = False,
+    as_test: Annotated[Path | None, typer.Option(metavar="FILE.py", dir_okay=False)] = None,
+    whole: Annotated[bool, typer.Option("--whole")] = False,
+    session: Annotated[str | None, typer.Option("--session", metavar="ID")] = None,
+    store: Annotated[str | None, typer.Option(metavar="FOLDER|URL")] = None,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
     """Show what plugins would have done with the calls of a recorded session. Nothing is executed.
 
     The code is 1 where --check finds a difference, and where a chain and the session beside it do not tell the same.
+
+    Options:
+        source: A stored session's id, a file of any history, or a chain of the plugin audit.
+        plugin: A Python file, a class, or an installed plugin's id; may be given several times.
+        everything: The plugins of this project's configuration judge, too.
+        history_format: Where a file comes from; guessed by default.
+        mcp: Servers whose tools were called: asked for their definitions only.
+        tools: Definitions of the tools, as JSON; by default any arguments fit.
+        workspace: The workspace of the runs, for rules about paths.
+        only_differing: Show only calls that would go otherwise than recorded.
+        write: Write the decisions as a snapshot.
+        check: Compare with a snapshot; the code is 1 where they differ.
+        values: Snapshots hold arguments as they are, not their digests.
+        as_test: Write a test for pytest, with its data beside it.
+        whole: With --as-test: what was said and answered stays in the data.
+        session: With a chain: which of its sessions, where it tells of several.
+        store: Where the session is; by default the configuration's store.
     """
     from hooksdk.cli._replay.session import replay_session
 

@@ -25,12 +25,8 @@ from hooksdk.stores.locks import Lease
 
 
 def examine_sessions(
-    session_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID...]", help="Only these; by default the whole store.")
-    ] = None,
-    mend: Annotated[
-        bool, typer.Option("--mend", help="Do what can be done, with a backup of each file that changes.")
-    ] = False,
+    session_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]")] = None,
+    mend: Annotated[bool, typer.Option("--mend")] = False,
     as_json: Json = False,
     project: Project = Path(),
     store: StorePlace = None,
@@ -38,6 +34,10 @@ def examine_sessions(
     """Find torn ends, damaged lines, lost messages, dead locks and unreadable values, and say what can be done.
 
     The code is 1 while there are problems.
+
+    Options:
+        session_ids: Only these; by default the whole store.
+        mend: Do what can be done, with a backup of each file that changes.
     """
 
     async def examine(opened: Store) -> tuple[list[Damage], str]:

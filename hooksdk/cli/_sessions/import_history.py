@@ -20,27 +20,23 @@ from hooksdk.trimming import list_results
 
 
 def import_session(
-    file: Annotated[Path, typer.Argument(help="JSON, or one item a line.", exists=True, dir_okay=False)],
-    source: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="Where it comes from; guessed by default.")
-    ] = None,
-    into: Annotated[
-        str | None, typer.Option("--into", metavar="FORMAT", help="openai-chat, anthropic, openai-responses or gemini.")
-    ] = None,
-    session: Annotated[
-        str | None,
-        typer.Option(
-            "--session",
-            metavar="ID",
-            help="The new session, by default the file's name; of a file with several, which one.",
-        ),
-    ] = None,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False)],
+    source: Annotated[str | None, typer.Option("--format", metavar="NAME")] = None,
+    into: Annotated[str | None, typer.Option("--into", metavar="FORMAT")] = None,
+    session: Annotated[str | None, typer.Option("--session", metavar="ID")] = None,
     store: StorePlace = None,
     project: Project = Path(),
     as_json: Json = False,
 ) -> None:
     """Record another program's history into a new session: OpenAI, Anthropic, Gemini, LangChain, pydantic-ai,
-    openai-agents, Claude Code, OpenClaw."""
+    openai-agents, Claude Code, OpenClaw.
+
+    Options:
+        file: JSON, or one item a line.
+        source: Where it comes from; guessed by default.
+        into: openai-chat, anthropic, openai-responses or gemini.
+        session: The new session, by default the file's name; of a file with several, which one.
+    """
     config = project_config(project, store)
     if config.store == "memory":
         raise CommandProblem("the store is in memory, so the session would be gone at once; write --store FOLDER")

@@ -28,17 +28,18 @@ _DAMAGED = "damaged: hooksdk sessions doctor"
 
 
 def list_sessions(
-    sizes: Annotated[
-        bool, typer.Option("--sizes", help="Read all of each: messages, results, trims and tokens.")
-    ] = False,
-    used: Annotated[
-        bool, typer.Option("--used", help="What each has used, also with its sub-agents: requests, tokens, money.")
-    ] = False,
+    sizes: Annotated[bool, typer.Option("--sizes")] = False,
+    used: Annotated[bool, typer.Option("--used")] = False,
     as_json: Json = False,
     project: Project = Path(),
     store: StorePlace = None,
 ) -> None:
-    """List the sessions, the last changed first: what was asked, which model, where and when."""
+    """List the sessions, the last changed first: what was asked, which model, where and when.
+
+    Options:
+        sizes: Read all of each: messages, results, trims and tokens.
+        used: What each has used, also with its sub-agents: requests, tokens, money.
+    """
 
     async def look(opened: Store) -> tuple[list[dict[str, Any]], str]:
         found = [await _entry(opened, one) for one in await list_summaries(opened)]

@@ -25,17 +25,18 @@ AUDIT = "catalog_audit"
 def audit(
     mcp: Mcp = None,
     plugin: Plugins = None,
-    approve: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Approve a tool as it is now, by name or id; may be given several times."),
-    ] = None,
-    approve_all: Annotated[bool, typer.Option("--approve-all", help="Approve every tool as it is now.")] = False,
+    approve: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
+    approve_all: Annotated[bool, typer.Option("--approve-all")] = False,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
     """Report tools that changed, look like others or hold hidden text, and approve those that are right.
 
     The code is 1 when something is reported.
+
+    Options:
+        approve: Approve a tool as it is now, by name or id; may be given several times.
+        approve_all: Approve every tool as it is now.
     """
     wanted = None if approve_all else tuple(approve or ())
     with warnings_shown(stderr_console()):

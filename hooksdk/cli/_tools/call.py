@@ -24,25 +24,22 @@ _NOT_RUN = {"invalid": ("not run", "wrong arguments for "), "unknown": ("not run
 
 
 def call_tool(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The tool, as `hooksdk tools list` names it.")],
-    arguments: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[KEY=VALUE]...", help="The arguments: KEY=VALUE each, or one JSON object; - reads it from stdin."
-        ),
-    ] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
     mcp: Mcp = None,
     plugin: Plugins = None,
-    approve: Annotated[
-        bool | None,
-        typer.Option("--yes/--ask", help="Grant every approval, or ask on stdin; by default only a terminal is asked."),
-    ] = None,
+    approve: Annotated[bool | None, typer.Option("--yes/--ask")] = None,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
     """Call one tool here as a model would: judged by the project's plugins, its arguments checked. Nothing is kept.
 
     The code is 1 when the result is an error, whoever's it is.
+
+    Options:
+        name: The tool, as `hooksdk tools list` names it.
+        arguments: The arguments: KEY=VALUE each, or one JSON object; - reads it from stdin.
+        approve: Grant every approval, or ask on stdin; by default only a terminal is asked.
     """
     call = ToolCall("call", name, _read_arguments(arguments or []))
     with warnings_shown(stderr_console()):

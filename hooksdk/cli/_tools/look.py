@@ -61,18 +61,21 @@ def list_tools(
 
 
 def search_tools(
-    queries: Annotated[list[str], typer.Argument(metavar="QUERY...", help="One capability each, in quotes.")],
+    queries: Annotated[list[str], typer.Argument(metavar="QUERY...")],
     mcp: Mcp = None,
     plugin: Plugins = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Hits of one query at most.")] = None,
-    as_prompt: Annotated[
-        bool,
-        typer.Option("--as-prompt", help="Show what the first request holds when a user writes these as a prompt."),
-    ] = False,
+    limit: Annotated[int | None, typer.Option(min=1)] = None,
+    as_prompt: Annotated[bool, typer.Option("--as-prompt")] = False,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Show what tool search would answer a model here, or show it for a prompt, with the tokens that it costs."""
+    """Show what tool search would answer a model here, or show it for a prompt, with the tokens that it costs.
+
+    Options:
+        queries: One capability each, in quotes.
+        limit: Hits of one query at most.
+        as_prompt: Show what the first request holds when a user writes these as a prompt.
+    """
     if not all(query.strip() for query in queries):
         raise typer.BadParameter("a query is empty", param_hint="QUERY")
     look = Look(project, tuple(mcp or ()), import_plugins(plugin))
