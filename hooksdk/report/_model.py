@@ -253,14 +253,14 @@ class Result:
         labels: What its text is worth, as far as it is to be shown.
     """
 
-    handle: str
-    tool: str
+    handle: str = ""
+    tool: str = ""
     tokens: int
     characters: int
     is_error: bool
     text: Text
-    instead: Text | None
-    queued: str
+    instead: Text | None = None
+    queued: str = ""
     labels: Sequence[str] = ()
 
 
@@ -277,9 +277,9 @@ class Message:
     position: int | None
     role: str
     text: Text | None
-    calls: list[Call]
-    results: list[Result]
-    others: list[str]
+    calls: list[Call] = field(default_factory=list[Call])
+    results: list[Result] = field(default_factory=list[Result])
+    others: list[str] = field(default_factory=list[str])
     hidden: bool
 
 
