@@ -15,10 +15,9 @@ import typer
 from rich.console import Console
 
 from hooksdk import Host, Tool, ToolCall
-from hooksdk.cli._console import counted, one_line, stderr_console, warnings_shown
+from hooksdk.cli._console import View, counted, one_line, stderr_console, warnings_shown
 from hooksdk.cli._policy_calls import SupposedCall, judge_call, schema_of_call
 from hooksdk.cli._project import ThrowawayStore, open_host, open_servers, project_config
-from hooksdk.cli._view import View
 from hooksdk.errors import did_you_mean
 from hooksdk.testing import Attack, ScriptedApprover, attacks, make_workspace
 
@@ -247,7 +246,7 @@ async def attack_policies(
     unaudited = config.model_copy(update={"deny": [*config.deny, AUDIT]})
     async with AsyncExitStack() as stack:
         temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hooksdk-")))
-        with warnings_shown(stderr_console()):
+        with warnings_shown():
             audited = await open_host(stack, config, project, plugins, person)
             host = await open_host(stack, unaudited, project, plugins, person)
             groups = await open_servers(host, mcp, stderr_console())

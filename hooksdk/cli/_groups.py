@@ -11,7 +11,13 @@ import typer.main
 from typer.core import TyperGroup
 
 # Single commands, each with its module, where it is `NAME_app`.
-COMMANDS = {"doctor": "_doctor.examination", "trust": "_config.trust"}
+COMMANDS = {
+    "run": "_run.prompt",
+    "replay": "_replay.session",
+    "report": "_report",
+    "doctor": "_doctor.examination",
+    "trust": "_config.trust",
+}
 # Groups, each with its module, where it is `NAME_app`.
 GROUPS = {
     "config": "_config.trust",

@@ -43,7 +43,7 @@ def takes(options: type[T]) -> Callable[[Callable[[T], int]], Callable[..., None
         def command(**values: Any) -> None:
             raise typer.Exit(function(options(**values)))
 
-        command.__doc__ = "\n".join([f"{inspect.getdoc(function)}{OPTIONS}", *sections])
+        command.__doc__ = "\n".join([f"{inspect.getdoc(function) or ''}{OPTIONS}", *sections])
         command.__dict__["__signature__"] = signature.replace(parameters=parameters)
         return command
 
@@ -229,7 +229,7 @@ def import_plugins(names: Sequence[str] | None) -> tuple[Any, ...]:
         return ()
     from hooksdk.host import plugins_at
 
-    with warnings_shown(stderr_console()):
+    with warnings_shown():
         return tuple(plugins_at(*names))
 
 

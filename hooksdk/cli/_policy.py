@@ -12,17 +12,24 @@ import anyio
 import typer
 
 from hooksdk import Annotations, Approval, Host, Run, Session, Tool, ToolCall, ToolResult
-from hooksdk.cli._console import one_line, stderr_console, warnings_shown
+from hooksdk.cli._console import View, one_line, stderr_console, warnings_shown
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
-from hooksdk.cli._policy_calls import CALL, CallFile, SeenCall, judge_call, schema_of_call, wanted_call
-from hooksdk.cli._policy_rules import judges_of, misspelt
+from hooksdk.cli._policy_calls import (
+    CALL,
+    CallFile,
+    SeenCall,
+    judge_call,
+    judges_of,
+    misspelt,
+    schema_of_call,
+    wanted_call,
+)
 from hooksdk.cli._policy_start import start
 from hooksdk.cli._policy_table import table
 from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.cli._proofs.cedar import import_cedar
 from hooksdk.cli._proofs.diff import diff
 from hooksdk.cli._proofs.prove import prove
-from hooksdk.cli._view import View
 from hooksdk.errors import did_you_mean
 from hooksdk.hooks import BeforeToolCall
 from hooksdk.patterns import near_misses
@@ -64,7 +71,7 @@ def check(
     """
     document = wanted_call(call, words or [], project, has_schema=bool(mcp))
     document = document.model_copy(update={"prompt": prompt or document.prompt})
-    with warnings_shown(stderr_console()):
+    with warnings_shown():
         answer = anyio.run(judge, document, project, tuple(mcp or ()), import_plugins(plugin))
     _view(answer).show(as_json=as_json)
     raise typer.Exit(0 if answer["verdict"] == "allow" and not answer["misspelt"] else 1)

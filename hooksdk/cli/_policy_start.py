@@ -16,7 +16,7 @@ import typer
 
 from hooksdk import Tool
 from hooksdk.cli._console import CommandProblem, stderr_console, warnings_shown
-from hooksdk.cli._edits.rules import offer_rules
+from hooksdk.cli._edits.configuration import offer_rules
 from hooksdk.cli._options import Json, Project
 from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.values import as_object
@@ -47,7 +47,7 @@ def start(
         yes: Write them without asking.
     """
     folder = project.resolve()
-    with warnings_shown(stderr_console()):
+    with warnings_shown():
         tools = anyio.run(_tools, tuple(mcp or ()), folder)
     if not tools:
         raise CommandProblem("there are no tools to make rules for: name their servers with --mcp FILE")

@@ -14,11 +14,10 @@ import anyio
 import typer
 
 from hooksdk import Config, Tool, hooks
-from hooksdk.cli._console import CommandProblem, counted, stderr_console, warnings_shown
+from hooksdk.cli._console import CommandProblem, View, counted, stderr_console, warnings_shown
 from hooksdk.cli._options import Json, Mcp, Plugins, Project, import_plugins
-from hooksdk.cli._policy_rules import Judges, judges_of, misspelt
+from hooksdk.cli._policy_calls import Judges, judges_of, misspelt
 from hooksdk.cli._project import open_host, open_servers, project_config
-from hooksdk.cli._view import View
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import GatewayConfig, Profile, narrowing, profile_of
 from hooksdk.hooks import NarrowTools, Trace
@@ -46,7 +45,7 @@ def table(
     """
     config, plugins = project_config(project), import_plugins(plugin)
     gateway_profile = None if profile is None else _profile(config, profile)
-    with warnings_shown(stderr_console()):
+    with warnings_shown():
         catalog = anyio.run(_collect, config, project.resolve(), tuple(mcp or ()), plugins)
     lines = lines_of(catalog, profile, gateway_profile)
     _view(catalog, lines, profile).show(as_json=as_json)

@@ -9,7 +9,9 @@ import sys
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from hooksdk import Config
 from hooksdk.cli._console import (
@@ -18,14 +20,13 @@ from hooksdk.cli._console import (
     counted,
     print_json,
     printable,
-    stderr_console,
     warnings_shown,
 )
-from hooksdk.cli._policy_rules import judges_of
+from hooksdk.cli._options import Json, Project, StorePlace, takes
+from hooksdk.cli._policy_calls import judges_of
 from hooksdk.cli._project import project_config
-from hooksdk.cli._sessions.ids import place_of
 from hooksdk.cli._sessions.listing import requests_of
-from hooksdk.cli._sessions.look import Damaged, read_as_sent, with_session
+from hooksdk.cli._sessions.look import Damaged, place_of, read_as_sent, with_session
 from hooksdk.cli._traces import configured_files, session_records
 from hooksdk.costs import PriceList
 from hooksdk.errors import HookSDKError, StoreError, did_you_mean
@@ -36,21 +37,30 @@ from hooksdk.rules import Rules
 from hooksdk.stores import Store
 from hooksdk.trimming import list_results
 
+report_app = typer.Typer(add_completion=False)
 _PARTS_OF_SESSION = (".messages.jsonl", ".journal.jsonl")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
-    """What to report on, and where to put it."""
+    """What to report on, and where to put it.
 
-    source: str
-    trace: Path | None = None
-    run_id: str | None = None
-    store: str | None = None
-    output: Path | None = None
-    open_browser: bool = False
-    as_json: bool = False
-    project: Path = Path()
+    Attributes:
+        source: A file of trace_file, a session's id or file, or a file of messages.
+        trace: The trace of the session that is named first.
+        run_id: Only this run of the trace.
+        output: Where the page goes, NAME.html by default; - is stdout.
+        open_browser: Open the page in the browser.
+    """
+
+    source: Annotated[str, typer.Argument(metavar="TRACE|SESSION")]
+    trace: Annotated[Path | None, typer.Option("--trace", metavar="FILE", exists=True, dir_okay=False)] = None
+    run_id: Annotated[str | None, typer.Option("--run", metavar="ID")] = None
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE")] = None
+    open_browser: Annotated[bool, typer.Option("--open")] = False
+    store: StorePlace = None
+    as_json: Json = False
+    project: Project = Path()
 
 
 @dataclass(kw_only=True)
@@ -68,8 +78,15 @@ class _Input:
     is_stored: bool = False
 
 
+@report_app.command()
+@takes(ReportOptions)
 def report(options: ReportOptions) -> int:
-    """Write the page, and say where it is."""
+    """Write one page of HTML that shows a run, a session, or both: timeline, decisions, tools, searches, trims,
+    messages."""
+    if options.as_json and (options.output is not None or options.open_browser):
+        raise typer.BadParameter("--json prints what the page would hold, and writes none: leave -o and --open out")
+    if options.open_browser and str(options.output) == "-":
+        raise typer.BadParameter("--open needs a file, and -o - writes none")
     found = _read_source(options)
     if options.trace is not None:
         _add_trace(found, options.trace)
@@ -104,7 +121,7 @@ def _policies(config: Config, project: Path) -> dict[str, Rules]:
     def refused(plugin: Plugin, error: HookSDKError) -> None:
         complain(f"plugin '{plugin.id}' cannot be loaded, so the page says nothing of its rules: {error}")
 
-    with warnings_shown(stderr_console()):
+    with warnings_shown():
         try:
             plugins, _ = load_plugins((), config, folder=project, on_refusal=refused)
         except HookSDKError as error:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import getpass
 import shlex
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -14,11 +15,10 @@ import anyio
 import typer
 
 from hooksdk.approvals import Approval, Remembered
-from hooksdk.cli._console import CommandProblem, complain, counted, printable, stderr_console
+from hooksdk.cli._console import CommandProblem, View, complain, counted, printable, stderr_console
 from hooksdk.cli._groups import GroupWithOptions
 from hooksdk.cli._options import Json, Project, StorePlace
 from hooksdk.cli._project import project_config
-from hooksdk.cli._view import View
 from hooksdk.desk import ApprovalRecord, ApprovalRecords, ConsoleApprover, NotWaiting
 from hooksdk.desk.console import visible
 from hooksdk.errors import did_you_mean
@@ -260,11 +260,8 @@ def _with_store(project: Path, folder: str | None, look: Callable[[Store], Await
     """The result of `look` for a project's store, or for the one that `--store` names."""
 
     async def work() -> T:
-        store = open_store(project_config(project, folder).store)
-        try:
+        async with aclosing(open_store(project_config(project, folder).store)) as store:
             return await look(store)
-        finally:
-            await store.aclose()
 
     return anyio.run(work)
 

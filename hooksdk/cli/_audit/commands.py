@@ -17,10 +17,9 @@ import typer
 
 from hooksdk.audit import ChainRecord, Head, Report, public_text, read_public_key, verify
 from hooksdk.cli._audit.chains import audit_plugin, records_of, sources_of, typed_sources
-from hooksdk.cli._console import CommandProblem, counted, json_text, one_line
+from hooksdk.cli._console import CommandProblem, View, counted, json_text, one_line
 from hooksdk.cli._options import Json, Project
 from hooksdk.cli._project import project_config
-from hooksdk.cli._view import View
 from hooksdk.values import clip
 
 # The most characters of a record's own fields in the table.

@@ -16,11 +16,10 @@ import typer
 
 from hooksdk.cli._config.around import agent_around
 from hooksdk.cli._configuration import read_config
-from hooksdk.cli._console import CommandProblem, complain, safe, says_yes, stdout_console
+from hooksdk.cli._console import CommandProblem, View, complain, safe, says_yes, stdout_console
 from hooksdk.cli._edits.configuration import forget_trust, record_trust
 from hooksdk.cli._mcp.files import project_files, servers_remark
 from hooksdk.cli._options import Json, Project, nearest_project
-from hooksdk.cli._view import View
 from hooksdk.config import (
     Config,
     Merged,
@@ -48,9 +47,7 @@ Place = tuple[str, ...]
 
 @config_app.command()
 def show(
-    origin: Annotated[bool, typer.Option("--origin")] = False,
-    as_json: Json = False,
-    project: Project = Path(),
+    origin: Annotated[bool, typer.Option("--origin")] = False, as_json: Json = False, project: Project = Path()
 ) -> None:
     """Show the configuration that counts here, and what does not count and why. No plugin is imported.
 
@@ -196,7 +193,7 @@ def _check_person() -> None:
 
 def _tell_of_guard(folder: Path) -> None:
     """Print what ends the guard before coding agents here, or goes around it, which no trust allows."""
-    from hooksdk.cli._guard.status import look_at
+    from hooksdk.cli._guard.install import look_at
 
     view = View({})
     look_at(resolve(folder)).add_to(view)

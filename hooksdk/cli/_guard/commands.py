@@ -13,7 +13,7 @@ import anyio
 import typer
 
 from hooksdk.cli._console import CommandProblem, safe, says_yes, stdout_console
-from hooksdk.cli._edits.rules import offer_rules
+from hooksdk.cli._edits.configuration import offer_rules
 from hooksdk.cli._guard.hooks import check_agent, hook_command, how_long, judge_folder, need_sockets
 from hooksdk.cli._guard.trial import try_rules
 from hooksdk.cli._options import AGENTS, GuardInstall, GuardOptions, Json, Project, has_mcp, seconds_of, takes
@@ -49,9 +49,7 @@ def policy(
 
 
 @guard_app.command()
-def judge(
-    idle: Annotated[float, typer.Option(min=1, metavar="SECONDS")] = 900,
-) -> None:
+def judge(idle: Annotated[float, typer.Option(min=1, metavar="SECONDS")] = 900) -> None:
     """Answer the hooks of this user's coding agents; they start it themselves when there is none.
 
     Options:
@@ -96,25 +94,20 @@ def uninstall(options: GuardOptions) -> int:
 
 
 @guard_app.command()
-def status(
-    prove: Annotated[bool, typer.Option("--prove")] = False,
-    as_json: Json = False,
-) -> None:
+def status(prove: Annotated[bool, typer.Option("--prove")] = False, as_json: Json = False) -> None:
     """Say whether a judge runs, before which agents the guard is, what counts against it here, and what stays open in
     each.
 
     Options:
         prove: Start each agent here once, with a call that must be refused. Its settings count, and run.
     """
-    from hooksdk.cli._guard.status import show_status
+    from hooksdk.cli._guard.install import show_status
 
     raise typer.Exit(show_status(as_json=as_json, proves=prove))
 
 
 @guard_app.command()
-def pause(
-    duration: Annotated[str, typer.Argument(metavar="DURATION")],
-) -> None:
+def pause(duration: Annotated[str, typer.Argument(metavar="DURATION")]) -> None:
     """Refuse nothing for so long. A person types it at a terminal; what happens meanwhile stands in the trace.
 
     Options:

@@ -17,10 +17,9 @@ import typer
 
 from hooksdk import Config, Host, MemoryStore, ToolCall
 from hooksdk.cli._configuration import load_config
-from hooksdk.cli._console import counted, one_line, print_line, safe, stderr_console, warnings_shown
+from hooksdk.cli._console import View, counted, one_line, print_line, safe, stderr_console, warnings_shown
 from hooksdk.cli._guard.transcripts import TRANSCRIPTS, Reading, RecordedCall, read_lately
 from hooksdk.cli._options import Json
-from hooksdk.cli._view import View
 from hooksdk.config import project_folder
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.guard import AGENTS, starter_policy, tool_of
@@ -70,7 +69,7 @@ def try_rules(
     fixed = None if policy is None else _rules_of(policy)
     here = Path.cwd()
     folders = list(dict.fromkeys([here, project_folder(here)]))
-    with warnings_shown(stderr_console()), stderr_console().status("reading") as status:
+    with warnings_shown(), stderr_console().status("reading") as status:
 
         def show(path: Path) -> None:
             status.update(f"reading {safe(path.name)}")

@@ -13,12 +13,10 @@ import typer
 from rich.table import Table
 
 from hooksdk.cli._configuration import load_config, read_config
-from hooksdk.cli._console import CommandProblem, complain, one_line, says_yes, stderr_console
+from hooksdk.cli._console import CommandProblem, View, complain, one_line, says_yes, stderr_console
 from hooksdk.cli._edits.configuration import Edit, edit_project
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
-from hooksdk.cli._plugins.authoring import make_manifests
-from hooksdk.cli._plugins.new import new_package
-from hooksdk.cli._view import View
+from hooksdk.cli._plugins.authoring import make_manifests, new_package
 from hooksdk.config import fold, trust_advice
 from hooksdk.errors import PluginError, PluginRefused, did_you_mean, unknown_key
 from hooksdk.hooks import GRANTS

@@ -17,9 +17,9 @@ import typer
 
 from hooksdk import Annotations
 from hooksdk.cli._console import CommandProblem, complain
-from hooksdk.cli._edits.rules import offer_rules
+from hooksdk.cli._edits.configuration import offer_rules
 from hooksdk.cli._options import Json, Project
-from hooksdk.cli._proofs.versions import load_version
+from hooksdk.cli._proofs.diff import load_version
 from hooksdk.config import project_settings
 from hooksdk.patterns import SOURCES
 

@@ -13,13 +13,11 @@ import anyio
 import typer
 
 from hooksdk import Config, Host
-from hooksdk.cli._console import CommandProblem, stderr_console, warnings_shown
+from hooksdk.cli._console import CommandProblem, View, warnings_shown
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
-from hooksdk.cli._policy_calls import SeenCall
-from hooksdk.cli._policy_rules import Judges, judges_of
+from hooksdk.cli._policy_calls import Judges, SeenCall, judges_of
 from hooksdk.cli._project import open_host, project_config
 from hooksdk.cli._proofs.properties import PolicyConfig, Property, read_properties
-from hooksdk.cli._view import View
 from hooksdk.host import Plugin
 from hooksdk.rules import CallClass, CallFact, Claim, Rules
 from hooksdk.testing import ScriptedApprover
@@ -194,7 +192,7 @@ def prove(
         file: A TOML file with `policy.properties`; without it the configuration's count.
     """
     plugins = import_plugins(plugin)
-    with warnings_shown(stderr_console()):
+    with warnings_shown():
         config = project_config(project)
         properties = read_properties(file) if file else PolicyConfig.model_validate(config.policy).properties
         if not properties:

@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hooksdk.calls import CallInDoubt, ToolResult, TrimReceipt
-from hooksdk.cli._console import CommandProblem, counted, one_line, safe, says_yes, stderr_console, stdout_console
+from hooksdk.cli._console import CommandProblem, View, counted, one_line, safe, says_yes, stderr_console, stdout_console
 from hooksdk.cli._options import Json, Project, StorePlace, seconds_of
-from hooksdk.cli._sessions.ids import find_session, place_of, unknown_session
-from hooksdk.cli._sessions.look import SessionId, with_session, with_store
-from hooksdk.cli._view import View
+from hooksdk.cli._sessions.look import SessionId, find_session, place_of, unknown_session, with_session, with_store
 from hooksdk.errors import SessionBusy
 from hooksdk.formats import FORMATS
 from hooksdk.stores import Store, list_summaries

@@ -12,12 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
-from hooksdk.cli._console import CommandProblem, counted, one_line
+from hooksdk.cli._console import CommandProblem, View, counted, one_line
 from hooksdk.cli._options import Json, Project, StorePlace
 from hooksdk.cli._project import project_config
 from hooksdk.cli._sessions.look import Look, look_at, read_as_sent, with_session
 from hooksdk.cli._spent import spent_json
-from hooksdk.cli._view import View
 from hooksdk.costs import (
     PRICES,
     Bill,

@@ -10,13 +10,11 @@ from typing import Annotated
 
 import typer
 
-from hooksdk.cli._console import counted, one_line
+from hooksdk.cli._console import View, counted, one_line
 from hooksdk.cli._doctor.store import outlived_lock
 from hooksdk.cli._options import Json, Project, StorePlace
-from hooksdk.cli._sessions.ids import find_session, place_of
-from hooksdk.cli._sessions.look import Damaged, holder_of, look_at, with_store
+from hooksdk.cli._sessions.look import Damaged, find_session, holder_of, look_at, place_of, with_store
 from hooksdk.cli._sessions.mend import Damage, Plan, plan_session, plan_values, session_bases, session_id_of
-from hooksdk.cli._view import View
 from hooksdk.errors import StoreError
 from hooksdk.stores import JsonlStore, Store
 from hooksdk.stores.files import replace_file

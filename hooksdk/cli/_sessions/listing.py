@@ -10,12 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
+from hooksdk.cli._console import View
 from hooksdk.cli._options import Json, Project, StorePlace
 from hooksdk.cli._project import project_config
-from hooksdk.cli._sessions.ids import place_of, short_ids
-from hooksdk.cli._sessions.look import SIZES, Damaged, described, holder_of, look_at, with_store
+from hooksdk.cli._sessions.look import SIZES, Damaged, described, holder_of, look_at, place_of, short_ids, with_store
 from hooksdk.cli._spent import spent_json
-from hooksdk.cli._view import View
 from hooksdk.costs import PriceList, Request, in_dollars, requests_in
 from hooksdk.errors import StoreError
 from hooksdk.stores import JsonlStore, SessionSummary, Store, list_summaries

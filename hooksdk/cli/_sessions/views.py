@@ -11,10 +11,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from hooksdk.calls import ResultInfo, ToolCall, shown_labels
-from hooksdk.cli._console import CommandProblem, counted, json_text, one_line, print_json, safe
+from hooksdk.cli._console import CommandProblem, View, counted, json_text, one_line, print_json, safe
 from hooksdk.cli._options import Json, Project, StorePlace
 from hooksdk.cli._sessions.look import Look, SessionId, look_at, timestamp, with_session
-from hooksdk.cli._view import View
 from hooksdk.formats import Message
 from hooksdk.formats.content import describe_part
 from hooksdk.transcript import Ledger, ResultRow, encode
