@@ -100,7 +100,7 @@ def _bad(text: str) -> typer.BadParameter:
 
 @dataclass
 class Result:
-    """What became of the attacks on one target.
+    """The outcome of the attacks on one target.
 
     Attributes:
         strict: Whether the policies stop what they do not list.
@@ -239,7 +239,7 @@ class Gate:
 async def attack_policies(
     targets: Sequence[Target], cases: Sequence[Path], mcp: Sequence[Path], project: Path, plugins: Sequence[Any]
 ) -> list[Result]:
-    """Attack what each target denies, and answer what became of it."""
+    """Attack what each target denies, and return the outcome of each."""
     person = ScriptedApprover("nobody is asked by this command")
     config = project_config(project)
     # Tools as they are written here are no change of those that were recorded.
@@ -262,7 +262,7 @@ async def attack_policies(
 
 
 def view_of(results: Sequence[Result]) -> View:
-    """What became of them, in words."""
+    """The results as a table, with each attack that got through."""
     view = View({"targets": [one.as_dict() for one in results]}, indent=9)
     words = ("stopped", "asked", "through")
     rows = [(one.target.tool, one.target.kind, *(str(one.counts[word]) for word in words)) for one in results]

@@ -106,8 +106,8 @@ def attack(
 
 
 async def judge(document: CallFile, project: Path, mcp: Sequence[Path], plugins: Sequence[Any] = ()) -> dict[str, Any]:
-    """The gate's verdict on the call, and the rules of `tool_policy` behind it; `plugins` judge beside the
-    project's."""
+    """The gate's verdict on the call, and the rules of `tool_policy` behind it; `plugins` judge beside the project's
+    own."""
     config = project_config(project)
     person = ScriptedApprover(Approval(False, "nobody is asked by this command", unanswered="not_asked"))
     async with AsyncExitStack() as stack:
@@ -218,7 +218,7 @@ def _written_tool(document: CallFile) -> Tool:
 
 
 def _explanation(session: Session, run: Run, tool: Tool, call: ToolCall, arguments: Mapping[str, Any]) -> Any:
-    """What `tool_policy` goes by; None where it is not loaded."""
+    """The rules behind the verdict of `tool_policy`; None where it is not loaded."""
     try:
         policy = session.plugin(POLICY)
     except KeyError:

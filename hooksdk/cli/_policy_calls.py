@@ -36,7 +36,7 @@ _BLOCKING = ("before_tool_call", "tool_call_start")
 
 
 class SupposedCall(BaseModel):
-    """What is supposed of a tool, of a call of it, and of the run that makes the call.
+    """A made-up call: its tool, its arguments, and the run that makes it.
 
     Attributes:
         tool: A name or an id such as `mcp:github:create_issue`.
@@ -65,12 +65,12 @@ class SupposedCall(BaseModel):
 
     @property
     def run_options(self) -> dict[str, Any]:
-        """Who makes the call, for `Session.run`."""
+        """The options of `Session.run` for the run that makes the call."""
         return {"agent_id": self.agent_id, "trigger": self.trigger, "requester": self.requester}
 
 
 class CallFile(SupposedCall):
-    """What stands in CALL.json.
+    """The content of CALL.json.
 
     Attributes:
         prompt: What the user wrote, for rules about where values come from.
@@ -98,7 +98,7 @@ class SeenCall:
 
 
 async def judge_call(run: Run, call: ToolCall) -> JudgedCall:
-    """What the policies say of a call that a model would have written in this run."""
+    """Let the policies judge a call as if the model had written it in this run."""
     await run.record(get_format("openai-chat").reply("", [call]))
     return await run.judge(call)
 
@@ -192,7 +192,7 @@ class Judge:
 
 @dataclass(frozen=True, kw_only=True)
 class Judges:
-    """Who judges calls here.
+    """The plugins that judge calls here.
 
     Attributes:
         described: By plugin, what its settings say of calls.
@@ -237,7 +237,7 @@ def misspelt(judges: Judges, tools: Sequence[Tool], called: Tool | None = None, 
 
 
 def _rules_of(plugin: Plugin) -> Rules | None:
-    """What its `describe_rules(config)` answers: a class method, or a module's plain function."""
+    """The plugin's rules by its `describe_rules(config)`, a class method or a module's plain function; None without it."""
     member = inspect.getattr_static(plugin.holder, "describe_rules", None)
     is_ours = inspect.isfunction(member) if isinstance(plugin.holder, ModuleType) else isinstance(member, classmethod)
     if not is_ours:

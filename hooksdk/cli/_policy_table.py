@@ -108,7 +108,7 @@ class Line:
 
     @property
     def action(self) -> str:
-        """What comes of a call, in a word or several."""
+        """The verdict on a call: one word, or all that are possible."""
         return "withheld" if self.withheld else self.verdict.words
 
 
@@ -165,7 +165,7 @@ def _known(name: str | None, profile: Profile | None) -> Known:
 
 
 def _words(line: Line, judges: Judges) -> str:
-    """What decides about the tool, in one line."""
+    """The rules that decide about the tool, in one line."""
     if line.withheld:
         who, why = line.withheld
         return f"{who}: {why}"

@@ -43,7 +43,7 @@ _PARTS_OF_SESSION = (".messages.jsonl", ".journal.jsonl")
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
-    """What to report on, and where to put it.
+    """The options of `hooksdk report`.
 
     Attributes:
         source: A file of trace_file, a session's id or file, or a file of messages.
@@ -65,7 +65,7 @@ class ReportOptions:
 
 @dataclass(kw_only=True)
 class _Input:
-    """What was found under the source's name.
+    """The records and sessions that were found under the source's name.
 
     Attributes:
         is_stored: The session is one of a store's.
@@ -217,7 +217,7 @@ def _add_trace(found: _Input, path: Path) -> None:
 
 
 def _add_own_trace(found: _Input, project: Path) -> None:
-    """What the files that `trace_file` writes here hold of the session."""
+    """Add the session's records in the files that `trace_file` writes here."""
     paths = configured_files(project_config(project))
     try:
         records = session_records(paths, found.sessions[0].session_id)
@@ -230,7 +230,7 @@ def _add_own_trace(found: _Input, project: Path) -> None:
 
 
 def _of_session(records: list[dict[str, Any]], session_id: str) -> list[dict[str, Any]]:
-    """Its records, and those of its sub-agents."""
+    """The records of the session and of its sub-agents."""
     family = {session_id}
     for record in records:
         if record["kind"] == "session_started" and record.get("parent") in family:

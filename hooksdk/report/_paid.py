@@ -1,4 +1,4 @@
-"""What was paid, by the counts of the providers, and what the prompts of a history would cost."""
+"""The costs of sessions by the counts of their providers, and of a history's prompts under policies of trims."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORTH_IT = 0.995
 
 
 def read_paid(requests: Iterable[Request], prices: PriceList) -> list[Paid]:
-    """What was paid, by model."""
+    """The costs of these requests, by model."""
     return [
         Paid(
             model=one.model,
@@ -63,7 +63,7 @@ def paid_section(title: str, paid: Sequence[Paid], cache: Sequence[str] = ()) ->
 
 
 def run_cost(run: Run) -> Html | None:
-    """What the model used, as its provider told it."""
+    """The section of a run's tokens and costs, as the provider counted them."""
     rows: list[Sequence[Child]] = [(name.replace("_", " "), f"{value:,.0f}") for name, value in run.usage.items()]
     if run.paid:
         rows.append(("in money", _paid_words(run.paid)))
@@ -81,7 +81,7 @@ def run_cost(run: Run) -> Html | None:
 
 
 def bills(session: Session) -> Html | None:
-    """What the prompts of the stored messages would cost."""
+    """The section of what a session's prompts would cost under policies of trims."""
     if not session.requests:
         return None
     if not session.bills:

@@ -37,7 +37,7 @@ GROUP = 50
 
 
 def decisions(run: Run, *, with_messages: bool) -> Html | None:
-    """Who said what about which call, and what came of it."""
+    """The section of decisions: the plugin, its verdict on a call, and the consequence."""
     rows = [
         (
             offset(line.at),
@@ -101,7 +101,7 @@ def _consequence(step: Step, line: HookLine, with_messages: bool) -> Child:
 
 
 def catalogs(run: Run) -> Html | None:
-    """What the model might use, with what each definition costs."""
+    """The section of tools that the model might use, with the tokens of each definition."""
     if not run.catalogs:
         return None
     parts = [_catalog(catalog, several=len(run.catalogs) > 1) for catalog in run.catalogs[-5:]]
@@ -164,7 +164,7 @@ def _weight(tokens: int, most: int) -> Html:
 
 
 def policy(lines: Sequence[PolicyLine]) -> Html | None:
-    """What the rules of the project say of the tools, the riskiest first."""
+    """The section of the project's rules on the tools, the riskiest first."""
     if not lines:
         return None
     rows = [
@@ -194,7 +194,7 @@ _VERDICT_TONES = {"allow": "good", "deny": "bad"}
 
 
 def searches(session: Session) -> Html | None:
-    """What was looked for, and what was found."""
+    """The section of searches, with the hits of each query."""
     if not session.searches:
         return None
     parts = [_search(search) for search in session.searches[:100]]
@@ -224,7 +224,7 @@ def _hit(hit: Hit) -> Html:
 
 
 def trims(lines: Sequence[TrimLine]) -> Html | None:
-    """What was shortened, by whom, and what it saves."""
+    """The section of trims: the result, the plugin, and the tokens saved."""
     if not lines:
         return None
     rows = [

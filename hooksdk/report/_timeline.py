@@ -61,11 +61,11 @@ class Axis:
         return Axis(start, max(end - start, 1e-6), tick)
 
     def place(self, at: float) -> str:
-        """Where a time stands, as a share of the width."""
+        """The place of a time, as a share of the width."""
         return f"{min(max(100 * (at - self.start) / self.span, 0), 100):.3f}%"
 
     def width(self, seconds: float) -> str:
-        """How wide a time is."""
+        """The width of a duration."""
         return f"{min(100 * seconds / self.span, 100):.3f}%"
 
 
@@ -171,12 +171,12 @@ def _label(step: Step) -> Html:
 
 
 def word_of(line: HookLine) -> str:
-    """What a handler came to, in a word or two."""
+    """The outcome of a handler, in a word or two."""
     return f"{line.outcome}{' (shadow)' if line.shadow else ''}"
 
 
 def tone_of(line: HookLine) -> str | None:
-    """Its colour: what is without effect has none."""
+    """The colour of an outcome; one without effect has none."""
     tones = {"Block": "bad", "failed": "bad", "Ask": "warn", "Answer": "note"}
     return "plain" if line.shadow else tones.get(line.outcome)
 
@@ -247,7 +247,7 @@ def _hooks(lines: Iterable[HookLine]) -> Html:
 
 
 def approval_words(approval: Approval) -> str:
-    """Who asked, who answered, and after how long."""
+    """An approval in words: the plugin, the answer, the person and the time that it took."""
     asked = f"{approval.plugin} asked ({approval.severity})" if approval.plugin else "it was asked in an earlier run"
     if approval.questions > 1:
         asked += f", with {approval.questions - 1} more"

@@ -358,7 +358,7 @@ def _tool_of(entry: Mapping[str, Any]) -> CatalogTool:
 
 
 def _shares(steps: list[Step], seconds: float) -> Shares:
-    """How the time was spent. Times that overlap count once: first as a person's, then as a tool's, then as the
+    """The shares of a run's time. Times that overlap count once: first as a person's, then as a tool's, then as the
     model's."""
     persons = [(one.at, one.at + (one.waited or 0)) for step in steps for one in step.approvals]
     tools = [(step.at, step.at + (step.seconds or 0)) for step in steps if step.kind == "call"]

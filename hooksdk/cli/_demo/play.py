@@ -43,7 +43,7 @@ OFFICE = (Commits, Tables)
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions:
-    """What the command line asks for.
+    """The options of the demo, as the command has worked them out.
 
     Attributes:
         real: Real MCP servers, in place of the demo's own plugins.

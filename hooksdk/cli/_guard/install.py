@@ -251,7 +251,7 @@ def _add_judge(view: View, running: JudgeStatus | None) -> None:
 
 @dataclass
 class Look:
-    """What counts against the guard in the settings of a folder and in the calls of agents.
+    """The findings against the guard: in the settings of a folder, and in the calls of agents.
 
     Attributes:
         agents: The agents before which the guard stands in this folder.
@@ -276,7 +276,7 @@ class Look:
 
 
 def look_at(folder: Path) -> Look:
-    """What counts against the guard where agents work in this folder. Raises `CommandProblem`."""
+    """Look for findings against the guard where agents work in this folder. Raises `CommandProblem`."""
     if sys.platform == "win32":
         return Look()
     installed = _everywhere()

@@ -227,7 +227,7 @@ def new_package(
 
 
 def _words(plugin_id: str, package: str, *, alone: bool) -> dict[str, str]:
-    """What the templates put in for a plugin, which is the package itself where it is the only one."""
+    """The words for the templates of a plugin, which is the package itself where it is the only one."""
     return {
         "id": plugin_id,
         "module": package if alone else f"{package}.{plugin_id}",

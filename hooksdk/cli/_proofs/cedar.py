@@ -146,7 +146,7 @@ def _once(known: Mapping[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 def _conditions(policy: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What the policy asks for, by the keys of a rule."""
+    """The keys and values of a rule with the policy's conditions."""
     for variable in ("principal", "action", "resource"):
         yield from _scope(variable, policy[variable])
     for condition in policy["conditions"]:
@@ -191,7 +191,7 @@ def _entities(variable: str, operator: str, entities: Sequence[Mapping[str, str]
 
 
 def _expression(body: Mapping[str, Any], *, holds: bool) -> Iterator[tuple[str, Any]]:
-    """What an expression asks for where it must be true, or must not."""
+    """The keys and values of a rule for an expression that must hold, or must not."""
     ((operator, parts),) = body.items()
     match operator, parts:
         case "!", {"arg": inner}:

@@ -111,7 +111,7 @@ def diff(
 
 
 def compare(before: Version, after: Version) -> tuple[list[Remark], list[PluginChange]]:
-    """What changes between two versions, what is loosened first. Raises `CommandProblem` without the solver."""
+    """The differences of two versions, loosened calls first. Raises `CommandProblem` without the solver."""
     remarks: list[Remark] = []
     changes: list[PluginChange] = []
     for folded in sorted({*before.plugins, *after.plugins}):
@@ -274,7 +274,7 @@ def _settings(content: bytes, where: str) -> Source | None:
 
 
 def _git(project: Path, *words: str) -> bytes | None:
-    """What git answers in the folder; None where it says no."""
+    """The output of git in the folder; None where git fails."""
     try:
         command = ["git", "-C", str(project), *words]  # git's own words alone
         done = subprocess.run(command, check=False, capture_output=True, stdin=subprocess.DEVNULL)  # noqa: S603 - see above

@@ -34,7 +34,7 @@ JUDGING = frozenset({"before_tool_call", "narrow_tools", "tool_call_start", "rew
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What was found out of one property.
+    """The outcome of proving one property.
 
     Attributes:
         status: `open`: the rules do not prove it, and no real call breaks it. `unknown`: the proof took too many steps.
@@ -70,7 +70,7 @@ class Policies:
 
     @classmethod
     def of(cls, host: Host, config: Config) -> Policies:
-        """Those that are loaded."""
+        """The policies of the plugins that this host has loaded."""
         loaded = [plugin for plugin in host.plugins if plugin.loaded]
         judges = judges_of(loaded, config)
         silent = [plugin.id for plugin in loaded if JUDGING.isdisjoint(plugin.hooks)]

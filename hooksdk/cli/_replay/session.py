@@ -55,7 +55,7 @@ TEST_NAME = "test_the_decisions_stay"
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions:
-    """What to replay, against what, and where to.
+    """The options of `hooksdk replay`.
 
     Attributes:
         source: A stored session's id, a file of any history, or a chain of the plugin audit.
@@ -242,7 +242,7 @@ def _row(verdict: CallVerdict, room: int, then: str) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What was replayed, and with what."""
+    """A replayed history, with the tools and the configuration of the replay."""
 
     history: History
     played: Replay
@@ -329,7 +329,7 @@ def {TEST_NAME}(decision_snapshot):
 
 
 def _quoted(text: str) -> str:
-    """As Python writes it, in double quotes."""
+    """The text as a literal of Python, in double quotes."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -342,7 +342,7 @@ def _place(place: str, folder: Path) -> str:
 
 
 def _settings(config: Config) -> Mapping[str, Any]:
-    """What the configuration says of the plugins, for `replay(config=...)`."""
+    """The plugins' settings in the configuration, for `replay(config=...)`."""
     sections = {
         name: section.model_dump(exclude_defaults=True, mode="json") for name, section in config.plugins.items()
     }

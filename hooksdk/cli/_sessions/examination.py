@@ -1,4 +1,4 @@
-"""`hooksdk sessions doctor`: what is wrong with what is stored, what can be done, and doing it."""
+"""`hooksdk sessions doctor`: damages of stored sessions, and mending them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def _is_there(store: Store, session_id: str) -> bool:
 
 
 async def _examine_any(store: Store, session_ids: Sequence[str]) -> list[Damage]:
-    """Of a store without files: whether each session can be read."""
+    """The damaged sessions of a store without files: those that cannot be read."""
     findings: list[Damage] = []
     for session_id in session_ids or await store.list_sessions():
         try:
@@ -134,7 +134,7 @@ def _examine_session(base: Path, session_id: str | None, *, mend: bool) -> Itera
 
 
 def _carried_out(plan: Plan, who: str, *, mend: bool) -> Iterator[Damage]:
-    """What is wrong by the plan, after it was carried out if it is to be."""
+    """The damages of a plan; with `mend` the plan is carried out first."""
     backups: dict[str, str | None] = {}
     if mend:
         for path, content in plan.contents.items():

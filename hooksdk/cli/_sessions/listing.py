@@ -108,7 +108,7 @@ def _folder(folder: str, project: Path) -> str:
 
 
 def _age(changed: str | None) -> str:
-    """How long ago: `now`, `5 min`, `3 h`, `12 days`, then the day."""
+    """The time since the last change: `now`, `5 min`, `3 h`, `12 days`, then the day itself."""
     if changed is None:
         return "-"
     minutes = int(time.time() - datetime.fromisoformat(changed).timestamp()) // 60

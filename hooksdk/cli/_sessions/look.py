@@ -78,14 +78,14 @@ class Look:
         return self.ledger.format_name
 
     def about(self) -> SessionSummary:
-        """What it is about."""
+        """The prompt, model and folder with which it began."""
         beginning = SessionBeginning(
             session_id=self.session_id, messages=self.messages, journal=self.journal, changed=self.changed
         )
         return summarize(beginning)
 
     def summary(self) -> dict[str, Any]:
-        """What `list --sizes` tells of it."""
+        """The entry of `list --sizes`."""
         ledger = self.ledger
         trimmed = sum(record.short_text is not None for record in ledger.records)
         tokens = sum(schema.estimate_tokens(message) for message in ledger.view)
@@ -95,7 +95,7 @@ class Look:
 
 
 def described(summary: SessionSummary) -> dict[str, Any]:
-    """What a session is about, as `list` tells it."""
+    """The entry of a session in `list`."""
     return {
         "id": summary.session_id,
         "prompt": clip(summary.prompt, PROMPT_CHARS),
@@ -178,7 +178,7 @@ def _look_at_files(base: Path) -> tuple[float, str]:
 
 
 def holder_of(lock_path: Path) -> str:
-    """Who holds this lock; empty when nobody does."""
+    """The holder of this lock, such as `process 4711`; empty when nobody has it."""
     try:
         return (Lease.holder(lock_path) or "another process") if is_held(lock_path) else ""
     except OSError:  # no lock yet, or a disk that can only be read: nobody writes there
@@ -275,5 +275,5 @@ async def unknown_session(store: Store, session_id: str) -> CommandProblem:
 
 
 def place_of(store: Store) -> str:
-    """Where a store keeps its sessions, for a message."""
+    """The place of a store's sessions, for a message."""
     return str(store.directory) if isinstance(store, JsonlStore) else "this store"

@@ -1,4 +1,4 @@
-"""What is wrong with the files of a `JsonlStore`, and how each would read without it. Nothing is written here.
+"""Damages in the files of a `JsonlStore`, and the content of each file without them. Nothing is written here.
 
 Lines are read without holding the session and whatever state they are in. The same plan tells what could be done and
 does it, so nobody reads of one thing and gets another.
@@ -57,12 +57,12 @@ class Lines:
 
     @property
     def torn(self) -> int:
-        """How many bytes at the end belong to no whole step, as after a crash."""
+        """The bytes at the end that belong to no whole step, as after a crash."""
         return len(self.data) - self.whole
 
     @property
     def problem(self) -> str:
-        """What is wrong with the first damaged line; empty where there is none."""
+        """The damage of the first damaged line; empty where there is none."""
         damaged = next((line for line in self.lines if line.problem), None)
         return f"line {damaged.number} {damaged.problem}" if damaged else ""
 
@@ -95,7 +95,7 @@ class Damage:
 
 @dataclass(kw_only=True)
 class Plan:
-    """What is wrong with some files that belong together, and what would stand in those that can be mended.
+    """The damages of some files that belong together, and the content of those that can be mended.
 
     Attributes:
         contents: By file; None for one that is only moved aside.
@@ -117,7 +117,7 @@ def session_bases(directory: Path) -> list[Path]:
 
 
 def session_id_of(base: Path) -> str | None:
-    """Whose files these are; None where the journal does not say it any more."""
+    """The id of the session of these files; None where the journal does not say it any more."""
     try:
         values = read_lines(base.with_name(base.name + ".journal.jsonl")).values
     except OSError:
@@ -126,7 +126,7 @@ def session_id_of(base: Path) -> str | None:
 
 
 def plan_session(base: Path, known_id: str | None, *, is_held: bool) -> Plan:
-    """What is wrong with a session's two files. `known_id` is the session's id, where the caller knows it. While
+    """Plan the mending of a session's two files. `known_id` is the session's id, where the caller knows it. While
     somebody holds the session, its last line may be half written, which is no damage."""
     plan = Plan()
     journal_path, messages_path = (base.with_name(f"{base.name}.{kind}.jsonl") for kind in ("journal", "messages"))
@@ -257,7 +257,7 @@ def _is_about_lost(entry: Entry, count: int) -> bool:
 
 
 def plan_values(directory: Path) -> Iterator[Plan]:
-    """What is wrong with the plugins' values, a plan for each file of them."""
+    """Plan the mending of the plugins' values: a plan for each damaged file."""
     for path in sorted((directory / "values").glob("*.json")):
         try:
             ValueFile(path, path.stem).read()

@@ -43,7 +43,7 @@ _NOT_RUN = {"invalid": ("not run", "wrong arguments for "), "unknown": ("not run
 
 @dataclass(frozen=True)
 class Look:
-    """Where to look."""
+    """The project, servers and plugins whose tools are listed or searched."""
 
     project: Path
     mcp: Sequence[Path]
@@ -200,7 +200,7 @@ async def _searchable(stack: AsyncExitStack, look: Look, prompt: str | None = No
 
 
 async def _prefetch(look: Look, prompt: str) -> dict[str, Any]:
-    """What a first request with this prompt holds, and what it costs."""
+    """The tools and texts in a first request with this prompt, with their tokens."""
     async with AsyncExitStack() as stack:
         run = await _searchable(stack, look, prompt)
         count = run.stats["prefetched"]
@@ -266,7 +266,7 @@ def _why_off(config: Config) -> str:
 
 
 def _with_search(config: Config) -> Config:
-    """The same configuration with tool search on, in the mode that has `tool_search`."""
+    """The configuration with tool search on, in the mode that has `tool_search`."""
     section = config.plugin(SEARCH) or PluginConfig()
     settings = {**section.config, "enabled": "on"}
     settings |= {"mode": "tools"} if "mode" in settings else {}
