@@ -140,9 +140,8 @@ def _read_source(options: ReportOptions) -> _Input:
         return _read_session(options.project, options.store, options.source)
     except CommandProblem as problem:
         if path.is_dir():
-            raise CommandProblem(
-                f"{problem} {printable(options.source)} is a folder: name a file in it, or a session in it with --store"
-            ) from None
+            advice = "is a folder: name a file in it, or a session in it with --store"
+            raise CommandProblem(f"{problem} {printable(options.source)} {advice}") from None
         raise
 
 
@@ -154,9 +153,8 @@ def _session_of(path: Path) -> str:
             header: Any = json.loads(file.readline())
         return str(header["session"])
     except (OSError, ValueError, TypeError, KeyError):
-        raise CommandProblem(
-            f"{printable(str(journal))} does not name the session that it belongs to. `hooksdk sessions doctor` says what can be done"
-        ) from None
+        problem = f"{printable(str(journal))} does not name the session that it belongs to"
+        raise CommandProblem(f"{problem}. `hooksdk sessions doctor` says what can be done") from None
 
 
 def _read_session(project: Path, place: str | None, typed: str) -> _Input:
@@ -185,9 +183,8 @@ def _read_file(path: Path) -> _Input:
         try:
             history = read_as_sent(path)
         except HistoryError as other:
-            raise CommandProblem(
-                f"{problem}; and it holds no messages either ({other}). Give a file of trace_file, a session's id, or a history"
-            ) from None
+            advice = "Give a file of trace_file, a session's id, or a history"
+            raise CommandProblem(f"{problem}; and it holds no messages either ({other}). {advice}") from None
         told = f"{path.name}, {counted(len(history.messages), 'message')}"
         list_results(history.messages, history.format)  # raises with the place of what is not of the format
         session = StoredSession(session_id=path.stem, messages=history.messages, format=history.format)
@@ -209,9 +206,8 @@ def _read_trace(path: Path) -> tuple[list[dict[str, Any]], str]:
 
 def _add_trace(found: _Input, path: Path) -> None:
     if found.records is not None:
-        raise CommandProblem(
-            f"{printable(str(path))}: a trace is given already. With --trace the first argument is a session"
-        )
+        problem = "a trace is given already. With --trace the first argument is a session"
+        raise CommandProblem(f"{printable(str(path))}: {problem}")
     found.records, told = _read_trace(path)
     found.sources.append(told)
 
@@ -241,10 +237,10 @@ def _of_session(records: list[dict[str, Any]], session_id: str) -> list[dict[str
 def _check_run(records: list[dict[str, Any]] | None, run_id: str) -> None:
     known = list(dict.fromkeys(str(record.get("run_id")) for record in records or () if record.get("run_id")))
     if run_id not in known:
+        if records is None:
+            raise CommandProblem("--run needs a trace")
         hint = did_you_mean(run_id, known) or (f" The newest is {known[-1]}." if known else " There is no run in it.")
-        raise CommandProblem(
-            f"no run '{run_id}' is in the trace.{hint}" if records is not None else "--run needs a trace"
-        )
+        raise CommandProblem(f"no run '{run_id}' is in the trace.{hint}")
 
 
 def _write(made: Report, options: ReportOptions, name: str, *, traced: bool) -> int:
@@ -253,19 +249,19 @@ def _write(made: Report, options: ReportOptions, name: str, *, traced: bool) -> 
         sys.stdout.buffer.write(text.encode())  # the page says that it is UTF-8, whatever the terminal's encoding is
         return 0
     path = options.output or Path(f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name).strip('._') or 'report'}.html")
+    shown = printable(str(path))
     try:
         if path.exists() and not is_page(path.read_text(encoding="utf-8", errors="replace")):
-            raise CommandProblem(
-                f"{printable(str(path))} is there already and is no report, so it is not overwritten. Name another file with -o"
-            )
+            problem = "is there already and is no report, so it is not overwritten. Name another file with -o"
+            raise CommandProblem(f"{shown} {problem}")
         path.touch(mode=0o600)  # it may hold a conversation
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise CommandProblem(f"{printable(str(path))} cannot be written: {error.strerror}") from None
+        raise CommandProblem(f"{shown} cannot be written: {error.strerror}") from None
     runs = counted(len(made.runs) + made.runs_left_out, "run") if traced else "no trace"
     messages = counted(sum(session.count for session in made.sessions), "message")
     size = f"{len(text) / 1e6:.1f} MB" if len(text) >= 1e6 else f"{len(text) / 1e3:,.0f} kB"
-    print(f"{printable(str(path))}: {runs}, {messages}, {size}")
+    print(f"{shown}: {runs}, {messages}, {size}")
     if options.open_browser and not webbrowser.open(path.absolute().as_uri()):
         complain("no browser could be opened here")
     return 0

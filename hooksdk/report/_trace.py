@@ -325,12 +325,8 @@ def _attach(step: Step, line: HookLine) -> None:
 
 def _short_name(usage: str) -> str:
     """A short word for a count, such as `tokens in` for `input_tokens`."""
-    known = {
-        "input_tokens": "tokens in",
-        "prompt_tokens": "tokens in",
-        "output_tokens": "out",
-        "completion_tokens": "out",
-    }
+    known = dict.fromkeys(("input_tokens", "prompt_tokens"), "tokens in")
+    known |= dict.fromkeys(("output_tokens", "completion_tokens"), "out")
     return known.get(usage, usage.replace("_", " "))
 
 
