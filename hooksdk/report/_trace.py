@@ -325,7 +325,7 @@ def _attach(step: Step, line: HookLine) -> None:
 
 def _short_name(usage: str) -> str:
     """A short word for a count, such as `tokens in` for `input_tokens`."""
-    known = dict.fromkeys(("input_tokens", "prompt_tokens"), "tokens in")
+    known: dict[str, str] = dict.fromkeys(("input_tokens", "prompt_tokens"), "tokens in")
     known |= dict.fromkeys(("output_tokens", "completion_tokens"), "out")
     return known.get(usage, usage.replace("_", " "))
 
