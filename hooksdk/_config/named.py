@@ -4,7 +4,6 @@ settings did."""
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
+from hooksdk._config.entry_points import BUILT_INS, installed_entries, module_of
 from hooksdk._config.sources import fold, trust_advice
 from hooksdk.errors import ConfigError, HookSDKError
-from hooksdk.manifest import ENTRY_POINTS, Contracts, file_names, find_manifest, read_manifest
+from hooksdk.manifest import Contracts, file_names, find_manifest, read_manifest
 
 Place = tuple[str, ...]
-BUILT_INS = Path(__file__).resolve().parents[2] / "builtin_plugins"
 # A store is written to; the others have rules of their own: `trust.py`, and the commands for `mcp`.
 _OTHERS = {"store", "plugins_file", "mcp"}
 # `package.module:name`.
@@ -133,8 +132,8 @@ def _contracts(plugin_id: str) -> Contracts | None:
     built_in = BUILT_INS / fold(plugin_id)
     path = next((one for name in file_names(fold(plugin_id)) if (one := built_in / name).is_file()), None)
     if path is None:
-        entries = importlib.metadata.entry_points(group=ENTRY_POINTS)
-        module = next((one.value.partition(":")[0] for one in entries if fold(one.name) == fold(plugin_id)), "")
+        entries = (one.entry for one in installed_entries() if fold(one.entry.name) == fold(plugin_id))
+        module = next(map(module_of, entries), "")
         path = find_manifest(module, plugin_id) if module else None
     try:
         contracts = None if path is None else read_manifest(path, plugin_id).contracts

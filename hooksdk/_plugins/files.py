@@ -19,10 +19,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
+from hooksdk._config.entry_points import installed_entries
 from hooksdk._config.trust import PLUGINS_FILE
 from hooksdk._firing.marks import is_own, members
 from hooksdk._plugins.handlers import classes_in, is_marked, tell_of_unregistered
-from hooksdk._plugins.installed import installed_ids
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._plugins.source import SourceLoader, from_source
 from hooksdk._tasks.background import logger
@@ -147,7 +147,7 @@ def _import_module(name: str, who: str, folder: Path) -> types.ModuleType:
         except ModuleNotFoundError as error:
             if error.name != name and not name.startswith(f"{error.name}."):
                 raise
-    if name in installed_ids():
+    if any(name == one.entry.name for one in installed_entries()):
         advice = f"An installed plugin is switched on with: hooksdk plugins enable {name}"
         raise PluginRefused(who, f"there is no module '{name}'", advice)
     here = [path.stem for path in folder.glob("*.py")]

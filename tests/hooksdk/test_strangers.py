@@ -151,10 +151,13 @@ def test_a_stranger_with_the_id_of_a_built_in_that_is_hidden_keeps_the_host_from
 ) -> None:
     from importlib.metadata import distributions
 
-    from hooksdk._plugins import installed
+    from hooksdk._config import entry_points
 
     strangers.install(site, "tool_policy")
-    monkeypatch.setattr(installed, "distributions", lambda: [one for one in distributions() if one.name != "hooksdk"])
+    monkeypatch.setattr(
+        entry_points, "distributions", lambda: [one for one in distributions() if one.name != "hooksdk"]
+    )
+    monkeypatch.setattr(entry_points, "read_entries", entry_points.read_entries.__wrapped__)
     with pytest.raises(PluginRefused, match="a built-in plugin's id"):
         Host(config=named("tool_policy"))
 
