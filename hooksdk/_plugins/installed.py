@@ -11,13 +11,13 @@ from hooksdk._config.sources import trust_advice
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._tasks.background import logger
 from hooksdk.config import Config, fold
-from hooksdk.errors import DuplicatePlugin, HookSDKError, MissingGrant, PluginRefused
-from hooksdk.manifest import FILE_NAMES, SUFFIX, find_manifest, missing_part, needed_grants, read_manifest
+from hooksdk.errors import DuplicatePlugin, HookSDKError, PluginRefused
+from hooksdk.manifest import FILE_NAMES, SUFFIX, find_manifest, missing_part, read_manifest
 
 
 def installed_plugins(config: Config, *, every_manifest: bool = False) -> list[Plugin]:
-    """Every installed plugin by its id, with status, reason and, where it is to be loaded, its manifest; with
-    `every_manifest` those of the others too. What is wrong with one that was to be loaded is its `refusal`."""
+    """The installed plugins, sorted by id, with status and reason. Manifests are read of those that are to be loaded,
+    with `every_manifest` of all. The error of one that cannot be loaded is its `refusal`."""
     plugins: list[Plugin] = []
     only_built_ins = os.environ.get("HOOKSDK_DISABLE_AUTOLOAD", "") not in {"", "0"}
     for entry, is_built_in, distribution, version in installed_entries():
@@ -43,25 +43,8 @@ def installed_plugins(config: Config, *, every_manifest: bool = False) -> list[P
     return plugins
 
 
-def foresee_refusal(plugin: Plugin, config: Config) -> None:
-    """Refuse a plugin that the host would, as far as its manifest tells: by its configuration and its grants."""
-    if not plugin.loaded or plugin.manifest is None:
-        return
-    manifest, section = plugin.manifest, config.plugin(plugin.id)
-    try:
-        manifest.check_config(section.config if section else {}, f"[plugins.{plugin.id}.config]")
-        needs = needed_grants(manifest.contracts.hooks or (), manifest.contracts.tools or (), manifest.permissions)
-        if missing := {grant: users for grant, users in needs.items() if not plugin.may(grant)}:
-            plugin.missing_grant = MissingGrant(plugin.id, missing)
-            if config.on_missing_grant == "refuse":
-                raise plugin.missing_grant
-            plugin.reason = f"in part: {plugin.missing_grant}"
-    except HookSDKError as error:
-        refuse(plugin, error)
-
-
 def refuse(plugin: Plugin, error: HookSDKError) -> None:
-    """Note why a plugin cannot be loaded. One that would not be loaded anyway keeps its status."""
+    """Mark a plugin as refused, with the error. One that would not be loaded anyway keeps its status."""
     plugin.refusal = error
     if plugin.loaded:
         plugin.status, plugin.reason = "refused", str(error)
@@ -70,7 +53,7 @@ def refuse(plugin: Plugin, error: HookSDKError) -> None:
 
 
 def switch_off(plugin: Plugin, config: Config) -> bool:
-    """True, with status and reason set, for what the operator denied or switched off, wherever it comes from."""
+    """True, with status and reason set, for a plugin that the configuration denies or switches off."""
     section = config.plugin(plugin.id)
     project = config.switched_off_by_project(plugin.id)
     if project is not None and plugin.is_the_operators_own(project):
@@ -89,8 +72,8 @@ def switch_off(plugin: Plugin, config: Config) -> bool:
 
 
 def decide(plugin: Plugin, config: Config) -> None:
-    """`deny` beats `enabled = false` beats `allow` beats the default: a built-in is on, a stranger that nobody named is
-    not."""
+    """Set the status. `deny` beats `enabled = false` beats `allow` beats the default: a built-in plugin is on, another
+    one is off unless it is named."""
     if switch_off(plugin, config):
         return
     section, stranger = config.plugin(plugin.id), plugin.origin == "installed"
