@@ -161,7 +161,7 @@ def missing_grants(
     """The grants that a plugin with these hooks and tools lacks, each with what needs it. The error about them becomes
     its `missing_grant`, and is raised where the configuration refuses such plugins."""
     needs = needed_grants(hooks, tools, plugin.manifest.permissions if plugin.manifest else ())
-    missing = {grant: users for grant, users in needs.items() if not plugin.may(grant)}
+    missing: dict[Grant, tuple[str, ...]] = {grant: users for grant, users in needs.items() if not plugin.may(grant)}
     if missing:
         plugin.missing_grant = MissingGrant(plugin.id, missing)
         if config.on_missing_grant == "refuse":

@@ -162,6 +162,28 @@ def test_a_stranger_with_the_id_of_a_built_in_that_is_hidden_keeps_the_host_from
         Host(config=named("tool_policy"))
 
 
+def test_distributions_are_read_once_and_again_after_an_installation(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from importlib.metadata import distributions
+
+    from hooksdk._config import entry_points
+
+    looks: list[str] = []
+
+    def counted() -> Any:
+        looks.append("at the path")
+        return distributions()
+
+    monkeypatch.setattr(entry_points, "distributions", counted)
+    Host(config={})
+    Host(config={})
+    assert len(looks) == 1
+    strangers.install(site)
+    assert "evil" in [plugin.id for plugin in Host(config={}).plugins]
+    assert len(looks) == 2
+
+
 def test_a_distribution_whose_entry_points_cannot_be_read_is_named_and_left_out(
     site: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
