@@ -19,14 +19,7 @@ from hooksdk._firing.hook import Grant
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.config import Config
-from hooksdk.errors import (
-    ConfigError,
-    HookSDKError,
-    MissingGrant,
-    PluginRefused,
-    problem_text,
-    unknown_key,
-)
+from hooksdk.errors import ConfigError, HookSDKError, MissingGrant, PluginRefused, problem_text, unknown_key
 from hooksdk.manifest import Manifest, needed_grants
 from hooksdk.patterns import ToolPattern
 
@@ -144,11 +137,7 @@ def constructor_parameters(plugin: Plugin) -> tuple[str, ...]:
         if (
             parameter.name not in CONSTRUCTOR
             and parameter.default is parameter.empty
-            and parameter.kind
-            not in {
-                parameter.VAR_POSITIONAL,
-                parameter.VAR_KEYWORD,
-            }
+            and parameter.kind not in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
         ):
             advice = f"A plugin class may take {', '.join(sorted(CONSTRUCTOR))}; give anything else a default"
             raise PluginRefused(plugin.id, f"its constructor wants '{parameter.name}'", advice)

@@ -19,14 +19,7 @@ from hooksdk._plugins.plugin import Plugin, configure, constructor_parameters, m
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.config import Config, fold
-from hooksdk.errors import (
-    DuplicatePlugin,
-    HookUseError,
-    MissingGrant,
-    PluginRefused,
-    UnknownHook,
-    did_you_mean,
-)
+from hooksdk.errors import DuplicatePlugin, HookUseError, MissingGrant, PluginRefused, UnknownHook, did_you_mean
 from hooksdk.hooks import HOOKS
 from hooksdk.tools import Tool, marked_tools
 
