@@ -15,7 +15,6 @@ from pydantic import BaseModel
 
 from hooksdk._config.sources import printable_entry, trust_advice
 from hooksdk._config.trust import resolve
-from hooksdk._firing.hook import Grant
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.config import Config
@@ -146,11 +145,11 @@ def constructor_parameters(plugin: Plugin) -> tuple[str, ...]:
 
 def missing_grants(
     plugin: Plugin, hooks: Sequence[str], tools: Sequence[str], config: Config
-) -> Mapping[Grant, Sequence[str]]:
+) -> Mapping[str, Sequence[str]]:
     """The grants that a plugin with these hooks and tools lacks, each with what needs it. The error about them becomes
     its `missing_grant`, and is raised where the configuration refuses such plugins."""
     needs = needed_grants(hooks, tools, plugin.manifest.permissions if plugin.manifest else ())
-    missing: dict[Grant, tuple[str, ...]] = {grant: users for grant, users in needs.items() if not plugin.may(grant)}
+    missing = {grant: users for grant, users in needs.items() if not plugin.may(grant)}
     if missing:
         plugin.missing_grant = MissingGrant(plugin.id, missing)
         if config.on_missing_grant == "refuse":
