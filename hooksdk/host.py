@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
 import anyio
 
-from hooksdk._plugins.discovery import find_plugins, load_plugins, look_at, survey
-from hooksdk._plugins.files import names_file, plugins_at
+from hooksdk._plugins.discovery import find_plugins
 from hooksdk._plugins.handlers import judging_line
 from hooksdk._plugins.installed import installed_plugins
 from hooksdk._plugins.plugin import Plugin
@@ -47,9 +46,24 @@ from hooksdk.stores import open_store
 from hooksdk.transcript import Store
 
 if TYPE_CHECKING:
+    from hooksdk._plugins.files import names_file, plugins_at
+    from hooksdk._plugins.survey import load_plugins, look_at, survey
     from hooksdk.session import Session
 
 __all__ = ["Host", "Plugin", "installed_plugins", "load_plugins", "look_at", "names_file", "plugins_at", "survey"]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """What commands ask of plugins, and no host needs: it is imported when it is first used."""
+        if name in {"names_file", "plugins_at"}:
+            from hooksdk._plugins import files as place
+        elif name in {"load_plugins", "look_at", "survey"}:
+            from hooksdk._plugins import survey as place
+        else:
+            raise AttributeError(f"module 'hooksdk.host' has no attribute '{name}'", name=name)
+        return getattr(place, name)
+
 
 T = TypeVar("T")
 CLOSE_TIMEOUT = 10.0

@@ -14,9 +14,8 @@ from typing import Any, final
 import z3 as _untyped  # pyright: ignore[reportMissingTypeStubs]
 
 from hooksdk.rules._cells import Budget, Unknown
-from hooksdk.rules._facts import CallFact, Fact, ToolNamed
+from hooksdk.rules._facts import ACTIONS, Action, CallClass, CallFact, Claim, Fact, Rules, ToolNamed
 from hooksdk.rules._model import Example, Model
-from hooksdk.rules._rules import ACTIONS, Action, CallClass, Claim, Rules
 
 __all__ = ["BUDGET", "Change", "Example", "RuleOf", "Search", "Unknown", "changes"]
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
-from hooksdk.rules._facts import CallFact, Fact, RunFact, ToolFact
-from hooksdk.rules._rules import ACTIONS, Action, DescribedRule, Rules
+from hooksdk.rules._facts import ACTIONS, Action, CallFact, DescribedRule, Fact, Rules, RunFact, ToolFact
 from hooksdk.tools import Annotations, Tool
 
 __all__ = ["Case", "Known", "ToolVerdict", "case_words", "hint_words", "riskiest_first", "verdict_of"]

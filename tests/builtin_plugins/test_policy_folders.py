@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_policy_conditions import allows, denies
 from test_policy_does import BASH
 
-from builtin_plugins.tool_policy._effects import parts_of_line
+from builtin_plugins.tool_policy._does import parts_of_line
 
 CANARY = "canary-5d1f"
 SSH: dict[str, Any] = {"path_inside": "~/.ssh"}

@@ -162,6 +162,14 @@ def test_what_is_no_json_has_no_canonical_text(value: Any):
         schema.canonical(value)
 
 
+def test_a_schema_that_takes_any_object_refuses_what_is_none_and_what_is_no_json():
+    anything = {"type": "object", "additionalProperties": True}
+    assert schema.check(anything, {"command": "ls", "more": [1, None]}) == []
+    assert only(schema.check(anything, ["ls"])).constraint == "type"
+    assert only(schema.check(anything, {"number": float("nan")})).constraint == "limit"
+    assert only(schema.check(anything, {"object": object()})).constraint == "json"
+
+
 def test_tokens_are_a_quarter_of_the_characters_rounded_up():
     assert schema.estimate_tokens("abcde") == 2
     assert schema.estimate_tokens("") == 0
