@@ -4,8 +4,9 @@ A test that starts a process, a server or a browser, or takes over a second, is 
 `pytest -m heavy` runs them, `pytest -m ""` runs all but the slow ones. A file or a test that is named runs whole.
 
 Of tests with many alike cases CI runs those that differ most: `pytest.mark.in_ci(era=["auto"])` makes the cases with another
-`era` slow, `in_ci(False)` all. On a file it counts for each test that has the parameter. A heavy test runs on asyncio alone
-in CI where it is marked `both_loops`, unless `in_ci(anyio_backend=[...])` says otherwise.
+`era` slow, `in_ci(False)` all, `in_ci(every=3)` two of three. On a file it counts for each test that has the parameter. A
+heavy test runs on asyncio alone in CI where it is marked `both_loops`, unless `in_ci(anyio_backend=[...])` says otherwise.
+`light(every=5)` makes four of five cases of a long table heavy.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +92,8 @@ def _name_of(value: Any) -> str:
     return getattr(value, "__name__", None) or getattr(value, "name", None) or str(value)
 
 
-def _in_ci(item: pytest.Function) -> bool:
-    """Whether the marks `in_ci` of the test and its file have this case run in CI."""
+def _in_ci(item: pytest.Function, number: int) -> bool:
+    """Whether the marks `in_ci` of the test and its file have this case, the so manieth of its test, run in CI."""
     parameters: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
     both_loops = any(item.iter_markers("heavy")) and any(item.iter_markers("both_loops"))
     chosen: dict[str, Any] = {"anyio_backend": ["asyncio"]} if both_loops else {}
@@ -99,9 +101,17 @@ def _in_ci(item: pytest.Function) -> bool:
         if mark.args == (False,):
             return False
         chosen |= mark.kwargs
+    if number % chosen.pop("every", 1):
+        return False
     return all(
         name not in parameters or _name_of(parameters[name]) in map(str, values) for name, values in chosen.items()
     )
+
+
+def _numbers(items: list[pytest.Item]) -> dict[pytest.Item, int]:
+    """Each case's place among those of its test, from 0 on."""
+    counted: dict[str, Iterator[int]] = {}
+    return {item: next(counted.setdefault(item.nodeid.partition("[")[0], count())) for item in items}
 
 
 def _files(config: pytest.Config) -> list[Path]:
@@ -172,10 +182,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     whole = "slow" in config.option.markexpr
     if config.option.random or (not whole and "hypothesis" in sys.modules):
         _multiply_cases(items, config.option.random or SHARE)
+    numbers = _numbers(items)
     for item in items:
         if EXAMPLES in item.path.parents or (isinstance(item, pytest.Function) and _asks_for_postgres(item)):
             item.add_marker("heavy")
-        if isinstance(item, pytest.Function) and not any(item.iter_markers("slow")) and not _in_ci(item):
+        if any(numbers[item] % mark.kwargs["every"] for mark in item.iter_markers("light")):
+            item.add_marker("heavy")
+        if isinstance(item, pytest.Function) and not any(item.iter_markers("slow")) and not _in_ci(item, numbers[item]):
             item.add_marker("slow")
             item.add_marker("left_out_of_ci")
     if not whole:

@@ -341,6 +341,7 @@ def test_whatever_a_real_shell_runs_is_denied(line: str, tmp_path: Path):
             assert denied(line, command)
 
 
+@pytest.mark.in_ci(every=5)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "text",

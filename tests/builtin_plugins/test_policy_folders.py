@@ -354,6 +354,7 @@ RULES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.in_ci(examples=[20])
 @pytest.mark.parametrize("examples", [20, pytest.param(400, marks=pytest.mark.heavy)])
 def test_a_line_and_its_twin_with_the_folder_written_out_are_judged_alike(examples: int, home: Path):
     @settings(max_examples=examples, deadline=None)
@@ -398,6 +399,7 @@ def test_each_line_of_the_table_prints_the_key(home: Path):
     assert [line for line in READING if CANARY not in printed(line, home, "bash")] == []
 
 
+@pytest.mark.in_ci(shell=["bash"])
 @pytest.mark.heavy
 @pytest.mark.parametrize("shell", ["bash", "dash"])
 def test_no_line_that_prints_the_key_passes(shell: str, home: Path):

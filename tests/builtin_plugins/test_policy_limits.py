@@ -558,6 +558,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.in_ci(False)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("kind", "per"),

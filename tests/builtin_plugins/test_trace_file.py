@@ -203,6 +203,7 @@ def _append_from_three_processes(path: Path, count: int, max_bytes: int | None) 
         assert writer.exitcode == 0
 
 
+@pytest.mark.in_ci(max_bytes=[20_000])
 @pytest.mark.heavy
 @pytest.mark.parametrize("max_bytes", [None, 20_000])
 def test_processes_that_append_at_once_lose_and_mix_nothing(tmp_path: Path, max_bytes: int | None):

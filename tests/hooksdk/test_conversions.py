@@ -61,6 +61,7 @@ def check(history: History, *, sdk: bool = True) -> None:
         accepts(form)(history.messages)
 
 
+@pytest.mark.in_ci(every=4)
 @pytest.mark.heavy
 @EACH_WAY
 def test_real_transcripts_come_through_every_way_and_back_with_every_text_call_and_result(

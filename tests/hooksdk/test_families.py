@@ -290,6 +290,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.in_ci(kind=["sqlite"])
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["jsonl", "sqlite", "postgres"])
 def test_eight_processes_with_three_tasks_each_take_of_one_familys_hundred_calls_not_one_more(

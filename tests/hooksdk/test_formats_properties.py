@@ -165,6 +165,7 @@ def test_the_rules_refuse_what_a_provider_refuses(form: str, messages: list[Mess
     assert violations(form, messages)
 
 
+@pytest.mark.in_ci(every=4)
 @pytest.mark.heavy
 @EVERY
 @settings(max_examples=100, deadline=None)
@@ -197,6 +198,7 @@ def test_no_trim_breaks_a_real_transcript(form: MessageFormat) -> None:
     assert trimmed > 100
 
 
+@pytest.mark.in_ci(every=4)
 @pytest.mark.heavy
 @EVERY
 @settings(max_examples=100, deadline=None)
@@ -214,6 +216,7 @@ def test_trims_in_any_order_give_the_same_bytes(form: MessageFormat, data: st.Da
     assert view(list(chosen)) == view(data.draw(st.permutations(list(chosen))))
 
 
+@pytest.mark.in_ci(every=4)
 @pytest.mark.heavy
 @EVERY
 @settings(max_examples=100, deadline=None)
@@ -282,6 +285,7 @@ junk = st.recursive(
 roles = values | st.just(["x"]) | st.none()
 
 
+@pytest.mark.in_ci(every=4)
 @pytest.mark.heavy
 @EVERY
 @settings(max_examples=100, deadline=None)

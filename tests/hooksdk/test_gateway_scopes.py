@@ -152,6 +152,7 @@ async def test_the_status_says_whose_each_process_is(folder: Path, capsys: pytes
     assert said == [("shared", "gateway", ""), ("quick", "token", ""), ("quick", "token", "ann")]
 
 
+@pytest.mark.in_ci(False)
 async def test_each_token_has_its_own_connection_in_the_older_protocol_with_its_own_secret(
     folder: Path, home: Path
 ) -> None:
