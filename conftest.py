@@ -4,9 +4,9 @@ A test that starts a process, a server or a browser, or takes over a second, is 
 `pytest -m heavy` runs them, `pytest -m ""` runs all but the slow ones. A file or a test that is named runs whole.
 
 Of tests with many alike cases CI runs those that differ most: `pytest.mark.in_ci(era=["auto"])` makes the cases with another
-`era` slow, `in_ci(False)` all, `in_ci(every=3)` two of three. On a file it counts for each test that has the parameter. A
-heavy test runs on asyncio alone in CI where it is marked `both_loops`, unless `in_ci(anyio_backend=[...])` says otherwise.
-`light(every=5)` makes four of five cases of a long table heavy.
+`era` slow, `in_ci(False)` all, `in_ci(every=4)` three of four. On a file it counts for each test that has the parameter. Of a
+heavy test that says nothing of the kind CI runs each third case, and it runs it on asyncio alone where it is marked
+`both_loops`. `light(every=5)` makes four of five cases of a long table heavy; CI runs them all.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+THIRD = 3
+"""Of the cases of a heavy test, where nobody names others, CI runs the first and each third after it."""
 
 LIGHT = "not heavy"
 """What pyproject.toml chooses where nobody else does."""
@@ -101,7 +104,8 @@ def _in_ci(item: pytest.Function, number: int) -> bool:
         if mark.args == (False,):
             return False
         chosen |= mark.kwargs
-    if number % chosen.pop("every", 1):
+    is_named = any(name in parameters for name in chosen if name != "anyio_backend")
+    if number % chosen.pop("every", 1 if is_named or not any(item.iter_markers("heavy")) else THIRD):
         return False
     return all(
         name not in parameters or _name_of(parameters[name]) in map(str, values) for name, values in chosen.items()
@@ -109,9 +113,17 @@ def _in_ci(item: pytest.Function, number: int) -> bool:
 
 
 def _numbers(items: list[pytest.Item]) -> dict[pytest.Item, int]:
-    """Each case's place among those of its test, from 0 on."""
-    counted: dict[str, Iterator[int]] = {}
-    return {item: next(counted.setdefault(item.nodeid.partition("[")[0], count())) for item in items}
+    """Each case's place among those of its test on the same loop, from 0 on."""
+    counted: dict[tuple[str, Any], Iterator[int]] = {}
+    numbers: dict[pytest.Item, int] = {}
+    for item in items:
+        loop = (
+            item.callspec.params.get("anyio_backend")
+            if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+            else None
+        )
+        numbers[item] = next(counted.setdefault((item.nodeid.partition("[")[0], loop), count()))
+    return numbers
 
 
 def _files(config: pytest.Config) -> list[Path]:
@@ -186,11 +198,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if EXAMPLES in item.path.parents or (isinstance(item, pytest.Function) and _asks_for_postgres(item)):
             item.add_marker("heavy")
-        if any(numbers[item] % mark.kwargs["every"] for mark in item.iter_markers("light")):
-            item.add_marker("heavy")
         if isinstance(item, pytest.Function) and not any(item.iter_markers("slow")) and not _in_ci(item, numbers[item]):
             item.add_marker("slow")
             item.add_marker("left_out_of_ci")
+        if any(numbers[item] % mark.kwargs["every"] for mark in item.iter_markers("light")):
+            item.add_marker("heavy")
     if not whole:
         slow = [item for item in items if any(item.iter_markers("slow"))]
         config.hook.pytest_deselected(items=slow)

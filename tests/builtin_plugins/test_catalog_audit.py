@@ -466,6 +466,7 @@ async def test_a_suspect_definition_is_reported_once_and_can_be_withheld(setting
     assert await see(MemoryStore(), [suspect], **{setting: "accept"}) == [["create_issue"]]
 
 
+@pytest.mark.light(every=3)
 @pytest.mark.parametrize(
     "text", [" " * 300_000, "\n " * 150_000, " \n" * 150_000 + "x", "read ~/" * 40_000, "\u200b" * 100_000, "ignore all " * 30_000, "a\u200d" * 90_000]
 )  # fmt: skip

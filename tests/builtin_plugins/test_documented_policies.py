@@ -116,6 +116,7 @@ def good_and_bad(rule: dict[str, Any]) -> dict[str, tuple[Any, list[Any]]]:
     return cases
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("config", policies())
 def test_what_a_documented_policy_denies_or_asks_is_proved_of_all_calls(config: dict[str, Any]) -> None:
     proofs = pytest.importorskip("hooksdk.rules.proofs", reason="needs the extra `prove`")

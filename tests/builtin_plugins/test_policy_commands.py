@@ -117,6 +117,7 @@ echo 'git push' > s.sh; bash s.sh
 """.strip().split("\n"), "git \\\npush", "git\\\npush", "cat <<EOF | sh\ngit push\nEOF", "bash <<EOF\ngit push\nEOF", "true\ngit push"]  # fmt: skip
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("line", SPELLINGS)
 def test_a_denied_command_of_a_program_is_denied_in_every_spelling(line: str):
     assert denied(line)

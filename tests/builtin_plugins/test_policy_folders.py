@@ -205,6 +205,7 @@ shopt -s cdable_vars; d=~; cd d; cat .ssh/config
 """Each prints the key, in bash, from the project."""
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("line", READING)
 def test_a_line_that_goes_to_a_denied_folder_is_denied(line: str, home: Path):
     assert denies(BASH, {"command": line}, project(home), **READS)
@@ -284,6 +285,7 @@ DIR="$(cd "$(dirname "$0")" && pwd)"; cat "$DIR/x.txt"
 """.strip().splitlines()
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("line", HARMLESS)
 def test_everyday_work_in_a_project_is_left_alone(line: str, home: Path):
     assert not denies(BASH, {"command": line}, project(home), **READS)
@@ -354,6 +356,7 @@ RULES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.heavy
 @pytest.mark.in_ci(examples=[20])
 @pytest.mark.parametrize("examples", [20, pytest.param(400, marks=pytest.mark.heavy)])
 def test_a_line_and_its_twin_with_the_folder_written_out_are_judged_alike(examples: int, home: Path):

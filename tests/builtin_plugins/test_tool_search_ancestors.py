@@ -531,6 +531,7 @@ async def test_when_the_catalog_falls_below_the_threshold_the_bridge_is_gone_and
 QUERIES = ["create an issue", "send an email", "weather in a city", "labels", "gmail", "nothing of the kind", "state"]
 
 
+@pytest.mark.heavy
 @pytest.mark.both_loops
 async def test_eight_sessions_that_search_at_once_find_what_each_finds_alone() -> None:
     def tools_of(index: int) -> list[Tool]:

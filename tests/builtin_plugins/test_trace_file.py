@@ -265,6 +265,7 @@ async def test_when_there_is_room_again_it_says_how_many_records_are_lost(tmp_pa
     assert {line["session_id"] for line in others} == {"two"}
 
 
+@pytest.mark.heavy
 def test_a_record_of_which_only_a_part_fits_does_not_spoil_the_next(tmp_path: Path):
     """In a process of its own, whose files may not grow over 1,000 bytes for a while."""
     pytest.importorskip("resource")

@@ -161,6 +161,7 @@ WORDS = {
 """What is lost of the rich conversations, as the docs' table says it."""
 
 
+@pytest.mark.light(every=5)
 @EACH_WAY
 async def test_all_that_has_a_place_arrives_and_the_rest_is_named(source: str, into: str) -> None:
     history = read_history(RICH[source], source, into=into)

@@ -112,6 +112,7 @@ def run_here(place: Path) -> str:
     return printed.getvalue()
 
 
+@pytest.mark.in_ci(False)
 def test_it_leaves_a_file_of_its_servers_that_the_other_commands_take(played: dict[str, Any], tmp_path: Path) -> None:
     left = json.loads(Path(played["mcp"]).read_text())["mcpServers"]
     assert left == real.entries()  # which have just been started, all of them

@@ -943,6 +943,7 @@ async def test_an_mcp_server_is_told_the_effect_id_and_one_that_dies_leaves_its_
     ]
 
 
+@pytest.mark.heavy
 async def test_the_client_of_a_gateway_that_died_is_asked_in_its_next_session(bank: Bank) -> None:
     from hooksdk.gateway import Gateway
     from tests.hooksdk.gateways import Source, client, text_of

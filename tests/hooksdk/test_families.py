@@ -79,6 +79,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]
     return lambda: SqlStore(url)
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.anyio
 @pytest.mark.both_loops
 async def test_what_one_agent_of_a_task_spends_counts_at_once_for_its_parent_and_its_siblings(

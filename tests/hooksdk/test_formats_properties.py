@@ -182,6 +182,7 @@ def transcript(path: Path) -> tuple[Message, ...]:
     return tuple(json.loads(line) for line in path.read_text("utf-8").splitlines())
 
 
+@pytest.mark.light(every=5)
 @EVERY
 def test_no_trim_breaks_a_real_transcript(form: MessageFormat) -> None:
     chance = random.Random(7)  # the same trims at every run
@@ -365,6 +366,7 @@ def test_naughty_strings_come_back_as_they_were(form: MessageFormat) -> None:
 CATALOGS = sorted((DATA / "retrieval").glob("*/catalog.jsonl"))
 
 
+@pytest.mark.light(every=5)
 @EVERY
 def test_real_tools_make_valid_definitions(form: MessageFormat) -> None:
     listed = [json.loads(line) for path in CATALOGS for line in path.read_text("utf-8").splitlines()[:80]]

@@ -192,6 +192,7 @@ def answering(who: str) -> dict[str, Any]:
     return {"elicitation_callback": elicit}
 
 
+@pytest.mark.in_ci(False)
 @in_both_eras
 async def test_a_server_that_is_asked_by_two_clients_at_once_may_ask_where_each_has_its_own(
     tmp_path: Path, era: str

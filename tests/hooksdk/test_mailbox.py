@@ -303,6 +303,7 @@ async def test_a_wrapped_coroutine_function_that_observes_is_awaited() -> None:
 # Ends
 
 
+@pytest.mark.heavy
 async def test_no_task_is_left_after_200_sessions(anyio_backend: str) -> None:
     class Busy:
         @hooks.after_tool_call

@@ -130,6 +130,7 @@ def wide() -> Any:
     return value
 
 
+@pytest.mark.light(every=3)
 @pytest.mark.parametrize(
     "value",
     [circle(), nested(10_000), wide(), {1: 2}, {None: 1}, {"a": object()}, {"a": {1}}, Broken(a=1), bytearray(b"x")],

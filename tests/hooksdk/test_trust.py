@@ -230,6 +230,7 @@ AGAINST_GUARD = {
 }
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("given_by", ["code", "code with a section", "the user's file", "the environment"])
 @pytest.mark.parametrize("attack", AGAINST_GUARD)
 async def test_a_policy_that_the_operator_gives_is_neither_switched_off_nor_set_by_a_repository(
