@@ -56,6 +56,7 @@ def test_a_documented_policy_is_valid_and_has_nothing_unsafe_in_it(config: dict[
     assert [problem for problem in problems_of(rules, None) if "is no wall" not in problem] == []
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("rule", allow_rules())
 def test_no_attack_gets_past_a_documented_rule_that_allows(rule: dict[str, Any], tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path / "workspace", "/etc/passwd")

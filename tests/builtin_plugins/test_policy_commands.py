@@ -287,6 +287,7 @@ WRAPPERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.heavy
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(line=LINES, wrapper=st.sampled_from(WRAPPERS), command=st.sampled_from(["rm", PUSH]))
 @example(line="rm x", wrapper="sh -c {q}", command="rm")

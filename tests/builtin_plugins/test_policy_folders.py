@@ -304,6 +304,7 @@ def test_a_pattern_that_is_a_link_leads_outside(home: Path):
     assert denies(BASH, {"command": "echo x > lin[k]/config"}, project(home), **OUTSIDE)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("command", ["eval cd a", "xargs cat", "cat {a,b}{c,d}{e,f}"])
 def test_equal_commands_are_judged_once(command: str):
     """Some thousands took minutes, in which no other agent was answered."""

@@ -541,6 +541,7 @@ async def change(records: ApprovalRecords, **fields: Any) -> None:
     await store.set_value("hooksdk.desk.questions", entry["place"], fields.get("torn", json.dumps(asked)))
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize(
     "fields",
     [

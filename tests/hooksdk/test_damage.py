@@ -261,6 +261,7 @@ async def test_trims_of_a_result_that_was_edited_meanwhile_are_stale_and_not_sho
 # --- a disk that cannot be written ---
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("number", "advice"), [(errno.ENOSPC, "Free some space on this disk"), (errno.EROFS, "Make the disk writable")]
 )

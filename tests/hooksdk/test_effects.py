@@ -788,6 +788,7 @@ async def test_a_result_of_which_nobody_says_that_it_has_arrived_leaves_its_call
         assert [one.call_id for one in session.in_doubt] == ["c1"]
 
 
+@pytest.mark.heavy
 async def test_the_journal_of_a_run_without_a_transcript_is_shortened_meanwhile(
     bank: Bank, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -435,6 +435,7 @@ ODD: dict[str, tuple[Callable[[str], str], int, int]] = {
 """What is changed in a transcript with one call, how many sessions are named then, and how many lines it costs."""
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("what", ODD)
 def test_odd_lines_of_a_transcript_hide_nothing_in_silence(project: Path, agent: str, what: str):

@@ -680,6 +680,7 @@ def test_real_transcripts_come_back_the_same_from_every_shape(source: str) -> No
     assert calls > 200
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(not TRANSCRIPTS, reason=f"the real transcripts are not at {SHARED / 'benchmarks' / 'transcripts'}")
 async def test_every_real_transcript_is_imported_trimmed_and_sent_on() -> None:
     trimmed = 0

@@ -51,6 +51,7 @@ async def test_each_plugin_sees_its_events_in_order_whatever_its_handlers_are() 
     assert seen == ["resolved", *(f"{form} c{n}" for n in (1, 2, 3) for form in ("async", "plain"))]
 
 
+@pytest.mark.heavy
 async def test_a_slow_observer_drops_only_its_own_oldest_counted_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

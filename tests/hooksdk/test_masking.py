@@ -131,6 +131,7 @@ def written_by(names: list[str], value: str) -> str:
     return value
 
 
+@pytest.mark.heavy
 @given(VALUES, st.sampled_from([*ESCAPED, *sorted(BROKEN)]), st.lists(st.sampled_from(ESCAPED), min_size=1, max_size=2))
 @example("@-ä0@Hß\\<%:bäS\\gDQß)<J8", "JSON of .NET", ["Markdown", "JSON in JSON in an address"])
 @example("ßtXJ5LYkxAäz<*#c\\f!',<ym%%V@6\\8", "JSON of PHP", ["JSON in JSON", "JSON in JSON"])

@@ -143,6 +143,7 @@ async def test_a_failing_policy_ends_the_run(hook: str, fault: Fault, anyio_back
     assert "test_policy_matrix.py:" in caught.value.who
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_failing_policy_among_good_ones_still_blocks(fault: Fault, anyio_backend: str) -> None:
     applies(fault, anyio_backend)

@@ -638,6 +638,7 @@ def test_the_same_check_takes_the_same_steps_again(name: str):
     assert (work.steps, schema.check(rules, value)) == first
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "rules",
     [
@@ -676,6 +677,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ROWS)
 def test_five_thousand_rows_are_accepted_with_steps_to_spare(name: str):
     row, value = ROWS[name]
@@ -995,6 +997,7 @@ def test_repair_makes_nothing_worse_and_leaves_its_input_alone(arguments: dict[s
     assert not containers(repaired) & containers(arguments)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["doubling anyOf", "self in a choice", "near names"])
 def test_repair_of_a_hostile_schema_is_bounded(name: str):
     rules, value = HOSTILE[name]

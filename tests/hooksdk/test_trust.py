@@ -167,6 +167,7 @@ ATTACKS = {
 }  # fmt: skip
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("file", ["hooksdk.toml", "pyproject.toml"])
 async def test_no_line_of_a_repository_switches_the_user_s_policy_off(attack: str, file: str, desk: Desk) -> None:
