@@ -37,6 +37,23 @@ def test_every_promise_names_the_test_or_the_benchmark_that_holds_it() -> None:
     assert [file for file in benchmarks if not (TESTS.parent / file).is_file()] == []
 
 
+@cache
+def left_out_of_ci(file: str) -> set[str]:
+    """The tests of which CI runs no case."""
+    left_out = {"pytest.mark.slow", "pytest.mark.in_ci(False)"}
+    return {
+        node.name
+        for node in ast.walk(ast.parse((TESTS / file).read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and left_out & {ast.unparse(decorator) for decorator in node.decorator_list}
+    }
+
+
+def test_every_promise_that_tests_hold_keeps_one_of_them_in_ci() -> None:
+    held = [(promise, TEST.findall(held_by)) for promise, held_by, _ in ROWS if TEST.search(held_by)]
+    assert [promise for promise, named in held if all(test in left_out_of_ci(file) for file, test in named)] == []
+
+
 def test_every_finding_is_closed_by_a_test_or_says_what_was_decided() -> None:
     findings = [row for row in map(cells, LINES) if len(row) == 4 and re.fullmatch(r"D\d+", row[0])]
     assert [row[0] for row in findings] == [f"D{number}" for number in range(1, 20)]

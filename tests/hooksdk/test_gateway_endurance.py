@@ -25,7 +25,6 @@ OURS = ("*/hooksdk/*", "*/builtin_plugins/*", "*/mcp/*")  # the tests' folder am
 WORKING = Path(__file__).parents[1] / "servers" / "working.py"
 
 
-@pytest.mark.in_ci(False)
 @pytest.mark.parametrize("calls", [200, pytest.param(10_000, marks=pytest.mark.slow)])
 async def test_what_is_held_in_memory_does_not_grow_with_the_calls_of_a_client(calls: int) -> None:
     tools = source()
