@@ -1,6 +1,6 @@
 """How the suite runs: what is left out, by how many processes, and that no test starts a process unseen.
 
-A test that starts a process, a server or a browser, or takes over a second, is marked `heavy`. `pytest` leaves those out;
+A test that starts a process, a server or a browser, or takes over half a second, is marked `heavy`. `pytest` leaves those out;
 `pytest -m heavy` runs them, `pytest -m ""` runs all but the slow ones. A file or a test that is named runs whole.
 
 Of tests with many alike cases CI runs those that differ most: `pytest.mark.in_ci(era=["auto"])` makes the cases with another
@@ -225,6 +225,4 @@ def pytest_runtest_teardown() -> Generator[None]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if config.option.markexpr == LIGHT:
         terminalreporter.section("left out", "-", blue=True)
-        terminalreporter.line(
-            "Tests that start a process, a server or a browser, or take over a second: pytest -m heavy"
-        )
+        terminalreporter.line("Tests that start a process, a server or a browser, or take long: pytest -m heavy")
