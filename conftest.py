@@ -6,7 +6,7 @@ A test that starts a process, a server or a browser, or takes over half a second
 Of tests with many alike cases CI runs those that differ most: `pytest.mark.in_ci(era=["auto"])` makes the cases with another
 `era` slow, `in_ci(False)` all, `in_ci(every=4)` three of four. On a file it counts for each test that has the parameter. Of a
 heavy test that says nothing of the kind CI runs each third case, and it runs it on asyncio alone where it is marked
-`both_loops`. `light(every=5)` makes four of five cases of a long table heavy; CI runs them all.
+`both_loops`. Of a light test with many cases two thirds count as heavy; `light(every=5)` names another share. CI runs them all.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Generator, Iterator
-from itertools import count
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-THIRD = 3
-"""Of the cases of a heavy test, where nobody names others, CI runs the first and each third after it."""
+THIRD, MANY = 3, 6
+"""Of the cases of a heavy test CI runs the first and each third after it; so does the default of a light test with so many
+cases. Marks say otherwise."""
 
 LIGHT = "not heavy"
 """What pyproject.toml chooses where nobody else does."""
@@ -95,8 +95,8 @@ def _name_of(value: Any) -> str:
     return getattr(value, "__name__", None) or getattr(value, "name", None) or str(value)
 
 
-def _in_ci(item: pytest.Function, number: int) -> bool:
-    """Whether the marks `in_ci` of the test and its file have this case, the so manieth of its test, run in CI."""
+def _in_ci(item: pytest.Function, place: int) -> bool:
+    """Whether the marks `in_ci` of the test and its file have this case, at this place of its test, run in CI."""
     parameters: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
     both_loops = any(item.iter_markers("heavy")) and any(item.iter_markers("both_loops"))
     chosen: dict[str, Any] = {"anyio_backend": ["asyncio"]} if both_loops else {}
@@ -105,25 +105,26 @@ def _in_ci(item: pytest.Function, number: int) -> bool:
             return False
         chosen |= mark.kwargs
     is_named = any(name in parameters for name in chosen if name != "anyio_backend")
-    if number % chosen.pop("every", 1 if is_named or not any(item.iter_markers("heavy")) else THIRD):
+    if place % chosen.pop("every", 1 if is_named or not any(item.iter_markers("heavy")) else THIRD):
         return False
     return all(
         name not in parameters or _name_of(parameters[name]) in map(str, values) for name, values in chosen.items()
     )
 
 
-def _numbers(items: list[pytest.Item]) -> dict[pytest.Item, int]:
-    """Each case's place among those of its test on the same loop, from 0 on."""
-    counted: dict[tuple[str, Any], Iterator[int]] = {}
-    numbers: dict[pytest.Item, int] = {}
+def _places(items: list[pytest.Item]) -> dict[pytest.Item, tuple[int, int]]:
+    """Each case's place among those of its test on the same loop, from 0 on, and how many they are."""
+    cases: dict[tuple[str, Any], list[pytest.Item]] = {}
     for item in items:
-        loop = (
-            item.callspec.params.get("anyio_backend")
-            if isinstance(item, pytest.Function) and hasattr(item, "callspec")
-            else None
-        )
-        numbers[item] = next(counted.setdefault((item.nodeid.partition("[")[0], loop), count()))
-    return numbers
+        loop = item.callspec.params.get("anyio_backend") if hasattr(item, "callspec") else None
+        cases.setdefault((item.nodeid.partition("[")[0], loop), []).append(item)
+    return {item: (place, len(alike)) for alike in cases.values() for place, item in enumerate(alike)}
+
+
+def _light(item: pytest.Item, place: int, cases: int) -> bool:
+    """Whether the default runs this case, if the test is light."""
+    mark = next(item.iter_markers("light"), None)
+    return place % (mark.kwargs["every"] if mark else THIRD if cases >= MANY else 1) == 0
 
 
 def _files(config: pytest.Config) -> list[Path]:
@@ -194,14 +195,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     whole = "slow" in config.option.markexpr
     if config.option.random or (not whole and "hypothesis" in sys.modules):
         _multiply_cases(items, config.option.random or SHARE)
-    numbers = _numbers(items)
+    places = _places(items)
     for item in items:
         if EXAMPLES in item.path.parents or (isinstance(item, pytest.Function) and _asks_for_postgres(item)):
             item.add_marker("heavy")
-        if isinstance(item, pytest.Function) and not any(item.iter_markers("slow")) and not _in_ci(item, numbers[item]):
+        if (
+            isinstance(item, pytest.Function)
+            and not any(item.iter_markers("slow"))
+            and not _in_ci(item, places[item][0])
+        ):
             item.add_marker("slow")
             item.add_marker("left_out_of_ci")
-        if any(numbers[item] % mark.kwargs["every"] for mark in item.iter_markers("light")):
+        if not _light(item, *places[item]):
             item.add_marker("heavy")
     if not whole:
         slow = [item for item in items if any(item.iter_markers("slow"))]

@@ -92,8 +92,17 @@ def test_fourth_row(row):
 def test_second_row(row, anyio_backend):
     pass
 
-@pytest.mark.parametrize("row", range(3))
+@pytest.mark.parametrize("row", range(6))
 def test_row(row):
+    pass
+
+@pytest.mark.light(every=1)
+@pytest.mark.parametrize("row", range(6))
+def test_whole(row):
+    pass
+
+@pytest.mark.parametrize("row", range(5))
+def test_short(row):
     pass
 """
 SNEAKY = """
@@ -179,17 +188,20 @@ def test_ci_runs_the_cases_that_are_named_and_the_others_are_slow(tmp_path: Path
     assert cases["left_out_of_ci or not slow"] == cases[""] | cases["slow"]
 
 
-def test_of_a_table_ci_runs_each_third_heavy_case_and_the_default_the_light_ones_on_both_loops(tmp_path: Path) -> None:
+def test_of_a_table_ci_runs_each_third_case_if_it_is_heavy_and_the_default_each_third_if_it_is_light(
+    tmp_path: Path,
+) -> None:
     passed = {
         choice: {line.rpartition("::test_")[2] for line in out.split("\n") if line.startswith("PASSED ")}
         for choice in ("not heavy", "")
         if (out := run(tmp_path, "-n0", "-m", choice, test_a=TABLES))
     }
-    rows = {"row[0]", "row[1]", "row[2]"}
-    light = {f"second_row[{row}-{loop}]" for row in (0, 2) for loop in ("asyncio", "trio")}
-    assert passed["not heavy"] == rows | light
-    every = {f"second_row[{row}-{loop}]" for row in range(3) for loop in ("asyncio", "trio")}
-    assert passed[""] == rows | every | {"heavy_row[0]", "heavy_row[3]", "fourth_row[0]", "fourth_row[4]"}
+    short = {f"short[{row}]" for row in range(5)} | {f"whole[{row}]" for row in range(6)}
+    second = {f"second_row[{row}-{loop}]" for row in (0, 2) for loop in ("asyncio", "trio")}
+    assert passed["not heavy"] == short | second | {"row[0]", "row[3]"}
+    second |= {"second_row[1-asyncio]", "second_row[1-trio]"}
+    heavy = {"heavy_row[0]", "heavy_row[3]", "fourth_row[0]", "fourth_row[4]"}
+    assert passed[""] == short | second | heavy | {f"row[{row}]" for row in range(6)}
 
 
 def test_a_file_that_is_named_runs_whole_and_in_one_process(tmp_path: Path) -> None:
