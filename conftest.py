@@ -80,9 +80,13 @@ guard = _Guard()
 sys.addaudithook(guard)
 
 
+def _parameters(item: pytest.Item) -> dict[str, Any]:
+    return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+
+
 def _asks_for_postgres(item: pytest.Function) -> bool:
     """By its fixture, or by a parameter of that name, which has it fetched."""
-    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    values = _parameters(item).values()
     return "postgres" in {*item.fixturenames, *(value for value in values if isinstance(value, str))}
 
 
@@ -97,7 +101,7 @@ def _name_of(value: Any) -> str:
 
 def _in_ci(item: pytest.Function, place: int) -> bool:
     """Whether the marks `in_ci` of the test and its file have this case, at this place of its test, run in CI."""
-    parameters: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
+    parameters = _parameters(item)
     both_loops = any(item.iter_markers("heavy")) and any(item.iter_markers("both_loops"))
     chosen: dict[str, Any] = {"anyio_backend": ["asyncio"]} if both_loops else {}
     for mark in reversed(list(item.iter_markers("in_ci"))):  # the closest last: it wins
@@ -116,8 +120,8 @@ def _places(items: list[pytest.Item]) -> dict[pytest.Item, tuple[int, int]]:
     """Each case's place among those of its test on the same loop, from 0 on, and how many they are."""
     cases: dict[tuple[str, Any], list[pytest.Item]] = {}
     for item in items:
-        loop = item.callspec.params.get("anyio_backend") if hasattr(item, "callspec") else None
-        cases.setdefault((item.nodeid.partition("[")[0], loop), []).append(item)
+        test, loop = item.nodeid.partition("[")[0], _parameters(item).get("anyio_backend")
+        cases.setdefault((test, loop), []).append(item)
     return {item: (place, len(alike)) for alike in cases.values() for place, item in enumerate(alike)}
 
 

@@ -180,8 +180,8 @@ def _main() -> None:
 def _end(code: int) -> None:
     """What Python does when it ends, but for taking all modules apart, which takes longer than the command. Where
     something goes wrong, Python ends as it always does."""
-    threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
-    atexit._run_exitfuncs()  # pyright: ignore[reportAttributeAccessIssue]
+    threading._shutdown()  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
