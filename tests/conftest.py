@@ -31,14 +31,17 @@ pytest.register_assert_rewrite("tests.stage")
 atexit.register(gc.freeze)
 
 LONG = {
+    "test_families.py",
     "test_install.py",
     "test_mypy.py",
     "test_new_package.py",
     "test_padded_cell.py",
+    "test_policy_folders.py",
     "test_site.py",
+    "test_tool_search_end_to_end.py",
     "test_typing.py",
 }
-"""What runs other tools for many seconds a test comes first: in the end no worker stands idle while another runs one."""
+"""What runs many seconds a test comes first: in the end no worker stands idle while another runs one."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -504,6 +504,7 @@ def test_a_count_of_many_entries_stays_short_and_frees_nothing_too_early(clock: 
     assert len(current["entries"]) <= MOST_ENTRIES
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.both_loops
 @pytest.mark.parametrize("seed", range(6))
 async def test_a_limit_is_never_exceeded_by_agents_at_work_at_the_same_time(seed: int) -> None:
@@ -559,6 +560,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.in_ci(False)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("kind", "per"),

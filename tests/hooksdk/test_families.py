@@ -79,6 +79,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]
     return lambda: SqlStore(url)
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.anyio
 @pytest.mark.both_loops
 async def test_what_one_agent_of_a_task_spends_counts_at_once_for_its_parent_and_its_siblings(
@@ -290,6 +291,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.in_ci(kind=["sqlite"])
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["jsonl", "sqlite", "postgres"])
 def test_eight_processes_with_three_tasks_each_take_of_one_familys_hundred_calls_not_one_more(

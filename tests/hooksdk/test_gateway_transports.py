@@ -157,6 +157,7 @@ def command(folder: Path) -> list[str]:
     ]
 
 
+@pytest.mark.in_ci(era=["auto"])
 @in_both_eras
 async def test_over_stdio_prints_of_plugins_do_not_disturb_the_protocol(era: str, tmp_path: Path) -> None:
     server = StdioServerParameters(command=sys.executable, args=["-m", "hooksdk", *command(tmp_path)])

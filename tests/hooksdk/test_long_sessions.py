@@ -259,6 +259,7 @@ async def test_an_index_newer_than_the_messages_is_not_used(store: JsonlStore, p
     assert parsed.count("messages") >= 14
 
 
+@pytest.mark.heavy
 async def test_messages_that_were_cut_anywhere_are_read_as_without_an_index(store: JsonlStore) -> None:
     await filled(store)
     files = {path: path.read_bytes() for path in store.directory.iterdir()}

@@ -130,6 +130,7 @@ def wide() -> Any:
     return value
 
 
+@pytest.mark.light(every=3)
 @pytest.mark.parametrize(
     "value",
     [circle(), nested(10_000), wide(), {1: 2}, {None: 1}, {"a": object()}, {"a": {1}}, Broken(a=1), bytearray(b"x")],
@@ -645,6 +646,7 @@ def test_the_same_check_takes_the_same_steps_again(name: str):
     assert (work.steps, schema.check(rules, value)) == first
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "rules",
     [
@@ -683,6 +685,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ROWS)
 def test_five_thousand_rows_are_accepted_with_steps_to_spare(name: str):
     row, value = ROWS[name]
@@ -1002,6 +1005,7 @@ def test_repair_makes_nothing_worse_and_leaves_its_input_alone(arguments: dict[s
     assert not containers(repaired) & containers(arguments)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["doubling anyOf", "self in a choice", "near names"])
 def test_repair_of_a_hostile_schema_is_bounded(name: str):
     rules, value = HOSTILE[name]

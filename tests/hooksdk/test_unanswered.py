@@ -123,6 +123,7 @@ TYPED: dict[str, tuple[Callable[[], Any], tuple[str, str, str]]] = {
 }
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("case", TYPED)
 async def test_only_a_no_that_was_typed_is_the_persons(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", sys.stdin)
