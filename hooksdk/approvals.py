@@ -46,8 +46,14 @@ __all__ = [
     "requester_of",
 ]
 _AT_THE_DESK = (
-    "ApprovalDesk", "ApprovalRecord", "ApprovalRecords", "ApprovalWebhook", "Channel", "ConsoleApprover", "NotWaiting",
-)  # fmt: skip
+    "ApprovalDesk",
+    "ApprovalRecord",
+    "ApprovalRecords",
+    "ApprovalWebhook",
+    "Channel",
+    "ConsoleApprover",
+    "NotWaiting",
+)
 
 if not TYPE_CHECKING:
 

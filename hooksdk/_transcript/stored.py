@@ -14,8 +14,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, final
 
 import anyio
 
-from hooksdk._tasks.limits import describe
-from hooksdk._tasks.shielding import run_shielded
+from hooksdk._tasks.limits import describe, run_shielded
 from hooksdk._transcript.effects import Begun
 from hooksdk._transcript.encoding import EncodedMessage, as_stored
 from hooksdk._transcript.entries import Entry
