@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from hooksdk._tasks.limits import Attempt, cancel_requests, describe
-from hooksdk._tasks.shielding import in_abandonable_thread, in_thread, keep_trying, run_shielded
+from hooksdk._tasks.limits import (
+    Attempt,
+    cancel_requests,
+    describe,
+    in_abandonable_thread,
+    in_thread,
+    keep_trying,
+    run_shielded,
+)
 
 __all__ = [
     "Attempt",

@@ -9,11 +9,10 @@ from typing import Any, final
 
 import pluggy
 
-from hooksdk._firing.granted import WithheldField, granted_fields, withheld_from
 from hooksdk._firing.hook import PROJECT, Handler, options_of, other_parameters
 from hooksdk._firing.marks import is_own
-from hooksdk._firing.shadow import EFFECTIVE_KINDS, in_shadow
 from hooksdk._firing.signature import locate
+from hooksdk._firing.twins import EFFECTIVE_KINDS, WithheldField, granted_fields, in_shadow, withheld_from
 from hooksdk._plugins.handlers import check_bare, check_empty, check_lost
 from hooksdk._plugins.plugin import Plugin, configure, constructor_parameters, missing_grants
 from hooksdk._tasks.background import logger

@@ -7,7 +7,7 @@ from typing import final
 import anyio
 
 from hooksdk._tasks.background import logger
-from hooksdk._tasks.shielding import in_thread
+from hooksdk._tasks.limits import in_thread
 from hooksdk._transcript.encoding import Entry
 from hooksdk._transcript.facts import Facts
 from hooksdk._transcript.journal import Ledger

@@ -16,8 +16,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, final
 import anyio
 
 from hooksdk import schema
-from hooksdk._tasks.limits import describe
-from hooksdk._tasks.shielding import run_shielded
+from hooksdk._tasks.limits import describe, run_shielded
 from hooksdk._transcript.changes import change_of
 from hooksdk._transcript.effects import Begun
 from hooksdk._transcript.encoding import EncodedMessage, Entry, as_stored, encode_for

@@ -266,7 +266,7 @@ async def test_a_store_that_cannot_change_a_value_in_one_step_is_refused_and_not
 WORKER = """
 import sys, anyio
 from hooksdk import Storage
-from hooksdk._run.changing import change_stored
+from hooksdk._run.plugin_states import change_stored
 from hooksdk.stores import open_store
 
 async def main():

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hooksdk import MemoryStore, Session, ToolCall, ToolContext, ToolResult
 from hooksdk._origins.folding import fold_value, undo_escapes
 from hooksdk._origins.texts import Texts
-from hooksdk._run.asked import Asked
+from hooksdk._run.reading import Asked
 from hooksdk.formats import get_format
 from hooksdk.hooks import Origin
 from tests.hooksdk.test_origins import BOB, EVE, FREE, Look
