@@ -158,7 +158,9 @@ class OpenRequests:
     open: int = field(default=0, init=False)
     closing: bool = field(default=False, init=False)
     _listeners: int = field(default=0, init=False)
-    _stopped: anyio.Event = field(default_factory=anyio.Event, init=False)
+    # The listeners' waits for a word of their clients.
+    _waits: set[anyio.CancelScope] = field(default_factory=set[anyio.CancelScope], init=False)
+    _stopped: bool = field(default=False, init=False)
     _fewer: anyio.Event = field(default_factory=anyio.Event, init=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -192,18 +194,14 @@ class OpenRequests:
         body = False
 
         async def next_message() -> Message:
-            message: Message = {"type": "http.disconnect"}
-            async with anyio.create_task_group() as either:
-
-                async def take() -> None:
-                    nonlocal message
-                    message = await receive()
-                    either.cancel_scope.cancel()
-
-                either.start_soon(take)
-                await self._stopped.wait()
-                either.cancel_scope.cancel()
-            return message
+            with anyio.CancelScope() as wait:
+                self._waits.add(wait)
+                try:
+                    if not self._stopped:
+                        return await receive()
+                finally:
+                    self._waits.discard(wait)
+            return {"type": "http.disconnect"}
 
         async def watched(message: Message) -> None:
             nonlocal body
@@ -211,7 +209,7 @@ class OpenRequests:
             await send(message)
 
         await self._app(scope, next_message, watched)
-        if body and self._stopped.is_set():
+        if body and self._stopped:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def wait_for_answers(self) -> None:
@@ -222,7 +220,9 @@ class OpenRequests:
 
     async def end_listeners(self) -> None:
         """End the streams of requests that only listen, within a second."""
-        self._stopped.set()
+        self._stopped = True
+        for wait in self._waits:
+            wait.cancel()
         with anyio.move_on_after(1):
             while self._listeners:
                 self._fewer = anyio.Event()

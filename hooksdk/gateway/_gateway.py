@@ -27,7 +27,7 @@ from hooksdk.gateway._admission import check_address
 from hooksdk.gateway._answers import Connection, connection_of
 from hooksdk.gateway._approvals import current_request, desk_of
 from hooksdk.gateway._client import Request
-from hooksdk.gateway._http import Serving, http_app, session_key
+from hooksdk.gateway._http import http_app, session_key
 from hooksdk.gateway._left_sessions import LeftCalls
 from hooksdk.gateway._metrics import Counts
 from hooksdk.gateway._oidc import EitherTokens, IssuerTokens
@@ -39,7 +39,7 @@ from hooksdk.gateway._session_ids import Deployment, SessionIds
 from hooksdk.gateway._settings import ApprovalSettings, GatewayConfig, profile_of
 from hooksdk.gateway._sources import Sources, ToolSource
 from hooksdk.gateway._stdio import own_streams, serve_streams
-from hooksdk.gateway._subscriptions import ChangeStreams, ResourceChanges
+from hooksdk.gateway._subscriptions import ChangeStreams, Hear
 from hooksdk.gateway._text import joined_instructions
 from hooksdk.gateway._tokens import OwnTokens, TokenTable, principal_of, read_tokens
 from hooksdk.host import Host
@@ -82,7 +82,7 @@ class Gateway:
         self._folder = folder or Path.cwd()
         self._sources = Sources(sources)
         self._bus = InMemorySubscriptionBus()
-        self._changes = ResourceChanges()
+        self._resource_listeners = set[Hear]()
         self._desk: tuple[ApprovalSettings, ApprovalDesk] | None = None
         self._parts = self._parts_of(host)
         # The tokens of clients; None where the gateway has read none.
@@ -250,7 +250,8 @@ class Gateway:
     async def _hear(self, server: str, message: types.ServerNotification, key: ScopeKey) -> None:
         """Tell clients what a server says outside of any call."""
         if isinstance(message, types.ResourceUpdatedNotification):
-            await self._changes.publish(Feature(server, message.params.uri), key)
+            for hear in tuple(self._resource_listeners):
+                hear(Feature(server, message.params.uri), key)
         for session in self.sessions:
             if not key.is_of(session.identity.name, session.id):
                 continue
@@ -330,14 +331,14 @@ class Gateway:
             yield connection_of("")
 
         verifier = EitherTokens(OwnTokens(tokens, self._catch_up_tokens), IssuerTokens(lambda: self.config))
-        serving = Serving(
-            config=lambda: self.config,
+        return http_app(
+            self._serve(profile, session_of, no_connection, identity_of),
+            lambda: self.config,
             profile=profile,
             verifier=verifier if needs_token else None,
             metrics=self.counts.metrics,
             on_leave=self.end,
         )
-        return http_app(self._serve(profile, session_of, no_connection, identity_of), serving)
 
     def _serve(
         self,
@@ -348,7 +349,7 @@ class Gateway:
     ) -> GatewayServer:
         profile_of(self.config, profile)
         self._profiles.add(profile)
-        streams = ChangeStreams(self._bus, self._changes, session_of, self._watch)
+        streams = ChangeStreams(self._bus, self._resource_listeners, session_of, self._watch)
 
         def instructions_for(context: Request) -> str:
             identity = identity_of(context)

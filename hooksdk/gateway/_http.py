@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import mcp_types as types
 from mcp.server.auth.middleware.bearer_auth import BearerAuthBackend, RequireAuthMiddleware
@@ -45,28 +44,20 @@ def session_key(request: Request, protocol_version: str) -> tuple[str, bool]:
     return legacy_key(request), False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Serving:
-    """The parts of a gateway that the application needs.
-
-    Attributes:
-        config: Gives the current configuration; settings that are not read for each request stay as they were at the
-            start.
-        profile: The profile of clients that get no other.
-        verifier: Checks tokens; None where clients need none.
-        on_leave: Is called with the key of a session whose client says that it leaves.
-    """
-
-    config: Callable[[], GatewayConfig]
-    profile: str | None
-    verifier: Verifier | None
-    metrics: Metrics
-    on_leave: Callable[[str], Awaitable[Any]]
-
-
-def http_app(server: Server[Any], serving: Serving) -> Starlette:
-    """The ASGI application. Raises `ConfigError` where `/metrics` cannot be served."""
-    config, asks = serving.config(), serving.verifier is not None
+def http_app(
+    server: Server[Any],
+    current_config: Callable[[], GatewayConfig],
+    *,
+    profile: str | None,
+    verifier: Verifier | None,
+    metrics: Metrics,
+    on_leave: Callable[[str], Awaitable[Any]],
+) -> Starlette:
+    """The ASGI application. `current_config` is asked for each request, for settings that may change; `profile` is
+    that of clients that get no other. `verifier` checks tokens; None where clients need none. `on_leave` is called
+    with the key of a session whose client says that it leaves. Raises `ConfigError` where `/metrics` cannot be
+    served."""
+    config, asks = current_config(), verifier is not None
     manager = ResumableSessions(server, session_idle_timeout=config.idle)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,27 +74,25 @@ def http_app(server: Server[Any], serving: Serving) -> Starlette:
             app.state.serves = False
 
     async def leave(request: Request) -> None:
-        await serving.on_leave(legacy_key(request))
+        await on_leave(legacy_key(request))
 
-    inner: ASGIApp = RateLimit(
-        handle, lambda principal: rate_of(serving.config(), principal, serving.profile), serving.metrics
-    )
+    inner: ASGIApp = RateLimit(handle, lambda principal: rate_of(current_config(), principal, profile), metrics)
     routes: list[BaseRoute] = [Route("/health", _health), Route("/ready", _ready)]
     if asks:
-        metadata = None
+        metadata_url = None
         if config.oidc and config.url:
-            metadata = build_resource_metadata_url(AnyHttpUrl(config.url))
-            routes.append(Route(metadata.path or "", _resource_page(config.url, config.oidc)))
-        inner = _Refusals(RequireAuthMiddleware(inner, [], metadata), serving.metrics)
-    requests = OpenRequests(inner, serving.metrics)
+            metadata_url = build_resource_metadata_url(AnyHttpUrl(config.url))
+            routes.append(Route(metadata_url.path or "", _resource_page(config.url, config.oidc)))
+        inner = _counting_refusals(RequireAuthMiddleware(inner, [], metadata_url), metrics)
+    requests = OpenRequests(inner, metrics)
     routes.append(Route(PATH, requests))
     if config.metrics is not None:
         read_into_prometheus()
         routes.append(Route("/metrics", _metrics_page(config, asks=asks)))
     middleware = [Middleware(OriginCheck, frozenset(config.origins), local_only=not asks, on_leave=leave)]
-    if serving.verifier is not None:
-        backend = BearerAuthBackend(serving.verifier)
-        middleware.append(Middleware(AuthenticationMiddleware, backend=backend, on_error=refusal_of(serving.metrics)))
+    if verifier is not None:
+        backend = BearerAuthBackend(verifier)
+        middleware.append(Middleware(AuthenticationMiddleware, backend=backend, on_error=refusal_of(metrics)))
     app = Starlette(routes=routes, middleware=middleware, lifespan=lifespan)
     app.state.requests = requests
     app.state.serves = False
@@ -153,21 +142,18 @@ def _metrics_page(config: GatewayConfig, *, asks: bool) -> Callable[[Request], A
     return page
 
 
-@final
-class _Refusals:
-    """Counts the requests without a known token."""
+def _counting_refusals(app: ASGIApp, metrics: Metrics) -> ASGIApp:
+    """The application; requests without a known token are counted."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def count(scope: Scope, receive: Receive, send: Send) -> None:
         async def watched(message: Message) -> None:
             if message.get("status") == 401:
-                self._metrics.refuse("token")
+                metrics.refuse("token")
             await send(message)
 
-        await self._app(scope, receive, watched)
+        await app(scope, receive, watched)
+
+    return count
 
 
 WRONG_GATEWAY = (

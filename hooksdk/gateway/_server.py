@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar, final
 
 import mcp_types as types
@@ -54,8 +54,12 @@ class GatewayServer(Server[Connection]):
             get_tool_input_schema=_no_header_schema,
             on_subscriptions_listen=listen,
             on_call_tool=self._call_tool,
-            on_get_prompt=self._get_prompt,
-            on_read_resource=self._read_resource,
+            on_get_prompt=self._call_handler(
+                lambda session, params, request, client: session.calls.get_prompt(params, request, client)
+            ),
+            on_read_resource=self._call_handler(
+                lambda session, params, request, client: session.calls.read_resource(params, request, client)
+            ),
             on_list_tools=self._listing(lambda session: session.offers.list_tools()),
             on_list_prompts=self._listing(lambda session: session.offers.list_prompts()),
             on_list_resources=self._listing(lambda session: session.offers.list_resources()),
@@ -68,7 +72,8 @@ class GatewayServer(Server[Connection]):
         self.add_request_handler(
             "logging/setLevel", types.SetLevelRequestParams, self._handler(GatewaySession.set_log_level)
         )
-        self.middleware.append(_Instructions(instructions_for))
+        self._instructions_for = instructions_for
+        self.middleware.append(self._add_instructions)
         self.middleware.append(end_with_client)
 
     async def run(self, read_stream: Any, write_stream: Any, *args: Any, **options: Any) -> None:
@@ -93,24 +98,33 @@ class GatewayServer(Server[Connection]):
         finally:
             current_request.reset(token)
 
-    async def _get_prompt(
-        self, context: Request, params: types.GetPromptRequestParams
-    ) -> types.GetPromptResult | types.InputRequiredResult:
-        async with self._serving(context) as (session, client):
-            return await session.calls.get_prompt(params, context, client)
-
-    async def _read_resource(
-        self, context: Request, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult | types.InputRequiredResult:
-        async with self._serving(context) as (session, client):
-            return await session.calls.read_resource(params, context, client)
+    async def _add_instructions(self, ctx: Request, call_next: CallNext) -> HandlerResult:
+        """Add the instructions, which depend on who the client is. A middleware of this server."""
+        result = await call_next(ctx)
+        if ctx.method in {"initialize", "server/discover"} and isinstance(result, dict):
+            return {**result, "instructions": whole(self._instructions_for(ctx))}
+        return result
 
     def _handler(self, serve: Callable[[GatewaySession, P], Awaitable[R]]) -> Callable[[Request, P], Awaitable[R]]:
         """A handler of one kind of request, which is served by the client's session."""
+        return self._call_handler(lambda session, params, _request, _client: serve(session, params))
+
+    def _call_handler(
+        self, serve: Callable[[GatewaySession, P, Request, CallingClient], Awaitable[R]]
+    ) -> Callable[[Request, P], Awaitable[R]]:
+        """A handler of a kind of request that calls a server. An error of ours becomes one of the protocol's."""
 
         async def handle(context: Request, params: P) -> R:
-            async with self._serving(context) as (session, _client):
-                return await serve(session, params)
+            token = current_request.set(context)
+            try:
+                session = await self._session_of(context)
+                with session.serving(context) as client:
+                    return await serve(session, params, context, client)
+            except HookSDKError as problem:
+                self._count_blocked(problem)
+                raise MCPError(types.INVALID_REQUEST, whole(describe(problem))) from problem
+            finally:
+                current_request.reset(token)
 
         return handle
 
@@ -126,20 +140,6 @@ class GatewayServer(Server[Connection]):
 
         return self._handler(handle)
 
-    @asynccontextmanager
-    async def _serving(self, context: Request) -> AsyncGenerator[tuple[GatewaySession, CallingClient]]:
-        """The client's session, while it serves a request. An error of ours becomes one of the protocol's."""
-        token = current_request.set(context)
-        try:
-            session = await self._session_of(context)
-            with session.serving(context) as client:
-                yield session, client
-        except HookSDKError as problem:
-            self._count_blocked(problem)
-            raise MCPError(types.INVALID_REQUEST, whole(describe(problem))) from problem
-        finally:
-            current_request.reset(token)
-
     def _count_blocked(self, problem: HookSDKError) -> None:
         if isinstance(problem, RunBlocked):  # a plugin blocks all of the client's requests
             self._counts.withheld()
@@ -147,17 +147,3 @@ class GatewayServer(Server[Connection]):
 
 def _no_header_schema(_name: str) -> None:
     """No schema: headers are checked in the client's session. Otherwise the SDK would list the tools for each call."""
-
-
-@final
-class _Instructions:
-    """A middleware that adds the instructions, which depend on who the client is."""
-
-    def __init__(self, instructions_for: Callable[[Request], str]) -> None:
-        self._instructions_for = instructions_for
-
-    async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
-        result = await call_next(ctx)
-        if ctx.method in {"initialize", "server/discover"} and isinstance(result, dict):
-            return {**result, "instructions": whole(self._instructions_for(ctx))}
-        return result

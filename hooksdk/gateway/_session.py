@@ -132,7 +132,7 @@ class GatewaySession:
         deployment, identity = shared.ids.deployment, client.identity
         prefix = deployment.prefix_of(identity.key, identity.requester) if deployment is not None else ""
         others = OtherSessionsCalls(shared.left_calls, session, client.stored_id, shared.ids, prefix)
-        return SessionCalls(client, self.tools, self.offers, others, busy=self._busy, give_up=self._give_up)
+        return SessionCalls(others, client, self.tools, self.offers, self._busy, self._give_up)
 
     def _run_of(self, session: Session) -> AbstractAsyncContextManager[Run]:
         client, config, identity = self.client, self.client.shared.config, self.client.identity

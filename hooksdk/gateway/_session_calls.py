@@ -92,6 +92,7 @@ class WaitingCalls:
 
 
 @final
+@dataclass(eq=False)
 class SessionCalls:
     """The calls of one session.
 
@@ -102,34 +103,25 @@ class SessionCalls:
         _tools: The session's tools.
         _offers: The prompts and resources that the client may have.
         _busy: A context within which the session does not count as idle.
-        _give_up: Ends the session, since its run takes no further call.
+        _give_up: Is called when a record could not be written: the client's next request gets another session.
         _approvals: Asks the person at the client; None where there is no approval desk.
         _undelivered: Results that no request has taken to the client yet.
         _open_calls: Calls that wait for the client's answers to a server's questions.
 
     """
 
-    def __init__(
-        self,
-        client: SessionClient,
-        tools: SessionTools,
-        offers: SessionOffers,
-        other_sessions: OtherSessionsCalls,
-        *,
-        busy: Callable[[], AbstractContextManager[None]],
-        give_up: Callable[[], None],
-    ) -> None:
-        """`give_up` is called when a record could not be written: the client's next request gets another session."""
+    other_sessions: OtherSessionsCalls
+    _client: SessionClient
+    _tools: SessionTools
+    _offers: SessionOffers
+    _busy: Callable[[], AbstractContextManager[None]]
+    _give_up: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        client, shared, exchange = self._client, self._client.shared, None
         self.waiting = WaitingCalls()
-        self.other_sessions = other_sessions
-        self._client = client
-        self._tools = tools
-        self._offers = offers
-        self._busy = busy
-        self._give_up = give_up
         self._approvals = client.approver if isinstance(client.approver, ClientApprovals) else None
         self._undelivered = Undelivered()
-        shared, exchange = client.shared, None
         if shared.ids.deployment is not None and client.is_shared:
             exchange = CallExchange(
                 shared.ids.deployment, client.id, client.stored_id, shared.start_soon, self._undelivered

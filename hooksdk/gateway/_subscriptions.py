@@ -18,26 +18,8 @@ from hooksdk.mcp import Feature, ScopeKey
 
 logger = logging.getLogger("hooksdk")
 
+# Is told of a changed resource, and for which clients its server is.
 Hear = Callable[[Feature, ScopeKey], None]
-
-
-@final
-class ResourceChanges:
-    """Tells listeners of resources that have changed, by the addresses that their servers have for them."""
-
-    def __init__(self) -> None:
-        self._listeners: dict[object, Hear] = {}
-
-    async def publish(self, feature: Feature, key: ScopeKey) -> None:
-        """Tell of a changed resource; `key` says for which clients its server is."""
-        for listener in tuple(self._listeners.values()):
-            listener(feature, key)
-
-    def subscribe(self, listener: Hear) -> Callable[[], None]:
-        """Tell this listener, until the answer of this method is called."""
-        key = object()
-        self._listeners[key] = listener
-        return lambda: self._listeners.pop(key, None) and None
 
 
 @final
@@ -50,7 +32,7 @@ class _ClientBus:
     """
 
     _bus: SubscriptionBus
-    _changes: ResourceChanges
+    _resource_listeners: set[Hear]
     session: GatewaySession | None = None
     uris: dict[Feature, str] = field(default_factory=dict[Feature, str])
 
@@ -63,11 +45,12 @@ class _ClientBus:
             if uri is not None and session is not None and key.is_of(session.identity.name, session.id):
                 listener(ResourceUpdated(uri))
 
-        stops = [self._bus.subscribe(listener), self._changes.subscribe(changed)]
+        unsubscribe = self._bus.subscribe(listener)
+        self._resource_listeners.add(changed)
 
         def stop() -> None:
-            for one in stops:
-                one()
+            unsubscribe()
+            self._resource_listeners.discard(changed)
 
         return stop
 
@@ -78,7 +61,7 @@ class ChangeStreams:
     """Serves `subscriptions/listen`."""
 
     _bus: SubscriptionBus
-    _changes: ResourceChanges
+    _resource_listeners: set[Hear]
     _session_of: SessionOf
     _watch: Callable[..., Awaitable[None]]
 
@@ -87,7 +70,7 @@ class ChangeStreams:
     ) -> types.SubscriptionsListenResult:
         """Tell the client of changes until it leaves. The acknowledgement leaves out resources that the client may
         not read, or that their servers do not watch."""
-        client_bus = _ClientBus(self._bus, self._changes)
+        client_bus = _ClientBus(self._bus, self._resource_listeners)
         wanted = params.notifications.resource_subscriptions or []
         try:
             if wanted:
