@@ -32,18 +32,17 @@ _MAX_PAUSE = 60.0
 _STABLE_AFTER = 60.0
 
 
+@dataclass(eq=False)
 class Wishes:
     """Wishes that a gateway has of the servers behind it.
 
     Attributes:
         log_level: The level from which on they are to log; None: their own.
         extensions: The extensions of the protocol that servers are told of when they start.
-
     """
 
-    def __init__(self) -> None:
-        self.log_level: types.LoggingLevel | None = None
-        self.extensions: dict[str, dict[str, Any]] = {}
+    log_level: types.LoggingLevel | None = None
+    extensions: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,12 +79,12 @@ def _ignore(_told: object) -> None:
     """Ignore a report."""
 
 
+@dataclass(eq=False)
 class Attempts:
     """The time of the next attempt to start a server that could not be started, or that has ended."""
 
-    def __init__(self) -> None:
-        self.failures = 0
-        self.next_at = 0.0
+    failures: int = 0
+    next_at: float = 0.0
 
     def failed(self) -> None:
         """Wait after a failed start, longer each time."""
@@ -126,7 +125,7 @@ class Life:
         self.starting: anyio.CancelScope | None = None
         self.ended = anyio.Event()
         self._spec, self._signed_in = spec, signed_in
-        self.transport = Transport(spec, self.ended.set, signed_in)
+        self.transport = Transport(spec, signed_in)
         self.over = anyio.Event()
         self.problem = ""
         self.doubtful = False
@@ -150,7 +149,7 @@ class Life:
         except HookSDKError as error:
             self.problem = f"the secrets of {client.holder} could not be filled in: {one_line(str(error))}"
             raise
-        self.transport = Transport(spec.with_secrets(**texts), self.ended.set, self._signed_in)
+        self.transport = Transport(spec.with_secrets(**texts), self._signed_in)
 
     async def send(self, name: str, call: RunningCall, send: Send[T]) -> T:
         """The answer to one request, which `send` makes; `name` is its subject. Raises `MCPError` and `CallFailed`."""

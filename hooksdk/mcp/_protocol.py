@@ -67,9 +67,22 @@ async def answers(life: Life) -> bool:
 
 
 @final
-class DeclaringDispatcher(JSONRPCDispatcher[TransportContext]):
-    """Sends a call in the protocol of 2026-07-28 with the capabilities of the client that makes it, and not with
-    those of all clients: servers act differently for clients that cannot answer their questions."""
+class LifeDispatcher(JSONRPCDispatcher[TransportContext]):
+    """The messages of one start of a server, whose end it notes.
+
+    A call in the protocol of 2026-07-28 is sent with the capabilities of the client that makes it, and not with those
+    of all clients: servers act differently for clients that cannot answer their questions."""
+
+    def __init__(self, life: Life, read: Any, write: Any) -> None:
+        super().__init__(read, write)
+        self._life = life
+
+    async def run(self, *callbacks: Any, **options: Any) -> None:
+        """Take the server's messages until its stream ends."""
+        try:
+            await super().run(*callbacks, **options)
+        finally:
+            self._life.ended.set()
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **related: Any
