@@ -23,25 +23,20 @@ from starlette.applications import Starlette
 from hooksdk.approvals import Approver
 from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import HookSDKError
-from hooksdk.gateway._admission import check_address
 from hooksdk.gateway._answers import Connection, connection_of
 from hooksdk.gateway._approvals import current_request, desk_of
-from hooksdk.gateway._client import Request
-from hooksdk.gateway._http import http_app, session_key
+from hooksdk.gateway._client import CHANGES, Identity, Request, SharedParts
+from hooksdk.gateway._http import check_address, http_app, session_key
 from hooksdk.gateway._left_sessions import LeftCalls
+from hooksdk.gateway._long_results import joined_instructions
 from hooksdk.gateway._metrics import Counts
-from hooksdk.gateway._oidc import EitherTokens, IssuerTokens
 from hooksdk.gateway._results import as_error, as_mcp
-from hooksdk.gateway._server import GatewayServer, Lifespan
+from hooksdk.gateway._server import ChangeStreams, GatewayServer, Hear, Lifespan, own_streams, serve_streams
 from hooksdk.gateway._session import GatewaySession, SessionOf
-from hooksdk.gateway._session_client import CHANGES, Identity, SharedParts
 from hooksdk.gateway._session_ids import Deployment, SessionIds
 from hooksdk.gateway._settings import ApprovalSettings, GatewayConfig, profile_of
 from hooksdk.gateway._sources import Sources, ToolSource
-from hooksdk.gateway._stdio import own_streams, serve_streams
-from hooksdk.gateway._subscriptions import ChangeStreams, Hear
-from hooksdk.gateway._text import joined_instructions
-from hooksdk.gateway._tokens import OwnTokens, TokenTable, principal_of, read_tokens
+from hooksdk.gateway._tokens import EitherTokens, IssuerTokens, OwnTokens, TokenTable, principal_of, read_tokens
 from hooksdk.host import Host
 from hooksdk.mcp import Feature, ScopeKey, most_of
 from hooksdk.tasks import describe

@@ -14,15 +14,14 @@ from anyio.abc import TaskStatus
 
 from hooksdk.calls import CallInDoubt
 from hooksdk.errors import HookSDKError, SessionBusy
-from hooksdk.gateway._client import CallingClient, Request
+from hooksdk.gateway._client import CHANGES, CallingClient, Identity, Request, SessionClient, SharedParts
 from hooksdk.gateway._left_sessions import OtherSessionsCalls, remove
+from hooksdk.gateway._listing import SessionTools
 from hooksdk.gateway._long_results import is_recall
 from hooksdk.gateway._open_calls import Answer
 from hooksdk.gateway._session_calls import SessionCalls
-from hooksdk.gateway._session_client import CHANGES, Identity, SessionClient, SharedParts
 from hooksdk.gateway._session_ids import PRECISION, release
 from hooksdk.gateway._session_offers import SessionOffers
-from hooksdk.gateway._session_tools import SessionTools
 from hooksdk.gateway._settings import narrowing
 from hooksdk.run import Run
 from hooksdk.session import Session

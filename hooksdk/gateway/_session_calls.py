@@ -20,15 +20,13 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ApprovalPending, SessionBusy, StoreError
 from hooksdk.gateway._answers import Undelivered, deliver
 from hooksdk.gateway._approvals import ClientApprovals
-from hooksdk.gateway._client import CallingClient, Request
+from hooksdk.gateway._client import CallingClient, Request, SessionClient
 from hooksdk.gateway._left_sessions import OtherSessionsCalls
-from hooksdk.gateway._listing import ClientListing
+from hooksdk.gateway._listing import ClientListing, SessionTools
 from hooksdk.gateway._long_results import PREFIX as RESULT_PREFIX
 from hooksdk.gateway._open_calls import PREFIX, Answer, CallExchange, OpenCalls
 from hooksdk.gateway._results import as_contents, as_error, as_mcp, as_prompt, error, error_code
-from hooksdk.gateway._session_client import SessionClient
 from hooksdk.gateway._session_offers import SessionOffers
-from hooksdk.gateway._session_tools import SessionTools
 from hooksdk.gateway._settings import MCP_SOURCES
 from hooksdk.mcp import current_client
 from hooksdk.run import JudgedCall

@@ -16,12 +16,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from hooksdk.calls import ToolResult
 from hooksdk.errors import HookSDKError
-from hooksdk.gateway._client import is_heard
+from hooksdk.gateway._client import SessionClient, is_heard
+from hooksdk.gateway._listing import SessionTools
 from hooksdk.gateway._long_results import PREFIX
 from hooksdk.gateway._offers import ClientOffers, Links, shown_in, with_app_at
 from hooksdk.gateway._results import as_error, as_mcp, pages_in
-from hooksdk.gateway._session_client import SessionClient
-from hooksdk.gateway._session_tools import SessionTools
 from hooksdk.mcp import Feature, ServerOffer
 from hooksdk.tools import Tool
 

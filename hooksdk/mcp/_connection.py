@@ -14,10 +14,9 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 
 from hooksdk.mcp._config import ServerSpec
-from hooksdk.mcp._life import Attempts, Life, Send, Terms
+from hooksdk.mcp._life import Attempts, Life, Send, Terms, agree, answers, is_modern
 from hooksdk.mcp._offer import ServerOffer, check_offered
 from hooksdk.mcp._offering import Offering
-from hooksdk.mcp._protocol import agree, answers, is_modern
 from hooksdk.mcp._relay import Callers, Client, RunningCall, current_client, masked, send_call
 from hooksdk.mcp._scope import EVERYBODY, NOBODY, ScopeKey
 from hooksdk.mcp._status import (

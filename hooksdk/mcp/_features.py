@@ -17,9 +17,8 @@ from hooksdk.catalog import ToolContext
 from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._fleet import Fleet
 from hooksdk.mcp._life import Terms
-from hooksdk.mcp._offer import ServerOffer
+from hooksdk.mcp._offer import ERROR_MARGIN, ROLE, ServerOffer, failed, own_meta_left_out, plain_text
 from hooksdk.mcp._relay import RunningCall, send_call
-from hooksdk.mcp._results import ERROR_MARGIN, ROLE, failed, own_meta_left_out, plain_text
 from hooksdk.mcp._scope import ScopeKey
 from hooksdk.mcp._status import CallFailed
 from hooksdk.tools import Annotations, Tool

@@ -19,8 +19,8 @@ from hooksdk.mcp._config import Reading, ServerSpec
 from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._files import Reload, Wanted
 from hooksdk.mcp._life import Terms, secrets_of
+from hooksdk.mcp._offer import failed
 from hooksdk.mcp._relay import Client, RunningCall, current_client
-from hooksdk.mcp._results import failed
 from hooksdk.mcp._scope import LOCAL, ScopeKey
 from hooksdk.mcp._status import CallFailed, ServerStatus, removed
 from hooksdk.mcp._transport import NoiseFilter

@@ -18,10 +18,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from hooksdk.mcp._config import ServerSpec
-from hooksdk.mcp._life import Life, Terms
+from hooksdk.mcp._life import Life, LifeDispatcher, Terms
 from hooksdk.mcp._listings import Listing
 from hooksdk.mcp._offer import Kind, ServerOffer, all_offered, list_anew
-from hooksdk.mcp._protocol import LifeDispatcher
 from hooksdk.mcp._relay import Callers
 from hooksdk.mcp._scope import ScopeKey
 from hooksdk.mcp._status import CallFailed, describe

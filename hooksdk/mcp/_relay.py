@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from hooksdk.catalog import ToolContext
 from hooksdk.errors import ConfigError
 from hooksdk.mcp._scope import LOCAL
-from hooksdk.mcp.sign_in._pages import SignInPage
+from hooksdk.mcp._sign_ins import SignInPage
 from hooksdk.values import fill_secrets, secret_names
 
 # The kinds of questions that a server may ask of a client.

@@ -17,10 +17,9 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from pydantic import ValidationError
 
 from hooksdk.mcp.sign_in._auth import asks_for_sign_in as _asks
+from hooksdk.mcp.sign_in._auth import revoke, with_token
 from hooksdk.mcp.sign_in._listener import Listener, Pasted, free_port, is_free, listening
-from hooksdk.mcp.sign_in._settings import CALLBACK_PATH, OAuthSettings, Target
-from hooksdk.mcp.sign_in._store import SignIn, SignInProblem, SignIns, canonical
-from hooksdk.mcp.sign_in._tokens import revoke, with_token
+from hooksdk.mcp.sign_in._store import CALLBACK_PATH, OAuthSettings, SignIn, SignInProblem, SignIns, Target, canonical
 from hooksdk.values import clip
 
 # Seconds that a person has for the page.

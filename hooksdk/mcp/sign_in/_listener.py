@@ -12,8 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
 
-from hooksdk.mcp.sign_in._settings import CALLBACK_PATH
-from hooksdk.mcp.sign_in._store import SignInProblem
+from hooksdk.mcp.sign_in._store import CALLBACK_PATH, SignInProblem
 
 # Bytes of a request that are read.
 _LONGEST_HEAD = 16_384
