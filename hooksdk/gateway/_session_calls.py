@@ -191,12 +191,11 @@ class SessionCalls:
     ) -> Answer:
         """Make a call. One that waited for an approval, or for answers to what its server has asked, goes on from
         there. `tool` is given for a call of none of the listed tools."""
-        digest, pages = digest_of([params.name, params.arguments or {}]), self._tools.pages
-        if (page := pages.page_of(params)) is not None:
-            if isinstance(page, types.CallToolResult):
-                return page
-            await pages.wait_until_done(page)
-            params = params.model_copy(update={"request_state": None, "input_responses": None})
+        digest = digest_of([params.name, params.arguments or {}])
+        params_or_refusal = await self._tools.pages.go_on(params)
+        if isinstance(params_or_refusal, types.CallToolResult):
+            return params_or_refusal
+        params = params_or_refusal
         if (params.request_state or "").startswith(PREFIX):
             return await self._open_calls.resume(params, digest, request)
         if self._approvals is not None and (refusal := await self._approvals.take_answer(params)) is not None:

@@ -4,9 +4,7 @@ one."""
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, final
 
 import anyio
@@ -14,7 +12,7 @@ import anyio
 from hooksdk.errors import did_you_mean
 from hooksdk.mcp._files import Wanted
 from hooksdk.mcp._scope import LOCAL
-from hooksdk.mcp.sign_in._store import SignInProblem, SignIns, Target, canonical
+from hooksdk.mcp.sign_in._store import SignInPage, SignInProblem, SignIns, Target, canonical
 from hooksdk.tasks import describe
 
 
@@ -93,22 +91,6 @@ logger = logging.getLogger("hooksdk")
 
 # Seconds for which a page is good.
 WAIT = 600.0
-
-
-@dataclass(eq=False)
-class SignInPage:
-    """A page on which a person signs in to a server. The browser comes back to a listener on this machine.
-
-    Attributes:
-        server: What the server is called.
-        over: Set once nobody waits for it any more.
-    """
-
-    server: str
-    url: str = field(repr=False)
-    id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    over: anyio.Event = field(default_factory=anyio.Event)
-    signed_in: bool = False
 
 
 @final

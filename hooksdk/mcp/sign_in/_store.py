@@ -13,6 +13,7 @@ import ipaddress
 import json
 import os
 import time
+import uuid
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -202,6 +203,22 @@ class SignIn(BaseModel):
     expires: float | None = None
     scope: str | None = None
     wanted_scope: str | None = None
+
+
+@dataclass(eq=False)
+class SignInPage:
+    """A page on which a person signs in to a server. The browser comes back to a listener on this machine.
+
+    Attributes:
+        server: What the server is called.
+        over: Set once nobody waits for it any more.
+    """
+
+    server: str
+    url: str = field(repr=False)
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    over: anyio.Event = field(default_factory=anyio.Event)
+    signed_in: bool = False
 
 
 @final
