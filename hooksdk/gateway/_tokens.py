@@ -247,9 +247,14 @@ class IssuerTokens:
                 raise jwt.InvalidAlgorithmError(f"signed by {header.get('alg')!r}, which is not in algorithms")
             key = await self._keys.find(header.get("kid"), str(header["alg"]))
             claims: dict[str, Any] = jwt.decode(
-                token, key, algorithms=list(settings.algorithms), audience=settings.audience or config.url,
-                issuer=settings.issuer, leeway=settings.leeway, options={"require": ["exp", "iss", "aud", "sub"]},
-            )  # fmt: skip
+                token,
+                key,
+                algorithms=list(settings.algorithms),
+                audience=settings.audience or config.url,
+                issuer=settings.issuer,
+                leeway=settings.leeway,
+                options={"require": ["exp", "iss", "aud", "sub"]},
+            )
         except jwt.PyJWTError as problem:
             logger.info("a token of the issuer does not count: %s", problem)
             return None
@@ -276,9 +281,15 @@ def _principal(config: GatewayConfig, settings: OidcSettings, claims: Mapping[st
                 f"no profile of this gateway is for what the token says under '{settings.profile_claim}'"
             )
     return Principal(
-        token="", client_id=name, scopes=scopes, expires_at=int(claims["exp"] + settings.leeway), subject=subject,
-        claims={"iss": settings.issuer}, key=f"oidc {settings.issuer} {subject} {profile or ''}", profile=profile,
-    )  # fmt: skip
+        token="",
+        client_id=name,
+        scopes=scopes,
+        expires_at=int(claims["exp"] + settings.leeway),
+        subject=subject,
+        claims={"iss": settings.issuer},
+        key=f"oidc {settings.issuer} {subject} {profile or ''}",
+        profile=profile,
+    )
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> object:

@@ -1,5 +1,5 @@
-"""The sign-ins to the servers of one `McpServers`, and the pages for signing in that are open, for clients that can show
-one."""
+"""The sign-ins to the servers of one `McpServers`, and the pages for signing in that are open, for clients that can
+show one."""
 
 from __future__ import annotations
 
@@ -105,7 +105,8 @@ class Pages:
         self._coming: dict[tuple[str, str], anyio.Event] = {}
 
     async def open(self, target: Target) -> SignInPage | None:
-        """The page of a server, which is open already or is asked for now; None where there is none to be had, as the log says."""
+        """The page of a server, which is open already or is asked for now; None where none can be had, as the log
+        says."""
         key = canonical(target.server), target.holder
         if key not in self._open:
             if key not in self._coming:

@@ -199,7 +199,8 @@ class Loop:
 
 def is_async(value: object) -> bool:
     """True for an async function, and for an object that is called like one."""
-    return any(map(inspect.iscoroutinefunction, (value, getattr(value, "__call__", None))))  # noqa: B004 - to look at it
+    call = getattr(value, "__call__", None)  # noqa: B004 - to look at it
+    return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(call)
 
 
 async def call_in(there: Loop, function: Callable[..., Any], *args: Any, **options: Any) -> Any:

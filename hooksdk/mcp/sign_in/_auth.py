@@ -29,12 +29,12 @@ def cure(name: str, holder: str) -> str:
 
 @final
 class SignedIn(httpx2.Auth):
-    """Adds the token of one server's sign-in to each request, and renews it. All processes of the user share it: before each
-    request the store is looked at, and a lock is held while it is renewed. What the server refuses is noted, never raised: an
-    error would end the connection, and with it every call that is under way.
+    """Adds the token of one server's sign-in to each request, and renews it. All processes of the user share it: before
+    each request the store is looked at, and a lock is held while it is renewed. A server's refusal is noted, never
+    raised: an error would end the connection, and with it every call that is under way.
 
     Attributes:
-        needs: Why a person must sign in, and what to type; empty where nobody must.
+        needs: Why a person must sign in, and the command to type; empty where nobody must.
         problem: Why the last request was refused besides that.
     """
 
@@ -102,8 +102,8 @@ class SignedIn(httpx2.Auth):
         return sign_in.expires is not None and self._sign_ins.clock() >= sign_in.expires
 
     async def _newer(self, old: SignIn) -> SignIn | None:
-        """The sign-in with another token than this: what somebody else was given meanwhile, or a renewed one; None where there is
-        none to be had."""
+        """The sign-in with another token than this: one that another process was given meanwhile, or a renewed one; None
+        where there is none to be had."""
         try:
             async with self._sign_ins.locked(self.server, self.holder):
                 now = await self._sign_ins.read(self.server, self.holder)
@@ -113,7 +113,8 @@ class SignedIn(httpx2.Auth):
                     return now
                 if not now.refresh_token:
                     return None
-                # Nothing may come between the server's new token, which takes the old one back, and its place in the store.
+                # Nothing may come between the server's new token, which takes the old one back, and its place in the
+                # store.
                 with anyio.CancelScope(shield=True):
                     return await self._renewed(now)
         except NotNow as problem:
@@ -152,7 +153,8 @@ def _add(request: httpx2.Request, sign_in: SignIn | None) -> None:
 
 
 def asks_for_sign_in(response: httpx2.Response, *, has_headers: bool) -> bool:
-    """True for a refusal that a sign-in may end. One that does not say so may be about a key in another header of the entry."""
+    """True for a refusal that a sign-in may end. One that does not say so may be about a key in another header of the
+    entry."""
     challenge = response.headers.get("WWW-Authenticate", "").lower()
     return response.status_code == 401 and (challenge.startswith("bearer") or not (challenge or has_headers))
 
@@ -206,10 +208,12 @@ def with_token(sign_in: SignIn, token: OAuthToken, now: float) -> SignIn:
     """The sign-in with what a token endpoint has answered. What an answer leaves out stays as it was."""
     return sign_in.model_copy(
         update={
-            "access_token": token.access_token, "refresh_token": token.refresh_token or sign_in.refresh_token,
-            "expires": None if token.expires_in is None else now + token.expires_in, "scope": token.scope or sign_in.scope,
+            "access_token": token.access_token,
+            "refresh_token": token.refresh_token or sign_in.refresh_token,
+            "expires": None if token.expires_in is None else now + token.expires_in,
+            "scope": token.scope or sign_in.scope,
         }
-    )  # fmt: skip
+    )
 
 
 async def revoke(sign_in: SignIn) -> str:
@@ -230,10 +234,14 @@ async def revoke(sign_in: SignIn) -> str:
 
 
 async def _post(sign_in: SignIn, url: str, fields: dict[str, str]) -> httpx2.Response:
-    info = OAuthClientInformationFull.model_validate({
-        "client_id": sign_in.client_id, "client_secret": sign_in.client_secret, "redirect_uris": [sign_in.redirect_uri],
-        "token_endpoint_auth_method": sign_in.client_auth,
-    })  # fmt: skip
+    info = OAuthClientInformationFull.model_validate(
+        {
+            "client_id": sign_in.client_id,
+            "client_secret": sign_in.client_secret,
+            "redirect_uris": [sign_in.redirect_uri],
+            "token_endpoint_auth_method": sign_in.client_auth,
+        }
+    )
     metadata = OAuthClientMetadata.model_validate({"redirect_uris": [sign_in.redirect_uri]})
     nothing: Any = None
     context = OAuthContext(sign_in.server, metadata, nothing, None, None, client_info=info)

@@ -95,10 +95,13 @@ def read_oauth(value: object, fill: Callable[[str], str]) -> OAuthSettings:
     if secret and not client_id:
         raise ValueError("'clientSecret' belongs to a 'clientId', which is missing")
     return OAuthSettings(
-        client_id=client_id, client_secret=secret, callback_port=_port(values.get("callbackPort")),
-        redirect_uri=_redirect(text("redirectUri")), scopes=_scopes(values.get("scopes"), fill),
+        client_id=client_id,
+        client_secret=secret,
+        callback_port=_port(values.get("callbackPort")),
+        redirect_uri=_redirect(text("redirectUri")),
+        scopes=_scopes(values.get("scopes"), fill),
         metadata_url=_metadata_url(text("authServerMetadataUrl")),
-    )  # fmt: skip
+    )
 
 
 def is_loopback(host: str | None) -> bool:
@@ -223,8 +226,8 @@ class SignInPage:
 
 @final
 class SignIns:
-    """The sign-ins of this user, in `folder`; by default in the user's state folder. `clock` is compared with the moments at which
-    tokens expire."""
+    """The sign-ins of this user, in `folder`; by default in the user's state folder. `clock` is compared with the times
+    at which tokens expire."""
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, clock: Callable[[], float] = time.time) -> None:
         self._folder = None if folder is None else Path(folder)
@@ -236,7 +239,8 @@ class SignIns:
         return self._folder or state_folder() / "sign-ins"
 
     def stamp(self, server: str, holder: str = LOCAL) -> Stamp | None:
-        """Changes whenever the sign-in does, in whichever process; None where there is none. Costs one look at a file."""
+        """A value that changes whenever the sign-in does, in whichever process; None where there is none. Costs one look at
+        a file."""
         try:
             found = self._path(server, holder).stat()
         except OSError:
@@ -281,8 +285,8 @@ class SignIns:
 
     @asynccontextmanager
     async def locked(self, server: str, holder: str = LOCAL) -> AsyncGenerator[None]:
-        """Hold the lock of one sign-in, of all processes of this user; another holder's end is waited for. The system lets it go
-        with the process."""
+        """Hold the lock of one sign-in, among all processes of this user; another holder's end is waited for. The system
+        releases it with the process."""
         path = self._path(server, holder).with_suffix(".lock")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | BINARY, 0o600)
