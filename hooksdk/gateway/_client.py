@@ -233,7 +233,6 @@ class SharedParts:
     Attributes:
         start_soon: Starts a task that may outlive a request.
         publish: Tells the clients that listen in the stateless protocol of a changed list.
-        watch: Begins or ends to watch a resource for changes.
         log_level_changed: Is called when a client wants to hear more of what is logged, or less.
     """
 
@@ -246,7 +245,6 @@ class SharedParts:
     left_calls: LeftCalls
     start_soon: Callable[..., Any]
     publish: Callable[[ServerEvent], Any]
-    watch: Callable[..., Any]
     log_level_changed: Callable[[], Any]
 
 

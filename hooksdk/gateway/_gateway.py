@@ -30,7 +30,6 @@ from hooksdk.gateway._http import check_address, http_app, session_key
 from hooksdk.gateway._left_sessions import LeftCalls
 from hooksdk.gateway._long_results import joined_instructions
 from hooksdk.gateway._metrics import Counts
-from hooksdk.gateway._results import as_error, as_mcp
 from hooksdk.gateway._server import ChangeStreams, GatewayServer, Hear, Lifespan, own_streams, serve_streams
 from hooksdk.gateway._session import GatewaySession, SessionOf
 from hooksdk.gateway._session_ids import Deployment, SessionIds
@@ -107,7 +106,6 @@ class Gateway:
             left_calls=LeftCalls(host, ids),
             start_soon=self._start_soon,
             publish=self._bus.publish,
-            watch=self._watch,
             log_level_changed=self._settle_log_level,
         )
 
@@ -255,14 +253,6 @@ class Gateway:
             except Exception as problem:  # a client that has just left must not keep the others from hearing it
                 logger.info("a client could not be told what '%s' says: %s", server, describe(problem))
 
-    async def _watch(self, feature: Feature, *, on: bool) -> None:
-        try:
-            features = self._sources.features_of(feature.server)
-        except LookupError:
-            return
-        if (problem := await features.watch(feature, on=on)) is not None:
-            raise as_error(as_mcp(problem, ""))
-
     async def _settle_log_level(self) -> None:
         level = most_of([session.client.log_level for session in self._sessions.values()])
         for features in self._sources.features:
@@ -344,7 +334,7 @@ class Gateway:
     ) -> GatewayServer:
         profile_of(self.config, profile)
         self._profiles.add(profile)
-        streams = ChangeStreams(self._bus, self._resource_listeners, session_of, self._watch)
+        streams = ChangeStreams(self._bus, self._resource_listeners, session_of, self._sources)
 
         def instructions_for(context: Request) -> str:
             identity = identity_of(context)

@@ -35,6 +35,7 @@ from hooksdk.gateway._metrics import Counts
 from hooksdk.gateway._open_calls import Answer
 from hooksdk.gateway._results import error, whole
 from hooksdk.gateway._session import GatewaySession, SessionOf, call_in_session
+from hooksdk.gateway._sources import Sources
 from hooksdk.mcp import Feature, ScopeKey
 from hooksdk.stores.files import write_all
 from hooksdk.tasks import describe
@@ -211,7 +212,7 @@ class ChangeStreams:
     _bus: SubscriptionBus
     _resource_listeners: set[Hear]
     _session_of: SessionOf
-    _watch: Callable[..., Awaitable[None]]
+    _sources: Sources
 
     async def __call__(
         self, context: Request, params: types.SubscriptionsListenRequestParams
@@ -233,13 +234,13 @@ class ChangeStreams:
             if client_bus.session is not None:
                 with anyio.CancelScope(shield=True), client_bus.session.client.calling():
                     for feature in client_bus.uris:
-                        await self._watch(feature, on=False)
+                        await self._sources.watch(feature, on=False)
 
     async def _begin(self, session: GatewaySession, uri: str, uris: dict[Feature, str]) -> None:
         try:
             feature = await session.offers.watchable(uri)
             if feature not in uris:
-                await self._watch(feature, on=True)
+                await self._sources.watch(feature, on=True)
                 uris[feature] = uri
         except MCPError as problem:
             logger.info("a client does not hear of changes of '%s': %s", uri, problem)

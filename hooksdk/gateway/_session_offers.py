@@ -161,7 +161,7 @@ class SessionOffers:
         if not uri.startswith(PREFIX):  # a long result never changes
             feature = await self.watchable(uri)
             if feature not in self._watched:
-                await self._client.shared.watch(feature, on=True)
+                await self._client.shared.sources.watch(feature, on=True)
                 self._watched[feature] = uri
         return types.EmptyResult()
 
@@ -178,7 +178,7 @@ class SessionOffers:
         if feature is None:
             feature, _ = await self.resource(uri)
         if self._watched.pop(feature, None) is not None:
-            await self._client.shared.watch(feature, on=False)
+            await self._client.shared.sources.watch(feature, on=False)
         return types.EmptyResult()
 
     async def unsubscribe_all(self) -> None:
@@ -190,7 +190,7 @@ class SessionOffers:
                 contextlib.suppress(MCPError),
                 self._client.calling(),
             ):
-                await self._client.shared.watch(feature, on=False)
+                await self._client.shared.sources.watch(feature, on=False)
 
     def note_pages(self, refusal: MCPError) -> MCPError:
         """The same error. The client is told when the web pages that it names are done."""

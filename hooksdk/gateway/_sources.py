@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, final
 
 import anyio
 
-from hooksdk.mcp import Features, ServerOffer, current_client
+from hooksdk.gateway._results import as_error, as_mcp
+from hooksdk.mcp import Feature, Features, ServerOffer, current_client
 from hooksdk.tools import Tool
 
 if TYPE_CHECKING:
@@ -77,6 +78,15 @@ class Sources:
             if any(offer.server == server for offer in known.offers()):
                 return known
         raise LookupError(f"the server '{server}' is not there any more")
+
+    async def watch(self, feature: Feature, *, on: bool) -> None:
+        """Begin or end to watch a resource for changes. Raises `MCPError` where that is not possible."""
+        try:
+            features = self.features_of(feature.server)
+        except LookupError:
+            return
+        if (problem := await features.watch(feature, on=on)) is not None:
+            raise as_error(as_mcp(problem, ""))
 
     def signed_out(self) -> dict[str, str]:
         """The owners that wait for a person to sign in, each with what the person is to do."""

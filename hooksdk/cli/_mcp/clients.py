@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hooksdk.config import xdg_folder
-from hooksdk.mcp.settings import plain_entry
+from hooksdk.mcp.settings import BARE_FOLDERS, ENTRY_KEYS, plain_entry
 from hooksdk.values import is_list, is_mapping
 
 # The clients' short names, as the commands take them, and what their makers call them.
@@ -107,10 +107,17 @@ def essence(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in plain if value not in ({}, [], "") and key not in {"type", "transport"}}
 
 
-def with_braces(value: Any) -> Any:
+def own_entry(file: Path, whole: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a client's entry, in our keys, that hooksdk knows, with variables as hooksdk writes them. `file` is
+    where the client keeps it."""
+    plain = {key: value for key, value in whole.items() if key in ENTRY_KEYS}
+    return _with_braces(plain) if file.parent.name in BARE_FOLDERS else plain
+
+
+def _with_braces(value: Any) -> Any:
     """JSON with `${NAME}` for each `$NAME` in its texts."""
     if isinstance(value, str):
         return _BARE.sub(r"${\1}", value)
     if is_mapping(value):
-        return {key: with_braces(inner) for key, inner in value.items()}
-    return [with_braces(inner) for inner in value] if is_list(value) else value
+        return {key: _with_braces(inner) for key, inner in value.items()}
+    return [_with_braces(inner) for inner in value] if is_list(value) else value
