@@ -39,6 +39,9 @@ IN_MEMORY = (
 
 # A way to a person: `async def (record) -> Approval`, or None if the answer comes in another way, or not at all.
 Channel = Callable[[ApprovalRecord], Awaitable[Approval | None]]
+# Bytes of an answer that are read.
+MAX_ANSWER = 64 * 1024
+MAX_AT_ONCE = 8
 
 
 @final
@@ -174,11 +177,6 @@ class ApprovalDesk:
         except NotWaiting as late:
             logger.info("an answer came too late: %s", late)
         return True
-
-
-# Bytes of an answer that are read.
-MAX_ANSWER = 64 * 1024
-MAX_AT_ONCE = 8
 
 
 @final

@@ -28,6 +28,9 @@ QUESTIONS = "hooksdk.desk.questions"
 # The fields of a record that are in the list: they change.
 CHANGING = ("session", "state", "answer", "answered")
 DAMAGED = "approval %s is damaged, and counts for nothing: %s"
+# Seconds to wait for another process's transaction.
+BUSY = 10.0
+UNREADABLE = "%s: what waited there cannot be read, and is asked anew: %s"
 
 
 class OpenQuestion(TypedDict):
@@ -100,9 +103,6 @@ def parse(number: int, text: str | None, entry: Mapping[str, Any]) -> ApprovalRe
         return None
 
 
-# Seconds to wait for another process's transaction.
-BUSY = 10.0
-UNREADABLE = "%s: what waited there cannot be read, and is asked anew: %s"
 Change = Callable[[Callable[[Listed, float], Awaitable[Any]]], Awaitable[Any]]
 
 

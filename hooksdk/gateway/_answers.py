@@ -38,6 +38,13 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _KEY = "hooksdk.answer"
+# Seconds for which a call goes on after its client's connection has broken.
+GRACE = 30.0
+MOST_EVENTS = 500
+# The events of one session, and their characters, that are kept at most; the newest answer always is.
+MOST_CHARS = 2_000_000
+# The key of a request's `RequestConnection` in its ASGI scope.
+_CONNECTION = "hooksdk.connection"
 
 
 class Confirm(Protocol):
@@ -177,15 +184,6 @@ class HttpAnswers:
             await self._app(scope, receive, watched)
         finally:
             answer.end(delivered=delivered)
-
-
-# Seconds for which a call goes on after its client's connection has broken.
-GRACE = 30.0
-MOST_EVENTS = 500
-# The events of one session, and their characters, that are kept at most; the newest answer always is.
-MOST_CHARS = 2_000_000
-# The key of a request's `RequestConnection` in its ASGI scope.
-_CONNECTION = "hooksdk.connection"
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,16 @@ from hooksdk.tools import Tool
 
 Request = ServerRequestContext[Any, Any]
 AskByResult = Callable[[types.InputRequest, str, int], Awaitable[types.InputResponse | types.ErrorData]]
+ListChanged = ToolsListChanged | PromptsListChanged | ResourcesListChanged
+# The notification that tells a client of protocol 2025-11-25 of a changed list, by the event of the later protocol.
+CHANGES: dict[type[ListChanged], Callable[[], types.ServerNotification]] = {
+    ToolsListChanged: types.ToolListChangedNotification,
+    PromptsListChanged: types.PromptListChangedNotification,
+    ResourcesListChanged: types.ResourceListChangedNotification,
+}
+# The tool for which a server's secrets are filled in. No server has it, so that a pattern for one tool does not give
+# them.
+START = "start of the server"
 
 
 class FillSecrets(Protocol):
@@ -186,18 +196,6 @@ def _needed(request: types.InputRequest, declared: types.ClientCapabilities | No
 
 def _refused(reason: str) -> types.ErrorData:
     return types.ErrorData(code=types.INVALID_REQUEST, message=f"Not relayed: {reason}")
-
-
-ListChanged = ToolsListChanged | PromptsListChanged | ResourcesListChanged
-# The notification that tells a client of protocol 2025-11-25 of a changed list, by the event of the later protocol.
-CHANGES: dict[type[ListChanged], Callable[[], types.ServerNotification]] = {
-    ToolsListChanged: types.ToolListChangedNotification,
-    PromptsListChanged: types.PromptListChangedNotification,
-    ResourcesListChanged: types.ResourceListChangedNotification,
-}
-# The tool for which a server's secrets are filled in. No server has it, so that a pattern for one tool does not give
-# them.
-START = "start of the server"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,13 @@ from hooksdk.gateway._metrics import Metrics, prometheus_page, read_into_prometh
 from hooksdk.gateway._settings import GatewayConfig, OidcSettings, is_loopback
 from hooksdk.gateway._tokens import Principal, Verifier, principal_of, refusal_of
 
+PATH = "/mcp"
+# Seconds after which a refused client may try again: another gateway may have taken the place of this one.
+RETRY_AFTER = 5
+# Clients whose rates are remembered; of more, those are forgotten that were quiet for a minute: an issuer may have any
+# number of users.
+MOST_BUCKETS = 1_000
+
 
 def legacy_key(request: Request) -> str:
     """The key of a connection's session: with another token it is another one."""
@@ -187,14 +194,6 @@ def explaining_unknown_sessions(scope: Scope, receive: Receive, send: Send) -> S
             await send(message)
 
     return explain
-
-
-PATH = "/mcp"
-# Seconds after which a refused client may try again: another gateway may have taken the place of this one.
-RETRY_AFTER = 5
-# Clients whose rates are remembered; of more, those are forgotten that were quiet for a minute: an issuer may have any
-# number of users.
-MOST_BUCKETS = 1_000
 
 
 def check_address(host: str, tokens: Mapping[str, str], *, oidc: bool = False) -> None:

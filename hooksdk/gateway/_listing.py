@@ -22,6 +22,8 @@ from hooksdk.schema import estimate_tokens
 from hooksdk.tools import Annotations, Expose, Tool
 from hooksdk.values import as_object
 
+logger = logging.getLogger("hooksdk")
+
 # The end of the name under which a caller runs tools that only read.
 READ_ONLY = "_readonly"
 READING = "Use it for those that only read: it runs no others."
@@ -220,9 +222,6 @@ def _hints(said: Annotations, title: str | None) -> types.ToolAnnotations | None
         idempotent_hint=said.idempotent,
         open_world_hint=said.open_world,
     )
-
-
-logger = logging.getLogger("hooksdk")
 
 
 @final

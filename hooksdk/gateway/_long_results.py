@@ -44,6 +44,13 @@ _SCHEMA: dict[str, Any] = {
     },
     "required": ["id"],
 }
+# Characters within which the end of a line is preferred to the exact place.
+NEAR = 400
+# The longest sign in characters, such as a family of emoji: so far a cut is moved.
+LONGEST_SIGN = 32
+JOINER = "\u200d"
+OWN = "The tools of several servers. Those that are not listed are found and called through those that are."
+LEFT_OUT = " […]"
 
 
 @dataclass(frozen=True)
@@ -282,15 +289,6 @@ def _says(texts: list[str], structured: Any) -> bool:
 
 def _rebuilt(result: ToolResult, blocks: list[dict[str, Any]], structured: Any) -> ToolResult:
     return ToolResult(is_error=result.is_error, blocks=blocks, structured=structured, meta=result.meta)
-
-
-# Characters within which the end of a line is preferred to the exact place.
-NEAR = 400
-# The longest sign in characters, such as a family of emoji: so far a cut is moved.
-LONGEST_SIGN = 32
-JOINER = "\u200d"
-OWN = "The tools of several servers. Those that are not listed are found and called through those that are."
-LEFT_OUT = " […]"
 
 
 def cut_before(text: str, at: int) -> int:

@@ -40,6 +40,8 @@ from hooksdk.mcp import Feature, ScopeKey
 from hooksdk.stores.files import write_all
 from hooksdk.tasks import describe
 
+logger = logging.getLogger("hooksdk")
+
 NAME = "hooksdk"
 
 P = TypeVar("P")
@@ -47,6 +49,11 @@ R = TypeVar("R")
 
 Listen = Callable[[Request, types.SubscriptionsListenRequestParams], Awaitable[types.SubscriptionsListenResult]]
 Lifespan = Callable[[Server[Connection]], AbstractAsyncContextManager[Connection]]
+# Is told of a changed resource, and for which clients its server is.
+Hear = Callable[[Feature, ScopeKey], None]
+CHUNK = 64 * 1024
+STDIN, STDOUT, STDERR = 0, 1, 2
+_SURROGATE = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
 
 
 @final
@@ -165,12 +172,6 @@ def _no_header_schema(_name: str) -> None:
     """No schema: headers are checked in the client's session. Otherwise the SDK would list the tools for each call."""
 
 
-logger = logging.getLogger("hooksdk")
-
-# Is told of a changed resource, and for which clients its server is.
-Hear = Callable[[Feature, ScopeKey], None]
-
-
 @final
 @dataclass(eq=False)
 class _ClientBus:
@@ -244,11 +245,6 @@ class ChangeStreams:
                 uris[feature] = uri
         except MCPError as problem:
             logger.info("a client does not hear of changes of '%s': %s", uri, problem)
-
-
-CHUNK = 64 * 1024
-STDIN, STDOUT, STDERR = 0, 1, 2
-_SURROGATE = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
 
 
 @contextmanager

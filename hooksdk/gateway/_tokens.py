@@ -29,6 +29,14 @@ logger = logging.getLogger("hooksdk")
 
 # Characters that a token has at least: a shorter one can be guessed.
 SHORTEST_TOKEN = 16
+# Seconds after which the issuer's keys are fetched anew: one that it has withdrawn counts no longer.
+KEEP_KEYS = 600.0
+# Seconds between two fetches, at least: tokens that anybody makes up, under keys that there are not, cause no more.
+PAUSE = 5.0
+# Seconds for each answer of the issuer.
+FETCH_TIME = 5.0
+# Pairs of keys, of which the issuer shows one half.
+KEY_TYPES = {"RSA", "EC", "OKP"}
 
 
 class Principal(AccessToken):
@@ -178,16 +186,6 @@ def _read_token(
 
 def _read(config: GatewayConfig, folder: Path, name: str) -> str:
     return config.read_file(folder / Path(name).expanduser()).decode("utf-8")
-
-
-# Seconds after which the issuer's keys are fetched anew: one that it has withdrawn counts no longer.
-KEEP_KEYS = 600.0
-# Seconds between two fetches, at least: tokens that anybody makes up, under keys that there are not, cause no more.
-PAUSE = 5.0
-# Seconds for each answer of the issuer.
-FETCH_TIME = 5.0
-# Pairs of keys, of which the issuer shows one half.
-KEY_TYPES = {"RSA", "EC", "OKP"}
 
 
 class NotNow(AuthenticationError):

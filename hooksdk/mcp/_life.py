@@ -39,6 +39,11 @@ _MAX_PAUSE = 60.0
 
 # Seconds that a server has to be up before its end counts as the first one again.
 _STABLE_AFTER = 60.0
+# Seconds that a server has to say whether it speaks the newer protocol: some never answer a request that they do not
+# know. One that only starts slowly is not mistaken for those, since it then answers the handshake in the same way.
+PATIENCE = 3.0
+# Seconds that a server has to answer a ping after a call was cancelled.
+_PING_TIMEOUT = 5.0
 
 
 @dataclass(eq=False)
@@ -192,14 +197,6 @@ async def secrets_of(spec: ServerSpec, client: Client) -> dict[str, dict[str, st
     """The texts of an entry with the secrets of this client. Raises `HookSDKError` for a secret without a value."""
     texts = {"env": spec.env, "headers": spec.headers}
     return await client.fill_secrets(spec.name, texts, shared=spec.own_scope == "gateway")
-
-
-# Seconds that a server has to say whether it speaks the newer protocol: some never answer a request that they do not
-# know. One that only starts slowly is not mistaken for those, since it then answers the handshake in the same way.
-PATIENCE = 3.0
-
-# Seconds that a server has to answer a ping after a call was cancelled.
-_PING_TIMEOUT = 5.0
 
 
 def is_modern(protocol_version: str | None) -> bool:

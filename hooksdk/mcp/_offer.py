@@ -29,6 +29,12 @@ Kind = Literal["tools", "prompts", "resources"]
 # Fields of a server's tool that are only for clients.
 FOR_CLIENTS = {"meta", "icons", "title", "annotations"}
 KINDS: tuple[Kind, ...] = ("tools", "prompts", "resources")
+# The key in a result's `meta` for the code and the data of an error that a server answered instead of a result.
+ERROR = "hooksdk/error"
+# The key in a block's `_meta` for the role of a prompt's message.
+ROLE = "hooksdk/role"
+# Seconds by which a tool's own time limit is longer than the call's, so that the call's error text wins.
+ERROR_MARGIN = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,14 +162,6 @@ def _changed(server: str, name: str, difference: str) -> str:
         f"'{name}' of the MCP server '{server}' has changed since it was listed and was not called: {difference}. "
         "Look the tool up again before you call it."
     )
-
-
-# The key in a result's `meta` for the code and the data of an error that a server answered instead of a result.
-ERROR = "hooksdk/error"
-# The key in a block's `_meta` for the role of a prompt's message.
-ROLE = "hooksdk/role"
-# Seconds by which a tool's own time limit is longer than the call's, so that the call's error text wins.
-ERROR_MARGIN = 1.0
 
 
 def failed(failure: CallFailed) -> ToolResult:

@@ -15,6 +15,11 @@ from hooksdk.mcp._scope import LOCAL
 from hooksdk.mcp.sign_in._store import SignInPage, SignInProblem, SignIns, Target, canonical
 from hooksdk.tasks import describe
 
+logger = logging.getLogger("hooksdk")
+
+# Seconds for which a page is good.
+WAIT = 600.0
+
 
 @final
 class ServerSignIns:
@@ -85,12 +90,6 @@ class ServerSignIns:
                 f"the entry of '{name}' has an 'Authorization' header, which is sent instead: take it out"
             )
         return Target(name=name, server=spec.url, settings=spec.oauth, headers=spec.headers, holder=holder)
-
-
-logger = logging.getLogger("hooksdk")
-
-# Seconds for which a page is good.
-WAIT = 600.0
 
 
 @final

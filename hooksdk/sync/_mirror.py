@@ -28,6 +28,11 @@ Answer = ModelReply | Mapping[str, Any] | str
 Approver = Callable[[ApprovalRequest], Approval | Later | Awaitable[Approval | Later]]
 # How the program is restarted: a plain or an async function.
 Restart = Callable[[str], Awaitable[None] | None]
+F = TypeVar("F", bound=Callable[..., Any])
+# The class in the annotation of what a member answers.
+_ANSWER = re.compile(r"(?:Sequence\[|AsyncGenerator\[)?(\w+)")
+# The plain classes by name: what an async object hands out of such a class is handed out as its twin.
+_twins: dict[str, type[Twin[Any]]] = {}
 
 
 class _Replies(Protocol):
@@ -88,13 +93,6 @@ class _ThreadedModel:
         raise TypeError(
             f"the model '{self.name}' answered {answer!r:.100}; expected a ModelReply, a message (a dict) or text"
         )
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-# The class in the annotation of what a member answers.
-_ANSWER = re.compile(r"(?:Sequence\[|AsyncGenerator\[)?(\w+)")
-# The plain classes by name: what an async object hands out of such a class is handed out as its twin.
-_twins: dict[str, type[Twin[Any]]] = {}
 
 
 class Twin(Generic[T]):

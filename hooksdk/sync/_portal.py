@@ -30,6 +30,8 @@ BETWEEN_LOOKS = 1.0
 
 # In a forked process: the loops of its parent. To close one would wait for its thread, which only the parent has.
 _of_parents: list[object] = []
+# Objects that may be used in their own loop alone: they are handed out as proxies.
+_OF_THE_LOOP = (Session, Run, JudgedCall, Compaction, Results)
 
 
 @final
@@ -143,10 +145,6 @@ def _in_plain_words(error: BaseException) -> BaseException:
     elif isinstance(error, RunClosed):
         error.what = error.what.replace("`async with ", "`with ")
     return error
-
-
-# Objects that may be used in their own loop alone: they are handed out as proxies.
-_OF_THE_LOOP = (Session, Run, JudgedCall, Compaction, Results)
 
 
 @final

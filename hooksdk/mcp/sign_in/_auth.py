@@ -20,6 +20,11 @@ from hooksdk.errors import HookSDKError
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp.sign_in._store import LOCAL, SignIn, SignInProblem, SignIns, Stamp
 
+# Seconds for an authorization server's answer.
+_PATIENCE = 15.0
+# What a refresh is refused with that no later one would mend.
+_ENDED = ("invalid_grant", "invalid_client", "unauthorized_client")
+
 
 def cure(name: str, holder: str) -> str:
     """What a person types to sign in to a server."""
@@ -162,12 +167,6 @@ def asks_for_sign_in(response: httpx2.Response, *, has_headers: bool) -> bool:
 def _field(response: httpx2.Response, name: str) -> str:
     found = re.search(rf'\b{name}=(?:"([^"]+)"|([^\s,]+))', response.headers.get("WWW-Authenticate", ""))
     return (found[1] or found[2]) if found else ""
-
-
-# Seconds for an authorization server's answer.
-_PATIENCE = 15.0
-# What a refresh is refused with that no later one would mend.
-_ENDED = ("invalid_grant", "invalid_client", "unauthorized_client")
 
 
 class Ended(Exception):

@@ -41,6 +41,13 @@ _KEYS = {
     "scopes": 'a list of texts such as ["read"], or one text with blanks between',
     "authServerMetadataUrl": "an address that begins with https://",
 }
+SERVICE = "hooksdk"
+# Seconds between two looks at a lock that somebody else has.
+_PAUSE = 0.02
+# The priority from which on a keyring's makers recommend it.
+_SUITABLE = 1
+# Another one says that a sign-in has changed.
+Stamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,16 +163,6 @@ def _split(url: str, key: str) -> Any:
     except ValueError:
         raise ValueError(f"'{key}': expected {_KEYS[key]}") from None
     return parts
-
-
-SERVICE = "hooksdk"
-# Seconds between two looks at a lock that somebody else has.
-_PAUSE = 0.02
-# The priority from which on a keyring's makers recommend it.
-_SUITABLE = 1
-
-# Another one says that a sign-in has changed.
-Stamp = tuple[int, int, int]
 
 
 class SignInProblem(HookSDKError):
