@@ -19,8 +19,18 @@ from hooksdk.cli._console import CommandProblem, counted, one_line, print_line, 
 from hooksdk.cli._edits.client_text import ClientText, Hunk
 from hooksdk.cli._edits.files import FileEdit, agreed, decoded, read_bytes, secrets_of, tell_outcome
 from hooksdk.cli._edits.json_text import with_servers
-from hooksdk.cli._gateway.places import Installation, check_link, find_place, gateway_file, read_record
-from hooksdk.cli._mcp.clients import CLIENTS, ClientFile, client_places, essence, own_entry
+from hooksdk.cli._gateway.places import (
+    CLIENTS,
+    ClientFile,
+    Installation,
+    check_link,
+    client_places,
+    essence,
+    find_place,
+    gateway_file,
+    own_entry,
+    read_record,
+)
 from hooksdk.cli._mcp.servers import show_page
 from hooksdk.cli._options import GatewayInstall, typed
 from hooksdk.cli._view import View

@@ -120,7 +120,7 @@ class GatewayProject:
     def __getattr__(self, name: str) -> Any:
         """The other members of a source are the servers' own."""
         if name not in _OF_SERVERS:
-            raise AttributeError(name)
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
         return getattr(self.servers, name)
 
     async def catch_up(self) -> Reload | None:

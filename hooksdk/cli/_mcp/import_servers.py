@@ -14,7 +14,7 @@ from hooksdk.cli._console import CommandProblem, counted, print_line, safe, stde
 from hooksdk.cli._edits.configuration import record_trust
 from hooksdk.cli._edits.files import FileEdit, agreed, digest_of, read_bytes, secrets_of
 from hooksdk.cli._edits.json_text import set_member, with_servers
-from hooksdk.cli._mcp.clients import ClientFile, client_files, essence, own_entry
+from hooksdk.cli._gateway.places import ClientFile, client_files, essence, own_entry
 from hooksdk.cli._options import EditOptions
 from hooksdk.cli._view import View
 from hooksdk.config import is_inside, look_up_file, resolve, trusted_digests
