@@ -54,28 +54,18 @@ class Caller:
         return cls(tool, texts[0], objects[0]) if len(texts) == len(objects) == 1 else None
 
 
-@final
-@dataclass(frozen=True)
-class HintTrust:
-    """Which tools count as read-only. A server's own hint counts where the operator trusts the server.
-
-    Attributes:
-        servers: The trusted servers; `*`: all.
-    """
-
-    servers: frozenset[str]
-
-    def why_not(self, tool: Tool, caller: str = "") -> str | None:
-        """Why a tool may not be called where only reading is allowed; None where it may. `caller` is the bridge that
-        may call it."""
-        if tool.bridge and not tool.annotations.read_only:
-            return f"'{tool.name}' was not run: it may do more than read. Call it directly."
-        if tool.annotations.read_only is not True:
-            return f"'{tool.name}' was not run: it is not known to read only. Call it through {caller}."
-        if tool.source == "mcp" and not self.servers & {"*", tool.owner}:
-            told = f"that it only reads is the word of '{tool.owner}', which nobody has vouched for here"
-            return f"'{tool.name}' was not run: {told}. Call it through {caller}."
-        return None
+def why_not_read_only(tool: Tool, trusted: frozenset[str], caller: str = "") -> str | None:
+    """Why a tool may not be called where only reading is allowed; None where it may. The hint of a server counts where
+    the operator trusts the server: `trusted` are the names, `*` stands for all. `caller` is the bridge that may call
+    the tool."""
+    if tool.bridge and not tool.annotations.read_only:
+        return f"'{tool.name}' was not run: it may do more than read. Call it directly."
+    if tool.annotations.read_only is not True:
+        return f"'{tool.name}' was not run: it is not known to read only. Call it through {caller}."
+    if tool.source == "mcp" and not trusted & {"*", tool.owner}:
+        told = f"that it only reads is the word of '{tool.owner}', which nobody has vouched for here"
+        return f"'{tool.name}' was not run: {told}. Call it through {caller}."
+    return None
 
 
 @final
@@ -90,11 +80,16 @@ class ClientListing:
     """
 
     def __init__(
-        self, catalog: Catalog, offered: Sequence[Tool], expose: Expose, trust: HintTrust, given: Sequence[Tool] = ()
+        self,
+        catalog: Catalog,
+        offered: Sequence[Tool],
+        expose: Expose,
+        trusted: frozenset[str],
+        given: Sequence[Tool] = (),
     ) -> None:
         """`offered` are the tools that the run offers, of those in the `catalog` and beside them; `given` are all
-        that the sources have, with those that are withheld from the client."""
-        self._trust = trust
+        that the sources have, with those that are withheld from the client. The hints of `trusted` servers count."""
+        self._trusted = trusted
         self._catalog = catalog
         granted = {tool.id for tool in catalog}
         withheld = [tool for tool in given if tool.id not in granted]
@@ -108,7 +103,7 @@ class ClientListing:
             shown = [*catalog, *(tool for tool in shown if tool.name in added)]
         names = {tool.name for tool in shown}
         if expose == "hybrid":
-            shown += [tool for tool in catalog if tool.name not in names and trust.why_not(tool) is None]
+            shown += [tool for tool in catalog if tool.name not in names and why_not_read_only(tool, trusted) is None]
             names = {tool.name for tool in shown}
         self._recall = next((tool.name for tool in catalog if is_recall(tool)), None)
         hidden = any(tool.name not in names and tool.name != self._recall for tool in catalog)
@@ -183,7 +178,10 @@ class ClientListing:
     ) -> tuple[ToolCall, Callable[[Tool], str | None] | None]:
         """The call that a client makes, and a restriction on its tool beside the policies."""
         if (caller := self._reading.get(name)) is not None:
-            return ToolCall(call_id, caller.tool.name, arguments), partial(self._trust.why_not, caller=caller.tool.name)
+            bridge = caller.tool.name
+            return ToolCall(call_id, bridge, arguments), partial(
+                why_not_read_only, trusted=self._trusted, caller=bridge
+            )
         if name == RECALL and self._recall is not None:  # under another name where a plugin has a tool of this name
             name = self._recall
         return ToolCall(call_id, name, arguments), None
@@ -234,7 +232,6 @@ class SessionTools:
         results: Long results, and the tool that reads them.
         is_known: True once the tools were resolved for the first time.
         _client: The session's client.
-        _trust: The servers whose word counts that a tool only reads.
         _resolved: The list of tools, and before it what it was made of; None before the first time.
         _lock: Held while the tools are resolved.
 
@@ -243,11 +240,11 @@ class SessionTools:
     def __init__(self, client: SessionClient) -> None:
         config, deployment = client.shared.config, client.shared.ids.deployment
         self.expose: Expose = client.identity.profile.expose or config.expose
+        self._trusted = frozenset(config.trusted_hints)
         self.pages = SessionPages(client.shared.sources, client.shared.start_soon, config.approvals.wait)
         kept_in = deployment.store if deployment is not None and client.is_shared else None
         self.results = LongResults(config.max_result_chars, config.kept_result_bytes, kept_in, client.id)
         self._client = client
-        self._trust = HintTrust(frozenset(client.shared.config.trusted_hints))
         self._resolved: tuple[object, ClientListing] | None = None
         self._lock = anyio.Lock()
 
@@ -278,17 +275,14 @@ class SessionTools:
             offered = await run.resolve_tools(
                 [*tools, *self.results.tools, *pages], missing=self.pages.missing(missing, pages)
             )
-            before, listing = self._resolved, ClientListing(run.tools, offered, self.expose, self._trust, tools)
+            before, listing = self._resolved, ClientListing(run.tools, offered, self.expose, self._trusted, tools)
             self._resolved = basis, listing
         if before is None:
-            self._warn_without_bridge(offered)
+            if self.expose in ("bridge", "hybrid") and not any(tool.bridge for tool in offered):
+                logger.warning('expose = "%s", and no plugin offers a bridge: every tool is listed', self.expose)
         elif before[1].tools != listing.tools:
             await client.notify_change(ToolsListChanged())
         return listing
 
     def _listing_of(self, basis: object) -> ClientListing | None:
         return self._resolved[1] if self._resolved is not None and self._resolved[0] == basis else None
-
-    def _warn_without_bridge(self, offered: list[Tool]) -> None:
-        if self.expose in ("bridge", "hybrid") and not any(tool.bridge for tool in offered):
-            logger.warning('expose = "%s", and no plugin offers a bridge: every tool is listed', self.expose)

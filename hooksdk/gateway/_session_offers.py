@@ -19,7 +19,7 @@ from hooksdk.errors import HookSDKError
 from hooksdk.gateway._client import SessionClient, is_heard
 from hooksdk.gateway._listing import SessionTools
 from hooksdk.gateway._long_results import PREFIX
-from hooksdk.gateway._offers import ClientOffers, Links, shown_in, with_app_at
+from hooksdk.gateway._offers import ClientOffers, shown_in, with_app_at
 from hooksdk.gateway._results import as_error, as_mcp, pages_in
 from hooksdk.mcp import Feature, ServerOffer
 from hooksdk.tools import Tool
@@ -39,7 +39,7 @@ class SessionOffers:
     Attributes:
         _client: The session's client.
         _tools: The session's tools.
-        _links: The resources that results have linked to.
+        _links: The resources that results have linked to, each with the server of the result.
         _known: The servers' offers, and what the client may have of them; None before the first time.
         _lock: Held while that is settled.
         _watched: Resources whose changes the client hears of, each with the address that the client has for it.
@@ -50,7 +50,7 @@ class SessionOffers:
     def __init__(self, client: SessionClient, tools: SessionTools) -> None:
         self._client = client
         self._tools = tools
-        self._links = Links()
+        self._links: dict[str, str] = {}
         self._known: tuple[list[ServerOffer], ClientOffers] | None = None
         self._lock = anyio.Lock()
         self._watched: dict[Feature, str] = {}

@@ -81,7 +81,7 @@ class Connection:
         self._settled.set()
         self._attempts = Attempts()
         self._queued = False
-        self._callers = Callers(terms.relay, one_client=bool(key.session))
+        self._callers = Callers(terms.relay, bool(key.session))
         told_to = EVERYBODY if spec.own_scope == "gateway" else key
         offer = offer or ServerOffer(server=spec.name)
         self.offering = Offering(offer, spec, told_to, terms, self._callers, self._listed)

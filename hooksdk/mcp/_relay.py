@@ -234,16 +234,19 @@ class RunningCall:
 
 
 @final
+@dataclass(eq=False)
 class Callers:
-    """The calls that one server is serving, and their clients."""
+    """The calls that one server is serving, and their clients.
 
-    def __init__(self, allowed: Collection[str], *, one_client: bool = False) -> None:
-        """`allowed` are the kinds of questions that the server may ask. With `one_client` it serves a single session,
-        so all of its questions are for that one."""
-        self._allowed = allowed
-        self._one_client = one_client
-        self._calls: list[RunningCall] = []
-        self._last: RunningCall | None = None
+    Attributes:
+        _allowed: The kinds of questions that the server may ask.
+        _one_client: True where it serves a single session, so that all of its questions are for that one.
+    """
+
+    _allowed: Collection[str]
+    _one_client: bool = False
+    _calls: list[RunningCall] = field(default_factory=list[RunningCall], init=False)
+    _last: RunningCall | None = field(default=None, init=False)
 
     def callbacks(self) -> dict[str, Any]:
         """The callbacks of a connection, one for each kind of question that is allowed. The server is told that there

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import anyio
@@ -93,15 +94,15 @@ class ServerSignIns:
 
 
 @final
+@dataclass(eq=False)
 class Pages:
     """The pages that are open, one for each server and holder."""
 
-    def __init__(self, sign_ins: SignIns, start_soon: Callable[..., Any]) -> None:
-        self._sign_ins = sign_ins
-        self._start_soon = start_soon
-        self._open: dict[tuple[str, str], SignInPage] = {}
-        # Those that are asked for.
-        self._coming: dict[tuple[str, str], anyio.Event] = {}
+    _sign_ins: SignIns
+    _start_soon: Callable[..., Any]
+    _open: dict[tuple[str, str], SignInPage] = field(default_factory=dict[tuple[str, str], SignInPage], init=False)
+    # Those that are asked for.
+    _coming: dict[tuple[str, str], anyio.Event] = field(default_factory=dict[tuple[str, str], anyio.Event], init=False)
 
     async def open(self, target: Target) -> SignInPage | None:
         """The page of a server, which is open already or is asked for now; None where none can be had, as the log
