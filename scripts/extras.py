@@ -42,7 +42,7 @@ NEEDS = {
     "cli": "hooksdk.cli.*",
     "cli,mcp": "hooksdk.cli._demo.real hooksdk.cli._edits.client_text hooksdk.cli._gateway.install "
     "hooksdk.cli._gateway.places hooksdk.cli._gateway.serve "
-    "hooksdk.cli._gateway.uninstall hooksdk.cli._mcp.clients hooksdk.cli._mcp.import_servers "
+    "hooksdk.cli._gateway.uninstall hooksdk.cli._mcp.import_servers "
     "hooksdk.cli._mcp.servers hooksdk.cli._mcp.sign_in",
     "cli,prove": "hooksdk.cli._proofs.real",
     "mcp": "hooksdk.gateway.* hooksdk.mcp.*",

@@ -26,7 +26,7 @@ GROUPS = {
     "approvals": "_approvals.commands",
     "sessions": "_sessions.commands",
     "policy": "_policy",
-    "mcp": "_mcp.commands",
+    "mcp": "_gateway.commands",
     "gateway": "_gateway.commands",
     "guard": "_guard.commands",
     "audit": "_audit.commands",

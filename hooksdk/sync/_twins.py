@@ -8,8 +8,7 @@ from typing import Any
 from hooksdk import agent, catalog, host, run, session, transcript
 from hooksdk.config import Config
 from hooksdk.sync._host import OpenedHost
-from hooksdk.sync._mirror import Opened, Twin, like, plain_options
-from hooksdk.sync._plain import as_model
+from hooksdk.sync._mirror import Opened, Twin, as_model, like, plain_options
 
 
 class Results(Twin[transcript.Results], of=transcript.Results):

@@ -23,8 +23,7 @@ from hooksdk.records import CallStatus
 from hooksdk.run import Finish, PreparedMessages
 from hooksdk.session import Listener
 from hooksdk.sync._host import OpenedHost
-from hooksdk.sync._mirror import Opened, Twin
-from hooksdk.sync._plain import Approver, PlainModel
+from hooksdk.sync._mirror import Approver, Opened, PlainModel, Twin
 from hooksdk.tools import Deferral, Expose, Tool
 from hooksdk.transcript import DrainReport, Store
 

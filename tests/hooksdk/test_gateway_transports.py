@@ -20,7 +20,7 @@ from hooksdk import ToolResult
 from hooksdk.cli._gateway.serve import parse_address
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway
-from hooksdk.gateway._admission import check_address
+from hooksdk.gateway._http import check_address
 from tests.hooksdk.gateways import ERAS, Source, gateway, names, source, text_of
 from tests.hooksdk.gateways import http_client as client
 

@@ -20,7 +20,7 @@ from hooksdk import Approval, ApprovalRequest, Host, MemoryStore, Tool, ToolCall
 from hooksdk.approvals import Approver, Later, Unanswered, plain_answer
 from hooksdk.audit import read_records
 from hooksdk.desk import ApprovalDesk, ConsoleApprover
-from hooksdk.desk._webhook import _read_answer  # pyright: ignore[reportPrivateUsage]
+from hooksdk.desk._desk import _read_answer  # pyright: ignore[reportPrivateUsage]
 from hooksdk.hooks import Ask, BeforeToolCall, Trace
 from hooksdk.records import ApprovalAnswered
 from tests.hooksdk.commands import hooksdk
