@@ -55,13 +55,11 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """What commands ask of plugins, and no host needs: it is imported when it is first used."""
-        if name in {"names_file", "plugins_at"}:
-            from hooksdk._plugins import files as place
-        elif name in {"load_plugins", "look_at", "survey"}:
-            from hooksdk._plugins import survey as place
-        else:
+        from hooksdk._plugins import files, survey
+
+        if name not in __all__:
             raise AttributeError(f"module 'hooksdk.host' has no attribute '{name}'", name=name)
-        return getattr(place, name)
+        return getattr(files if name in {"names_file", "plugins_at"} else survey, name)
 
 
 T = TypeVar("T")

@@ -257,9 +257,9 @@ def test_only_move_changes_the_stage_of_a_call() -> None:
 # Rings: what all must trust, by the lines that scripts/house.py counts. A number here only falls: when a piece of work ends, to
 # what was reached and 150 more. The aims are 16,000, 22,000 and 22,000.
 
-RING_0_LINES = 17_550
-RINGS_0_AND_1_LINES = 23_340
-DECISION_LINES = 24_940
+RING_0_LINES = 14_970
+RINGS_0_AND_1_LINES = 19_960
+DECISION_LINES = 21_040
 RINGS = ROOT / "docs" / "explanation" / "rings.md"
 
 
