@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -55,11 +56,10 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """What commands ask of plugins, and no host needs: it is imported when it is first used."""
-        from hooksdk._plugins import files, survey
-
         if name not in __all__:
             raise AttributeError(f"module 'hooksdk.host' has no attribute '{name}'", name=name)
-        return getattr(files if name in {"names_file", "plugins_at"} else survey, name)
+        place = "files" if name in {"names_file", "plugins_at"} else "survey"
+        return getattr(importlib.import_module(f"hooksdk._plugins.{place}"), name)
 
 
 T = TypeVar("T")
