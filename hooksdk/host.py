@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import inspect
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -58,8 +57,11 @@ if not TYPE_CHECKING:
         """What commands ask of plugins, and no host needs: it is imported when it is first used."""
         if name not in __all__:
             raise AttributeError(f"module 'hooksdk.host' has no attribute '{name}'", name=name)
-        place = "files" if name in {"names_file", "plugins_at"} else "survey"
-        return getattr(importlib.import_module(f"hooksdk._plugins.{place}"), name)
+        if name in {"names_file", "plugins_at"}:
+            from hooksdk._plugins import files as place
+        else:
+            from hooksdk._plugins import survey as place
+        return getattr(place, name)
 
 
 T = TypeVar("T")
@@ -237,9 +239,8 @@ class Host(AsyncOnly):
         return value
 
     def session(self, session_id: str | None = None, *, wait: float = 5.0) -> Session:
-        """A session, to use as `async with host.session("id") as session`. An id is opaque: any text; without one a new
-        session with a random id is opened. While somebody else holds it, entering waits `wait` seconds, and then raises
-        `SessionBusy`."""
+        """A session, to use as `async with host.session("id") as session`. An id is any text, and random unless given.
+        While somebody else holds the session, entering waits `wait` seconds, and then raises `SessionBusy`."""
         check_text("host.session(...)", session_id, "An id is text, such as str(7)")
         if wait != 0:
             check_number("host.session(wait=...)", wait, "wait=5, or wait=0")
@@ -312,9 +313,8 @@ class Host(AsyncOnly):
         return tuple(self._sessions.values())
 
     async def wait_idle(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - False at the limit, no error
-        """Wait until no session is at work (`Session.running`), `timeout` seconds at most; False when one still is, and
-        `sessions` tells which. For a shutdown that cuts nobody short. When this returns True, no run begins before the
-        caller's next `await`."""
+        """Wait until no session is at work (`Session.running`), `timeout` seconds at most; False when one still is. For
+        a shutdown that cuts nobody short: when this returns True, no run begins before the caller's next `await`."""
         check_number("host.wait_idle(...)", timeout or None, "30", optional=True)
         with anyio.move_on_after(timeout):
             while any(session.running for session in self._sessions.values()):

@@ -94,8 +94,7 @@ class Host(OpenedHost, of=host.Host):
     - `approver`: how a person is asked, `def (request) -> Approval`; without one every `Ask` is refused.
     - `folder`: the project folder whose configuration counts; by default the current one, or the nearest above it with
       a `hooksdk.toml`, within the same repository.
-    - `restart`: how the program is restarted, `def (reason)`, for plugins that ask for it; without one they
-      cannot.
+    - `restart`: how the program is restarted, `def (reason)`; without one no plugin can ask for it.
     - `record_first`: no tool runs, one that only reads neither, before a plugin such as `audit` has durably written
       that it may; by default what the configuration says, which is no. Needs a plugin that handles `record_decision`.
 

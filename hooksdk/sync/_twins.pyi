@@ -509,8 +509,7 @@ class Host(OpenedHost):
     - `approver`: how a person is asked, `def (request) -> Approval`; without one every `Ask` is refused.
     - `folder`: the project folder whose configuration counts; by default the current one, or the nearest above it with
       a `hooksdk.toml`, within the same repository.
-    - `restart`: how the program is restarted, `def (reason)`, for plugins that ask for it; without one they
-      cannot.
+    - `restart`: how the program is restarted, `def (reason)`; without one no plugin can ask for it.
     - `record_first`: no tool runs, one that only reads neither, before a plugin such as `audit` has durably written
       that it may; by default what the configuration says, which is no. Needs a plugin that handles `record_decision`.
 
@@ -552,9 +551,8 @@ class Host(OpenedHost):
         its own, and left when the host closes."""
 
     def session(self, session_id: str | None = None, *, wait: float = 5.0) -> Session:
-        """A session, to use as `with host.session("id") as session`. An id is opaque: any text; without one a new
-        session with a random id is opened. While somebody else holds it, entering waits `wait` seconds, and then raises
-        `SessionBusy`."""
+        """A session, to use as `with host.session("id") as session`. An id is any text, and random unless given.
+        While somebody else holds the session, entering waits `wait` seconds, and then raises `SessionBusy`."""
 
     def hold(self, session_id: str, *, idle: float | None = 600.0, shared_as: str | None = None) -> Session:
         """The open session of this id, opened where it is not: the host keeps it open for whoever holds it next,
@@ -574,8 +572,8 @@ class Host(OpenedHost):
         """The open sessions, sub-agents' among them, in the order in which they were opened."""
 
     def wait_idle(self, timeout: float | None = None) -> bool:
-        """Wait until no session is at work (`Session.running`), `timeout` seconds at most; False when one still is, and
-        `sessions` tells which. For a shutdown that cuts nobody short."""
+        """Wait until no session is at work (`Session.running`), `timeout` seconds at most; False when one still is. For
+        a shutdown that cuts nobody short: when this returns True, no run begins before the caller's next `await`."""
 
     def forget_shared(self, shared_as: str) -> None:
         """Remove what plugins have kept for a session that several workers had open: none has it any more."""
