@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hooksdk._tasks.background import start_task
 from hooksdk._tasks.limits import Attempt, cancel_requests, describe
 from hooksdk._tasks.shielding import in_abandonable_thread, in_thread, keep_trying, run_shielded
 
@@ -13,4 +14,5 @@ __all__ = [
     "in_thread",
     "keep_trying",
     "run_shielded",
+    "start_task",
 ]

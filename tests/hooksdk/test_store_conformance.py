@@ -32,8 +32,6 @@ Place = Callable[[], Store]
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Another worker's store over one place, which is empty at first. The kind is the parameter."""
     kind = request.param
-    if kind in {"sqlite", "postgres"} and "trio" in request.node.name:
-        pytest.skip("SQLAlchemy runs on asyncio alone")
     memory = MemoryStore()
     if kind == "memory":
         return lambda: memory
