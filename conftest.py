@@ -1,11 +1,12 @@
 """How the suite runs: what is left out, by how many processes, and that no test starts a process unseen.
 
-A test that starts a process, a server or a browser, or takes over a second, is marked `heavy`. `pytest` leaves those out;
+A test that starts a process, a server or a browser, or takes over half a second, is marked `heavy`. `pytest` leaves those out;
 `pytest -m heavy` runs them, `pytest -m ""` runs all but the slow ones. A file or a test that is named runs whole.
 
 Of tests with many alike cases CI runs those that differ most: `pytest.mark.in_ci(era=["auto"])` makes the cases with another
-`era` slow, `in_ci(False)` all. On a file it counts for each test that has the parameter. A heavy test runs on asyncio alone
-in CI where it is marked `both_loops`, unless `in_ci(anyio_backend=[...])` says otherwise.
+`era` slow, `in_ci(False)` all, `in_ci(every=4)` three of four. On a file it counts for each test that has the parameter. Of a
+heavy test that says nothing of the kind CI runs each third case, and it runs it on asyncio alone where it is marked
+`both_loops`. Of a light test with many cases two thirds count as heavy; `light(every=5)` names another share. CI runs them all.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+THIRD, MANY = 3, 6
+"""Of the cases of a heavy test CI runs the first and each third after it; so does the default of a light test with so many
+cases. Marks say otherwise."""
 
 LIGHT = "not heavy"
 """What pyproject.toml chooses where nobody else does."""
@@ -75,9 +80,13 @@ guard = _Guard()
 sys.addaudithook(guard)
 
 
+def _parameters(item: pytest.Item) -> dict[str, Any]:
+    return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+
+
 def _asks_for_postgres(item: pytest.Function) -> bool:
     """By its fixture, or by a parameter of that name, which has it fetched."""
-    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    values = _parameters(item).values()
     return "postgres" in {*item.fixturenames, *(value for value in values if isinstance(value, str))}
 
 
@@ -90,18 +99,36 @@ def _name_of(value: Any) -> str:
     return getattr(value, "__name__", None) or getattr(value, "name", None) or str(value)
 
 
-def _in_ci(item: pytest.Function) -> bool:
-    """Whether the marks `in_ci` of the test and its file have this case run in CI."""
-    parameters: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
+def _in_ci(item: pytest.Function, place: int) -> bool:
+    """Whether the marks `in_ci` of the test and its file have this case, at this place of its test, run in CI."""
+    parameters = _parameters(item)
     both_loops = any(item.iter_markers("heavy")) and any(item.iter_markers("both_loops"))
     chosen: dict[str, Any] = {"anyio_backend": ["asyncio"]} if both_loops else {}
     for mark in reversed(list(item.iter_markers("in_ci"))):  # the closest last: it wins
         if mark.args == (False,):
             return False
         chosen |= mark.kwargs
+    is_named = any(name in parameters for name in chosen if name != "anyio_backend")
+    if place % chosen.pop("every", 1 if is_named or not any(item.iter_markers("heavy")) else THIRD):
+        return False
     return all(
         name not in parameters or _name_of(parameters[name]) in map(str, values) for name, values in chosen.items()
     )
+
+
+def _places(items: list[pytest.Item]) -> dict[pytest.Item, tuple[int, int]]:
+    """Each case's place among those of its test on the same loop, from 0 on, and how many they are."""
+    cases: dict[tuple[str, Any], list[pytest.Item]] = {}
+    for item in items:
+        test, loop = item.nodeid.partition("[")[0], _parameters(item).get("anyio_backend")
+        cases.setdefault((test, loop), []).append(item)
+    return {item: (place, len(alike)) for alike in cases.values() for place, item in enumerate(alike)}
+
+
+def _light(item: pytest.Item, place: int, cases: int) -> bool:
+    """Whether the default runs this case, if the test is light."""
+    mark = next(item.iter_markers("light"), None)
+    return place % (mark.kwargs["every"] if mark else THIRD if cases >= MANY else 1) == 0
 
 
 def _files(config: pytest.Config) -> list[Path]:
@@ -172,12 +199,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     whole = "slow" in config.option.markexpr
     if config.option.random or (not whole and "hypothesis" in sys.modules):
         _multiply_cases(items, config.option.random or SHARE)
+    places = _places(items)
     for item in items:
         if EXAMPLES in item.path.parents or (isinstance(item, pytest.Function) and _asks_for_postgres(item)):
             item.add_marker("heavy")
-        if isinstance(item, pytest.Function) and not any(item.iter_markers("slow")) and not _in_ci(item):
+        if (
+            isinstance(item, pytest.Function)
+            and not any(item.iter_markers("slow"))
+            and not _in_ci(item, places[item][0])
+        ):
             item.add_marker("slow")
             item.add_marker("left_out_of_ci")
+        if not _light(item, *places[item]):
+            item.add_marker("heavy")
     if not whole:
         slow = [item for item in items if any(item.iter_markers("slow"))]
         config.hook.pytest_deselected(items=slow)
@@ -200,6 +234,4 @@ def pytest_runtest_teardown() -> Generator[None]:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if config.option.markexpr == LIGHT:
         terminalreporter.section("left out", "-", blue=True)
-        terminalreporter.line(
-            "Tests that start a process, a server or a browser, or take over a second: pytest -m heavy"
-        )
+        terminalreporter.line("Tests that start a process, a server or a browser, or take long: pytest -m heavy")

@@ -49,8 +49,6 @@ FOLDER = data_folder() / "transcripts"
 SESSIONS = {"customers": "tau-*.jsonl", "programmer": "swe-*.jsonl"}
 NOTE = 30
 """Tokens that stand in a cleared result's place."""
-LONG_ARGUMENT = 200
-"""Characters from which on an argument can be shortened."""
 SHORTEST_VALUE = 4
 """Characters of the shortest value that is looked for: shorter ones stand everywhere."""
 
@@ -81,10 +79,10 @@ COLUMNS = [
     Column("ideal", PRICES, _ideal),
     Column("Anthropic, our marks", PRICES, MarkedCache, choose_marks),
     Column("Anthropic, last message marked", PRICES, MarkedCache, mark_last, loses_all=True),
-    *(Column(f"OpenAI {read:.2g}".replace("0.", "."), Prices(read=read, write=1), PrefixCache) for read in (0.5, 0.25, 0.1)),
+    *(Column(f"OpenAI {read:.2g}".replace("0.", "."), Prices(read=read, write=1), PrefixCache) for read in (0.5, 0.1)),
     Column("none", Prices(read=1, write=1), lambda _: NoCache()),
 ]  # fmt: skip
-HEAD = [*(column.name for column in COLUMNS), "drains", "lost", "lost in arguments"]
+HEAD = [*(column.name for column in COLUMNS), "drains", "lost"]
 
 
 # Policies
@@ -114,7 +112,6 @@ def beyond(trigger: int, *, keep: int = 3, least: int = 0) -> Policy:
 
 
 POLICIES: dict[str, Callable[[Prices], Policy]] = {
-    "nothing": lambda _: never,
     **{f"{turns} turn{'s' * (turns > 1)} old, each request": lambda _, turns=turns: older_than(turns) for turns in (1, 3, 10)},
     "all that is old, at each run's end": lambda _: at_each_agent_end,
     "over 500 tokens and 3 turns old": lambda _: older_than(3, least=500),
@@ -255,11 +252,6 @@ Needed = list[tuple[int, frozenset[int]]]
 
 def needed_values(messages: Sequence[Message]) -> Needed:
     """The values in calls' arguments that stood in earlier results alone."""
-    return _needed(messages, in_arguments=False)
-
-
-def _needed(messages: Sequence[Message], *, in_arguments: bool) -> Needed:
-    """The same; or those that stood in long arguments of earlier calls, and in results, alone."""
     needed: Needed = []
     request = -1
     said, sources_of = "", dict[int, str]()
@@ -269,15 +261,12 @@ def _needed(messages: Sequence[Message], *, in_arguments: bool) -> Needed:
         request += FORM.is_reply(message)
         for value in leaves:
             sources = frozenset(at for at, text in sources_of.items() if value in text)
-            if sources and value not in said and (not in_arguments or any(FORM.calls(messages[at]) for at in sources)):
+            if sources and value not in said:
                 needed.append((request, sources))
-        long = [leaf for leaf in leaves if in_arguments and len(leaf) > LONG_ARGUMENT]
-        if texts or long:
-            sources_of[position] = "\n".join([*texts, *long])
-        if not texts:
-            said += "".join(
-                f"\n{text}" for text in [FORM.text(message), *(leaf for leaf in leaves if leaf not in long)]
-            )
+        if texts:
+            sources_of[position] = "\n".join(texts)
+        else:
+            said += "".join(f"\n{text}" for text in [FORM.text(message), *leaves])
     return needed
 
 
@@ -302,7 +291,7 @@ def long_session(pattern: str, folder: Path = FOLDER) -> list[Message]:
 
 def measure(messages: Sequence[Message]) -> list[list[str]]:
     """The rows: shares of the untrimmed bill in each cache. Drains and losses are those with Anthropic's prices."""
-    needed, in_arguments = needed_values(messages), _needed(messages, in_arguments=True)
+    needed = needed_values(messages)
     as_sent = record(messages, never)[0]
     untrimmed = [price_of(as_sent, column) for column in COLUMNS]
     table: list[list[str]] = []
@@ -322,8 +311,7 @@ def measure(messages: Sequence[Message]) -> list[list[str]]:
                 recorded[key] = record(messages, policy, arguments=name.endswith("arguments as well"))
             shares.append(_share(price_of(recorded[key][0], column) / whole))
         requests, drains = next(iter(recorded.values()))
-        losses = [lost(each, requests, as_sent) for each in (needed, in_arguments)]
-        table.append([name, *shares, str(drains), *map(str, losses)])
+        table.append([name, *shares, str(drains), str(lost(needed, requests, as_sent))])
     return table
 
 

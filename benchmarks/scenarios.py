@@ -328,18 +328,17 @@ async def play_all(modes: Sequence[str]) -> list[Record]:
 
 
 def show(records: Sequence[Record], probes: Sequence[Mapping[str, Any]]) -> None:
-    modes = " / ".join(dict.fromkeys(one.mode for one in records))
-    print(f"The values of a cell: {modes}\n")
-    print_head(
-        "tools", "scenario", "passed", "turns", "bridge calls", "prompt tokens", "cached", "output", "first call, ms"
-    )
-    for row in scenario_rows(records):
+    modes = list(dict.fromkeys(one.mode for one in records))
+    print(f"The values of a cell: {'/'.join(modes)}\n")
+    print_head("tools", "scenario", "turns", "bridge calls", "output")
+    for row in turn_rows(records):
+        print_row(*row)
+    print("\nPrompt tokens\n")
+    print_head("tools", "scenario", *modes)
+    for row in prompt_rows(records):
         print_row(*row)
     print()
-    print_head(
-        "tools", "mode", "schemas a turn", "prompts of all scenarios", "cached", "schemas cached before", "hallucinated names",
-        "core tools by bridge",
-    )  # fmt: skip
+    print_head("tools", "mode", "schemas a turn", "prompts of all scenarios", "cached", "schemas cached before")
     for row in mode_rows(records):
         print_row(*row)
     print()
@@ -352,20 +351,26 @@ def show(records: Sequence[Record], probes: Sequence[Mapping[str, Any]]) -> None
             print(f"{one.tools} tools, {one.scenario}, {one.mode}: {problems}", file=sys.stderr)
 
 
-def scenario_rows(records: Sequence[Record]) -> Iterator[list[str]]:
-    """A row for each scenario and size, with the values of the modes beside each other; the last cell is a time."""
-    for tools, scenario in dict.fromkeys((one.tools, one.scenario) for one in records):
-        runs = [one for one in records if (one.tools, one.scenario) == (tools, scenario)]
+def turn_rows(records: Sequence[Record]) -> Iterator[list[str]]:
+    """A row for each size and scenario, with the values of the modes beside each other."""
+    for tools, scenario, runs in by_scenario(records):
         columns = [
             [one.turns for one in runs],
             [len(one.bridge_calls) for one in runs],
-            [f"{sum(one.prompt_tokens):,}" for one in runs],
-            [f"{one.cached_price:,}" for one in runs],
             [one.output_tokens for one in runs],
-            [round(1e3 * one.seconds_to_first_call) for one in runs if one.seconds_to_first_call is not None],
         ]
-        passed = f"{sum(one.passed for one in runs)} of {len(runs)}"
-        yield [str(tools), scenario[0], passed, *(" / ".join(map(str, values)) for values in columns)]
+        yield [str(tools), scenario, *("/".join(map(str, values)) for values in columns)]
+
+
+def prompt_rows(records: Sequence[Record]) -> Iterator[list[str]]:
+    """A row for each size and scenario, with the prompt tokens of each mode."""
+    for tools, scenario, runs in by_scenario(records):
+        yield [str(tools), scenario, *(f"{sum(one.prompt_tokens):,}" for one in runs)]
+
+
+def by_scenario(records: Sequence[Record]) -> Iterator[tuple[int, str, list[Record]]]:
+    for tools, scenario in dict.fromkeys((one.tools, one.scenario) for one in records):
+        yield tools, scenario[0], [one for one in records if (one.tools, one.scenario) == (tools, scenario)]
 
 
 def mode_rows(records: Sequence[Record]) -> Iterator[list[str]]:
@@ -374,9 +379,7 @@ def mode_rows(records: Sequence[Record]) -> Iterator[list[str]]:
         runs = [one for one in records if (one.tools, one.mode) == (tools, mode)]
         prices = [(sum(one.prompt_tokens), one.cached_price, one.warm_price) for one in runs]
         totals = [f"{sum(price):,}" for price in zip(*prices, strict=True)]
-        strange = sum(len(one.hallucinated_names) for one in runs)
-        core = sum(len(one.core_through_bridge) for one in runs)
-        yield [str(tools), mode, f"{runs[0].schema_tokens[0]:,}", *totals, str(strange), str(core)]
+        yield [str(tools), mode, f"{runs[0].schema_tokens[0]:,}", *totals]
 
 
 def probe_row(probe: Mapping[str, Any]) -> list[str]:

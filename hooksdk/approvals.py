@@ -45,9 +45,16 @@ __all__ = [
     "plain_answer",
     "requester_of",
 ]
+# Names that this module had before they moved.
 _AT_THE_DESK = (
-    "ApprovalDesk", "ApprovalRecord", "ApprovalRecords", "ApprovalWebhook", "Channel", "ConsoleApprover", "NotWaiting",
-)  # fmt: skip
+    "ApprovalDesk",
+    "ApprovalRecord",
+    "ApprovalRecords",
+    "ApprovalWebhook",
+    "Channel",
+    "ConsoleApprover",
+    "NotWaiting",
+)
 
 if not TYPE_CHECKING:
 

@@ -13,9 +13,18 @@ from hooksdk.errors import WrongArgument, check, check_list
 from hooksdk.values import readable
 
 __all__ = [
-    "TRUSTED", "UNTRUSTED", "CallInDoubt", "CallOrigin", "Labels", "ResultInfo", "ToolCall", "ToolResult",
-    "TrimReceipt", "join_labels", "shown_labels",
-]  # fmt: skip
+    "TRUSTED",
+    "UNTRUSTED",
+    "CallInDoubt",
+    "CallOrigin",
+    "Labels",
+    "ResultInfo",
+    "ToolCall",
+    "ToolResult",
+    "TrimReceipt",
+    "join_labels",
+    "shown_labels",
+]
 
 CallOrigin = Literal["model", "bridge", "code", "tool"]
 """Where a call comes from: the model itself, a bridge call unwrapped, a script in code mode, or another tool."""
@@ -141,7 +150,8 @@ class ToolResult:
         state = vars(self)  # the instance is frozen
         state["text"], state["is_error"], state["plain"], state["handle"] = text, is_error, not content, handle
         names = check_list("ToolResult(references=...)", references, "names") if references else ()
-        state["references"], state["labels"] = tuple(names), read_labels("ToolResult(labels=...)", labels)
+        state["references"] = tuple(names)
+        state["labels"] = None if labels is None else read_labels("ToolResult(labels=...)", labels)
         put_fresh(self, blocks=content or [{"type": "text", "text": text}], structured=structured, meta=meta)
 
     @classmethod

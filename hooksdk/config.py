@@ -1,7 +1,6 @@
 """Configuration: one model, read from the user's file, the project's file, the environment and code.
 
-Later ones are laid over earlier ones, but what a project's file widens counts only where the operator trusts its
-folder.
+Later ones are laid over earlier ones; what a project's file widens counts only in a folder that the operator trusts.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, final
 
@@ -16,7 +16,6 @@ import pydantic
 from pydantic import Field, PrivateAttr
 
 from hooksdk._config.merge import Merged, merge
-from hooksdk._config.named import NamedFile, check_digest, content_digest, named_files
 from hooksdk._config.own_settings import OwnSettings, ProjectSettings
 from hooksdk._config.rules import Remark
 from hooksdk._config.sections import PluginConfig, Sections, Strict, Timeouts
@@ -42,7 +41,17 @@ from hooksdk._config.sources import (
     without_password,
     xdg_folder,
 )
-from hooksdk._config.trust import PLUGINS_FILE, Trust, is_inside, look_up_file, resolve
+from hooksdk._config.trust import (
+    PLUGINS_FILE,
+    NamedFile,
+    Trust,
+    check_digest,
+    content_digest,
+    is_inside,
+    look_up_file,
+    named_files,
+    resolve,
+)
 from hooksdk._tasks.background import logger
 from hooksdk.errors import ConfigError, HookSDKError, did_you_mean, problem_text, unknown_key
 
@@ -91,8 +100,7 @@ _QUOTED = (("store",), ("prices",))  # what is wrong is quoted already, a store 
 
 
 class Notice(str):
-    """A line of a plugin's `diagnose(...)` about what may be meant so: `hooksdk doctor` shows it, and it is no
-    problem."""
+    """A line of a plugin's `diagnose(...)` that is no problem: `hooksdk doctor` shows it as a notice."""
 
     __slots__ = ()
 
@@ -279,10 +287,10 @@ class ConfigWatch:
         check: Callable[[Config], object] | None = None,
         tables: Tables | None = None,
     ) -> None:
-        self._overrides, self._environment, self._check, self._tables = overrides, environment, check, tables
-        self._folder = folder or project_folder(Path.cwd())
-        files = config_files(self._folder, os.environ if environment is None else environment)
-        self._files = FileWatch(files)
+        folder = folder or project_folder(Path.cwd())
+        self._check = check
+        self._read = partial(read_config, overrides, folder=folder, environment=environment, tables=tables)
+        self._files = FileWatch(config_files(folder, os.environ if environment is None else environment))
         config, merged = self._read()
         _tell(merged)
         self.config: Config = config
@@ -318,9 +326,6 @@ class ConfigWatch:
         self.problem = problem
         logger.warning("the configuration stays as it was: %s", problem)
         return False
-
-    def _read(self) -> tuple[Config, Merged]:
-        return read_config(self._overrides, folder=self._folder, environment=self._environment, tables=self._tables)
 
 
 def read_config(

@@ -35,10 +35,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hooksdk._errors.base import HookSDKError, HostError, WrongArgument
-from hooksdk._errors.checks import (
+from hooksdk._errors.base import (
     AsyncOnly,
+    HookSDKError,
+    HostError,
     PlainOnly,
+    WrongArgument,
     check,
     check_function,
     check_list,
@@ -46,9 +48,14 @@ from hooksdk._errors.checks import (
     check_number,
     check_path,
     check_text,
+    did_you_mean,
+    nearest,
+    problem_text,
     refuse,
+    sentence,
+    table_problems,
+    unknown_key,
 )
-from hooksdk._errors.words import did_you_mean, nearest, problem_text, sentence, table_problems, unknown_key
 
 __all__ = [
     "ApprovalPending", "AsyncOnly", "BadAnswer", "CallSettled", "ConfigError", "DuplicatePlugin", "FenceClosed",
@@ -115,13 +122,11 @@ class DuplicatePlugin(PluginError):
 class BadAnswer(PluginError):
     """A handler answered with a value that its hook does not take."""
 
+    _text = "{who} answered {got} to {hook}; expected {expected}"
     hook: str
     who: str
     got: str
     expected: str
-
-    def __str__(self) -> str:
-        return f"{self.who} answered {self.got} to {self.hook}; expected {self.expected}"
 
 
 @dataclass(eq=False)
@@ -167,11 +172,9 @@ class ToolError(PluginError):
     ```
     """
 
+    _text = "{text}"
     text: str
     in_doubt: bool = False
-
-    def __str__(self) -> str:
-        return self.text
 
 
 @dataclass(eq=False)
@@ -217,11 +220,9 @@ class MissingGrant(HostError):
 class SessionClosed(HostError):
     """The host or session is closed, or not open yet. `block`: how it is opened: `with` in `hooksdk.sync`."""
 
+    _text = "{what} is not open. Use it inside `{block}`"
     what: str
     block: str = "async with"
-
-    def __str__(self) -> str:
-        return f"{self.what} is not open. Use it inside `{self.block}`"
 
 
 @dataclass(eq=False)
@@ -244,47 +245,40 @@ class SessionBusy(HostError):
 class RunAlreadyOpen(HostError):
     """A session takes one run at a time."""
 
+    _text = (
+        "session '{session_id}' already has run '{run_id}' open. "
+        "Leave that one first, or open another session (session.child() for a sub-agent)."
+    )
     session_id: str
     run_id: str
-
-    def __str__(self) -> str:
-        return (
-            f"session '{self.session_id}' already has run '{self.run_id}' open. "
-            "Leave that one first, or open another session (session.child() for a sub-agent)."
-        )
 
 
 @dataclass(eq=False)
 class RunClosed(HostError):
     """The run is over (or has not begun), or the call that this context belonged to has returned."""
 
+    _text = "{what}"
     what: str
-
-    def __str__(self) -> str:
-        return self.what
 
 
 @dataclass(eq=False)
 class WouldBlock(HostError):
     """A call of `hooksdk.sync` in the host's own event loop: it would wait for itself."""
 
-    def __str__(self) -> str:
-        return (
-            "hooksdk.sync was called in the host's own event loop, by an async tool or by a plugin's handler, where it would "
-            "wait for itself. Make the tool a plain `def`, which runs in a thread; a handler uses what its event holds"
-        )
+    _text = (
+        "hooksdk.sync was called in the host's own event loop, by an async tool or by a plugin's handler, where it would "
+        "wait for itself. Make the tool a plain `def`, which runs in a thread; a handler uses what its event holds"
+    )
 
 
 @dataclass(eq=False)
 class CallSettled(HostError):
     """A judged call takes one result, and this one has it already."""
 
+    _text = "call '{call_id}' of '{tool}' has its result already ({status}): read judged.result"
     call_id: str
     tool: str
     status: str
-
-    def __str__(self) -> str:
-        return f"call '{self.call_id}' of '{self.tool}' has its result already ({self.status}): read judged.result"
 
 
 @dataclass(eq=False)
@@ -316,47 +310,39 @@ class ApprovalPending(HostError):
 class FenceClosed(HostError):
     """The transcript may be edited only while `agent_end` runs."""
 
+    _text = (
+        "the transcript of session '{session_id}' is fenced: use the editor inside an agent_end handler only. "
+        "To shorten a result at any time, queue a trim."
+    )
     session_id: str
-
-    def __str__(self) -> str:
-        return (
-            f"the transcript of session '{self.session_id}' is fenced: use the editor inside an agent_end handler only. "
-            "To shorten a result at any time, queue a trim."
-        )
 
 
 @dataclass(eq=False)
 class TranscriptChanged(HostError):
     """The stored transcript is not the one this run knows, or a message list does not match it."""
 
+    _text = "session '{session_id}', message {position}: {problem}"
     session_id: str
     position: int
     problem: str
-
-    def __str__(self) -> str:
-        return f"session '{self.session_id}', message {self.position}: {self.problem}"
 
 
 @dataclass(eq=False)
 class UnknownResult(HostError, LookupError):
     """No tool result goes by this handle or call id, or several do."""
 
+    _text = "'{reference}': {problem}"
     reference: str
     problem: str
-
-    def __str__(self) -> str:
-        return f"'{self.reference}': {self.problem}"
 
 
 @dataclass(eq=False)
 class StoreError(HostError):
     """The store could not read or write; what was stored before is whole."""
 
+    _text = "{where}: {problem}"
     where: str
     problem: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.problem}"
 
 
 class PolicyError(HookSDKError):
@@ -367,32 +353,26 @@ class PolicyError(HookSDKError):
 class HookTimeout(PolicyError):
     """A handler did not answer within its time limit. `who`: plugin, function and file:line."""
 
+    _text = "{who} did not answer {hook} within {seconds:g} s"
     hook: str
     who: str
     seconds: float
-
-    def __str__(self) -> str:
-        return f"{self.who} did not answer {self.hook} within {self.seconds:g} s"
 
 
 @dataclass(eq=False)
 class PolicyFailed(PolicyError):
     """A policy raised, hung or answered nonsense where the run cannot go on without it."""
 
+    _text = "{hook}: {who} failed, so the run cannot go on: {problem}"
     hook: str
     who: str
     problem: str
-
-    def __str__(self) -> str:
-        return f"{self.hook}: {self.who} failed, so the run cannot go on: {self.problem}"
 
 
 @dataclass(eq=False)
 class RunBlocked(PolicyError):
     """A plugin blocked the run: before it began (nothing was recorded), or before a request or its answer."""
 
+    _text = "run blocked by {who}: {reason}"
     who: str
     reason: str
-
-    def __str__(self) -> str:
-        return f"run blocked by {self.who}: {self.reason}"

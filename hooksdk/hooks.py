@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from hooksdk._firing.answers import Ask, Replace, Rewrite, Secrets
 from hooksdk._firing.event import Answer, Around, AroundRun, Block, CallEvent, Checked, Event, RunInfo, Trace
-from hooksdk._firing.granted import Granted
 from hooksdk._firing.hook import GRANTS, Hook, define
+from hooksdk._firing.twins import Granted
 from hooksdk._origins.origin import Origin, Origins, no_origins
 from hooksdk._schema.fresh import Fresh, Made
 from hooksdk.approvals import Question
@@ -27,18 +26,81 @@ if TYPE_CHECKING:
     from hooksdk.costs import PriceList
 
 __all__ = [
-    "GRANTS", "HOOKS", "AddContext", "AfterCompaction", "AfterModelCall", "AfterToolCall", "AfterToolsResolved",
-    "AgentEnd", "AgentStart", "Answer", "Around", "AroundRun", "AroundToolCall", "Ask", "AssembleTools", "BeforeAnswer",
-    "BeforeCompaction", "BeforeModelCall", "BeforeToolCall", "Block", "CallStatus", "Checked", "Continue", "EndReason",
-    "Event", "Label", "LabelResult", "NarrowTools", "Offer", "Origin", "Origins", "RecordDecision", "Replace",
-    "ReplaceMessages", "ResolveSecrets", "Reveal", "Rewrite", "RewriteToolCall", "RunInfo", "Search", "Secrets",
-    "SessionEnd", "SessionEndReason", "SessionStart", "ToolCallStart", "Trace", "TransformToolResult", "Trim",
-    "UnwrapToolCall", "Withhold", "after_compaction", "after_model_call", "after_tool_call", "after_tools_resolved",
-    "agent_end", "agent_start", "around_run", "around_tool_call", "assemble_tools", "before_answer",
-    "before_compaction", "before_model_call", "before_tool_call", "label_result", "narrow_tools", "record_decision",
-    "resolve_secrets", "rewrite_tool_call", "session_end", "session_start", "tool_call_start", "trace",
-    "transform_tool_result", "unwrap_tool_call",
-]  # fmt: skip
+    "GRANTS",
+    "HOOKS",
+    "AddContext",
+    "AfterCompaction",
+    "AfterModelCall",
+    "AfterToolCall",
+    "AfterToolsResolved",
+    "AgentEnd",
+    "AgentStart",
+    "Answer",
+    "Around",
+    "AroundRun",
+    "AroundToolCall",
+    "Ask",
+    "AssembleTools",
+    "BeforeAnswer",
+    "BeforeCompaction",
+    "BeforeModelCall",
+    "BeforeToolCall",
+    "Block",
+    "CallStatus",
+    "Checked",
+    "Continue",
+    "EndReason",
+    "Event",
+    "Label",
+    "LabelResult",
+    "NarrowTools",
+    "Offer",
+    "Origin",
+    "Origins",
+    "RecordDecision",
+    "Replace",
+    "ReplaceMessages",
+    "ResolveSecrets",
+    "Reveal",
+    "Rewrite",
+    "RewriteToolCall",
+    "RunInfo",
+    "Search",
+    "Secrets",
+    "SessionEnd",
+    "SessionEndReason",
+    "SessionStart",
+    "ToolCallStart",
+    "Trace",
+    "TransformToolResult",
+    "Trim",
+    "UnwrapToolCall",
+    "Withhold",
+    "after_compaction",
+    "after_model_call",
+    "after_tool_call",
+    "after_tools_resolved",
+    "agent_end",
+    "agent_start",
+    "around_run",
+    "around_tool_call",
+    "assemble_tools",
+    "before_answer",
+    "before_compaction",
+    "before_model_call",
+    "before_tool_call",
+    "label_result",
+    "narrow_tools",
+    "record_decision",
+    "resolve_secrets",
+    "rewrite_tool_call",
+    "session_end",
+    "session_start",
+    "tool_call_start",
+    "trace",
+    "transform_tool_result",
+    "unwrap_tool_call",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,6 +371,13 @@ class RewriteToolCall(_ToolEvent):
     """A call whose arguments may still change."""
 
 
+@dataclass(frozen=True)
+class Rewrite(Checked):
+    """Other arguments: the whole object, so a key can also be removed."""
+
+    arguments: Mapping[str, Any]
+
+
 @define(kind="transform", timeout=15, options={"tools"}, grant="rewrite")
 def rewrite_tool_call(event: RewriteToolCall) -> Rewrite | None:
     """Change a call's arguments before they are checked and judged. Each handler sees the last one's. A failing handler
@@ -340,6 +409,26 @@ class BeforeToolCall(_ToolEvent):
     begun: bool = False
 
 
+@dataclass(frozen=True)
+class Ask(Checked):
+    """Ask a person first. Refused when nobody can be asked, when they say no, and after `timeout` seconds. An answer
+    counts for the same words, of the same plugin and `rule`: leave what changes from one judging to the next, such as a
+    time, out of them.
+
+    Attributes:
+        rule: Which rule of the plugin's asks, for a plugin that has several: an answer to one is none to another.
+        evidence: Which values are strange, and where they stand: shown to the person before all arguments. No part of
+            the words: an answer counts whatever it is.
+    """
+
+    title: str
+    description: str = ""
+    severity: Literal["info", "warning", "critical"] = "warning"
+    timeout: float = 120.0
+    rule: str = field(default="", kw_only=True)
+    evidence: Iterable[Origin] = field(default=(), kw_only=True)
+
+
 @define(kind="decide", timeout=15, options={"tools"}, answer_grants={Answer: "answer"})
 def before_tool_call(event: BeforeToolCall) -> Block | Ask | Answer | None:
     """Judge a call. `Block` beats `Ask` beats `Answer` whatever the order: the first `Block` or `Answer` counts, a
@@ -356,6 +445,13 @@ class ResolveSecrets(_ToolEvent):
     """
 
     names: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Secrets(Checked):
+    """Values for the placeholders, by name."""
+
+    values: Mapping[str, str] = field(repr=False)
 
 
 @define(kind="first_answer", options={"tools"}, grant="secrets")
@@ -474,6 +570,14 @@ class TransformToolResult(_ResultEvent):
     """
 
     count: Callable[[str, int], None] = field(default=lambda _counter, _amount=1: None, repr=False)
+
+
+@dataclass(frozen=True)
+class Replace(Checked):
+    """Another result for the same call, or another answer of the run. Text replaces the old text and the structured
+    form; other content stays."""
+
+    result: ToolResult | str
 
 
 @define(kind="transform", timeout=15, options={"tools", "required"}, grant="conversation")

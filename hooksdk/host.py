@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -14,18 +15,16 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, final
 
 import anyio
 
-from hooksdk._plugins.discovery import find_plugins, load_plugins, look_at, survey
-from hooksdk._plugins.files import names_file, plugins_at
+from hooksdk._plugins.discovery import find_plugins
 from hooksdk._plugins.handlers import judging_line
 from hooksdk._plugins.installed import installed_plugins
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._plugins.registry import Registry
-from hooksdk._run.held import HeldSession
-from hooksdk._run.parts import PluginStorage, SessionParts
-from hooksdk._run.sharing import forget_shared
+from hooksdk._run.families import forget_shared
+from hooksdk._run.plugin_states import PluginStorage
+from hooksdk._run.sessions import HeldSession, SessionParts
 from hooksdk._tasks.background import Background, Keeper, leave_all, logger
-from hooksdk._tasks.limits import describe
-from hooksdk._tasks.shielding import run_shielded
+from hooksdk._tasks.limits import describe, run_shielded
 from hooksdk.approvals import Approver
 from hooksdk.calls import CallInDoubt
 from hooksdk.catalog import Storage
@@ -47,9 +46,21 @@ from hooksdk.stores import open_store
 from hooksdk.transcript import Store
 
 if TYPE_CHECKING:
+    from hooksdk._plugins.files import names_file, plugins_at
+    from hooksdk._plugins.survey import load_plugins, look_at, survey
     from hooksdk.session import Session
 
 __all__ = ["Host", "Plugin", "installed_plugins", "load_plugins", "look_at", "names_file", "plugins_at", "survey"]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """What commands ask of plugins, and no host needs: it is imported when it is first used."""
+        if name not in __all__:
+            raise AttributeError(f"module 'hooksdk.host' has no attribute '{name}'", name=name)
+        place = "files" if name in {"names_file", "plugins_at"} else "survey"
+        return getattr(importlib.import_module(f"hooksdk._plugins.{place}"), name)
+
 
 T = TypeVar("T")
 CLOSE_TIMEOUT = 10.0
@@ -61,16 +72,17 @@ class Host(AsyncOnly):
     """Plugins, configuration, stores and background workers of one process.
 
     - `plugins`: modules and classes, in the order in which their handlers run; installed plugins come after them.
-    - `store`: where transcripts and plugins' values live: a store such as `JsonlStore("sessions")`, a `Path` of such a folder,
-      or text as in the configuration (`"memory"`, `"jsonl:sessions"`, `"sqlite:///sessions.db"`). Without it, and without a
-      `store` in the configuration, they are in memory and gone with the host. The host closes a store that it opened.
+    - `store`: where transcripts and plugins' values live: a store such as `JsonlStore("sessions")`, a `Path` of such a
+      folder, or text as in the configuration (`"memory"`, `"jsonl:sessions"`, `"sqlite:///sessions.db"`). Without it,
+      and without a `store` in the configuration, they are in memory and gone with the host. The host closes a store
+      that it opened.
     - `config`: a mapping laid over the configuration files and the environment, or a whole `Config` instead of them.
     - `approver`: how a person is asked, `async def (request) -> Approval`; without one every `Ask` is refused.
-    - `folder`: the project folder whose configuration counts; by default the current one, or the nearest above it with a
-      `hooksdk.toml`, within the same repository.
-    - `restart`: how the program is restarted, `async def (reason)`, for plugins that ask for it; without one they cannot.
-    - `record_first`: no tool runs, one that only reads neither, before a plugin such as `audit` has durably written that it may;
-      by default what the configuration says, which is no. Needs a plugin that handles `record_decision`.
+    - `folder`: the project folder whose configuration counts; by default the current one, or the nearest above it with
+      a `hooksdk.toml`, within the same repository.
+    - `restart`: how the program is restarted, `async def (reason)`; without one no plugin can ask for it.
+    - `record_first`: no tool runs, one that only reads neither, before a plugin such as `audit` has durably written
+      that it may; by default what the configuration says, which is no. Needs a plugin that handles `record_decision`.
 
     Raises `ConfigError`, `PluginError` or `MissingGrant` at once for what cannot be loaded, and `WrongArgument`.
 
@@ -173,9 +185,8 @@ class Host(AsyncOnly):
                 if share is None:
                     continue
                 try:
-                    manager = (
-                        share(plugin.config, host=self._plugin_host) if _takes_host(share) else share(plugin.config)
-                    )
+                    asks_for_host = "host" in inspect.signature(share).parameters
+                    manager = share(plugin.config, **({"host": self._plugin_host} if asks_for_host else {}))
                     self._shared[plugin.id] = await self.enter(manager, name=f"shared of {plugin.id}")
                 except Exception as error:
                     raise PluginRefused(plugin.id, f"its shared(...) raised {describe(error)}") from error
@@ -242,24 +253,32 @@ class Host(AsyncOnly):
         from hooksdk.session import Session  # with the first one: who only asks about plugins has none
 
         parts = SessionParts(
-            config=self.config, registry=self._registry, background=self._background, store=self._store,
-            approver=self._approver, shared=self._shared, on_open=self._add_session, on_close=self._remove_session,
-            on_idle=on_idle, plugin_host=self._plugin_host, wait=wait,
-        )  # fmt: skip
+            config=self.config,
+            registry=self._registry,
+            background=self._background,
+            store=self._store,
+            approver=self._approver,
+            shared=self._shared,
+            on_open=self._add_session,
+            on_close=self._remove_session,
+            on_idle=on_idle,
+            plugin_host=self._plugin_host,
+            wait=wait,
+        )
         return Session(session_id, parts, shared_as=shared_as)
 
     async def hold(self, session_id: str, *, idle: float | None = 600.0, shared_as: str | None = None) -> Session:
-        """The open session of this id, opened where it is not: the host keeps it open for whoever holds it next, without a
-        block of anybody's own. Hold it again before each run.
+        """The open session of this id, opened where it is not: the host keeps it open for whoever holds it next,
+        without a block of anybody's own. Hold it again before each run.
 
-        It is closed as `idle` once nobody held it and no run was open for `idle` seconds (None: never), which the first of
-        its holders says, and else with the host; one that is in use is never closed. Raises what opening a session raises,
-        such as `SessionBusy` where somebody has opened it in a block.
+        It is closed as `idle` once nobody held it and no run was open for `idle` seconds (None: never), which the first
+        of its holders says, and else with the host; one that is in use is never closed. Raises what opening a session
+        raises, such as `SessionBusy` where somebody has opened it in a block.
 
-        `shared_as` is for a session that several workers have open at once, on one database: each holds a part under an id of
-        its own, and plugins are told this one. They have their `PluginState` in common, entry by entry as it was stored last,
-        once `session.refresh()` was called; their `FamilyState`, remembered answers, approvals and limits for the session are
-        those of this id everywhere.
+        `shared_as` is for a session that several workers have open at once, on one database: each holds a part under an
+        id of its own, and plugins are told this one. They have their `PluginState` in common, entry by entry as it was
+        stored last, once `session.refresh()` was called; their `FamilyState`, remembered answers, approvals and limits
+        for the session are those of this id everywhere.
         """
         check("host.hold(...)", session_id, str, "the session's id")
         check_text("host.hold(shared_as=...)", shared_as, "It is the id that plugins are told")
@@ -315,9 +334,10 @@ class Host(AsyncOnly):
             idle.set()
 
     async def in_doubt(self, beginning: str = "") -> dict[str, list[CallInDoubt] | None]:
-        """What sessions that are over have left in doubt, by their ids, of those whose ids begin so: for a host whose sessions have new
-        ids after a crash, to be given to `session.run(in_doubt=...)`. They are read, not opened; the host's open sessions are left
-        out, and one that another process has open has None: look again. `session.settle` of such a session ends a doubt."""
+        """What sessions that are over have left in doubt, by their ids, of those whose ids begin so: for a host whose
+        sessions have new ids after a crash, to be given to `session.run(in_doubt=...)`. They are read, not opened; the
+        host's open sessions are left out, and one that another process has open has None: look again. `session.settle`
+        of such a session ends a doubt."""
         check("host.in_doubt(...)", beginning, str, "the beginning of session ids, such as 'bot-'")
         from hooksdk._ledger.doubts import calls_in_doubt
 
@@ -378,7 +398,3 @@ def _store(given: Store | str | PathLike[str] | None) -> Store:
         advice = f"Give an instance: {given.__name__}(...)" if isinstance(given, type) else ""
         refuse("Host(store=...)", given, f"a store: {known}", advice)
     return given
-
-
-def _takes_host(share: Callable[..., Any]) -> bool:
-    return "host" in inspect.signature(share).parameters

@@ -17,30 +17,26 @@ import anyio
 from hooksdk import hooks, schema
 from hooksdk._ledger.calls import CallInProgress, CallOptions
 from hooksdk._run import messages as messaging
-from hooksdk._run.around import AroundStack
 from hooksdk._run.asking import keep_let_through
 from hooksdk._run.call import call_once, end_calls
-from hooksdk._run.compaction import Compaction
 from hooksdk._run.finishing import Finish, judge_answer, newest_reply, waits_for_finish
+from hooksdk._run.hook_steps import AroundStack, fill_for_owner, label_loaded
 from hooksdk._run.judged import JudgedCall, judge_call
-from hooksdk._run.labelling import label_loaded
 from hooksdk._run.masked import MaskedEditor
-from hooksdk._run.messages import PreparedMessages
-from hooksdk._run.options import check_options
-from hooksdk._run.owners import fill_for_owner
-from hooksdk._run.parts import RunParts
+from hooksdk._run.messages import Compaction, PreparedMessages
+from hooksdk._run.options import check_deferral
 from hooksdk._run.prompts import prompt_text, prompt_texts
-from hooksdk._run.state import RunState
-from hooksdk._run.tools import grant_beside, settle_tools, tell_settled, with_core
+from hooksdk._run.state import RunParts, RunState
+from hooksdk._run.tools import grant_uncatalogued, settle_tools, tell_settled, with_core
 from hooksdk._run.written_calls import notice_text_calls
 from hooksdk._tasks.background import logger
-from hooksdk._tasks.limits import describe
-from hooksdk._tasks.shielding import run_shielded
+from hooksdk._tasks.limits import describe, run_shielded
+from hooksdk._transcript.journal import Ledger
 from hooksdk.calls import CallInDoubt, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
 from hooksdk.errors import AsyncOnly, PolicyFailed, RunBlocked, WrongArgument, check
 from hooksdk.formats import GivenMessage, GivenTools, Message, MessageFormat, ProviderJson, SdkObject
-from hooksdk.formats.intake import as_tools, messages_in, usage_in
+from hooksdk.formats.intake import as_tools, call_in, messages_in, usage_in
 from hooksdk.formats.kit import replies_in
 from hooksdk.formats.usage import model_name
 from hooksdk.hooks import EndReason, RunInfo
@@ -79,8 +75,9 @@ class Run(AsyncOnly):
     anyio.run(main)
     ```
 
-    Leaving the block ends the run: an exception makes it an `error`, `RunBlocked` `blocked`, a cancellation `cancelled`, `pause()` before it
-    `paused`; else it is `completed`. Its `agent_end` handlers and the drain of trims are done when the block is left.
+    Leaving the block ends the run: an exception makes it an `error`, `RunBlocked` `blocked`, a cancellation
+    `cancelled`, `pause()` before it `paused`; else it is `completed`. Its `agent_end` handlers and the drain of trims
+    are done when the block is left.
     """
 
     def __init__(self, parts: RunParts, info: RunInfo, *, input: object, context_window: int | None) -> None:  # noqa: A002
@@ -107,7 +104,8 @@ class Run(AsyncOnly):
 
     @property
     def format(self) -> MessageFormat:
-        """The format of its messages: `run.format.tools(...)` writes what is offered as the provider's request wants it."""
+        """The format of its messages: `run.format.tools(...)` writes what is offered as the provider's request wants
+        it."""
         return self._parts.format
 
     @property
@@ -123,8 +121,9 @@ class Run(AsyncOnly):
 
     @property
     def definitions(self) -> list[ProviderJson]:
-        """What is offered now as the `tools` of a request, with what is declared to the provider without being shown, where a
-        plugin does that (`session.run(deferral=...)`); else `run.format.tools(run.offered)`. Ask after `prepare_messages`."""
+        """What is offered now as the `tools` of a request, with what is declared to the provider without being shown,
+        where a plugin does that (`session.run(deferral=...)`); else `run.format.tools(run.offered)`. Ask after
+        `prepare_messages`."""
         return self._state.declared.definitions(self._state.offered)
 
     @property
@@ -139,14 +138,14 @@ class Run(AsyncOnly):
 
     @property
     def in_doubt(self) -> Sequence[CallInDoubt]:
-        """The session's calls that began, and of which nobody knows how they ended: they may have taken effect. Those of the newest
-        reply are among `pending`, too."""
+        """The session's calls that began, and of which nobody knows how they ended: they may have taken effect. Those
+        of the newest reply are among `pending`, too."""
         return self._state.ledger.in_doubt()
 
     @property
     def reminder(self) -> str | None:
-        """What to tell the model when its newest reply wrote a call as text, where it does nothing; else None. Record it
-        as a message to go on, or leave it: the trace has noticed it, and such a call is never run."""
+        """What to tell the model when its newest reply wrote a call as text, where it does nothing; else None. Record
+        it as a message to go on, or leave it: the trace has noticed it, and such a call is never run."""
         return self._state.reminder
 
     # A run begins
@@ -190,13 +189,14 @@ class Run(AsyncOnly):
         core: Sequence[str] | None = None,
         missing: Mapping[str, str] | None = None,
     ) -> list[Tool]:
-        """Settle the catalog of this attempt and answer what to offer the model. `tools` are `Tool`s, functions that become
-        tools, and definitions in a provider's JSON, which have no executor (`Tool.from_json` gives them one). They and the
-        plugins' tools pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
-        `PolicyFailed` when a narrowing plugin fails. `core` names the tools of yours, by name or pattern, that are always shown,
-        and lets tool search hide the others; without it each says so itself (`Tool.core`). `missing` are owners whose tools cannot be
-        called now, by name, and why: a model that searches, or calls a tool that is not there, is told. By default it is what the
-        object has as `missing` whose method `tools` is, such as an `McpServers`."""
+        """Settle the catalog of this attempt and answer what to offer the model. `tools` are `Tool`s, functions that
+        become tools, and definitions in a provider's JSON, which have no executor (`Tool.from_json` gives them one).
+        They and the plugins' tools pass `narrow_tools` and `assemble_tools`. What it answers has no executors:
+        `call_tool` runs the tools. Raises `PolicyFailed` when a narrowing plugin fails. `core` names the tools of
+        yours, by name or pattern, that are always shown, and lets tool search hide the others; without it each says so
+        itself (`Tool.core`). `missing` are owners whose tools cannot be called now, by name, and why: a model that
+        searches, or calls a tool that is not there, is told. By default it is what the object has as `missing` whose
+        method `tools` is, such as an `McpServers`."""
         self._state.check_open()
         state = self._state
         check("run.resolve_tools(missing=...)", missing, (Mapping, type(None)), "a mapping of names to reasons")
@@ -228,15 +228,15 @@ class Run(AsyncOnly):
         if self._hooks.has("after_tools_resolved"):
             event = hooks.AfterToolsResolved(
                 info=self.info, catalog=catalog, offered=self._state.offered, prefetched=self._state.prefetched
-            )  # fmt: skip
+            )
             self._hooks.observe("after_tools_resolved", event)
 
     # Each model call
 
     def use_model(self, *names: tuple[str | None, str], context_window: int | None = None) -> None:
-        """Say which model the next requests go to, for a framework that tells so late, or changes it: provider (None: not known)
-        and name. Of several names for one model the first that has a price counts. Without a `context_window` it is the one
-        that genai-prices has, if any."""
+        """Say which model the next requests go to, for a framework that tells so late, or changes it: provider (None:
+        not known) and name. Of several names for one model the first that has a price counts. Without a
+        `context_window` it is the one that genai-prices has, if any."""
         prices = self._parts.prices()
         known = [one for one in names if len(names) == 1 or prices.price(model_name(*one))] or names
         for provider, model in known[:1]:
@@ -249,9 +249,11 @@ class Run(AsyncOnly):
     ) -> PreparedMessages:
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
         trims applied and the plugins' edits for this request. Raises `TranscriptChanged` for a list that does not
-        match, and `RunBlocked` where a plugin says that the request is not made: leave the run then. With `follow` your list is the truth: of a fork, or of a list that was filtered or rewritten, the results keep
-        their trims, and no compaction is told. Such a list is never refused: what no call of it waits for becomes a text. Of its
-        messages in the user's place only those count as the user's that are the run's input or among the texts that were `said`."""
+        match, and `RunBlocked` where a plugin says that the request is not made: leave the run then. With `follow` your
+        list is the truth: of a fork, or of a list that was filtered or rewritten, the results keep their trims, and no
+        compaction is told. Such a list is never refused: what no call of it waits for becomes a text. Of its messages
+        in the user's place only those count as the user's that are the run's input or among the texts that were
+        `said`."""
         self._state.check_transcript()
         self._state.keeps_list = messages is not None
         if messages is not None:
@@ -274,8 +276,8 @@ class Run(AsyncOnly):
         stop_reason: str | None = None,
     ) -> None:
         """Append a message (or several) to the transcript; durable when this returns. A reply of the model opens its
-        calls and is shown to `after_model_call`. Objects of the provider's SDK are taken as they are; of a whole answer its
-        message, usage and reason to stop. Raises `WrongArgument` for what is no message."""
+        calls and is shown to `after_model_call`. Objects of the provider's SDK are taken as they are; of a whole answer
+        its message, usage and reason to stop. Raises `WrongArgument` for what is no message."""
         self._state.check_transcript()
         reply = messages_in(message, self._parts.format, "run.record(...)")
         messages, counts = reply.messages, usage_in(reply.usage if usage is None else usage, "run.record(usage=...)")
@@ -307,9 +309,12 @@ class Run(AsyncOnly):
             for message in reply:
                 is_last = message is reply[-1]  # what the reply cost is said once
                 event = hooks.AfterModelCall(
-                    info=self.info, message=schema.clone(message), usage=usage if is_last else None,
-                    stop_reason=stop_reason if is_last else None, prices=self._parts.prices,
-                )  # fmt: skip
+                    info=self.info,
+                    message=schema.clone(message),
+                    usage=usage if is_last else None,
+                    stop_reason=stop_reason if is_last else None,
+                    prices=self._parts.prices,
+                )
                 self._hooks.observe("after_model_call", event)
                 await self._hooks.attend("after_model_call", event)
 
@@ -318,16 +323,22 @@ class Run(AsyncOnly):
     async def call_tool(
         self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None
     ) -> ToolResult:
-        """Judge a call, run its tool, and record its result. `call` is one of `pending`, or a call as the provider's SDK or
-        API has it. Whatever goes wrong with the call is a result that the model can read; only the host's own mistakes raise,
-        and `StoreError` for a record that cannot be written: the run takes no call then. `ApprovalPending` is for a call whose
-        approval comes later: call it again then, in this run or in a later one. It is judged again, by the policies of now, and
-        runs with the arguments that were judged. A call of the newest reply that has its result already, such as when a loop is
-        resumed, is not run again: that result is the answer, and while somebody else makes the same call, the one that comes of
-        that. `only` is asked about the real tool before anybody judges the call: the reason that it answers refuses it."""
+        """Judge a call, run its tool, and record its result. `call` is one of `pending`, or a call as the provider's
+        SDK or API has it. Whatever goes wrong with the call is a result that the model can read; only the host's own
+        mistakes raise, and `StoreError` for a record that cannot be written: the run takes no call then.
+        `ApprovalPending` is for a call whose approval comes later: call it again then, in this run or in a later one.
+        It is judged again, by the policies of now, and runs with the arguments that were judged. A call of the newest
+        reply that has its result already, such as when a loop is resumed, is not run again: that result is the answer,
+        and while somebody else makes the same call, the one that comes of that. `only` is asked about the real tool
+        before anybody judges the call: the reason that it answers refuses it."""
         self._state.check_open()
-        call = messaging.call_of(self._state, call, "run.call_tool(...)")
+        call = self._call_of(call, "run.call_tool(...)")
         return await call_once(self._state, CallInProgress(call, options=CallOptions(only=only, at_once=True)))
+
+    def _call_of(self, given: object, where: str) -> ToolCall:
+        """A call as the host has it, under the id that it has in the transcript."""
+        call = given if isinstance(given, ToolCall) else call_in(given, self._transcript.pending, where)
+        return self._transcript.ask(partial(Ledger.stored_call, call=call))
 
     async def judge(
         self,
@@ -338,30 +349,32 @@ class Run(AsyncOnly):
         made: bool = False,
     ) -> JudgedCall:
         """Take one call through every policy and approval, without running it: for a loop that runs its tools itself.
-        One that was judged before is judged again, with the arguments of then, and what was approved of it is not asked again.
-        `only` is as for `call_tool`. `tool` is what the call is of where that is none of the catalog, and no model is to be offered
-        it, such as a resource that a person picks: the plugins that narrow the catalog are asked about it first.
-        One that waited, and was `made` elsewhere since, is not judged again: `supply` it the result."""
+        One that was judged before is judged again, with the arguments of then, and what was approved of it is not asked
+        again. `only` is as for `call_tool`. `tool` is what the call is of where that is none of the catalog, and no
+        model is to be offered it, such as a resource that a person picks: the plugins that narrow the catalog are asked
+        about it first. One that waited, and was `made` elsewhere since, is not judged again: `supply` it the result."""
         self._state.check_open()
         check("run.judge(tool=...)", tool, (Tool, type(None)), "a Tool")
-        call = messaging.call_of(self._state, call, "run.judge(...)")
+        call = self._call_of(call, "run.judge(...)")
         options = CallOptions(tool=tool, only=only, made=made)
         return await judge_call(self._state, CallInProgress(call, options=options))
 
     async def grant(self, tools: Sequence[Tool]) -> Catalog:
-        """Which of these tools, that are none of the catalog, the session may have: what `judge(tool=...)` would find withheld is in
-        `withheld`. Raises `PolicyFailed` when a narrowing plugin fails."""
+        """Which of these tools, that are none of the catalog, the session may have: what `judge(tool=...)` would find
+        withheld is in `withheld`. Raises `PolicyFailed` when a narrowing plugin fails."""
         self._state.check_open()
-        return await grant_beside(self._state, tools)
+        return await grant_uncatalogued(self._state, tools)
 
     def mask(self, value: Any) -> Any:
-        """A JSON value with the session's secrets as placeholders, for what reaches somebody on another way than by a call."""
+        """A JSON value with the session's secrets as placeholders, for what reaches somebody on another way than by a
+        call."""
         return self._state.secrets.value(value) if self._state.secrets.active else value
 
     async def fill_secrets(self, tool: Tool, value: Any, *, shared: bool = False) -> Any:
-        """A copy of a JSON value with each `{{secret:NAME}}` filled in, as for a call of `tool`: for what is started before the
-        first call, such as a server with a key in its environment. `shared` is for what others use as well: the plugins are told
-        of no requester. The values are masked in the session from then on. Raises `ConfigError` for a secret without a value."""
+        """A copy of a JSON value with each `{{secret:NAME}}` filled in, as for a call of `tool`: for what is started
+        before the first call, such as a server with a key in its environment. `shared` is for what others use as well:
+        the plugins are told of no requester. The values are masked in the session from then on. Raises `ConfigError`
+        for a secret without a value."""
         self._state.check_open()
         return await fill_for_owner(self._state, tool, value, shared=shared)
 
@@ -369,18 +382,20 @@ class Run(AsyncOnly):
 
     @property
     def waits_for_finish(self) -> bool:
-        """True where the session ends with a reply that calls nothing and that no plugin was asked about yet, though one handles
-        `before_answer`: `finish` it before you ask the model, where you go on with what a crash has left."""
+        """True where the session ends with a reply that calls nothing and that no plugin was asked about yet, though
+        one handles `before_answer`: `finish` it before you ask the model, where you go on with what a crash has
+        left."""
         return self._state.parts.transcript_kept and waits_for_finish(self._state)
 
     async def finish(
         self, reply: GivenMessage | Sequence[GivenMessage] | str | None = None, *, can_go_on: bool = True
     ) -> Finish:
-        """Ask the plugins whether the run may finish with the newest reply, which calls no tool, once it is recorded. Where one
-        says no, `refused` is why: it is recorded as a message, so prepare the messages for the model again. `reply` is what is
-        judged in its place: a message, or text such as a structured answer. `can_go_on=False` is for a loop that is over whatever
-        they say: it counts as a limit that is used up. Raises `RunBlocked` where a plugin blocks it: leave
-        the run then. Where no plugin handles `before_answer`, nothing is asked and nothing is written."""
+        """Ask the plugins whether the run may finish with the newest reply, which calls no tool, once it is recorded.
+        Where one says no, `refused` is why: it is recorded as a message, so prepare the messages for the model again.
+        `reply` is what is judged in its place: a message, or text such as a structured answer. `can_go_on=False` is for
+        a loop that is over whatever they say: it counts as a limit that is used up. Raises `RunBlocked` where a plugin
+        blocks it: leave the run then. Where no plugin handles `before_answer`, nothing is asked and nothing is
+        written."""
         self._state.check_open()
         if isinstance(reply, str):
             text = reply
@@ -418,10 +433,11 @@ class Run(AsyncOnly):
             self._compacting = False
 
     async def retry(self, *, deferral: Deferral | None = None, reason: str = "") -> None:
-        """Begin the next attempt, such as with another model: resolve the tools anew, then go on. `deferral` takes the place of
-        what was said when the run began, such as `off` for a provider that refused declared tools. The trace has the `reason`."""
+        """Begin the next attempt, such as with another model: resolve the tools anew, then go on. `deferral` takes the
+        place of what was said when the run began, such as `off` for a provider that refused declared tools. The trace
+        has the `reason`."""
         self._state.check_open()
-        check_options(deferral=deferral)
+        check_deferral(deferral)
         if deferral is not None:
             self._state.declared.say(deferral)
         self._state.info = replace(self.info, attempt=self.info.attempt + 1)
@@ -468,7 +484,7 @@ class Run(AsyncOnly):
         if reason != "paused":
             try:
                 await end_calls(self._state)
-                await self._state.ledger.space.record_again()  # of a call that ran nobody says that it did not
+                await self._state.ledger.record_again()  # of a call that ran nobody says that it did not
                 await self._transcript.close_turn(NOT_RUN)
             except Exception as problem:
                 problems.append(problem)
@@ -486,7 +502,7 @@ class Run(AsyncOnly):
         self._transcript.end_run()
 
         async def close_turn() -> None:
-            await self._state.ledger.space.record_again()
+            await self._state.ledger.record_again()
             await self._state.ledger.write_running()
             if reason == "paused":
                 await keep_let_through(self._state)

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import json
 import marshal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
-from hooksdk._schema.explain import Problem, explain, render
-from hooksdk._schema.keywords import local_target
-from hooksdk._schema.provider import provider_schema
-from hooksdk._schema.repair import repair_arguments
+from hooksdk._schema.parts import Problem, local_target
 from hooksdk._schema.work import TooMuchWork, survey
 from hooksdk.values import (
     BadArguments,
@@ -27,6 +24,7 @@ from hooksdk.values import (
     compact,
     estimate_tokens,
     fingerprint,
+    is_object,
     parse_arguments,
 )
 
@@ -51,6 +49,10 @@ __all__ = [
     "render",
     "repair",
 ]
+
+
+# The schema of tools that do not say what they take. A check by it needs no engine, whose import takes long.
+_ANY_OBJECT = {"type": "object", "additionalProperties": True}
 
 
 @lru_cache(maxsize=512)
@@ -95,7 +97,7 @@ def check(
     """
     if schema is None:
         return []
-    compiled = _compiled(schema)
+    compiled = None if schema == _ANY_OBJECT and is_object(instance) else _compiled(schema)
     if isinstance(compiled, str):
         return [Problem(root, "schema", clip(f"nothing can be checked, because the schema is broken: {compiled}", 300))]
     size = survey(instance)
@@ -107,9 +109,14 @@ def check(
         size = survey(instance)
     if size.fault:
         return [Problem(root, "limit", f"this cannot be checked: {size.fault}")]
+    if compiled is None:
+        return []
     try:
-        errors = compiled.errors(instance, size)
-        return explain(errors, root, quote_values=quote_values) if errors else []
+        if not (errors := compiled.errors(instance, size)):
+            return []
+        from hooksdk._schema import explain
+
+        return explain.explain(errors, root, quote_values=quote_values)
     except TooMuchWork:
         return [
             Problem(
@@ -119,6 +126,13 @@ def check(
     except Exception as error:
         reason = clip(str(error) if isinstance(error, LookupError) else type(error).__name__, 200)
         return [Problem(root, "schema", f"the schema cannot be followed: {reason}")]
+
+
+def render(problems: Sequence[Problem], tool_name: str, schema: Mapping[str, Any] | None) -> str:
+    """Tell the model that its call was not made, and why: at most 2,000 characters."""
+    from hooksdk._schema import explain
+
+    return explain.render(problems, tool_name, schema)
 
 
 def fit(schema: Mapping[str, Any] | None, arguments: JsonObject) -> tuple[JsonObject, list[Problem]]:
@@ -136,6 +150,8 @@ def fit(schema: Mapping[str, Any] | None, arguments: JsonObject) -> tuple[JsonOb
         return arguments, problems
     if not problems and not _has_unforeseen(schema, arguments):
         return arguments, problems
+    from hooksdk._schema.repair import repair_arguments
+
     try:
         repaired = repair_arguments(clone(dict(schema)), clone(arguments))
     except RecursionError:  # hundreds of references in a row
@@ -149,6 +165,18 @@ def fit(schema: Mapping[str, Any] | None, arguments: JsonObject) -> tuple[JsonOb
 def repair(schema: Mapping[str, Any] | None, arguments: Mapping[str, Any]) -> JsonObject:
     """Arguments as `fit` repairs them: a copy. Raises `Uncloneable`."""
     return fit(schema, clone(dict(arguments)))[0]
+
+
+def provider_schema(root: JsonObject) -> JsonObject:
+    """A tool's schema in a shape that all providers accept: one bad schema makes them refuse the whole request.
+
+    The top level becomes a plain object, since they refuse `anyOf`, `oneOf`, `allOf`, `enum` and `not` there: the
+    properties that these name are kept, and where that loses something the description quotes the original. Calls are
+    still checked against the tool's own schema. Further down only spelling changes.
+    """
+    from hooksdk._schema import provider
+
+    return provider.provider_schema(root)
 
 
 def _has_unforeseen(schema: Mapping[str, Any], arguments: JsonObject) -> bool:

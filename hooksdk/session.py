@@ -17,20 +17,29 @@ from hooksdk._firing.dispatcher import Dispatcher
 from hooksdk._masking.mask import SecretMask
 from hooksdk._plugins.plugin import instantiate
 from hooksdk._run.families import OwnFamilyState, SessionFamily
-from hooksdk._run.listening import Listener, Listeners
 from hooksdk._run.masked import MaskedResults
-from hooksdk._run.options import check_options, json_value, make_info
-from hooksdk._run.parts import OpenRun, PluginStates, PluginStorage, RunParts, SessionParts
+from hooksdk._run.options import json_value, make_info
+from hooksdk._run.plugin_states import PluginStates, PluginStorage, SharedStates
 from hooksdk._run.reading import Reading
-from hooksdk._run.sharing import SharedStates
+from hooksdk._run.sessions import Listener, Listeners, SessionParts
+from hooksdk._run.state import OpenRun, RunParts
 from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk._tasks.background import Keeper, leave_all, logger
-from hooksdk._tasks.limits import describe
-from hooksdk._tasks.shielding import run_shielded
+from hooksdk._tasks.limits import describe, run_shielded
 from hooksdk._transcript.storage import as_store_errors
 from hooksdk.approvals import Approver
 from hooksdk.calls import CallInDoubt, ToolResult, TrimReceipt
-from hooksdk.errors import AsyncOnly, ConfigError, FenceClosed, PluginRefused, SessionClosed, check_list, check_text
+from hooksdk.errors import (
+    AsyncOnly,
+    ConfigError,
+    FenceClosed,
+    PluginRefused,
+    SessionClosed,
+    check_function,
+    check_list,
+    check_number,
+    check_text,
+)
 from hooksdk.formats import GivenMessage, Message, MessageFormat, get_format
 from hooksdk.formats.intake import messages_in
 from hooksdk.formats.usage import Request, requests_in
@@ -127,7 +136,8 @@ class Session(AsyncOnly):
 
     @property
     def view(self) -> list[Message]:
-        """The messages as the model sees them: compacted, with the applied trims, and with ids that its provider takes."""
+        """The messages as the model sees them: compacted, with the applied trims, and with ids that its provider
+        takes."""
         return self._need_transcript().view
 
     @property
@@ -143,7 +153,8 @@ class Session(AsyncOnly):
 
     @property
     def trimmed(self) -> Mapping[tuple[str, int], str]:
-        """By call id, and which of the results with this id in the view: the text in the place of each trimmed result."""
+        """By call id, and which of the results with this id in the view: the text in the place of each trimmed
+        result."""
         return self._need_transcript().trimmed
 
     @property
@@ -158,9 +169,9 @@ class Session(AsyncOnly):
         return [one for one in self._need_transcript().without_end if one.effect_id not in running]
 
     async def settle(self, reference: str, result: ToolResult | str) -> CallInDoubt:
-        """Say what came of a call that is in doubt, by its call id or its effect id; durable when this returns. The result becomes
-        the call's own where the conversation has not gone on without it. An equal call runs without a question then. Answers the
-        call; raises `WrongArgument` where no call, or more than one, has this id."""
+        """Say what came of a call that is in doubt, by its call id or its effect id; durable when this returns. The
+        result becomes the call's own where the conversation has not gone on without it. An equal call runs without a
+        question then. Answers the call; raises `WrongArgument` where no call, or more than one, has this id."""
         running = self._open_run.run.ledger.at_work if self._open_run.run else ()
         whole = self._secrets.result(ToolResult(result) if isinstance(result, str) else result)
         call = await self._need_transcript().settle(reference, whole, running)
@@ -171,7 +182,8 @@ class Session(AsyncOnly):
         return call
 
     async def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
-        """Shorten a tool result for the model, by its handle or call id, as `results.trim` does. Raises `UnknownResult`."""
+        """Shorten a tool result for the model, by its handle or call id, as `results.trim` does. Raises
+        `UnknownResult`."""
         return await self.results.trim(reference, replacement, reason=reason)
 
     async def restore(self, reference: str) -> TrimReceipt:
@@ -186,17 +198,19 @@ class Session(AsyncOnly):
         return replace(receipt, status="applied") if mine == "applied" else receipt
 
     async def drain(self) -> DrainReport:
-        """Apply every queued trim and restore now. Raises `FenceClosed` while a run is open: it drains them at its end."""
+        """Apply every queued trim and restore now. Raises `FenceClosed` while a run is open: it drains them at its
+        end."""
         if self._open_run.claimed:
             raise FenceClosed(self.id)
         return await self._need_transcript().drain()
 
     async def load(self, messages: Sequence[GivenMessage], format: str | MessageFormat | None = None) -> None:  # noqa: A002
-        """Record a history from elsewhere into this new session; durable when this returns, and its results can be trimmed.
+        """Record a history from elsewhere into this new session; durable when this returns, and its results can be
+        trimmed.
 
         `format` is guessed where it is None. A call without a result gets an error, except the last reply's. Raises
-        `ConfigError`, and records nothing, for a message that a provider would refuse, with its place, and where the session
-        has messages already; `FenceClosed` while a run is open.
+        `ConfigError`, and records nothing, for a message that a provider would refuse, with its place, and where the
+        session has messages already; `FenceClosed` while a run is open.
         """
         transcript = self._need_transcript()
         if self._open_run.claimed:
@@ -214,8 +228,9 @@ class Session(AsyncOnly):
         await transcript.note_loaded()
 
     def on_event(self, listener: Listener) -> Callable[[], None]:
-        """Let a function have every trace event from now on, its sub-agents' too, with what it is about (`event.content`).
-        Plain or async, within 5 seconds each; the run does not wait for it. Answers the function that ends this."""
+        """Let a function have every trace event from now on, its sub-agents' too, with what it is about
+        (`event.content`). Plain or async, within 5 seconds each; the run does not wait for it. Answers the function
+        that ends this."""
         return self._listeners.add(listener)
 
     @property
@@ -273,9 +288,13 @@ class Session(AsyncOnly):
         self._states = states = PluginStates(self._need_transcript(), self._secrets, shared)
         loaded = self._parts.registry.loaded
         self._family = family = SessionFamily(
-            self._parts.store, self._need_transcript(), lambda: self._open_run.info, self._parts.families, self._secrets,
+            self._parts.store,
+            self._need_transcript(),
+            lambda: self._open_run.info,
+            self._parts.families,
+            self._secrets,
             [plugin.id for plugin in loaded if "family" in plugin.asks_for],
-        )  # fmt: skip
+        )
         for plugin in loaded:
             if not plugin.is_class:
                 continue
@@ -325,18 +344,19 @@ class Session(AsyncOnly):
     ) -> Run:
         """A run of this session, to use as `async with session.run(...) as run`.
 
-        `input` is what `agent_start` handlers judge; record it yourself. `context_window` is in tokens. `requester` is a
-        mapping with id, is_owner and roles; `trigger` is user (unless you say so), schedule, subagent or other. In a
+        `input` is what `agent_start` handlers judge; record it yourself. `context_window` is in tokens. `requester` is
+        a mapping with id, is_owner and roles; `trigger` is user (unless you say so), schedule, subagent or other. In a
         sub-agent's session `requester` and `workspace_dir` are the parent's unless others are given, and `trigger` is
-        subagent. `family` is the `run.info.family` of a run in another process that this one works for: what plugins keep for that
-        family is this run's, too, where both have one store. `approver` answers in this run, in the place of the host's. `transcript=False` is for a host without a model: calls
-        go past every policy, and neither messages nor results are kept, however many there are. `withhold` is asked about each
-        tool, plugins' own among them: one that it answers a reason for is not granted to this run. `expose` is how a client that
-        lists the tools is shown them, for the plugins that search (`AssembleTools.expose`). `deferral` says whether your requests
-        have `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. `continues` is how often plugins may send the model on,
-        instead of letting the run finish (`run.finish`). `in_doubt` answers calls of
-        other sessions that are in doubt, for a host whose sessions are new after a crash: equal ones are asked about. Entering raises `RunAlreadyOpen`,
-        `RunBlocked` or `PolicyFailed`.
+        subagent. `family` is the `run.info.family` of a run in another process that this one works for: what plugins
+        keep for that family is this run's, too, where both have one store. `approver` answers in this run, in the place
+        of the host's. `transcript=False` is for a host without a model: calls go past every policy, and neither
+        messages nor results are kept, however many there are. `withhold` is asked about each tool, plugins' own among
+        them: one that it answers a reason for is not granted to this run. `expose` is how a client that lists the tools
+        is shown them, for the plugins that search (`AssembleTools.expose`). `deferral` says whether your requests have
+        `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. `continues` is
+        how often plugins may send the model on, instead of letting the run finish (`run.finish`). `in_doubt` answers
+        calls of other sessions that are in doubt, for a host whose sessions are new after a crash: equal ones are asked
+        about. Entering raises `RunAlreadyOpen`, `RunBlocked` or `PolicyFailed`.
         """
         own_transcript = self._need_transcript()
         dispatcher, states, kept, reading = self._dispatcher, self._states, self._family, self._reading
@@ -346,23 +366,51 @@ class Session(AsyncOnly):
         assert reading is not None
         parent_run = self._parent_run or (self._parent_runs.newest if self._parent_runs else None)
         info = make_info(
-            self._info.session_id, parent=self._parent, parent_run=parent_run, family=family or self._shared_as, left_open=kept.left_open, agent_id=agent_id, workspace_dir=workspace_dir,
-            requester=requester, trigger=trigger, metadata=metadata, provider=provider, model=model, transcript=transcript,
-        )  # fmt: skip
-        check_options(
-            context_window=context_window, approver=approver, withhold=withhold, expose=expose, deferral=deferral,
-            in_doubt=in_doubt, continues=continues,
-        )  # fmt: skip
+            self._info.session_id,
+            parent=self._parent,
+            above=parent_run.info if parent_run else None,
+            family=family or self._shared_as,
+            left_open=kept.left_open,
+            agent_id=agent_id,
+            workspace_dir=workspace_dir,
+            requester=requester,
+            trigger=trigger,
+            metadata=metadata,
+            provider=provider,
+            model=model,
+            transcript=transcript,
+        )
+        check_number("session.run(context_window=...)", context_window, "context_window=128_000", optional=True)
+        check_function("session.run(approver=...)", approver, "async def (request) -> Approval")
         registry = self._parts.registry
         parts = RunParts(
-            dispatcher=dispatcher, transcript=own_transcript, store=self._parts.store, format=get_format(format),
-            tools=self._tools(), approver=self._parts.approver if approver is None else approver, states=states, family=kept, reading=reading,
-            secrets=self._secrets, open_run=self._open_run, prices=cache(self._prices),
-            allowed=self._allowed, parent_run=parent_run, drain_early=self._parts.config.drain == "next_model_call", record_first=self._parts.config.record_first,
-            contracts=registry.contracts, expose=expose, deferral=deferral, continues=continues, unmatched=self._unmatched,
-            missing_grants=registry.missing_conversation(), transcript_kept=transcript, withhold=withhold, in_doubt=in_doubt,
+            dispatcher=dispatcher,
+            transcript=own_transcript,
+            store=self._parts.store,
+            format=get_format(format),
+            tools=self._tools(),
+            approver=self._parts.approver if approver is None else approver,
+            states=states,
+            family=kept,
+            reading=reading,
+            secrets=self._secrets,
+            open_run=self._open_run,
+            prices=cache(self._prices),
+            allowed=self._allowed,
+            parent_run=parent_run,
+            drain_early=self._parts.config.drain == "next_model_call",
+            record_first=self._parts.config.record_first,
+            contracts=registry.contracts,
+            expose=expose,
+            deferral=deferral,
+            continues=continues,
+            unmatched=self._unmatched,
+            missing_grants=registry.missing_conversation(),
+            transcript_kept=transcript,
+            withhold=withhold,
+            in_doubt=in_doubt,
             for_others=family is not None and parent_run is None,
-        )  # fmt: skip
+        )
         return Run(parts, info, input=json_value("session.run(input)", input), context_window=context_window)
 
     def _prices(self) -> PriceList:
@@ -375,8 +423,8 @@ class Session(AsyncOnly):
         `mcp:github:*`): what matches none of them is withheld there.
 
         It never gets more than its parent: a tool that the parent's run does not have, or has lost since, is withheld.
-        Its runs inherit the requester, the workspace, and the chains of triggers and agents of the run that is open now;
-        where none is, of the one that is open, or was last, when they begin."""
+        Its runs inherit the requester, the workspace, and the chains of triggers and agents of the run that is open
+        now; where none is, of the one that is open, or was last, when they begin."""
         check_text("session.child(...)", session_id, "It is the new session's id")
         patterns = (
             (tools,)
@@ -389,9 +437,14 @@ class Session(AsyncOnly):
         layer = () if patterns is None else (tuple(ToolPattern(pattern) for pattern in patterns),)
         child_id = session_id or f"{self.id}/{self._children}-{uuid.uuid4().hex[:8]}"
         return Session(
-            child_id, self._parts, allowed=(*self._allowed, *layer), parent=self.id, parent_runs=self._open_run,
-            secrets=self._secrets, listeners=self._listeners,
-        )  # fmt: skip
+            child_id,
+            self._parts,
+            allowed=(*self._allowed, *layer),
+            parent=self.id,
+            parent_runs=self._open_run,
+            secrets=self._secrets,
+            listeners=self._listeners,
+        )
 
     def _tools(self) -> list[Tool]:
         registry = self._parts.registry
@@ -411,8 +464,9 @@ class Session(AsyncOnly):
         await run_shielded(states.save)
 
     async def write_ends(self) -> None:
-        """Write now which calls have ended, and which were cut off: without it that is written with what comes next, and whoever
-        reads the session from another process takes them for calls that run. Raises `SessionClosed`, and what the store raises."""
+        """Write now which calls have ended, and which were cut off: without it that is written with what comes next,
+        and whoever reads the session from another process takes them for calls that run. Raises `SessionClosed`, and
+        what the store raises."""
         transcript = self._need_transcript()
         await transcript.write_ended()
         for call in self.in_doubt:
@@ -420,9 +474,9 @@ class Session(AsyncOnly):
                 await transcript.doubt(call.effect_id)
 
     async def refresh(self) -> None:
-        """Take over what plugins have kept since for a session that other workers have open, too (`host.hold(shared_as=...)`):
-        entries of a `PluginState` that were changed here and not stored yet stay. Raises `SessionClosed`, and what the store
-        raises."""
+        """Take over what plugins have kept since for a session that other workers have open, too
+        (`host.hold(shared_as=...)`): entries of a `PluginState` that were changed here and not stored yet stay. Raises
+        `SessionClosed`, and what the store raises."""
         self._need_transcript()
         assert self._states is not None
         await self._states.refresh()

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from hooksdk._tasks.background import start_task
-from hooksdk._tasks.limits import Attempt, cancel_requests, describe
-from hooksdk._tasks.shielding import in_abandonable_thread, in_thread, keep_trying, run_shielded
+from hooksdk._tasks.limits import (
+    Attempt,
+    cancel_requests,
+    describe,
+    in_abandonable_thread,
+    in_thread,
+    keep_trying,
+    run_shielded,
+)
 
 __all__ = [
     "Attempt",

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Literal, final
+from typing import TYPE_CHECKING, Literal, final
 
-from hooksdk._transcript.encoding import encode, encode_for, is_same
-from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.encoding import Entry, encode, encode_for, is_same
 from hooksdk._transcript.facts import ResultRow
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.loose_ends import without_loose_ends
-from hooksdk._transcript.matching import MismatchError, check_message
 from hooksdk._transcript.messages import EncodedMessages, MessageSource
-from hooksdk._transcript.pairing import NO_RESULT, gather_results, pair_results
+from hooksdk._transcript.pairing import NO_RESULT, MismatchError, check_message, gather_results, pair_results
 from hooksdk._transcript.reading import ledger_of
-from hooksdk._transcript.requests import Plan, find_record, plan_drain, plan_restore, plan_trim
-from hooksdk._transcript.sizes import message_tokens
 from hooksdk._transcript.storage import (
     LazyLog,
     ListingStore,
@@ -34,11 +30,14 @@ from hooksdk._transcript.storage import (
     unknown_session,
 )
 from hooksdk._transcript.transcript import Transcript
-from hooksdk._transcript.trims import DrainedTrim, DrainReport
+from hooksdk._transcript.trims import DrainedTrim, DrainReport, Plan
 from hooksdk.calls import ResultInfo, ToolResult, TrimReceipt
 from hooksdk.errors import FenceClosed
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.formats.sending import sendable
+
+if TYPE_CHECKING:
+    from hooksdk._transcript.requests import find_record, message_tokens, plan_drain, plan_trim
 
 __all__ = [
     "NO_RESULT",
@@ -78,6 +77,16 @@ __all__ = [
     "view",
     "without_loose_ends",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:  # a run without trims needs none of these
+        if name in {"find_record", "message_tokens", "plan_drain", "plan_trim"}:
+            from hooksdk._transcript import requests
+
+            return getattr(requests, name)
+        raise AttributeError(f"module 'hooksdk.transcript' has no attribute {name!r}")
+
 
 OnQueued = Callable[[Literal["trim", "restore"], TrimReceipt], Awaitable[None]]
 """Told of each trim and restore that was queued."""
@@ -138,7 +147,7 @@ class Results:
         """The size of each stored message as the model sees it, in tokens, at the index that `ResultInfo.position`
         names: a trimmed result counts as its note. What was compacted away counts 0, and what stands in its place
         counts at the last of those messages. `hooksdk.costs` computes with it what a trim costs."""
-        return self._may_use(grant=False).ask(message_tokens)
+        return self._may_use(grant=False).message_tokens()
 
     def read(self, reference: str) -> str:
         """The original text of a result, trimmed or not."""
@@ -158,10 +167,14 @@ class Results:
         that cannot be queued answers `not_trimmed`, with the reason as text. Raises `UnknownResult`, or `MissingGrant`
         for a plugin that could never see it drained.
         """
+        from hooksdk._transcript.requests import plan_trim
+
         return await self._queue("trim", lambda ledger: plan_trim(ledger, reference, replacement, small=small), reason)
 
     async def restore(self, reference: str) -> TrimReceipt:
         """Queue the end of a trim, so that the model sees the whole result again once the fence opens."""
+        from hooksdk._transcript.requests import plan_restore
+
         return await self._queue("restore", lambda ledger: plan_restore(ledger, reference))
 
     async def _queue(

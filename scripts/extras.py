@@ -31,10 +31,10 @@ FOR_DEVELOPERS = {"dev", "docs"}
 NEEDS = {
     "": "builtin_plugins.* hooksdk.* hooksdk.cli hooksdk.gateway hooksdk.gateway._settings hooksdk.gateway.status",
     "otel": "builtin_plugins.telemetry.*",
-    "google-adk": "hooksdk.adapters._adk_contents hooksdk.adapters.google_adk",
+    "google-adk": "hooksdk.adapters._adk_forms hooksdk.adapters.google_adk",
     "dbos": "hooksdk.adapters._dbos_run hooksdk.adapters.dbos",
     "fastmcp": "hooksdk.adapters._fastmcp_forms hooksdk.adapters.fastmcp",
-    "openai-agents": "hooksdk.adapters._openai_finish hooksdk.adapters._openai_items hooksdk.adapters.openai_agents",
+    "openai-agents": "hooksdk.adapters._openai_finish hooksdk.adapters._openai_forms hooksdk.adapters.openai_agents",
     "claude-sdk": "hooksdk.adapters.claude_sdk",
     "langchain": "hooksdk.adapters.langchain",
     "pydantic-ai": "hooksdk.adapters.pydantic_ai",
@@ -42,7 +42,7 @@ NEEDS = {
     "cli": "hooksdk.cli.*",
     "cli,mcp": "hooksdk.cli._demo.real hooksdk.cli._edits.client_text hooksdk.cli._gateway.install "
     "hooksdk.cli._gateway.places hooksdk.cli._gateway.serve "
-    "hooksdk.cli._gateway.uninstall hooksdk.cli._mcp.clients hooksdk.cli._mcp.import_servers "
+    "hooksdk.cli._gateway.uninstall hooksdk.cli._mcp.import_servers "
     "hooksdk.cli._mcp.servers hooksdk.cli._mcp.sign_in",
     "cli,prove": "hooksdk.cli._proofs.real",
     "mcp": "hooksdk.gateway.* hooksdk.mcp.*",

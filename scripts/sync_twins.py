@@ -126,7 +126,7 @@ class Writer:
         sources = imports_in(inspect.getsource(module))
         for name in set(re.findall(r"(?<!\.)\b[A-Za-z_]\w*", text)) - TWINS.keys() - {"T"}:
             if name in PLAIN:
-                self.imports.add(f"from hooksdk.sync._plain import {PLAIN[name]}")
+                self.imports.add(f"from hooksdk.sync._mirror import {PLAIN[name]}")
             elif name in getattr(module, "__all__", ()):
                 self.imports.add(f"from {module.__name__} import {name}")
             elif name in sources:

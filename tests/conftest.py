@@ -11,9 +11,7 @@ import atexit
 import gc
 import os
 import sys
-import sysconfig
 from collections.abc import Generator, Iterator
-from importlib.metadata import Distribution, EntryPoint
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +19,6 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from hooksdk._plugins import installed
 from hooksdk.stores import JsonlStore, MemoryStore, Store
 from tests.clocks import jumping
 from tests.postgres import Postgres, running
@@ -34,14 +31,17 @@ pytest.register_assert_rewrite("tests.stage")
 atexit.register(gc.freeze)
 
 LONG = {
+    "test_families.py",
     "test_install.py",
     "test_mypy.py",
     "test_new_package.py",
     "test_padded_cell.py",
+    "test_policy_folders.py",
     "test_site.py",
+    "test_tool_search_end_to_end.py",
     "test_typing.py",
 }
-"""What runs other tools for many seconds a test comes first: in the end no worker stands idle while another runs one."""
+"""What runs many seconds a test comes first: in the end no worker stands idle while another runs one."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -53,27 +53,6 @@ def pytest_collection_finish() -> None:
     if "hypothesis" in sys.modules:  # it looks for who holds its random numbers, among what is not frozen
         gc.collect()
         gc.freeze()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def installed_once() -> Generator[None]:
-    """Every host looks through all distributions that are installed, which took a third of the light tests' time. No test
-    installs anything beside those that run it: of each of these the entry points are read once. What lies elsewhere is
-    read anew, and so is everything in the commands, which are processes of their own."""
-    site, reading = Path(sysconfig.get_paths()["purelib"]), installed._entries_of  # pyright: ignore[reportPrivateUsage]
-    known: dict[Path, list[EntryPoint]] = {}
-
-    def entries_of(distribution: Distribution) -> list[EntryPoint]:
-        path: Path | None = getattr(distribution, "_path", None)
-        if path is None or path.parent != site:
-            return reading(distribution)
-        if path not in known:
-            known[path] = reading(distribution)
-        return known[path]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(installed, "_entries_of", entries_of)
-        yield
 
 
 @pytest.fixture

@@ -84,6 +84,8 @@ def test_the_page_says_what_is_found_today_in_each_retrieval_set() -> None:
     assert [float(cell) for cell in told] == rounded(*sets.values(), measured()["mean"])
 
 
+@pytest.mark.in_ci(False)
+@pytest.mark.heavy
 def test_the_page_says_what_is_found_today_of_queries_as_a_model_types_them() -> None:
     *told, absent = own_row("", "all", "keywords", "sentences")
     assert [float(cell) for cell in told] == rounded(*(measured()["model"][kind] for kind in ("all", *quality.KINDS)))

@@ -38,6 +38,7 @@ def told(title: str) -> dict[str, str]:
     return {row[0]: row[number] for row in table(PAGE, "a policy that", *TITLES[group])}
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.both_loops
 @pytest.mark.parametrize("column", COLUMNS[:2], ids=policy_failures.title)
 @pytest.mark.parametrize("case", CASES)
@@ -98,6 +99,7 @@ def told_of_rules(name: str) -> dict[str, str]:
     return {row[0]: row[number] for row in table(PAGE, "a rule that", *RULE_TITLES)}
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.both_loops
 @pytest.mark.usefixtures("anyio_backend")
 @pytest.mark.parametrize("case", rule_cases.CASES)

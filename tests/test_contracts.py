@@ -95,8 +95,7 @@ def test_the_reference_agrees_with_the_hook(name: str) -> None:
     assert quoted(section.get("Options", "")) == sorted(hook.allowed_options - {"timeout", "thread"})
     assert section["When"].endswith(".")
     assert section["A handler that fails"].endswith(".")
-    row = [name, hook.kind, hook.event.__name__, ", ".join(answers) or "-", limit_of(hook.timeout), hook.grant or "-"]
-    assert row in table()
+    assert [name, hook.kind, hook.event.__name__, ", ".join(answers) or "-"] in table()
 
 
 @functools.cache

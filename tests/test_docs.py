@@ -75,6 +75,7 @@ def page_module() -> Iterator[types.ModuleType]:
         del sys.modules[name]
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize(
     "page",
     [
@@ -110,6 +111,7 @@ def test_what_is_ported_prints_what_its_page_says(
             assert printed == content
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize(
     ("path", "line", "code"), [param(*place, code, code=code, name=name) for name, *place, code in DOCSTRINGS]
 )

@@ -13,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -113,6 +114,7 @@ def own_modules(name: str) -> set[str]:
     return {one for end in range(1, len(parts) + 1) if (one := ".".join(parts[:end])) in MODULES}
 
 
+@pytest.mark.heavy
 def test_a_module_imports_only_what_its_extras_bring() -> None:
     foreign: list[str] = []
     for module in MODULES:
@@ -128,6 +130,7 @@ def test_a_module_imports_only_what_its_extras_bring() -> None:
     assert foreign == []
 
 
+@pytest.mark.heavy
 def test_a_package_brings_what_is_imported_of_it() -> None:
     """Its own names, and those of what it requires itself: what today's release no longer brings is none."""
     owners = metadata.packages_distributions()

@@ -49,10 +49,16 @@ def floor_name(path: Path) -> str:
 
 
 @functools.cache
+def tree_of(path: Path) -> ast.Module:
+    """What a file says, parsed."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
 def imports_of(path: Path) -> frozenset[str]:
     """The full names of everything that a file imports, in functions and for the type checker too."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -143,7 +149,7 @@ def test_a_room_imports_public_names_of_others_only() -> None:
 def loaded_by_name(path: Path) -> list[str]:
     """The modules of hooksdk that a file imports by a text."""
     loaded: list[str] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
             ("import_module", "__import__", "resolve_name")
         ):
@@ -185,7 +191,7 @@ def test_the_library_never_imports_a_built_in_plugin() -> None:
 
 def texts_in(path: Path) -> list[str]:
     """The texts that a file's code goes by: docstrings are for its readers."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     told = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
     texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     return [str(node.value) for node in texts if not any(node is one for one in told)]
@@ -193,18 +199,22 @@ def texts_in(path: Path) -> list[str]:
 
 SHOWS_PLUGINS = [
     *files_of("hooksdk/gateway"), *files_of("hooksdk/report"), ROOT / "hooksdk" / "cli" / "_run" / "timeline.py",
-    ROOT / "hooksdk" / "_run" / "tools.py", ROOT / "hooksdk" / "_run" / "parts.py",
+    ROOT / "hooksdk" / "_run" / "tools.py", ROOT / "hooksdk" / "_run" / "state.py",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", SHOWS_PLUGINS, ids=module_of)
-def test_what_lists_and_shows_plugins_names_none_of_the_built_in_ones(path: Path) -> None:
+def test_what_lists_and_shows_plugins_names_none_of_the_built_in_ones() -> None:
     manifests = [json.loads(one.read_text("utf-8")) for one in (ROOT / "builtin_plugins").glob("*/hooksdk.plugin.json")]
     names = {one["id"] for one in manifests if "_" in one["id"]}
     names |= {name for one in manifests if "search" in one.get("permissions", ()) for name in one["contracts"]["tools"]}
     assert {"tool_search", "tool_results", "tool_call"} <= names
-    said = {word for text in texts_in(path) for word in re.findall(r"\w+", text)}
-    assert said & names == set()
+    said = {
+        (module_of(path), word)
+        for path in SHOWS_PLUGINS
+        for text in texts_in(path)
+        for word in names.intersection(re.findall(r"\w+", text))
+    }
+    assert said == set()
 
 
 def test_every_room_is_in_the_architectures_table() -> None:
@@ -236,7 +246,7 @@ def test_only_move_changes_the_stage_of_a_call() -> None:
     changes = [
         (module_of(path), node.lineno)
         for path in files_of("hooksdk")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Assign | ast.AugAssign)
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         if isinstance(target, ast.Attribute) and target.attr == "stage"
@@ -247,9 +257,9 @@ def test_only_move_changes_the_stage_of_a_call() -> None:
 # Rings: what all must trust, by the lines that scripts/house.py counts. A number here only falls: when a piece of work ends, to
 # what was reached and 150 more. The aims are 16,000, 22,000 and 22,000.
 
-RING_0_LINES = 17_550
-RINGS_0_AND_1_LINES = 23_340
-DECISION_LINES = 24_940
+RING_0_LINES = 14_970
+RINGS_0_AND_1_LINES = 19_960
+DECISION_LINES = 21_040
 RINGS = ROOT / "docs" / "explanation" / "rings.md"
 
 
@@ -286,6 +296,22 @@ def test_the_hook_core_and_the_gate_stay_within_their_budget() -> None:
 def test_one_decision_of_the_guard_loads_no_more_than_its_budget() -> None:
     loaded = house().files_loaded(ROOT, house().ONE_DECISION)
     assert sum(code_lines()[file] for file in loaded) <= DECISION_LINES
+
+
+# What one tool call goes through: `benchmarks/call_path.py`, a call with one policy. These numbers only fall, too; the aim of the
+# functions is 110, that of the changes of file 24.
+
+CALL_FILES = 30
+CALL_FUNCTIONS = 133
+CALL_CHANGES_PER_100_LINES = 26
+
+
+@pytest.mark.heavy
+def test_one_call_goes_through_few_files_and_functions() -> None:
+    counts = house().call_path.count(ROOT)["call"]
+    assert counts["files"] <= CALL_FILES
+    assert counts["functions"] <= CALL_FUNCTIONS
+    assert counts["changes of file per 100 lines"] <= CALL_CHANGES_PER_100_LINES
 
 
 TRUSTED_ROOMS = {"formats", "stores", "trimming"}

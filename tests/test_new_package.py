@@ -71,6 +71,7 @@ def package(python: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.in_ci(False)
 def test_its_plugins_are_listed_and_one_is_on_when_it_is_enabled(package: Path, python: str) -> None:
     finish(python, "-m", "hooksdk", "plugins", "enable", "notes", "--yes", folder=package.parent)
     listed = json.loads(finish(python, "-m", "hooksdk", "plugins", "list", "--json", folder=package.parent))["plugins"]

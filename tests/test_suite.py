@@ -21,7 +21,7 @@ SDKS = {
 SETTINGS = """
 [tool.pytest.ini_options]
 addopts = ["-m", "not heavy", "-n", "auto", "-p", "no:hooksdk", "-p", "no:cacheprovider", "-rA"]
-markers = ["both_loops: both", "heavy: starts a process", "in_ci(*values): some", "left_out_of_ci: others", "slow: long loops"]
+markers = ["both_loops: both", "heavy: starts a process", "in_ci(*values): some", "light(every): some", "left_out_of_ci: others", "slow: long loops"]
 """
 TESTS = """
 import os, subprocess, sys
@@ -69,6 +69,40 @@ def test_heavy_on(anyio_backend):
 @pytest.mark.both_loops
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
 def test_light_on(anyio_backend):
+    pass
+"""
+TABLES = """
+import pytest
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("row", range(5))
+def test_heavy_row(row):
+    pass
+
+@pytest.mark.heavy
+@pytest.mark.in_ci(every=4)
+@pytest.mark.parametrize("row", range(5))
+def test_fourth_row(row):
+    pass
+
+@pytest.mark.both_loops
+@pytest.mark.light(every=2)
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("row", range(3))
+def test_second_row(row, anyio_backend):
+    pass
+
+@pytest.mark.parametrize("row", range(6))
+def test_row(row):
+    pass
+
+@pytest.mark.light(every=1)
+@pytest.mark.parametrize("row", range(6))
+def test_whole(row):
+    pass
+
+@pytest.mark.parametrize("row", range(5))
+def test_short(row):
     pass
 """
 SNEAKY = """
@@ -152,6 +186,22 @@ def test_ci_runs_the_cases_that_are_named_and_the_others_are_slow(tmp_path: Path
     }  # fmt: skip
     assert len(cases["slow"]) == 6
     assert cases["left_out_of_ci or not slow"] == cases[""] | cases["slow"]
+
+
+def test_of_a_table_ci_runs_each_third_case_if_it_is_heavy_and_the_default_each_third_if_it_is_light(
+    tmp_path: Path,
+) -> None:
+    passed = {
+        choice: {line.rpartition("::test_")[2] for line in out.split("\n") if line.startswith("PASSED ")}
+        for choice in ("not heavy", "")
+        if (out := run(tmp_path, "-n0", "-m", choice, test_a=TABLES))
+    }
+    short = {f"short[{row}]" for row in range(5)} | {f"whole[{row}]" for row in range(6)}
+    second = {f"second_row[{row}-{loop}]" for row in (0, 2) for loop in ("asyncio", "trio")}
+    assert passed["not heavy"] == short | second | {"row[0]", "row[3]"}
+    second |= {"second_row[1-asyncio]", "second_row[1-trio]"}
+    heavy = {"heavy_row[0]", "heavy_row[3]", "fourth_row[0]", "fourth_row[4]"}
+    assert passed[""] == short | second | heavy | {f"row[{row}]" for row in range(6)}
 
 
 def test_a_file_that_is_named_runs_whole_and_in_one_process(tmp_path: Path) -> None:

@@ -21,11 +21,12 @@ def measured() -> dict[str, list[str]]:
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("page", ["reference/clear_tool_results.md", "how-to/trim-results.md"])
-def test_the_page_says_what_the_benchmark_computes_today(page: str) -> None:
-    assert table(page, *trim_cost.HEAD) == list(measured().values())
+def test_the_page_says_what_the_benchmark_computes_today() -> None:
+    assert table("reference/clear_tool_results.md", *trim_cost.HEAD) == list(measured().values())
 
 
+@pytest.mark.in_ci(False)
+@pytest.mark.heavy
 def test_clear_tool_results_never_costs_more_and_saves_a_quarter_in_a_long_session() -> None:
     row = dict(zip(trim_cost.HEAD, measured()["clear_tool_results"], strict=True))
     assert row["dearer than untrimmed"] == "0 of 29"

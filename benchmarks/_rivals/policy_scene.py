@@ -146,7 +146,7 @@ class Scene:
             return "ran, then an error"
         if error is None:
             return "blocked" if self.answered else "not run, no result"
-        return "error to the host" if self.loaded else "refused at load"
+        return "raised" if self.loaded else "refused at load"
 
 
 NONSENSE = ("none", "text", "false")

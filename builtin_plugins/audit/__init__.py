@@ -18,9 +18,7 @@ from typing import Annotated, Any, Literal, Self
 import anyio
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
-from builtin_plugins.audit._heads import HeadSender, check_url
-from builtin_plugins.audit._recorder import Recorder, describe_call, describe_record
-from builtin_plugins.audit._stored import StoreChain
+from builtin_plugins.audit._recorder import HeadSender, Recorder, StoreChain, check_url, describe_call, describe_record
 from builtin_plugins.audit._writer import FileChain
 from hooksdk import hooks
 from hooksdk.approvals import digest_of

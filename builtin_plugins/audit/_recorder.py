@@ -1,22 +1,31 @@
-"""The records of events, and what happens when they cannot be written."""
+"""The records of events, where they are written, and what happens when they cannot be: a chain in the store beside the
+one in files, and the head that is sent elsewhere."""
 
 from __future__ import annotations
 
+import errno
+import ipaddress
+import json
 import logging
+import time
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
+from urllib.parse import urlsplit
 
 import anyio
 
-from builtin_plugins.audit._stored import StoreChain
 from builtin_plugins.audit._writer import FileChain
+from hooksdk import audit
 from hooksdk.approvals import Question, digest_of
-from hooksdk.audit import Values
+from hooksdk.audit import Head, Values
 from hooksdk.errors import StoreError
 from hooksdk.hooks import Event, RecordDecision, Trace
 from hooksdk.records import HookFired, RunEnded, SessionEnded
-from hooksdk.tasks import in_abandonable_thread
+from hooksdk.tasks import describe, in_abandonable_thread
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 logger = logging.getLogger("hooksdk")
 
@@ -44,6 +53,8 @@ ONLY_TRUE = ("shadow", "in_doubt", "unanswered")
 THREADS = 40
 # Fields of the trace that are not about decisions, and those that are written only if they are true.
 LEFT_OUT = frozenset({"stats", "dropped", "seconds", *ONLY_TRUE})
+# Seconds that sending a head may take.
+TIMEOUT = 10.0
 
 
 @final
@@ -132,3 +143,132 @@ def describe_record(event: Trace) -> dict[str, Any] | None:
         own = {"reason": record.reason}
     kind = "handler_failed" if failed else record.kind
     return {"kind": kind, **_place(event), "happened": round(event.time, 6), **own}
+
+
+@final
+class StoreChain:
+    """Appends records to a store. Several processes and machines may write one chain with one key: the first to take a
+    number has it, and the others continue after that record."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self._alone: anyio.Lock | None = None
+        self._head: Head | None = None
+
+    @property
+    def head(self) -> Head | None:
+        """The last record that this writer knows of."""
+        return self._head
+
+    async def append(self, values: Values, fields: Mapping[str, Any]) -> Head:
+        """Write one record; it is durable when this returns. Raises `StoreError`, `OSError`, `TypeError` and
+        `ValueError` if it is not written."""
+        if self._alone is None:
+            self._alone = anyio.Lock()
+        async with self._alone:
+            if self._head is None:
+                self._head = await self._catch_up(values)
+            if self._head is None:
+                key = audit.public_text(self._key.public_key())
+                await self._put(
+                    values, {"kind": audit.CHAIN_BEGUN, "schema": audit.SCHEMA, "key": key}, only_first=True
+                )
+            return await self._put(values, fields)
+
+    async def _catch_up(self, values: Values) -> Head | None:
+        first = audit.parse_line(str(await values.get(audit.record_key(1))).encode("ascii", "replace"))
+        if first is not None and not audit.is_genuine(self._key.public_key(), first):
+            raise OSError(errno.EINVAL, "the chain was begun with another key: name that one")
+        return await _last_in(values)
+
+    async def _put(self, values: Values, fields: Mapping[str, Any], *, only_first: bool = False) -> Head:
+        while True:
+            before = self._head or Head(0, audit.NO_HASH)
+            record = {"n": before.number + 1, "prev": before.hash, "time": round(time.time(), 6), **fields}
+            line = audit.seal(record, self._key).decode("ascii")
+            stored = await values.update(
+                audit.record_key(before.number + 1), lambda value, line=line: line if value is None else value
+            )
+            if stored == line:
+                self._head = Head(before.number + 1, audit.hash_of(line.encode()))
+                return self._head
+            other = audit.parse_line(str(stored).encode("ascii", "replace"))
+            if (
+                other is None
+                or other.number != before.number + 1
+                or not audit.is_genuine(self._key.public_key(), other)
+            ):
+                raise OSError(errno.EINVAL, f"record {before.number + 1} of the chain was not written with this key")
+            self._head = other.head
+            if only_first:
+                return self._head
+
+
+async def _last_in(values: Values) -> Head | None:
+    numbered = await audit.record_keys(values)
+    if not numbered:
+        return None
+    record = audit.parse_line(str(await values.get(numbered[-1])).encode("ascii", "replace"))
+    if record is None:
+        raise OSError(errno.EINVAL, f"{numbered[-1]} in the store is no record of a chain")
+    return record.head
+
+
+def check_url(url: str) -> str:
+    """The URL, if heads may go there. Raises `ValueError`: over plain HTTP anybody could replace a head on its way."""
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not (parts.scheme == "http" and _is_this_machine(parts.hostname)):
+        raise ValueError(f"{url!r:.200} must begin with https://; http:// is for this machine alone")
+    return url
+
+
+def _is_this_machine(host: str | None) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
+@final
+class HeadSender:
+    """POSTs the head as JSON at intervals and at the end, if it has changed. A failure is logged, and the next head is
+    sent."""
+
+    def __init__(self, url: str, minutes: float, chain: FileChain | StoreChain, key: str) -> None:
+        self._url = url
+        self._pause = minutes * 60
+        self._chain = chain
+        self._key = key
+        self._sent: Head | None = None
+        self._thread = anyio.CapacityLimiter(1)
+
+    async def run(self) -> None:
+        """Send until it is cancelled."""
+        while True:
+            await self.send()
+            await anyio.sleep(self._pause)
+
+    async def send(self) -> None:
+        """Send the current head, unless it was sent."""
+        head = self._chain.head
+        if head is None or head == self._sent:
+            return
+        document = {"type": "audit.head", "head": str(head), "time": round(time.time(), 6), "key": self._key}
+        try:
+            with anyio.fail_after(TIMEOUT):
+                await in_abandonable_thread(partial(self._post, document), limiter=self._thread)
+            self._sent = head
+        except (OSError, TimeoutError) as error:
+            logger.warning("audit: the head could not be sent to %s: %s", urlsplit(self._url).hostname, describe(error))
+
+    def _post(self, document: dict[str, Any]) -> None:
+        from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+        class NoRedirects(HTTPRedirectHandler):
+            def redirect_request(self, *args: Any, **named: Any) -> None:
+                """No redirect: a head goes to the given address alone."""
+
+        headers = {"content-type": "application/json", "user-agent": "hooksdk"}
+        request = Request(self._url, json.dumps(document).encode(), headers, method="POST")  # noqa: S310 - the scheme was checked
+        with build_opener(NoRedirects()).open(request, timeout=TIMEOUT):
+            pass

@@ -34,7 +34,7 @@ __all__ = ["CatalogAudit", "Finding", "Review", "fingerprint_of"]
 
 @dataclass
 class _SharedReport:
-    """What all sessions of a host have seen.
+    """The tools that all sessions of a host have seen.
 
     Attributes:
         fingerprints: The fingerprints of tools that are as recorded, by id.
@@ -86,7 +86,7 @@ class CatalogAudit:
 
     @classmethod
     def diagnose(cls, config: Config, tools: Sequence[Tool] | None) -> Iterator[str]:
-        """What `hooksdk doctor` says: tools that a pattern of `exclude` nearly matches."""
+        """The findings of `hooksdk doctor`: tools that a pattern of `exclude` nearly matches."""
         patterns = map(ToolPattern, config.exclude)
         yield from (Notice(f"exclude: {line}") for line in near_misses(patterns, tools or (), exact=True))
 

@@ -1,5 +1,5 @@
-"""What the audit writes into the log: one line for all tools of an owner with the same finding, and entries that
-approve them."""
+"""The lines of the audit in the log: one for all tools of an owner with the same finding, with entries that approve
+them."""
 
 from __future__ import annotations
 

@@ -19,14 +19,12 @@ from builtin_plugins.tool_policy._answers import NO_RULE, Explanation, RuleFit, 
 from builtin_plugins.tool_policy._compiled import CompiledRule
 from builtin_plugins.tool_policy._dead import dead_rules, problem_of
 from builtin_plugins.tool_policy._facts import Undecidable, facts_of
-from builtin_plugins.tool_policy._labels import ResultLabels, doubtful_trust, labels_of
 from builtin_plugins.tool_policy._layers import STRICTNESS, add_project
-from builtin_plugins.tool_policy._misspelt import Misspelt
+from builtin_plugins.tool_policy._origins import ResultLabels, labels_of
 from builtin_plugins.tool_policy._rule import GRAVITY, Action, Rule, read_rules, text_of
 from builtin_plugins.tool_policy._vocabulary import WORDS, Kind, Vocabulary, read_vocabulary
 from hooksdk import FamilyState, Storage, Tool, hooks
 from hooksdk.config import Notice, ProjectSettings
-from hooksdk.patterns import near_miss
 from hooksdk.rules import CallClass, DescribedRule, Fact, Rules, named_arguments
 
 __all__ = ["Explanation", "RuleFit", "ToolPolicy"]
@@ -70,7 +68,13 @@ class ToolPolicy:
     def diagnose(cls, config: Config, tools: Sequence[Tool] | None) -> Iterator[str]:
         """What `hooksdk doctor` says of these rules: patterns that stop less than they seem to, ones that meet nothing,
         and tools that are near to one."""
-        from builtin_plugins.tool_policy._lint import near_misses_of, problems_of, unpriced, unsaid_tools
+        from builtin_plugins.tool_policy._lint import (
+            doubtful_trust,
+            near_misses_of,
+            problems_of,
+            unpriced,
+            unsaid_tools,
+        )
 
         yield from problems_of(config.rules, tools)
         yield from doubtful_trust(config.results, tools or ())
@@ -121,7 +125,11 @@ class ToolPolicy:
         words = Vocabulary(config.vocabulary)
         numbered = [CompiledRule(rule, number, words) for number, rule in enumerate(config.rules, 1)]
         self._rules = sorted(numbered, key=lambda rule: GRAVITY[rule.rule.action])  # of equals the first stays first
-        self._misspelt = Misspelt(self._rules, family)
+        self._misspelt = None
+        if any(named_arguments(rule.facts) for rule in self._rules):
+            from builtin_plugins.tool_policy._misspelt import Misspelt
+
+            self._misspelt = Misspelt(self._rules, family)
         self._spending = None
         if limited := [rule for rule in self._rules if rule.rule.limit]:
             from builtin_plugins.tool_policy._spending import Spending
@@ -133,7 +141,8 @@ class ToolPolicy:
     @hooks.narrow_tools.first
     async def look(self, event: hooks.NarrowTools) -> None:
         """Compare the tools with the arguments that rules name."""
-        await self._misspelt.resolve(event)
+        if self._misspelt:
+            await self._misspelt.resolve(event)
 
     @hooks.narrow_tools
     def narrow(self, event: hooks.NarrowTools) -> hooks.Withhold | None:
@@ -170,7 +179,7 @@ class ToolPolicy:
             try:
                 fits = not (rule.conditional and rule.why_not(event))
                 strange = rule.reading.strange(event) if fits or rule.exact else []
-                if not (fits or doubtful) and (doubt := self._misspelt.doubt(rule, event)):
+                if self._misspelt and not (fits or doubtful) and (doubt := self._misspelt.doubt(rule, event)):
                     doubtful = rule, doubt
             except (Undecidable, LookupError) as problem:
                 return hooks.Block(undecidable(rule, problem))
@@ -218,44 +227,10 @@ class ToolPolicy:
 
     def explain(self, event: hooks.BeforeToolCall) -> Explanation:
         """What the policy says of a call, by which rule and why. It is judged as `judge` does, and nothing runs."""
-        fits: list[RuleFit] = []
-        in_doubt: list[RuleFit] = []
-        others: list[RuleFit] = []
-        for rule in self._for_tool(event.tool, self._rules):
-            text = text_of(rule.rule) if rule.number else f'default = "{rule.rule.action}"'
-            action, why, place = rule.rule.action, "", fits
-            try:
-                if not rule.fits_run(event):
-                    why, place = "it is not about this run (agent, trigger, workspace or requester)", others
-                elif rule.rule.limit:
-                    why, place = "it decides once its limit is reached, which the call alone does not say", others
-                elif rule.conditional and (why := rule.why_not(event)):
-                    doubt = self._misspelt.doubt(rule, event)
-                    why, place = (doubt, in_doubt) if doubt else (why, others)
-                elif action != "allow":
-                    why = rule.why(event)
-            except (Undecidable, LookupError) as problem:
-                action, why = "deny", undecidable(rule, problem)
-            place.append(RuleFit(number=rule.number, action=action, text=text, why=why))
-        # Of equals the one that surely fits decides; a doubt loosens nothing.
-        deciding, *beaten = sorted([*fits[:1], *in_doubt], key=lambda one: GRAVITY[one.action]) or [None]
-        beaten += fits[1:]
-        return Explanation(
-            action=deciding.action if deciding else "allow",
-            deciding=deciding,
-            also_fit=[one for one in beaten if one and one.number],
-            do_not_fit=others,
-            near_misses=list(self._near_misses(event.tool)),
-        )
+        from builtin_plugins.tool_policy._explain import explain
 
-    def _near_misses(self, tool: Tool) -> Iterator[RuleFit]:
-        from builtin_plugins.tool_policy._lint import would_count
-
-        for rule in self._rules:
-            pattern = rule.near_miss(tool)
-            if pattern is not None and would_count(rule, tool, self._rules, self._default.rule.action):
-                why = near_miss(pattern, [tool.id], exact=rule.exact)
-                yield RuleFit(number=rule.number, action=rule.rule.action, text=text_of(rule.rule), why=why)
+        about_tool = list(self._for_tool(event.tool, self._rules))
+        return explain(event, about_tool, self._rules, self._misspelt, self._default.rule.action)
 
     def _for_tool(self, tool: Tool, rules: list[CompiledRule]) -> Iterator[CompiledRule]:
         """The rules that are about this tool, then the default. It is not meant for the bridge tools, which show and

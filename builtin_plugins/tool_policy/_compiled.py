@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, final
 
 from builtin_plugins.tool_policy._conditions import folder_in
-from builtin_plugins.tool_policy._facts import DoesKinds, FitsReading, Means, Watched, WrittenFact, facts_of
+from builtin_plugins.tool_policy._facts import DoesKinds, FitsReading, Watched, WrittenFact, facts_of
 from builtin_plugins.tool_policy._origins import Reading
 from builtin_plugins.tool_policy._paths import absolute
 from builtin_plugins.tool_policy._rule import Rule
@@ -111,7 +111,7 @@ class CompiledRule:
         # Each access makes a copy of the arguments, and most rules look at none.
         arguments: Mapping[str, Any] = event.arguments if self._written else {}
         problem = ""
-        for folder, written in self._from_each_folder(event.workspace_dir, arguments, met):
+        for folder, written in self.from_each_folder(event.workspace_dir, arguments, met):
             problem = next((why for fact in written if (why := fact.why_not(arguments, event.tool, folder))), "")
             if bool(problem) is self.exact:  # an allow must hold from each folder, a deny and an ask from one
                 break
@@ -121,7 +121,7 @@ class CompiledRule:
             return ""
         return self.reading.why_not(event)
 
-    def _from_each_folder(
+    def from_each_folder(
         self, workspace: str | None, arguments: Mapping[str, Any], met: Collection[Fact]
     ) -> Iterator[tuple[str | None, Sequence[WrittenFact]]]:
         """The folders that relative words of a call may start from, each with the conditions that are not met yet: the
@@ -157,15 +157,3 @@ class CompiledRule:
     def unwatched_names(self, tool: Tool) -> list[tuple[str, str]]:
         """The arguments of a tool that no condition of an allow looks at, each with the condition that would."""
         return self._watched.unwatched_names(tool) if self._watched else []
-
-    def why(self, event: BeforeToolCall) -> str:
-        """What in the call a deny or an ask goes by; empty where it goes by nothing in it."""
-        arguments = event.arguments
-        whys: list[str] = []
-        for folder, written in self._from_each_folder(event.workspace_dir, arguments, ()):
-            conditions = [fact.condition for fact in written if isinstance(fact, Means)]
-            whys = [fact.does.why(arguments, event.tool, folder) for fact in written if isinstance(fact, DoesKinds)]
-            whys += [condition.why(arguments, folder) for condition in conditions]
-            if all(whys):
-                break
-        return "; ".join(why for why in (*whys, self.reading.why(event)) if why)

@@ -7,14 +7,13 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain, product
 from typing import Any, cast
 
 from builtin_plugins.tool_policy._commands import CommandReader
 from builtin_plugins.tool_policy._conditions import EVERY, Condition, Leaf, Reader, leaves_of, with_outer
 from builtin_plugins.tool_policy._does import Does
-from builtin_plugins.tool_policy._hosts import HostReader
 from builtin_plugins.tool_policy._limits import Limit
 from builtin_plugins.tool_policy._names import NameReader, OutsideReader
 from builtin_plugins.tool_policy._origins import ADDRESSES, Reading
@@ -26,10 +25,21 @@ from hooksdk.hooks import BeforeToolCall
 from hooksdk.values import place_of
 
 # The conditions that an allow may have, by the rule's key.
-_ALLOWING: Mapping[str, Reader] = {"path_inside": PathReader(), "url_host": HostReader(), "command": CommandReader()}
-_READERS = {**_ALLOWING, "path_outside": OutsideReader(), "path_name": NameReader()}
+_ALLOWING = ("path_inside", "url_host", "command")
+_CONDITIONS = (*_ALLOWING, "path_outside", "path_name")
 # What makes an allow unsure that has no condition for it. A path beside it does not: most shells and fetchers take one.
 _GRAVE = ("command", "url_host")
+
+
+@cache
+def _reader_of(key: str) -> Reader:
+    """What reads the arguments for a condition. The reader of addresses is loaded with the first rule about hosts."""
+    if key == "url_host":
+        from builtin_plugins.tool_policy._hosts import HostReader
+
+        return HostReader()
+    readers = {"path_inside": PathReader, "path_outside": OutsideReader, "path_name": NameReader}
+    return readers.get(key, CommandReader)()
 
 
 class Undecidable(ValueError):
@@ -107,7 +117,7 @@ class Watched(WrittenFact):
             if not isinstance(leaf.value, str) or not leaf.value or self._is_named(leaf.name):
                 continue
             for key in _GRAVE:
-                reader = _ALLOWING[key]
+                reader = _reader_of(key)
                 meant = _is_meant(key, leaf) or (EVERY in self._named and reader.resembles(leaf.value))
                 if meant and key not in self._keys:
                     return f"the argument '{leaf.name}' may hold {reader.noun}, and the rule has no {key} for it"
@@ -136,7 +146,7 @@ def _is_meant(key: str, leaf: Leaf) -> bool:
     """True for a value that by its name is what this condition looks at."""
     if key == "url_host" and " " in leaf.value.strip() and "//" not in leaf.value:
         return False  # the address of a house
-    return any(_ALLOWING[key].is_named(one) for one in with_outer(leaf.name))
+    return any(_reader_of(key).is_named(one) for one in with_outer(leaf.name))
 
 
 @dataclass(frozen=True)
@@ -356,9 +366,9 @@ def _written_facts(rule: Rule, vocabulary: Vocabulary, *, exact: bool) -> list[W
             key,
             tuple((name, tuple(texts)) for name, texts in sorted(targets.items())),
             exact,
-            Condition(key, reader, targets),
+            Condition(key, _reader_of(key), targets),
         )
-        for key, reader in _READERS.items()
+        for key in _CONDITIONS
         if (targets := getattr(rule, key))
     )
     if rule.does is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from builtin_plugins.tool_policy._dead import dead_rules
-from builtin_plugins.tool_policy._labels import without_trust
+from builtin_plugins.tool_policy._origins import without_trust
 from builtin_plugins.tool_policy._rule import Rule, read_rules
 
 STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}

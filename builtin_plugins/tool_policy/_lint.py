@@ -9,13 +9,19 @@ from importlib.util import find_spec
 from typing import Any, cast
 
 from builtin_plugins.tool_policy._compiled import CompiledRule
+from builtin_plugins.tool_policy._origins import TRUSTED, ResultLabels
 from builtin_plugins.tool_policy._rule import GRAVITY, Action, Rule
-from builtin_plugins.tool_policy._tables import LAUNCHERS
+from builtin_plugins.tool_policy._tables import LAUNCHERS, words_in
 from builtin_plugins.tool_policy._vocabulary import Vocabulary
 from hooksdk import Tool
 from hooksdk.patterns import ToolPattern, near_miss, near_tools
 from hooksdk.rules import unknown_arguments
 
+# Words in the names of tools that answer what others may have named or written.
+_NAMED_BY_OTHERS = words_in("""
+    calendar channel chat comment commit contact email event file inbox issue mail message note page post pull
+    review search thread ticket transaction web webpage
+""")
 _PATH_LIKE = re.compile(r"(?<!\\)/[A-Za-z]|\\/[A-Za-z]")
 _SAFE_PIECES = re.compile(r"\\[\\^$.*+?()\[\]{}|/-]|\\[dDwWsS]|\[[^\]]*\]|[^.\\\[]")
 
@@ -40,6 +46,31 @@ def problems_of(rules: Sequence[Rule], tools: Sequence[Tool] | None) -> Iterator
             if not any(means(tool) for tool in tools or ()):
                 hint = near_tools(text, tools or ()) or " `hooksdk tools list` shows their names."
                 yield f"{where}: no tool here is meant by {text!r}.{hint}"
+
+
+def doubtful_trust(entries: Sequence[ResultLabels], tools: Sequence[Tool]) -> Iterator[str]:
+    """What is called trusted though others may have a word in it, with what to do."""
+    for number, entry in enumerate(entries, 1):
+        if TRUSTED not in entry.label:
+            continue
+        where = f"results {number} ({', '.join(entry.tools)} trusted)"
+        for text in entry.tools:
+            if ":" not in text:
+                yield f"{where}: any server may call a tool {text!r}; write whose it is, such as 'mcp:SERVER:{text}'"
+        for tool in tools:
+            if entry.fits(tool) and (why := _why_doubtful(tool)):
+                yield (
+                    f"{where}: {tool.id} {why}, so an outsider may put a name or an address there, and one tool too many undoes "
+                    "all rules about values; take it out unless you know that nobody can"
+                )
+
+
+def _why_doubtful(tool: Tool) -> str:
+    words = tool.own_name.lower().replace("-", "_").split("_")
+    named = next((word for word in words if {word, word.removesuffix("s")} & _NAMED_BY_OTHERS), "")
+    if named:
+        return f"answers {named!r}, which others may have named or written"
+    return "says of itself that it reaches the outside" if tool.annotations.open_world else ""
 
 
 def unsaid_tools(rules: Sequence[Rule], tools: Sequence[Tool], words: Vocabulary) -> Iterator[str]:

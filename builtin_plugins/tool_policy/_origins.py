@@ -1,4 +1,5 @@
-"""Rules that go by what the agent has read, and by where the values of a call come from."""
+"""What the text of tools' results is worth, as the operator says it, and rules that go by it: by what the agent has read,
+and by where the values of a call come from."""
 
 from __future__ import annotations
 
@@ -8,9 +9,69 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
 from builtin_plugins.tool_policy._conditions import leaves_of, with_outer
-from builtin_plugins.tool_policy._labels import TRUSTED, check_labels
-from builtin_plugins.tool_policy._strict import Texts, as_list
-from hooksdk.hooks import BeforeToolCall, Origin
+from builtin_plugins.tool_policy._strict import Strict, Texts, as_list
+from hooksdk import Tool
+from hooksdk.calls import read_labels
+from hooksdk.errors import did_you_mean
+from hooksdk.hooks import BeforeToolCall, LabelResult, Origin
+from hooksdk.patterns import ToolPattern, check_patterns
+
+TRUSTED = "trusted"
+_KNOWN = (TRUSTED, "untrusted")
+
+
+def check_labels(labels: list[str]) -> list[str]:
+    """Labels of one's own are welcome, but for those that are nearly one of the two that mean something here."""
+    read_labels("the label", labels)
+    for label in labels:
+        if label not in _KNOWN and (hint := did_you_mean(label, _KNOWN)):
+            raise ValueError(f"there is no label {label!r}.{hint}")
+    if set(_KNOWN) <= set(labels):
+        raise ValueError("a text is trusted or untrusted, not both")
+    return labels
+
+
+Labels = Annotated[Texts, AfterValidator(check_labels)]
+
+
+class ResultLabels(Strict):
+    """What the text of some tools' results is worth.
+
+    Attributes:
+        tools: Patterns. Where the label is `trusted` they count as they are written, else by their words.
+        label: `trusted`, `untrusted`, or words of your own.
+    """
+
+    tools: Annotated[Texts, AfterValidator(check_patterns)]
+    label: Labels
+
+    def fits(self, tool: Tool) -> bool:
+        """True for tools that the entry is about."""
+        means = ToolPattern.matches if TRUSTED in self.label else ToolPattern.may_mean
+        return any(means(ToolPattern(text), tool) for text in self.tools)
+
+
+def labels_of(entries: Sequence[ResultLabels], event: LabelResult) -> list[str]:
+    """All that the entries say of a result. What somebody else answers in the tool's place is not trusted for its
+    sake."""
+    tool = event.tool
+    every = [label for entry in entries if tool is not None and entry.fits(tool) for label in entry.label]
+    return [label for label in every if label != TRUSTED or event.status == "ok"]
+
+
+def without_trust(entries: object) -> tuple[object, int]:
+    """The entries that trust nothing, and how many do."""
+    if not isinstance(entries, list):
+        return entries, 0
+    every = cast("list[Any]", entries)
+    strict = [entry for entry in every if not _says_trusted(entry)]
+    return strict, len(every) - len(strict)
+
+
+def _says_trusted(entry: object) -> bool:
+    label = cast("Mapping[str, Any]", entry).get("label") if isinstance(entry, Mapping) else None
+    return label == TRUSTED or (isinstance(label, list) and TRUSTED in label)
+
 
 # What clears a value: that the user wrote it or a person agreed to it, or that it stands in a trusted result.
 Source = Literal["prompt", "trusted"]

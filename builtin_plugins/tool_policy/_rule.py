@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from builtin_plugins.tool_policy._commands import check_command
 from builtin_plugins.tool_policy._conditions import EVERY, Targets
-from builtin_plugins.tool_policy._hosts import check_host
 from builtin_plugins.tool_policy._limits import Limit
 from builtin_plugins.tool_policy._names import check_name
 from builtin_plugins.tool_policy._origins import ByPath, ReadLabels
 from builtin_plugins.tool_policy._paths import check_folder
 from builtin_plugins.tool_policy._strict import Strict, Texts, as_list, check_known, known_words
-from builtin_plugins.tool_policy._tables import words_in
 from builtin_plugins.tool_policy._vocabulary import KINDS, Kind
 from hooksdk import Annotations, schema
-from hooksdk.errors import did_you_mean, problem_text
+from hooksdk.errors import problem_text
 from hooksdk.patterns import SOURCES, check_patterns
 from hooksdk.rules import Requested
 
@@ -41,11 +39,18 @@ def _as_targets(value: object) -> object:
 
 ByArgument = Annotated[dict[str, Texts], BeforeValidator(_as_targets)]
 
+
+def _check_host(text: str) -> str:
+    from builtin_plugins.tool_policy._hosts import check_host  # loaded with the first rule about hosts
+
+    return check_host(text)
+
+
 _CHECKS: dict[str, Callable[[str], str]] = {
     "path_inside": check_folder,
     "path_outside": check_folder,
     "path_name": check_name,
-    "url_host": check_host,
+    "url_host": _check_host,
     "command": check_command,
 }
 # What an allow has not, with what to write.
@@ -180,6 +185,8 @@ class Rule(Strict):
         if value is not None and not value:
             raise ValueError("it is empty, so every call fits; leave it out, or write a JSON Schema")
         if value is not None:
+            from builtin_plugins.tool_policy._keywords import check_keywords  # few rules have a schema
+
             check_keywords(value, "")
             broken = next((one.message for one in schema.check(value, {}) if one.constraint == "schema"), None)
             if problem := schema.check_schema(value) or broken:
@@ -207,50 +214,6 @@ def _text_of(problem: Any) -> str:
     if problem["type"] == "missing" and problem["loc"] == ("action",):
         return "it has no action; write action = allow, deny or ask"
     return problem_text(problem)
-
-
-# Keywords of JSON Schema that hold schemas by name.
-_BY_NAME = words_in("properties patternProperties $defs definitions dependentSchemas")
-# Those that hold a list of schemas.
-_IN_LIST = words_in("allOf anyOf oneOf prefixItems")
-# Those that hold one schema.
-_INSIDE = words_in("""
-    items additionalItems contains additionalProperties propertyNames not if then else unevaluatedItems
-    unevaluatedProperties
-""")
-_KEYWORDS = (
-    _BY_NAME
-    | _IN_LIST
-    | _INSIDE
-    | words_in("""
-    $schema $id $anchor $dynamicAnchor $ref $dynamicRef $recursiveRef $recursiveAnchor $vocabulary $comment
-    dependentRequired dependencies type enum const multipleOf maximum exclusiveMaximum minimum exclusiveMinimum
-    maxLength minLength pattern maxItems minItems uniqueItems maxContains minContains maxProperties minProperties
-    required title description default deprecated readOnly writeOnly examples format contentEncoding
-    contentMediaType contentSchema
-""")
-)
-
-
-def check_keywords(part: object, path: str) -> None:
-    """A misspelt keyword is no error in JSON Schema: it holds for everything, which no rule can mean."""
-    if not isinstance(part, dict):
-        return
-    for name, inner in cast("dict[str, Any]", part).items():
-        where = f"{path}.{name}".lstrip(".")
-        if name not in _KEYWORDS and not name.startswith("x-"):
-            near = did_you_mean(name, _KEYWORDS)
-            hint = near or f' Arguments stand under properties: {{"properties": {{"{name}": ...}}}}.'
-            raise ValueError(f"'{where}' is not a JSON Schema keyword.{hint}")
-        below: Iterable[tuple[str, object]] = ()
-        if name in _BY_NAME and isinstance(inner, dict):
-            below = cast("dict[str, Any]", inner).items()
-        elif name in _IN_LIST and isinstance(inner, list):
-            below = ((str(at), each) for at, each in enumerate(cast("list[object]", inner)))
-        elif name in _INSIDE:
-            below = (("", inner),)
-        for key, each in below:
-            check_keywords(each, f"{where}.{key}".rstrip("."))
 
 
 _SETTINGS_LEFT_OUT = {"reason", "title", "severity"}

@@ -1,4 +1,5 @@
-"""Whether a line may run a program, or a command of a program, of those that a deny lists: through whatever runs it."""
+"""Whether a command line may run a program, or a command of one, that a deny lists: directly, or through a shell, a
+launcher such as `sudo`, an option that holds a line, or a file that the line writes first."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from builtin_plugins.tool_policy._denied import HOLE, Denied, base
 from builtin_plugins.tool_policy._shell import read_line, with_holes
 from builtin_plugins.tool_policy._shell_words import FILE, FILLED, FOUND, HOLES, SPLIT, Command
 
-# Characters and words that are looked at before the line counts as one that cannot be read: some 0.3 s.
+# The most characters and words that are looked at, which takes some 0.3 s; a longer search counts as unreadable.
 _MAX_STEPS = 200_000
 # Lines within lines, such as `sh -c "sh -c '...'"`.
 _MAX_LINES = 8
@@ -35,12 +36,12 @@ _EXEC = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 
 
 class Unread(Exception):
-    """The line is too long, too deep or broken, so that anything may be meant."""
+    """The line is too long, nested too deeply or broken, so it may run anything."""
 
 
 def may_run(text: str, wanted: Sequence[str], *, named: bool) -> bool:
-    """True when the line may run what is listed. `named`: it is surely meant as a line, so what cannot be read
-    counts."""
+    """True when the line may run what a deny lists. `named`: the argument's name says that it holds a line, so an
+    unreadable one counts as running it."""
     denied = Denied(wanted)
     text = with_holes(text)
     if _DEFINES.search(text) and denied.mentioned(text):
@@ -53,13 +54,13 @@ def may_run(text: str, wanted: Sequence[str], *, named: bool) -> bool:
 
 
 def _kind(program: str) -> str:
-    """What the tables know it as: `python3.11` is python."""
+    """The name by which the tables know a program: `python3.11` is python."""
     name = base(program)
     return name if name in _KNOWN else name.rstrip("0123456789.-")
 
 
 class _Search:
-    """One line and what it leads to."""
+    """The search through one line and the lines within it."""
 
     def __init__(self, denied: Denied, text: str) -> None:
         self._denied = denied
@@ -67,7 +68,7 @@ class _Search:
         self._steps = 0
         self._depth = 0
         self._inner: set[tuple[str, bool]] = set()
-        # What the line writes into files, by their names; None where that is not known.
+        # By file name, the texts that the line writes into files; None where they are not known.
         self._written: dict[str, list[str] | None] = {}
 
     def line(self, text: str, *, literally: bool) -> bool:
@@ -82,9 +83,9 @@ class _Search:
         return line.broken and self._denied.mentioned(text)
 
     def _inner_line(self, text: str, *, literally: bool) -> bool:
-        """A line that stands in an argument."""
+        """Search a line that stands in an argument."""
         if not literally and re.search(f"[{SPLIT}{FILLED}{FILE}]", text):
-            return True  # a whole command may stand there, after a semicolon
+            return True  # the hole may hold a whole command, after a semicolon
         if (text, literally) in self._inner:
             return False
         if self._depth >= _MAX_LINES:
@@ -116,7 +117,7 @@ class _Search:
             self._written[base(name)] = None if known is None or texts is None else [*known, *texts]
 
     def _words(self, words: list[str], command: Command, literally: bool) -> bool:
-        """Goes through each place at which a program may stand."""
+        """Look at each word that may be the name of a program that runs."""
         waiting, seen = [(0, literally)], set[int]()
         while waiting:
             at, weakly = waiting.pop()
@@ -138,7 +139,7 @@ class _Search:
                 if program in tables.APPENDING:
                     self._step(last)
                     words = [*_replaced(words), SPLIT]
-                    last += program == "parallel"  # which takes whole lines, too, where xargs echoes them
+                    last += program == "parallel"  # runs whole lines, too, where xargs echoes them
                 waiting += [
                     (place, weakly) for place in self._places(words, at, tables.PREFIXES[program]) if place < last
                 ]
@@ -150,7 +151,7 @@ class _Search:
             elif program in tables.JOINING:
                 places = self._places(words, at, tables.JOINING[program])
                 lines = [" ".join(words[place:]) for place in (at + 1, *places)[tables.JOINING[program] :]]
-                if program == "trap":  # its line is one argument, and what comes behind are signals
+                if program == "trap":  # its line is the first argument, the others are signals
                     lines += words[at + 1 :]
                 if any(self._inner_line(line, literally=weakly) for line in lines):
                     return True
@@ -176,7 +177,7 @@ class _Search:
         return False
 
     def _runs_written(self, program: str, weakly: bool) -> bool:
-        """A file that the line itself has written, and runs."""
+        """True where the program is a file that the line has written, and its text may run what is denied."""
         texts = self._written.get(program, [])
         return not weakly if texts is None else any(self._inner_line(text, literally=weakly) for text in texts)
 
@@ -186,7 +187,7 @@ class _Search:
             raise Unread
 
     def _places(self, words: Sequence[str], at: int, own: int) -> Iterator[int]:
-        """Where the program may stand after one that runs it."""
+        """The places of words that may be the program which a launcher such as `sudo` runs."""
         program, place = _kind(words[at]), at + 1
         while place < len(words):
             self._step()
@@ -195,7 +196,7 @@ class _Search:
                 takes_value = _takes_value(program, word)
                 following = words[place + 1 : place + 2]
                 if takes_value is None and following and not following[0].startswith("-"):
-                    # It may be the option's value, or no part of the option.
+                    # The next word may be the option's value, or already the program.
                     if own <= 1:
                         yield place + 1 + own
                     place += 1
@@ -215,8 +216,8 @@ class _Search:
             place += 1
 
     def _texts(self, words: Sequence[str]) -> bool:
-        """Arguments that are lines of their own, also as the value of an option: `-S'git push'`, `--exec='git
-        push'`."""
+        """True where an argument is a denied line itself, also as the value of an option: `-S'git push'`,
+        `--exec='git push'`."""
         for word in words:
             self._step()
             texts = [word] if _IN_WORDS.search(word) else []
@@ -237,7 +238,7 @@ class _Search:
                 words[lined],
                 [word for word in words[lined + 1 :] if not word.startswith(("-", "+")) or _IN_WORDS.search(word)],
             )
-            # The first is the line, and the others what it may run as "$@".
+            # The first word is the line; it may run the others as "$@".
             return any(
                 self._inner_line(one, literally=weakly or at > 0) for at, one in enumerate(others)
             ) or self._texts([option, *words[:lined]])
@@ -247,7 +248,7 @@ class _Search:
         if base(script) in self._written:
             fed = self._written[base(script)]
         elif script not in _INPUTS and "-s" not in words:
-            # A script's name is looked up like a program's.
+            # A script is found by its name, as a program is.
             filled_in = script[-1:] in HOLES
             if self._denied.fits(words[place:], literally=filled_in) or (filled_in and self._mentioned):
                 return True
@@ -259,7 +260,7 @@ class _Search:
         return any(self._inner_line(text, literally=weakly) for text in fed)
 
     def _other(self, program: str, words: Sequence[str], command: Command) -> bool:
-        """A program that may run lines, code or single words in its arguments."""
+        """True where a program runs a denied line or code in its arguments, its script or its input."""
         if program == "git":
             return self._git(words)
         scripts = [text for word in words for text in self._written.get(base(word)) or ()]
@@ -275,7 +276,7 @@ class _Search:
         return self._texts(words) or any(self._denied.mentioned(text) for text in command.fed)
 
     def _git(self, words: Sequence[str]) -> bool:
-        """What git runs besides its own commands: lines in its configuration and for each commit or module."""
+        """True where git runs a denied line: from its configuration, or for each commit or module."""
         if self._texts([value for option, value in pairwise(words) if option == "-c"]):
             return True
         first = next((at for at, word in enumerate(words) if word in tables.GIT_RUNS), None)
@@ -287,13 +288,13 @@ class _Search:
 
 
 def _takes_value(program: str, option: str) -> bool | None:
-    """Whether the next word is the option's value; None where both are possible."""
+    """True where the next word is the option's value, False where it is not, None where it may be."""
     if "=" in option:
         return False
     values, flags = tables.OPTIONS.get(program, ("", ""))
     for at, letter in enumerate(option[1:], 2):
         if program in tables.APPENDING and letter in "eil":
-            return False  # their values are never words of their own
+            return False  # the value is part of the same word
         if letter in values:
             return at == len(option)
         if letter not in flags:
@@ -302,26 +303,26 @@ def _takes_value(program: str, option: str) -> bool | None:
 
 
 def _only_asks(program: str, words: Sequence[str]) -> bool:
-    """`command -v rm` tells where rm is."""
+    """True for `command -v rm`, which only prints where rm is."""
     return program == "command" and bool(words) and re.fullmatch(r"-\w*[vV]\w*", words[0]) is not None
 
 
 def _own_words(program: str, words: Sequence[str]) -> int:
-    """How many words a program has that are commands of its own."""
+    """The number of words after a program that are commands of its own, such as `image ls` of docker."""
     if program not in tables.GROUPING:
         return 0
     return 1 if words and words[0] in tables.RUNNING else 2
 
 
 def _fed(command: Command) -> list[str] | None:
-    """What the command reads as its input; None where that is not known."""
+    """The texts that the command reads as its input; None where they are not known."""
     if command.fed or not command.piped:
         return None if any(FILE in text for text in command.fed) else command.fed
     return None if command.source is None else _written(command.source)
 
 
 def _written(command: Command) -> list[str] | None:
-    """What the command writes; None where that is not known."""
+    """The texts that the command writes to its output; None where they are not known."""
     if not command.words:
         return []
     program, *words = command.words
@@ -332,7 +333,7 @@ def _written(command: Command) -> list[str] | None:
 
 
 def _replaced(words: Sequence[str]) -> list[str]:
-    """The words with a hole where xargs and parallel fill something in."""
+    """The words with a hole for each mark that xargs or parallel replaces."""
     marks = ["{}", *(word[2:] for word in words if re.match(r"-[IJ].", word))]
     marks += [mark for option, mark in pairwise(words) if option in {"-I", "-J"} and mark]
     pattern = re.compile("|".join(map(re.escape, marks)))

@@ -11,8 +11,9 @@ from typing import Any, final
 
 from builtin_plugins.tool_policy._answers import denial
 from builtin_plugins.tool_policy._compiled import CompiledRule
+from builtin_plugins.tool_policy._counts import Used, count, is_over, with_amount
 from builtin_plugins.tool_policy._facts import Undecidable
-from builtin_plugins.tool_policy._limits import SCOPES, Limit, Unit, Used, count, is_over, with_amount
+from builtin_plugins.tool_policy._limits import SCOPES, Limit, Unit
 from builtin_plugins.tool_policy._misspelt import Misspelt
 from builtin_plugins.tool_policy._rule import text_of
 from hooksdk import FamilyState, Storage, Tool
@@ -80,7 +81,11 @@ class Spending:
     """The rules with limits of one session, and what was used of them."""
 
     def __init__(
-        self, rules: Sequence[CompiledRule], misspelt: Misspelt, family: FamilyState | None, storage: Storage | None
+        self,
+        rules: Sequence[CompiledRule],
+        misspelt: Misspelt | None,
+        family: FamilyState | None,
+        storage: Storage | None,
     ) -> None:
         self._rules = rules
         self._misspelt = misspelt
@@ -114,7 +119,7 @@ class Spending:
             if not (rule.fits_tool(event.tool) and rule.fits_run(event)):
                 continue
             doubted = rule.looks_at_arguments and rule.why_not(event)
-            if not doubted or self._misspelt.doubt(rule, event):
+            if not doubted or (self._misspelt and self._misspelt.doubt(rule, event)):
                 yield rule
 
     async def _reached(self, rule: CompiledRule, event: Event, tool: Tool | None) -> Reached | None:

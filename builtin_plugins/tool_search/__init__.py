@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import anyio.to_thread
 
+from builtin_plugins.tool_search import _sentences as sentences
 from builtin_plugins.tool_search._answers.answers import describe, number_of, references, search, texts_of
 from builtin_plugins.tool_search._answers.listing import listing_budget, owners_in
 from builtin_plugins.tool_search._answers.scope import Refusal, Scope
@@ -32,29 +33,10 @@ from builtin_plugins.tool_search._reach import Reach
 from builtin_plugins.tool_search._script.sandbox import Sandbox, why_not
 from builtin_plugins.tool_search._script.tool import code_tool
 from builtin_plugins.tool_search._script.variables import SessionVariables
-from builtin_plugins.tool_search._sentences import (
-    DESCRIPTIONS,
-    HOW_TO_CALL,
-    MORE_TOOLS,
-    MORE_TOOLS_IN_SCRIPT,
-    NATIVE_SEARCH,
-    Names,
-    Way,
-    not_offered,
-)
+from builtin_plugins.tool_search._sentences import Names, Way
 from builtin_plugins.tool_search.rankers import Ranker, load_ranker
 from hooksdk import Catalog, PluginState, Storage, Tool, ToolCall, ToolContext, ToolError, ToolResult, hooks, schema
 from hooksdk.config import Notice
-from hooksdk.hooks import (
-    AddContext,
-    AfterToolCall,
-    AssembleTools,
-    BeforeModelCall,
-    Reveal,
-    Search,
-    TransformToolResult,
-    UnwrapToolCall,
-)
 from hooksdk.patterns import ToolPattern, near_misses
 from hooksdk.values import compact
 
@@ -130,7 +112,7 @@ class ToolSearch:
         self._prompt = ""
 
     @hooks.assemble_tools.last(timeout=INDEX_SECONDS)
-    async def offer_bridge(self, event: AssembleTools) -> Search | None:
+    async def offer_bridge(self, event: hooks.AssembleTools) -> hooks.Search | None:
         """Defer the deferrable tools when they are worth it."""
         self._streak.begin(event.run_id, event.attempt)
         self._reach.begin(event.run_id, event.attempt)
@@ -158,15 +140,15 @@ class ToolSearch:
             self._reach.none()
             if event.deferral == "additions":
                 await self._reach.add(tools, event.prompts, ranker)
-        return Search(
+        return hooks.Search(
             tools=self._bridge(tools, event),
             defer=sorted(self._deferred),
-            call_hint=self._names.fill(HOW_TO_CALL[self._way]),
+            call_hint=self._names.fill(sentences.HOW_TO_CALL[self._way]),
             prefetched=prefetched,
             declare=self._way == "native",
         )
 
-    async def _way_of(self, event: AssembleTools) -> Way:
+    async def _way_of(self, event: hooks.AssembleTools) -> Way:
         """How hidden tools are called: in code mode in scripts, where the sandbox starts. Else the model would have one
         tool that always fails."""
         config, shared = self._config, self._shared
@@ -182,14 +164,14 @@ class ToolSearch:
         declares = event.deferral in ("search", "additions") or (config.native == "on" and event.deferral is None)
         return "native" if declares else "tools"
 
-    def _bridge(self, tools: Sequence[Tool], event: AssembleTools) -> list[Tool]:
+    def _bridge(self, tools: Sequence[Tool], event: hooks.AssembleTools) -> list[Tool]:
         """The tools that are shown in the place of these."""
         answers = {"tool_search": self._find, "tool_describe": self._show}
         executors = {"tool_search": self._search, "tool_describe": self._describe, "tool_call": self._call_batch}
         slowest = max(tool.timeout for tool in tools)
         if self._way == "native":
             answers.pop("tool_describe")
-            description = self._config.descriptions.get("tool_search") or self._names.fill(NATIVE_SEARCH)
+            description = self._config.descriptions.get("tool_search") or self._names.fill(sentences.NATIVE_SEARCH)
             descriptions = {"tool_search": fill(description, tools)}
         else:
             descriptions = self._describe_bridge(tools, event.context_window)
@@ -201,20 +183,20 @@ class ToolSearch:
         return bridge_tools(descriptions, self._default_limit, executors, self._names, slowest)
 
     @hooks.before_model_call
-    def reveal(self, event: BeforeModelCall) -> Reveal | None:  # noqa: ARG002 - a handler takes its event
+    def reveal(self, event: hooks.BeforeModelCall) -> hooks.Reveal | None:  # noqa: ARG002 - a handler takes its event
         """Show what a search found well, or a call used, from now on."""
         names = self._reach.revealed()
-        return Reveal(names) if names else None
+        return hooks.Reveal(names) if names else None
 
     @hooks.before_model_call
-    def show_signatures(self, event: BeforeModelCall) -> AddContext | None:  # noqa: ARG002 - a handler takes its event
+    def show_signatures(self, event: hooks.BeforeModelCall) -> hooks.AddContext | None:  # noqa: ARG002 - a handler takes its event
         """Behind the prompt, at the end of what a provider's cache holds."""
         rows = self._reach.signatures()
-        heading = self._names.fill(MORE_TOOLS_IN_SCRIPT if self._way == "script" else MORE_TOOLS)
-        return AddContext("\n".join([heading, *rows.values()])) if rows else None
+        heading = self._names.fill(sentences.MORE_TOOLS_IN_SCRIPT if self._way == "script" else sentences.MORE_TOOLS)
+        return hooks.AddContext("\n".join([heading, *rows.values()])) if rows else None
 
     @hooks.transform_tool_result.last
-    async def note_use(self, event: TransformToolResult) -> None:
+    async def note_use(self, event: hooks.TransformToolResult) -> None:
         """A call of a hidden tool, also one that was refused for its arguments: its schema is worth showing. What it
         returned is noted as the other plugins have left it, before the model can ask for it."""
         if self._reach.answered(event.tool.name if event.tool is not None else event.call.name):
@@ -227,7 +209,7 @@ class ToolSearch:
             self._result_forms.note(event.tool, await form_of(event.result))
 
     @hooks.unwrap_tool_call
-    async def unwrap(self, event: UnwrapToolCall) -> ToolCall | None:
+    async def unwrap(self, event: hooks.UnwrapToolCall) -> ToolCall | None:
         """Turn `tool_call` into the call that it stands for, and answer a name that no tool has with those that may
         fit."""
         if self._way == "native" and event.tool is None and event.call.name == "tool_search":
@@ -248,7 +230,7 @@ class ToolSearch:
         unwrapping = Unwrapping("refuse", self._unwrapping.answers)
         entries = unwrapping.batch(arguments, self._scope(context.catalog))
         if entries is None:
-            raise ToolError(not_offered(context.call.name))
+            raise ToolError(sentences.not_offered(context.call.name))
 
         async def meant(entry: object) -> tuple[str, dict[str, Any]]:
             call = await self._in_scope(context.catalog, partial(unwrapping.meant, entry))
@@ -277,7 +259,7 @@ class ToolSearch:
         )
 
     @hooks.after_tool_call
-    async def end_streak(self, event: AfterToolCall) -> None:
+    async def end_streak(self, event: hooks.AfterToolCall) -> None:
         """A call of any real tool, hidden or shown, ends the streak of searches; a name that the model made up does
         not."""
         if event.tool is not None and not event.tool.bridge:
@@ -285,7 +267,7 @@ class ToolSearch:
             if event.status == "ok" and event.tool.name in self._deferred:
                 await self._indexes.called(event.tool, self._storage)
 
-    def _is_worth_it(self, tools: Sequence[Tool], event: AssembleTools) -> bool:
+    def _is_worth_it(self, tools: Sequence[Tool], event: hooks.AssembleTools) -> bool:
         if event.expose in ("bridge", "hybrid"):
             return True
         if self._config.enabled == "off" or not tools:
@@ -294,11 +276,11 @@ class ToolSearch:
             return True
         return sum(tool.tokens for tool in tools) >= self._threshold(event)
 
-    def _threshold(self, event: AssembleTools) -> int:
+    def _threshold(self, event: hooks.AssembleTools) -> int:
         window = event.context_window or 0
         return int(window * self._config.threshold_pct / 100) if window > 0 else UNKNOWN_WINDOW_TOKENS
 
-    def _warn_of_core(self, event: AssembleTools) -> None:
+    def _warn_of_core(self, event: hooks.AssembleTools) -> None:
         """Say once that what is never hidden alone takes what search is to save: most often a host's own tools, of
         which nobody has said yet which ones have to be shown."""
         if self._config.enabled == "off" or self._shared.warned_of_core:
@@ -318,8 +300,11 @@ class ToolSearch:
     def _describe_bridge(self, tools: Sequence[Tool], context_window: int | None) -> dict[str, str]:
         """The offered bridge tools' descriptions for these deferred tools; the first one has the listing."""
         code = ("tool_search_code",)
-        names = code if self._way == "script" else [name for name in DESCRIPTIONS if name not in code]
-        texts = {**{name: self._names.fill(text) for name, text in DESCRIPTIONS.items()}, **self._config.descriptions}
+        names = code if self._way == "script" else [name for name in sentences.DESCRIPTIONS if name not in code]
+        texts = {
+            **{name: self._names.fill(text) for name, text in sentences.DESCRIPTIONS.items()},
+            **self._config.descriptions,
+        }
         budget = listing_budget(self._config.listing, context_window)
         return {name: fill(texts[name], tools, budget if name == names[0] else 0) for name in names}
 

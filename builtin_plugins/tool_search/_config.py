@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
-from builtin_plugins.tool_search._ranking.vocabulary import Vocabulary, leaves, of_project
+from builtin_plugins.tool_search._ranking.lexicon import Vocabulary, leaves, of_project
 from builtin_plugins.tool_search._script.sandbox import is_installed
 from builtin_plugins.tool_search._sentences import BRIDGES, DESCRIPTIONS, LEGAL
 from builtin_plugins.tool_search.rankers import load_ranker

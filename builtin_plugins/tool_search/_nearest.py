@@ -12,16 +12,8 @@ from itertools import zip_longest
 from typing import cast
 
 from builtin_plugins.tool_search._answers.signatures import summary
-from builtin_plugins.tool_search._ranking.words import (
-    answer_beginnings,
-    destructive_verbs,
-    name_words,
-    opposites,
-    phrase_list,
-    split_words,
-    stem,
-    word_list,
-)
+from builtin_plugins.tool_search._ranking import lexicon
+from builtin_plugins.tool_search._ranking.words import name_words, split_words, stem, word_list
 from builtin_plugins.tool_search.rankers import Ranked, Ranker
 from hooksdk import Tool
 
@@ -106,8 +98,8 @@ def wants_no_tool(sentence: str) -> bool:
         del words[0]
     if not (word_list("changing") | word_list("reading")).isdisjoint(words):
         return False
-    return any(_stands(phrase, words[: len(phrase)]) for phrase in phrase_list("closings")) or any(
-        _stands(phrase, words) for phrase in phrase_list("dialogue")
+    return any(_stands(phrase, words[: len(phrase)]) for phrase in lexicon.phrase_list("closings")) or any(
+        _stands(phrase, words) for phrase in lexicon.phrase_list("dialogue")
     )
 
 
@@ -121,7 +113,7 @@ def _wants_words(sentence: str) -> bool:
     words = _PLAIN_WORD.findall(sentence[:_BEGINNING].lower())
     while words and words[0] in word_list("polite"):
         del words[0]
-    return any(tuple(words[:count]) in answer_beginnings() for count in range(1, _LONGEST_BEGINNING + 1))
+    return any(tuple(words[:count]) in lexicon.answer_beginnings() for count in range(1, _LONGEST_BEGINNING + 1))
 
 
 # Characters of a prompt in which a verb is looked for.
@@ -235,7 +227,7 @@ def _sides(verb: str, opposite: str) -> tuple[_Phrases, _Phrases] | None:
     """The phrases for either of two opposed verbs, given as stems; None where they are not opposed."""
     if f"un{opposite}" == verb or f"un{verb}" == opposite:
         return ((verb,),), ((opposite,),)
-    for ours, others in opposites():
+    for ours, others in lexicon.opposites():
         for one, two in ((ours, others), (others, ours)):
             if (verb,) in one and (opposite,) in two:
                 return _spoken(one), _spoken(two)
@@ -259,7 +251,7 @@ def _destructive(tool: Tool) -> frozenset[str]:
     annotations, else by its name."""
     said = tool.annotations
     own = [stem(word) for word in name_words(tool.own_name)[:VERB_PLACES]]
-    for group in destructive_verbs():
+    for group in lexicon.destructive_verbs():
         if not group.isdisjoint(own):
             return frozenset() if said.read_only or said.destructive is False else group
     # Its annotation alone: `write_file` of many servers. Whoever asks for a change may mean it.

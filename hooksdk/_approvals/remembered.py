@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from hooksdk._approvals.request import (
     DEFAULT_EXPIRY,
+    REMEMBERED,
     Approval,
     ApprovalRequest,
     covers_arguments,
@@ -29,10 +30,7 @@ from hooksdk._schema.fresh import peek
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.storage import Store
 
-# The space in the store. No plugin has it: `PluginStorage` gives no ids that begin like this.
-SPACE = "hooksdk.approvals"
-
-# The space of what time it was, about, when a remembered answer was looked for last.
+# The space in the store for the time at which a remembered answer was looked for or added last, about.
 CLOCK = "hooksdk.approvals.clock"
 LATEST = "latest"
 # Seconds by which a clock may be set back. By more nobody knows what has expired: no yes counts any more then.
@@ -128,21 +126,21 @@ class Remembered:
     async def list(self) -> Sequence[RememberedApproval]:
         """All that count still, by tool and time."""
         now = await self._now()
-        known = [one for key in await self.store.list_keys(SPACE) if (one := await self._read(key, now))]
+        known = [one for key in await self.store.list_keys(REMEMBERED) if (one := await self._read(key, now))]
         return sorted(known, key=lambda one: (one.tool, one.answered))
 
     async def revoke(self, approval_id: str) -> bool:
         """Forget one; False when there is none of this id. Counts from the next question on, in every process."""
-        if approval_id not in await self.store.list_keys(SPACE):
+        if approval_id not in await self.store.list_keys(REMEMBERED):
             return False
-        await self.store.delete_value(SPACE, approval_id)
+        await self.store.delete_value(REMEMBERED, approval_id)
         return True
 
     async def revoke_all(self) -> int:
         """Forget all; answers how many."""
-        keys = await self.store.list_keys(SPACE)
+        keys = await self.store.list_keys(REMEMBERED)
         for key in keys:
-            await self.store.delete_value(SPACE, key)
+            await self.store.delete_value(REMEMBERED, key)
         return len(keys)
 
     async def find(self, request: ApprovalRequest) -> RememberedApproval | None:
@@ -152,11 +150,11 @@ class Remembered:
         fingerprint = definition_of(request.tool)
         tool, definition = _key_of(request.tool.id), _key_of(request.tool.id) + _key_of(fingerprint)
         counting: RememberedApproval | None = None
-        for key in await self.store.list_keys(SPACE):
+        for key in await self.store.list_keys(REMEMBERED):
             if not key.startswith(tool):
                 continue
             if not key.startswith(definition):  # it has changed: for good, also should it change back
-                await self.store.delete_value(SPACE, key)
+                await self.store.delete_value(REMEMBERED, key)
                 continue
             if not key.startswith((definition + PATTERN, definition + digest[: len(PATTERN)])):
                 continue
@@ -173,7 +171,7 @@ class Remembered:
                 continue
             if one.granted and not one.wordings:
                 logger.warning(BEFORE, one.tool, key)
-                await self.store.delete_value(SPACE, key)
+                await self.store.delete_value(REMEMBERED, key)
             elif _counts(one, request) and (counting is None or counting.granted):
                 counting = one
         return counting
@@ -208,7 +206,7 @@ class Remembered:
         same = [value[name] for name in SAME]
         kind = digest[: len(PATTERN)] or PATTERN
         key = f"{_key_of(one.tool)}{_key_of(one.fingerprint)}{kind}{digest_of([same, sorted(one.wordings)])[:12]}"
-        await self.store.set_value(SPACE, key, {**value, "id": key})
+        await self.store.set_value(REMEMBERED, key, {**value, "id": key})
         return True
 
     async def _now(self) -> float:
@@ -220,17 +218,17 @@ class Remembered:
             await self.store.set_value(CLOCK, LATEST, now)
         if set_back := now < latest - DRIFT:
             logger.warning("the clock was set back by %.0f s, so every remembered yes is forgotten", latest - now)
-            for key in await self.store.list_keys(SPACE):
+            for key in await self.store.list_keys(REMEMBERED):
                 one = await self._read(key, now)
                 if one is not None and one.granted:
-                    await self.store.delete_value(SPACE, key)
+                    await self.store.delete_value(REMEMBERED, key)
         if set_back or now > latest + DRIFT / 2:
             await self.store.set_value(CLOCK, LATEST, now)
         return now if set_back else max(now, latest)
 
     async def _read(self, key: str, now: float) -> RememberedApproval | None:
         """What is stored, if it counts still. What cannot be read counts for nothing."""
-        value: object = await self.store.get_value(SPACE, key)
+        value: object = await self.store.get_value(REMEMBERED, key)
         if value is None:  # revoked meanwhile
             return None
         try:
@@ -240,7 +238,7 @@ class Remembered:
             return None
         if one.expires > now:
             return one
-        await self.store.delete_value(SPACE, key)
+        await self.store.delete_value(REMEMBERED, key)
         return None
 
 

@@ -24,6 +24,9 @@ from hooksdk.values import Uncloneable, canonical, clip
 MAX_TIMEOUT = 600.0
 # How grave each severity is.
 GRAVITY = {"info": 0, "warning": 1, "critical": 2}
+# The space in the store for the answers that are remembered. No plugin has it: `PluginStorage` gives no ids that begin
+# like this.
+REMEMBERED = "hooksdk.approvals"
 # How long an answer may count.
 SCOPES = ("once", "session", "always")
 # Seconds that a remembered answer holds, unless it says otherwise.

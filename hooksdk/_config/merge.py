@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from hooksdk._config.named import NOT_THERE, NamedFile
 from hooksdk._config.own_settings import OwnSettings, ProjectSettings, lay
 from hooksdk._config.rules import PLUGIN_SETTINGS, SETTINGS, Remark, Setting, Situation, settle
 from hooksdk._config.sources import Source, Sources, fold, plain
-from hooksdk._config.trust import PLUGINS_SETTING, Trust, look_up, plugins_path
+from hooksdk._config.trust import NOT_THERE, PLUGINS_SETTING, NamedFile, Trust, look_up, plugins_path
 
 # Where a setting stands, such as `("plugins", "x", "grants")`.
 Place = tuple[str, ...]

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from hooksdk._config.named import check_digest, content_digest
 from hooksdk._config.sources import plain
-from hooksdk._config.trust import resolve
+from hooksdk._config.trust import check_digest, content_digest, resolve
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import dataclasses
 import functools
 import inspect
 import reprlib
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from hooksdk._firing.hook import Handler
 from hooksdk._tasks.background import logger
-from hooksdk._tasks.limits import Attempt, describe, is_uncatchable
-from hooksdk._tasks.shielding import in_abandonable_thread
+from hooksdk._tasks.limits import Attempt, describe, in_abandonable_thread, is_uncatchable
 from hooksdk.errors import BadAnswer, HookTimeout
 
 
@@ -112,11 +109,3 @@ async def call_handler(handler: Handler, event: Any) -> Any:
         answer = handler.call(event)
     # A wrapped coroutine function looks like a plain def: its coroutine is to be awaited, it is no opinion.
     return await answer if answer is not None and inspect.isawaitable(answer) else answer
-
-
-def wrapped(handler: Handler, around: Callable[[Handler, Any], Awaitable[Any]]) -> Handler:
-    """A twin of the handler that is called by `around`, with the handler itself and the event. Other handlers pay
-    nothing for it."""
-    twin = copy.copy(handler)
-    twin.call, twin.is_async = functools.partial(around, handler), True
-    return twin

@@ -126,8 +126,7 @@ class Dispatcher:
         """All handlers in order, each with its own time limit; a failing one is logged and the others run."""
         handlers = self.plans.get(hook, ())
         async for outcome in Firing(self, handlers[::-1] if backwards else handlers, event):
-            if outcome.failure:
-                outcome.failure.log()
+            outcome.log()
 
     # Handlers that the run does not wait for
 
@@ -147,8 +146,7 @@ class Dispatcher:
 
     async def attend(self, hook: str, event: Event) -> None:
         """Tell the observers that the run waits for, one after another; a failing one is logged."""
-        waiting = [handler for handler in self.plans.get(hook, ()) if handler.waits]
-        async for outcome in Firing(self, waiting, event):
+        async for outcome in Firing(self, [one for one in self.plans.get(hook, ()) if one.waits], event):
             outcome.log()
 
     async def trace(self, info: RunInfo, record: Record, content: Callable[[], Content] | None = None) -> None:
@@ -261,40 +259,33 @@ def _reason_of(answer: object) -> str:
 
 
 @final
+@dataclass(slots=True)
 class Firing:
     """The outcomes of one firing, in the handlers' order: those of handlers that answered or failed."""
 
-    __slots__ = ("_dispatcher", "_event", "_first_limit", "_handlers", "_tool")
-
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        handlers: Sequence[Handler],
-        event: Event | Callable[[], Event],
-        tool: object = None,
-    ) -> None:
-        self._dispatcher = dispatcher
-        self._handlers: Iterator[Handler] = iter(handlers)
-        self._event = event
-        self._tool = tool
-        self._first_limit = handlers[0].timeout if handlers else None
+    dispatcher: Dispatcher
+    handlers: Sequence[Handler]
+    event: Event | Callable[[], Event]
+    tool: object = None
+    rest: Iterator[Handler] | None = None
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> HandlerOutcome:
-        if self._first_limit is None:
+        if not self.handlers:
             raise StopAsyncIteration
-        tool, tracing = self._tool, self._dispatcher.tracing
-        event, make_event = (self._event, None) if isinstance(self._event, Event) else (None, self._event)
+        tool, tracing = self.tool, self.dispatcher.tracing
+        rest = self.rest = self.rest or iter(self.handlers)
+        event, make_event = (self.event, None) if isinstance(self.event, Event) else (None, self.event)
         while True:
             answer: Any = None
             current: Event | None = None
             handler: Handler | None = None
             # One scope serves all handlers until one of them has something to say.
-            limit = self._first_limit
+            limit = self.handlers[0].timeout
             async with Attempt(limit, shared=True) as attempt:
-                for handler in self._handlers:
+                for handler in rest:
                     if handler.tools is not None and not handler.concerns(tool):
                         continue
                     if handler.timeout != limit:
@@ -310,8 +301,8 @@ class Firing:
                 raise StopAsyncIteration
             outcome = HandlerOutcome(handler, *settle(handler, attempt, answer))
             if tracing and current is not None:
-                await self._dispatcher.trace_handler(handler, current, attempt.seconds, outcome)
+                await self.dispatcher.trace_handler(handler, current, attempt.seconds, outcome)
             if outcome.failure or outcome.answer is not None:
                 if not handler.shadow:
                     return outcome
-                self._dispatcher.note_shadow(outcome)
+                self.dispatcher.note_shadow(outcome)

@@ -1,5 +1,4 @@
-"""What every event carries, and fields that hand out a fresh copy at each access, so that no handler can change what
-another one sees."""
+"""What every event carries, and the answers that several hooks take."""
 
 from __future__ import annotations
 

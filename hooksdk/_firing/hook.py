@@ -27,7 +27,8 @@ import anyio
 import pluggy
 
 from hooksdk._firing.marks import note_marked
-from hooksdk._firing.signature import is_async, locate
+from hooksdk._firing.signature import locate
+from hooksdk._tasks.limits import is_async
 from hooksdk.errors import HookSDKError, HookUseError, did_you_mean
 from hooksdk.patterns import PatternError, ToolPattern
 

@@ -64,7 +64,9 @@ def is_own(module: types.ModuleType, function: Any, others: Container[str] = ())
     home = str(getattr(function, "__module__", None))
     if home == module.__name__ or any(layer is one for layer in unwrapped(function) for one in marked_in(module)):
         return True
-    if "<locals>" in str(getattr(function, "__qualname__", "")):  # made for whoever called its maker
+    if "<locals>" in str(
+        getattr(function, "__qualname__", "")
+    ):  # made inside a function, for the caller of that function
         return True
     if home in others:
         return False

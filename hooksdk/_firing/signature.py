@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, FunctionType, UnionType
-from typing import Annotated, Any, ForwardRef, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ForwardRef, Union, get_args, get_origin, get_type_hints
 from weakref import WeakKeyDictionary
 
 import pydantic
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 
+from hooksdk._tasks.limits import is_async
 from hooksdk.calls import ToolResult
 from hooksdk.errors import ToolError, ToolSchemaError, problem_text
 
@@ -58,13 +58,6 @@ def locate(function: Any) -> str:
     code = getattr(plain, "__code__", None)
     name = f"{getattr(plain, '__module__', '?')}.{getattr(plain, '__qualname__', repr(plain))}"
     return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code else name
-
-
-def is_async(function: Any) -> bool:
-    """True when calling it gives something to await, through partials and callable objects."""
-    while isinstance(function, functools.partial):
-        function = cast("Any", function).func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 def to_result(value: object) -> ToolResult:

@@ -1,10 +1,11 @@
-"""One tool call on its way through the run: its stage, what was decided about it, and what the ledger knows of its effect."""
+"""One tool call on its way through the run: its stage, what was decided about it, and what the ledger knows of its
+effect."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -13,9 +14,9 @@ from typing import Any, final
 import anyio
 
 from hooksdk import schema
-from hooksdk._approvals.request import ApprovalRequest, Question
-from hooksdk._ledger.waiting import digest_of_call
+from hooksdk._approvals.request import ApprovalRequest, Question, digest_of
 from hooksdk._masking.mask import SecretMask
+from hooksdk._schema.fresh import peek
 from hooksdk._tasks.limits import Attempt
 from hooksdk.calls import Labels, ToolCall, ToolResult
 from hooksdk.catalog import Catalog
@@ -56,6 +57,11 @@ class CallEnd:
     result: ToolResult
     answerer: str = ""
 
+    @classmethod
+    def refused(cls, status: CallStatus, text: str) -> CallEnd:
+        """The end of a call whose tool has not run, with the reason for the model."""
+        return cls(status, ToolResult.error(text))
+
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
@@ -89,7 +95,8 @@ class ToolInput:
 
 @dataclass(slots=True)
 class Verdict:
-    """What policies and people have decided about a call. It is stored while the call waits, for a later run to go on with.
+    """What policies and people have decided about a call. It is stored while the call waits, for a later run to go on
+    with.
 
     Attributes:
         questions: Asked, and not answered yet.
@@ -130,7 +137,7 @@ class Effect:
     """The effect of a call, as far as the ledger follows it. Calls of tools that only read have none.
 
     Attributes:
-        id: Empty until somebody asks for it.
+        id: The effect's id; empty until it is first needed.
         repeats: The call is made in the place of an equal one in doubt, whose doubt ends with this one's result.
         confirms: Its caller says by `confirm()` when the result has arrived; before that, a crash leaves the call in
             doubt.
@@ -175,7 +182,9 @@ class CallInProgress:
         parent: The call whose tool makes this one.
         options: What the host said when it handed the call over.
         native: An object of the host's, which the executor finds in `ToolContext.native`.
-        call: The call that is judged and runs: under the real name, with the final arguments.
+        call: The call that is judged and runs: under the real name, with the final arguments. Like `catalog` it is
+        there
+            once the call is taken up.
         catalog: The tools of the run when the call was taken up.
         tool: The real tool, without its executor; None for a name that nobody granted.
         arguments: Final once they are validated. Events hand out copies, and nobody changes these.
@@ -187,7 +196,7 @@ class CallInProgress:
         attempt: The tool's time limit, while it runs.
         effect: What the ledger knows of it.
         read: The labels of what its tool has read by calls of its own, and by sub-agents.
-        replaced_by: The same call, made once more: whoever holds this one goes on with that one.
+        replaced_by: The same call, made once more: a `JudgedCall` of this one goes on with that one.
         at_rest: Set when no task works on the call any more; made by the first who waits for that.
         end: Its result, once it has one.
         started: The monotonic time at which the call was taken up, in seconds.
@@ -214,9 +223,6 @@ class CallInProgress:
     at_rest: anyio.Event | None = None
     end: CallEnd | None = None
     started: float = field(default_factory=time.monotonic)
-
-    def __post_init__(self) -> None:
-        self.call = self.written
 
     def move(self, stage: Stage) -> None:
         """The call comes to this stage. Raises `RuntimeError` where it cannot from where it is."""
@@ -246,8 +252,18 @@ class CallInProgress:
 
     @cached_property
     def digest(self) -> str:
-        """Stands for what the model wrote: name and arguments."""
-        return digest_of_call(self.written)
+        """Stands for what the model wrote: name and arguments. A host may hand the arguments over as an object, or as
+        the model's text."""
+        arguments = peek(self.written, "arguments")
+        with suppress(schema.BadArguments):
+            arguments = schema.parse_arguments(arguments)
+        return digest_of([self.written.name, arguments])
+
+    @property
+    def real_tool(self) -> Tool:
+        """The tool, of a call that has one."""
+        assert self.tool is not None
+        return self.tool
 
     @property
     def tool_name(self) -> str:

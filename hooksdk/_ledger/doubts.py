@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from hooksdk._tasks.background import logger
-from hooksdk._tasks.shielding import run_shielded
+from hooksdk._tasks.limits import run_shielded
 from hooksdk.calls import CallInDoubt
 from hooksdk.errors import HookSDKError, SessionBusy
 from hooksdk.transcript import Store, ledger_of
 
 
 async def calls_in_doubt(store: Store, beginning: str, but: Collection[str]) -> dict[str, list[CallInDoubt] | None]:
-    """By session id, of those whose ids begin so, but for some; None for one that somebody has open, whose calls may run. A session
-    that cannot be read is left out, with a warning."""
+    """The calls in doubt of the sessions whose ids have this beginning, without the sessions in `but`, by session id. None
+    stands for a session that is open elsewhere: its calls may be running. A session that cannot be read is left out,
+    with a warning."""
     doubts: dict[str, list[CallInDoubt] | None] = {}
     for session_id in await store.list_sessions():
         if not session_id.startswith(beginning) or session_id in but:
@@ -27,7 +28,7 @@ async def calls_in_doubt(store: Store, beginning: str, but: Collection[str]) -> 
 
 
 async def _take(store: Store, session_id: str) -> list[CallInDoubt] | None:
-    """Look once more while nobody else can write."""
+    """The calls in doubt, read while no other process can write to the session; None where another one has it open."""
     try:
         log = await store.open_session(session_id, wait=0)
     except SessionBusy:

@@ -1,7 +1,9 @@
-"""Calls that may take effect: what is written before their tools run, and what is asked where an equal one is in doubt."""
+"""Calls that may take effect: what is written before their tools run, what is asked where an equal one is in doubt, and
+what happens where nothing can be written, as on a full disk."""
 
 from __future__ import annotations
 
+import secrets
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -13,12 +15,13 @@ import anyio.lowlevel
 
 from hooksdk._approvals.request import Question, digest_of
 from hooksdk._ledger.calls import CallEnd, CallInProgress, EffectState
-from hooksdk._ledger.space import DiskSpace
 from hooksdk._ledger.waiting import WaitingCalls
 from hooksdk._masking.mask import SecretMask
-from hooksdk._tasks.shielding import run_shielded
+from hooksdk._tasks.limits import run_shielded
 from hooksdk._transcript.journal import Ledger
-from hooksdk.calls import CallInDoubt
+from hooksdk._transcript.storage import as_store_errors
+from hooksdk.calls import CallInDoubt, ToolResult
+from hooksdk.errors import StoreError
 from hooksdk.hooks import RunInfo
 from hooksdk.transcript import Store, Transcript, encode
 from hooksdk.values import clip
@@ -31,6 +34,11 @@ _LOST = (
     "An equal call ran before, and this conversation has lost its result. Look what it did before you call it again."
 )
 _EARLIER = f"An earlier attempt of it began, and its end is not known: it {IN_DOUBT}. Look before you call it again."
+# The storage of the trial record. No plugin has this id: none begins like it.
+SPACE = "hooksdk.room"
+# Characters of the trial record: on a full disk a small record still fits into the last block of its file, and an
+# ordinary result does not.
+TRIAL = 16 * 1024
 # Characters of the arguments that are kept for the person who has to find out what a call did.
 MOST_ARGUMENTS = 2000
 
@@ -47,22 +55,27 @@ class CallLedger:
     Attributes:
         open_calls: Calls that were taken up and have no result yet, in that order.
         busy: Those of them that a task works on now, with the scope that cancels that task's work.
-        space: The records that could not be written.
-
     """
 
     def __init__(
-        self, transcript: Transcript, store: Store, info: RunInfo, secrets: SecretMask, *, transcript_kept: bool,
+        self,
+        transcript: Transcript,
+        store: Store,
+        info: RunInfo,
+        mask: SecretMask,
+        *,
+        transcript_kept: bool,
         in_doubt_elsewhere: Callable[[], Sequence[CallInDoubt]] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._transcript = transcript
+        self._store = store
         self._info = info
-        self._secrets = secrets
+        self._mask = mask
         self._transcript_kept = transcript_kept
         self._in_doubt_elsewhere = in_doubt_elsewhere
         self.open_calls: list[CallInProgress] = []
         self.busy: dict[CallInProgress, anyio.CancelScope] = {}
-        self.space = DiskSpace(transcript, store, info.run_id)
+        self._failures_before = transcript.unwritten.failures
 
     @cached_property
     def waiting(self) -> WaitingCalls:
@@ -71,30 +84,28 @@ class CallLedger:
 
     # Which calls are in doubt
 
-    def in_doubt(self) -> list[CallInDoubt]:
-        """The session's calls that began, and of which nobody knows how they ended."""
+    def in_doubt(self, *, lost: bool = False) -> list[CallInDoubt]:
+        """The session's calls that began, and of which nobody knows how they ended. With `lost` also those that ran and
+        whose reply the conversation has lost: an equal one waits for a person."""
         begun = self._transcript.without_end
         if self._in_doubt_elsewhere is not None:
             own = {one.effect_id for one in begun}
             begun = [*begun, *(one for one in self._in_doubt_elsewhere() if one.effect_id not in own)]
-        return [one for one in begun if one.effect_id not in self.at_work] if begun else []
-
-    def asked_about(self) -> list[CallInDoubt]:
-        """Those, and the calls that ran and whose reply the conversation has lost: an equal one waits for a person."""
-        return [*self.in_doubt(), *self._transcript.lost]
+        doubts = [one for one in begun if one.effect_id not in self.at_work] if begun else []
+        return [*doubts, *self._transcript.lost] if lost else doubts
 
     @property
     def at_work(self) -> frozenset[str]:
-        """The effect ids of calls that have begun and are not over, or whose results are on their way. Those whose turn was
-        closed without a result are left out: the model has read that their end is not known."""
+        """The effect ids of calls that have begun and are not over, or whose results are on their way. Those whose turn
+        was closed without a result are left out: the model has read that their end is not known."""
         begun = frozenset(work.effect.id for work in (*self.open_calls, *self.busy) if work.effect.begun)
         begun = begun - self._transcript.doubted if begun else begun
         return begun | self._transcript.unconfirmed
 
     def equal_in_doubt(self, work: CallInProgress) -> list[CallInDoubt]:
-        """The calls in doubt or lost that this one repeats: first this very call, whatever its arguments are by now, then
-        calls of the same tool with the same arguments."""
-        if not (doubts := self.asked_about()):
+        """The calls in doubt or lost that this one repeats: first this very call, whatever its arguments are by now,
+        then calls of the same tool with the same arguments."""
+        if not (doubts := self.in_doubt(lost=True)):
             return []
         own, digest = self._began_as(work), self._digest(work)
         tool = "" if work.tool is None else work.tool.id
@@ -107,8 +118,8 @@ class CallLedger:
         return bool(doubts) and not self._began_as(work).isdisjoint(one.effect_id for one in doubts)
 
     def question(self, work: CallInProgress) -> Sequence[Question]:
-        """What a person is asked before the call runs, since an equal one may have taken effect. A tool that says of itself
-        that a second call changes nothing needs no question."""
+        """What a person is asked before the call runs, since an equal one may have taken effect. A tool that says of
+        itself that a second call changes nothing needs no question."""
         if not may_take_effect(work) or (work.tool is not None and work.tool.annotations.idempotent):
             return ()
         if not (equal := self.equal_in_doubt(work)):
@@ -131,7 +142,7 @@ class CallLedger:
 
     def with_doubt(self, work: CallInProgress, end: CallEnd) -> CallEnd:
         """The end of a call that did not run, with the words that an equal one before it may have taken effect."""
-        if end.status in {"ok", "answered"} or work.entered or IN_DOUBT in end.result.text:
+        if end.status == "answered" or IN_DOUBT in end.result.text:
             return end
         equal = self.equal_in_doubt(work)
         if not work.effect.repeats and not equal:
@@ -142,8 +153,8 @@ class CallLedger:
     # What is written
 
     async def begin(self, work: CallInProgress) -> bool:
-        """Write that the call begins, unless it only reads; False where nothing was written. Raises what the store raises:
-        then it must not run."""
+        """Write that the call begins, unless it only reads; False where nothing was written. Raises what the store
+        raises: then it must not run."""
         if work.effect.state is not EffectState.NOT_BEGUN or not may_take_effect(work):
             return False
         if not self.take_place(work) and self._transcript.volatile:
@@ -160,24 +171,25 @@ class CallLedger:
         return work.effect.repeats
 
     async def write_running(self) -> None:
-        """Write of every call that has begun and has no result that it has begun, where that was not worth it before."""
+        """Write of every call that has begun and has no result that it has begun, where that was not worth it
+        before."""
         for work in [*self.open_calls, *self.busy]:
             if work.effect.begun:
                 await self._write_late(work)
 
-    async def prepare_end(self, work: CallInProgress) -> str:
-        """Before its result is recorded: answers the effect whose end it tells, nothing for one that stays in doubt."""
-        if work.effect.state is EffectState.IN_DOUBT:
-            await self._write_late(work)
-            await self._transcript.doubt(work.effect.id)
-        return work.effect.ends
+    async def write_doubt(self, work: CallInProgress) -> None:
+        """Write that nobody will know the end of the call, before its result is recorded."""
+        await self._write_late(work)
+        await self._transcript.doubt(work.effect.id)
 
     async def finish(self, work: CallInProgress) -> None:
         """Write the end of a call that no result among the messages tells of."""
-        if work.effect.confirms and work.effect.begun:
-            await self._write_late(work)
-        if ends := await self.prepare_end(work):
-            self._transcript.end(ends, confirmed=not work.effect.confirms)
+        if work.effect.in_doubt:
+            await self.write_doubt(work)
+        elif work.effect.begun:
+            if work.effect.confirms:
+                await self._write_late(work)
+            self._transcript.end(work.effect.id, confirmed=not work.effect.confirms)
 
     def withdraw(self, work: CallInProgress) -> None:
         """It began, and waits again: its tool has done nothing."""
@@ -217,11 +229,55 @@ class CallLedger:
 
         await run_shielded(write)  # what is handed over may be stored with another call's: then it is not left alone
 
+    # What could not be written
+
+    @property
+    def has_failed(self) -> bool:
+        """True where a record could not be written since the run began."""
+        return self._transcript.unwritten.failures > self._failures_before
+
+    async def check_space(self) -> None:
+        """Before a call is taken up. Writes results that could not be written before, and a trial record where the
+        session was just opened, or a record failed before this run. Raises `StoreError` where a record of this run
+        could not be written, and what the store raises."""
+        self.check_records()
+        transcript = self._transcript
+        if transcript.unwritten.may_be_full:
+            # Of letters and digits, which no file system makes shorter than half.
+            with as_store_errors(f"storage '{SPACE}'"):
+                await self._store.set_value(SPACE, transcript.session_id, secrets.token_hex(TRIAL // 2))
+                await self._store.delete_value(SPACE, transcript.session_id)
+            await transcript.touch()
+            transcript.unwritten.may_be_full = False
+        await self.record_again()
+
+    def check_records(self) -> None:
+        """Raise `StoreError` where a record could not be written since the run began."""
+        if self.has_failed:
+            why = self._transcript.unwritten.problem
+            problem = f"it takes no further call, since a record could not be written ({why})"
+            raise StoreError(f"run '{self._info.run_id}'", f"{problem}. Make room, and go on in a new run")
+
+    def keep_result(self, work: CallInProgress, result: ToolResult, replies: int | None) -> None:
+        """Keep a result that could not be written, for `record_again`."""
+        replies = self._transcript.replies if replies is None else replies
+        self._transcript.unwritten.results.append((work.written, result, work.tool, replies, work.effect.ends))
+
+    async def record_again(self) -> None:
+        """Store the results that could not be written before: their tools have run, and shall not run once more. Raises
+        what the store raises."""
+        waiting = self._transcript.unwritten.results
+        while waiting:
+            call, result, tool, replies, ends = one = waiting[0]
+            await self._transcript.answer(call, result, tool, replies=replies, ends=ends)
+            if one in waiting:  # of several that do this at once one was faster
+                waiting.remove(one)
+
     # Ids
 
     def effect_id(self, work: CallInProgress) -> str:
-        """The id of the call's effect. Where the call repeats one in doubt, it is that one's; else it is made of the call's
-        place, so that it is the same in whichever run and process the call is made."""
+        """The id of the call's effect. Where the call repeats one in doubt, it is that one's; else it is made of the
+        call's place, so that it is the same in whichever run and process the call is made."""
         if not work.effect.id:
             taken = {one.effect.id for one in self.open_calls if one is not work}  # equal ones take a place each
             equal = [one.effect_id for one in self.equal_in_doubt(work) if one.effect_id not in taken]
@@ -230,7 +286,7 @@ class CallLedger:
 
     def storable_arguments(self, work: CallInProgress) -> dict[str, Any]:
         """What may be stored of its arguments: a placeholder stands for a secret's value, and means the same call."""
-        return self._secrets.value(work.arguments) if self._secrets.active else work.arguments
+        return self._mask.value(work.arguments) if self._mask.active else work.arguments
 
     def _digest(self, work: CallInProgress) -> str:
         return digest_of(self.storable_arguments(work))

@@ -1,8 +1,8 @@
-"""Decisions and answers about calls that have no result yet, stored in the session so that a later run can go on with them."""
+"""Decisions and answers about calls that have no result yet, stored in the session so that a later run can go on with
+them."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -10,13 +10,12 @@ from typing import Any, cast, final
 
 from hooksdk._approvals.request import Approval, Question, definition_of, digest_of
 from hooksdk._firing.event import RunInfo
+from hooksdk._ledger.calls import CallInProgress
 from hooksdk._masking.mask import SecretMask
-from hooksdk._schema.fresh import peek
 from hooksdk._tasks.background import logger
 from hooksdk.calls import CallOrigin, ToolCall
-from hooksdk.tools import Tool
 from hooksdk.transcript import Transcript
-from hooksdk.values import BadArguments, as_object, parse_arguments
+from hooksdk.values import as_object
 
 # The name of its state in the session. No plugin has it: `PluginStates` gives no ids that begin like this.
 STATE = "hooksdk.verdicts"
@@ -68,11 +67,12 @@ class WaitingCalls:
         self._transcript = transcript
         self._info = info
         self.calls: dict[str, Any] = transcript.state(STATE)
-        # The ids of calls that somebody takes further now, and that nobody else may take.
+        # The ids of calls that are judged again at this moment: each is taken up once.
         self._taken: set[str] = set()
 
-    def take(self, written: ToolCall) -> WaitingCall | None:
+    def take(self, work: CallInProgress) -> WaitingCall | None:
         """What was judged of this call, once; None when it has to be judged."""
+        written = work.written
         value: object = self.calls.get(written.id)
         if value is None or written.id in self._taken:
             return None
@@ -86,37 +86,40 @@ class WaitingCalls:
         except (KeyError, TypeError, ValueError) as error:
             logger.warning("what was judged of call %r cannot be read, so it is judged anew: %r", written.id, error)
             return None
-        if (waiting.reply, waiting.run, waiting.written) != (
-            self.reply_of(written),
-            self._run,
-            digest_of_call(written),
-        ):
+        if (waiting.reply, waiting.run, waiting.written) != (self.reply_of(written), self._run, work.digest):
             return None
         self._taken.add(written.id)
         return waiting
 
-    async def keep(
-        self, written: ToolCall, call: ToolCall, tool: Tool, arguments: dict[str, Any], questions: tuple[Question, ...],
-        approval: Approval | None, *, granted: tuple[Question, ...], rewriters: tuple[str, ...] | None, let_through: bool, mask: SecretMask,
-    ) -> bool:  # fmt: skip
-        """Keep what was judged, with placeholders for values of secrets; durable when this answers True. False where
+    async def keep(self, work: CallInProgress, approval: Approval | None, mask: SecretMask) -> bool:
+        """Keep what was judged of a call, and the answer if there is one, with placeholders for values of secrets;
+        durable when this answers True: the call goes on from here in the run in which its answer arrives. False where
         something is not JSON."""
+        tool, verdict = work.real_tool, work.verdict
         waiting = WaitingCall(
-            reply=self.reply_of(written), run=self._run, written=digest_of_call(written), name=call.name, origin=call.origin,
-            tool=tool.id, fingerprint=definition_of(tool), arguments=arguments,
-            questions=questions, answered_by=mask.text(approval.by) if approval else None, granted=granted,
-            rewriters=rewriters, let_through=let_through,
-        )  # fmt: skip
+            reply=self.reply_of(work.written),
+            run=self._run,
+            written=work.digest,
+            name=work.call.name,
+            origin=work.call.origin,
+            tool=tool.id,
+            fingerprint=definition_of(tool),
+            arguments=work.arguments,
+            questions=verdict.questions if approval is None else verdict.granted,
+            answered_by=mask.text(approval.by) if approval else None,
+            granted=verdict.granted if approval is None else (),
+            rewriters=verdict.rewriters,
+            let_through=verdict.let_through,
+        )
         value = asdict(waiting)
         value |= {name: mask.value(value[name]) for name in ("arguments", "questions", "granted")}
         if not (waiting.run and waiting.written and digest_of(value)):
             return False
-        # Calls of earlier replies are closed: what was kept of them is good for nothing any more.
-        current = {
-            name: one for name, one in self.calls.items() if as_object(one).get("reply", 0) >= self._transcript.replies
-        }  # fmt: skip
-        await self._save({**current, written.id: value})
-        self._taken.discard(written.id)
+        # Calls of earlier replies are closed, so their decisions are not needed any more.
+        replies = self._transcript.replies
+        current = {name: one for name, one in self.calls.items() if as_object(one).get("reply", 0) >= replies}
+        await self._save({**current, work.written.id: value})
+        self._taken.discard(work.written.id)
         return True
 
     async def forget(self, written: ToolCall) -> None:
@@ -126,9 +129,8 @@ class WaitingCalls:
             self._taken.discard(written.id)
 
     async def _save(self, calls: dict[str, Any]) -> None:
-        self.calls = (
-            calls  # at once: of two that are kept at the same time, the second begins with what the first has left
-        )
+        # At once: of two calls that are kept at the same time, the second begins with what the first has left.
+        self.calls = calls
         try:
             await self._transcript.save_state(STATE, calls)
         except BaseException:
@@ -145,11 +147,3 @@ class WaitingCalls:
         """The number of its reply: the newest, or the next one when its reply is not recorded yet."""
         replies = self._transcript.replies
         return replies if any(call.id == written.id for call in self._transcript.pending) else replies + 1
-
-
-def digest_of_call(written: ToolCall) -> str:
-    """Stands for what the call says: a host may hand over its arguments as an object, or as the model's text."""
-    arguments = peek(written, "arguments")
-    with contextlib.suppress(BadArguments):
-        arguments = parse_arguments(arguments)
-    return digest_of([written.name, arguments])

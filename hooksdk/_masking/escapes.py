@@ -1,5 +1,4 @@
-"""A text as it reads once its escapes are undone, and where each character of that stands in the text as it was
-written."""
+"""Undo the escapes in a text, and find the place of each decoded character in the text as it was written."""
 
 from __future__ import annotations
 
@@ -12,17 +11,18 @@ from functools import lru_cache
 from itertools import accumulate, combinations, product
 from urllib.parse import unquote
 
-# How often a text is decoded. Each time may cost as much as the first, and JSON in JSON in an address has three
-# escapes.
+# How many times a text is decoded. Each time may cost as much as the first. JSON in JSON in an address is escaped three
+# times.
 MAX_DEPTH = 5
-# How many texts one of those times may leave, where a value has escapes of its own: they are undone, or they stay.
+# How many decoded texts one time may give. It gives several if a value has escapes of its own, which may be undone or
+# kept.
 MAX_WAYS = 32
 
-# Where a piece of text begins and ends.
+# The beginning and the end of a piece of text.
 Span = tuple[int, int]
 
 _HEX = "[0-9a-fA-F]"
-# Wrapping may put a line end into the middle of an escape, and what wraps once may wrap twice.
+# A line end that wrapping puts into an escape. Text that was wrapped twice may have two.
 _WRAP = r"(?:\r?\n[ \t]{0,16}){0,2}"
 
 _WRAPS = re.compile(_WRAP)
@@ -33,8 +33,8 @@ def _row(*characters: str) -> str:
 
 
 def _utf8(*mark: str, octal: bool = False) -> list[str]:
-    """One character beyond ASCII as the bytes of its UTF-8, each behind `mark`. As a whole: hex digits that stand
-    behind a lone `%` are no escape."""
+    """Patterns of a character beyond ASCII as the bytes of its UTF-8, each behind `mark`. They match the whole
+    character: hex digits behind a lone `%` are no escape."""
     if octal:
         first, more = (
             (("3", "[0-3]", "[0-7]"), ("3", "[45]", "[0-7]"), ("3", "6", "[0-7]")),
@@ -59,56 +59,55 @@ _BACKSLASH = [
     r"\\[\s\S]",
 ]
 _PERCENT = [*_utf8("%"), _row("%", "[0-7]", _HEX), _row("%", "u", *[_HEX] * 4)]
-# As formats, `configparser` and Compose files write one.
+# Two signs for one, as in format strings, `configparser` and Compose files.
 _DOUBLED = [_row("%", "%"), _row(r"\$", r"\$")]
 _ENTITY = [
     _row("&", "#", f"(?:[0-9]{_WRAP}){{1,7}}") + ";",
     _row("&", "#", "[xX]", f"(?:{_HEX}{_WRAP}){{1,6}}") + ";",
     _row("&", f"(?:[a-zA-Z0-9]{_WRAP}){{2,32}}") + ";",
 ]
-# What a terminal or a page shows in colour, or not at all, is no part of the text.
+# Marks of colours, and characters that a terminal or a page does not show: they are no part of the text.
 _UNSEEN = [
     r"\x1b\[[0-9;:?]{0,32}[a-zA-Z]",
     r"</?(?:b|i|u|em|mark|strong|span|code|font|wbr)(?: class=['\"][\w -]{1,60}['\"])?/?>",
     *"\u00ad\u200b\u200c\u200d\u2060\ufeff",
 ]
 FAMILIES = ("|".join(_BACKSLASH), "|".join(_PERCENT), *_DOUBLED, "|".join(_ENTITY), *_UNSEEN)
-# Families of which no escape is undone, since a value has some of its own.
+# Families of escapes that are not undone, because a value has escapes of these families itself.
 Kept = frozenset[str]
-# Each has a greatest length, so that a text is searched in steps as many as its characters, whatever it is made of.
+# Every escape has a greatest length, so the time of a search grows with the length of the text alone.
 ESCAPES = re.compile(f"({'|'.join(FAMILIES)})")
 
 _SOFT = r"=\r?\n"
 _MORE = f"(?:{_SOFT})?=[89AB][0-9A-F]"
-# The escapes of mail. Not one with the others: in `KEY=ab...` these are no escape.
+# The escapes of mail. They are not among the others, because in `KEY=ab...` they are no escape.
 _QUOTED_PRINTABLE = re.compile(
     f"({_SOFT}|=[CD][0-9A-F]{_MORE}|=E[0-9A-F](?:{_MORE}){{2}}|=F[0-4](?:{_MORE}){{3}}|=[0-7][0-9A-F])"
 )
 _SOFT_BREAK = re.compile(rf"[^\s=]{_SOFT}\S")
 _OFFSET = r"^[0-9a-fA-F]{4,16}:?[ \t]{1,4}"
 _BYTES = "|".join(rf"(?:{_HEX}{{{size}}}[ \t]{{1,3}}){{1,{32 // size}}}" for size in (2, 4, 8))
-# A line as `xxd` and `hexdump -C` print it: where it begins, sixteen bytes, and the same as text.
+# A line of `xxd` or `hexdump -C`: an offset, sixteen bytes, and the bytes as text.
 _DUMP = re.compile(rf"{_OFFSET}(?:{_HEX}{{2,8}}[ \t]{{1,3}}){{2}}", re.MULTILINE)
 _BESIDE_HEX = re.compile(
     rf"({_OFFSET}(?={_HEX}{{2}})|[ \t]{{2,80}}\|.{{0,16}}\|?$|[ \t]{{2,80}}.{{1,16}}$)", re.MULTILINE
 )
 _BESIDE_TEXT = re.compile(rf"({_OFFSET}(?:{_BYTES})(?:{_HEX}{{2}}[ \t]{{2}})?[ \t]{{0,80}}\|?|\|?\r?\n)", re.MULTILINE)
-# One character beyond 65535, of which JSON and JavaScript escape the halves.
+# The surrogate pair of a character beyond 65535: JSON and JavaScript escape each half.
 _PAIR = re.compile(rf"([\ud800-\udbff]{_WRAP}[\udc00-\udfff])")
 _SIGNS = re.compile("([%$])")
-# Each by itself: what begins with one certain character is looked for ten times faster.
+# Two patterns: a search is ten times faster if all matches begin with one character.
 _TWO_SIGNS = re.compile(r"%\s{0,20}%"), re.compile(r"\$\s{0,20}\$")
 _CONTROL = dict(zip("abefnrtv0", "\a\b\x1b\f\n\r\t\v\0", strict=True))
 
-# What writers put in, take away or double: line ends and blanks, `+` for a blank, quotes, and what concatenates two
-# texts.
+# Characters that writers add, remove or double: line ends, blanks, `+` for a blank, quotes, and signs that join texts.
 _NOISE = re.compile("([ \t-\r\x1c-\x1f\xa0'\"`+\\\\]+)")
 _NOISE_BYTES = bytes(code for code in range(128) if _NOISE.match(chr(code)))
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A text, and the one of which it was made by writing each of the `tokens` in it in another way."""
+    """A text, and its source: the text in which each match of `tokens` was rewritten to make this one."""
 
     text: str
     source: Reading | None = None
@@ -116,8 +115,8 @@ class Reading:
     write: Callable[[str], str] = str
 
     def origin(self, spans: Iterable[Span], until: Reading | None = None) -> list[Span]:
-        """Where these stand in the text as it was written, or as it is read in `until`; with the whole of an escape of
-        which they are a part."""
+        """The places of these spans in the text as it was written, or in the reading `until`. A span that begins or
+        ends within an escape has the whole escape."""
         spans = list(spans)
         if self.source is None or self is until or not spans:
             return spans
@@ -134,15 +133,15 @@ class Reading:
 
 
 def ends_of(text: str) -> tuple[str, str]:
-    """The characters at both ends of a text that folding takes away."""
+    """The characters at both ends of a text that folding removes."""
     parts = ["", *_NOISE.split(text), ""]
     return "" if parts[1] else parts[2], "" if parts[-2] else parts[-3]
 
 
 def readings(text: str, depth: int = MAX_DEPTH, kept: Sequence[Kept] = ()) -> Iterator[Reading]:
-    """The text as it is and with its escapes undone, as often as there are any, and so without those that are `kept`;
-    what mail and hex dumps hold; and the last one without `%` and `$`, where two of them stood together: then it is not
-    known whether one was meant."""
+    """All readings of a text: as it is; with its escapes undone, up to `depth` times, and the same with the escapes of
+    `kept` families left alone; as mail and as a hex dump. If two `%` or `$` stand together, nobody knows whether one
+    was meant: the last reading is without both signs."""
     written = Reading(text)
     if "=3D" in text or (("=\n" in text or "=\r\n" in text) and _SOFT_BREAK.search(text)):
         yield from _decoded(_rewritten(written, _QUOTED_PRINTABLE, _of_mail), depth, kept)
@@ -158,13 +157,13 @@ def readings(text: str, depth: int = MAX_DEPTH, kept: Sequence[Kept] = ()) -> It
 
 
 def without_signs(text: str) -> str:
-    """Without `%` and `$`, of which two often stand for one."""
+    """The text without `%` and `$`, of which two often stand for one."""
     return text.replace("%", "").replace("$", "")
 
 
 def _decoded(written: Reading, depth: int = MAX_DEPTH, kept: Sequence[Kept] = ()) -> Iterator[Reading]:
-    """The text with its escapes undone once, twice and so on. At each step the escapes of the families of one of `kept`
-    may stay: a value has such escapes itself, and another writer's stand around them."""
+    """The text with its escapes undone once, twice and so on. Each step is also made without undoing the families of
+    each of `kept`: a value may have such escapes itself, within the escapes of another writer."""
     seen = {written.text}
     latest: list[Reading] = [written]
     yield written
@@ -186,33 +185,34 @@ def _escapes(kept: Kept) -> re.Pattern[str]:
 
 
 def own_families(value: str) -> list[Kept]:
-    """Each choice of the families of which a value has escapes of its own, or at its end a half of one."""
+    """All combinations of the families of which a value has escapes itself, or a half of one at its end."""
     texts = [value, *unescaped(value)]
     own = [one for one in FAMILIES if any(re.search(one, f"{text}0000;") for text in texts)]
     return [frozenset(some) for size in range(1, len(own) + 1) for some in combinations(own, size)]
 
 
 def folded(reading: Reading) -> Reading:
-    """Without case, and without the characters that writers put in or take away."""
+    """The reading in lower case, without the characters that writers add or remove."""
     return Reading(fold(reading.text), reading, _NOISE, _nothing)
 
 
 def fold(text: str) -> str:
-    """Without case, and without the characters that writers put in or take away. Each other character stays one."""
+    """The text in lower case, without the characters that writers add or remove. Each other character stays one
+    character."""
     return fold_bytes(text).decode("utf-8", "surrogatepass")
 
 
 def fold_bytes(text: str) -> bytes:
-    """The same as UTF-8, of which characters are taken out several times faster."""
+    """As `fold`, as UTF-8: removing characters from bytes is several times faster."""
     if text.isascii():
         return text.lower().encode().translate(None, _NOISE_BYTES)
-    # One that would become two, a blank beyond ASCII, and one that has two small forms.
+    # A letter that would become two characters, a blank beyond ASCII, and a letter with two lower-case forms.
     plain = text.replace("\u0130", "i").replace("\xa0", " ").lower().replace("\u03c2", "\u03c3")
     return plain.encode("utf-8", "surrogatepass").translate(None, _NOISE_BYTES)
 
 
 def unescaped(text: str, depth: int = MAX_DEPTH) -> list[str]:
-    """The text with its escapes undone once, twice and so on, as long as there are any."""
+    """The text with its escapes undone once, twice and so on, until there are none."""
     return [reading.text for reading in _decoded(Reading(text), depth)][1:]
 
 
@@ -236,7 +236,7 @@ def _of_mail(token: str) -> str:
 
 @lru_cache(4096)
 def _plain(token: str) -> str:
-    """The character for which an escape stands; the escape itself where there is none."""
+    """The character for which an escape stands; the escape itself if it stands for none."""
     first, token = token[0], _WRAPS.sub("", token)
     if token in {"%%", "$$"}:
         return first
@@ -248,7 +248,7 @@ def _plain(token: str) -> str:
         if first == "%":
             return chr(int(token[2:], 16)) if token[1] == "u" else unquote(token)  # noqa: FURB166 - no 0u
         return _of_backslash(token) if first == "\\" else ""
-    except ValueError:  # beyond what Unicode has, or no UTF-8
+    except ValueError:  # not in Unicode, or not UTF-8
         return token
 
 

@@ -1,4 +1,4 @@
-"""The forms in which a value is looked for. Escapes need no form: the text is decoded instead."""
+"""The forms in which a value is searched for. Escapes need no form, because the searched text is decoded."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from collections.abc import Iterator
 
 from hooksdk._masking.escapes import fold, unescaped, without_signs
 
-# Characters from which a form is found in any case, and across line ends, blanks and quotes. A shorter one, so loosely
-# compared, would be found where it is not.
+# Characters of the shortest form that is found in any case, and across line ends, blanks and quotes. Shorter forms
+# would be found in unrelated words.
 MIN_LOOSE = 8
-# Bytes of the shortest value that is looked for within the base64 of something longer.
+# Bytes of the shortest value that is searched for within the base64 of a longer text.
 MIN_BASE64 = 6
-# Characters of a line of a longer value that is masked by itself, if it has no blanks: a line of a private key says
-# much of it, while one of a settings file may be anybody's.
+# Characters of a line of a value that is masked by itself, if it has no blanks: a line of a private key tells much of
+# it, a line of a settings file may be anybody's.
 MIN_LINE = 32
-# Characters of what a value with an escape of its own may be read as, to be looked for: few of them may be a word.
+# Characters of the shortest other reading of a value with escapes of its own: a shorter one may be a word.
 MIN_OTHER = 6
-# At the end of a value, where it may be read together with what follows.
+# A half of an escape at the end of a value: a decoder may read it together with the text behind it.
 _HALF_ESCAPE = re.compile(r"(?:%[0-9a-fA-F]?|\\(?:[uUx][0-9a-fA-F]{0,3})?|&#?)$")
 
 
 def texts_of(value: str) -> Iterator[str]:
-    """The value itself, as text: with its escapes undone in case that somebody undoes them, and its lines."""
+    """The value as text, with its own escapes undone (somebody may undo them), and its lines."""
     others = [_HALF_ESCAPE.sub("", value), *unescaped(value)]
     if not fold(bare := without_signs(others[-1])).isalpha():  # not the word in `$password`
         others.append(bare)
@@ -44,7 +44,7 @@ def texts_of(value: str) -> Iterator[str]:
 
 
 def quoted(text: str) -> Iterator[str]:
-    """A text that is too short to be found without its quotes and blanks: with them, as several languages write
+    """A text that is too short to be found without its quotes and blanks, with these as several languages write
     them."""
     yield from (text, text.replace("'", "''"), text.replace('"', '""'), text.replace(" ", "+"))
     yield from (
@@ -54,8 +54,8 @@ def quoted(text: str) -> Iterator[str]:
 
 
 def in_base64(value: str) -> Iterator[str]:
-    """In base64, alone and as a part of something longer, such as `user:value`: it may begin at each of three places
-    within four characters, and the characters at its ends are shared with its neighbours."""
+    """A value in base64, alone and as a part of a longer text such as `user:value`. It may begin at each of three
+    places within four characters, and shares the characters at its ends with its neighbours."""
     in_json = (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
     for text in dict.fromkeys((value, value.strip(), *in_json)):
         raw = text.encode("utf-8", "surrogatepass")
@@ -67,8 +67,8 @@ def in_base64(value: str) -> Iterator[str]:
 
 
 def in_numbers(value: str) -> Iterator[str]:
-    """The bytes in hexadecimal, with what is usually put between them, and as the numbers of a list. Blanks do not
-    count, so groups need no form."""
+    """The bytes of a value in hexadecimal, with the usual separators, and as a list of numbers. Blanks do not count, so
+    groups need no form."""
     for text in dict.fromkeys((value, value.strip())):
         raw = text.encode("utf-8", "surrogatepass")
         for between in ("", ":", "-", ",", "0x", ",0x"):
@@ -78,5 +78,5 @@ def in_numbers(value: str) -> Iterator[str]:
 
 
 def is_loose(form: str) -> bool:
-    """True when the form is looked for without case, blanks and quotes."""
+    """True if the form is searched for in any case, without blanks and quotes."""
     return len(fold(form)) >= MIN_LOOSE

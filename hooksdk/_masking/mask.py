@@ -1,4 +1,5 @@
-"""The values that the calls of a session were given, taken out of everything that the session puts out from then on."""
+"""Replace the values of secrets that the calls of a session were given by their placeholders in all that leaves the
+session: results, records, exceptions, log lines."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Traced = TypeVar("Traced", bound=Record | Content)
 
-# Characters of the shortest value that a whole session is searched for: `1` or `yes` stands in every second text. A
-# shorter one is taken out of the result of its own call only.
+# Characters of the shortest value that is masked in a whole session: `1` or `yes` stands in every second text. A
+# shorter value is masked in the result of its own call only.
 MIN_MASKED = 4
 
 _PLACEHOLDER = re.compile(r"\{\{secret:([^{}\s]+)\}\}")
@@ -32,15 +33,15 @@ _PLACEHOLDER = re.compile(r"\{\{secret:([^{}\s]+)\}\}")
 
 @final
 class SecretMask:
-    """Turns values of secrets back into their placeholders, however they are written. A session has one, and shares it
-    with its children.
+    """Turns values of secrets back into their placeholders, in whichever form they are written. A session shares its
+    mask with its children.
 
     Attributes:
-        active: True once it knows a value: there is nothing to do before.
+        active: True once the mask knows a value; until then nothing is masked.
     """
 
     def __init__(self, values: Iterable[tuple[str, str]] = (), *, shortest: int = MIN_MASKED) -> None:
-        """The log is not searched for `values`; for what is added later it is."""
+        """`values` are not masked in the log; values that are added later are."""
         self._shortest = shortest
         self._values: set[tuple[str, str]] = set()
         self._matcher: Matcher | None = None
@@ -48,7 +49,7 @@ class SecretMask:
         self._learn(values)
 
     def add(self, values: Mapping[str, str]) -> None:
-        """Look for these values from now on, those that are long enough."""
+        """Mask these values from now on, as far as they are long enough."""
         if self._learn(values.items()):
             _keep_out_of_logs(self)
 
@@ -65,7 +66,7 @@ class SecretMask:
         return True
 
     def joined(self, others: Iterable[SecretMask]) -> SecretMask:
-        """One mask for the values of all, since one after the other would cut a value in which another's is a part."""
+        """One mask for the values of all. Several masks in a row would cut a value that contains another one."""
         return SecretMask(pair for mask in (self, *others) for pair in mask._values)  # noqa: SLF001 - of its own kind
 
     def text(self, text: str) -> str:
@@ -74,7 +75,7 @@ class SecretMask:
         if not hits:
             return text
         names = {name for name, _ in self._values}
-        # What is masked already stays as it is, even where a value is part of a placeholder.
+        # A placeholder stays as it is, even if a value is a part of it.
         ours = [match.span() for match in _PLACEHOLDER.finditer(text) if match[1] in names]
         pieces: list[str] = []
         done = number = 0
@@ -89,7 +90,8 @@ class SecretMask:
         return "".join([*pieces, text[done:]])
 
     def value(self, value: T, *, numbers: bool = True) -> T:
-        """A copy of a JSON value, keys included; with `numbers` one that is a value becomes text, too."""
+        """A masked copy of a JSON value, keys included. With `numbers` also a number that is a value becomes its
+        placeholder."""
         if self._matcher is None:
             return value
         texts: list[str] = []
@@ -108,12 +110,12 @@ class SecretMask:
             return number if masked == text else masked
 
         copy = map_strings(value, note, note_number if numbers else None)
-        if not self._matcher.find("\0".join(texts)):  # all of them at once: one search instead of thousands
+        if not self._matcher.find("\0".join(texts)):  # one search of all texts instead of thousands
             return copy
         return map_strings(value, self.text, clean_number if numbers else None)
 
     def result(self, result: ToolResult) -> ToolResult:
-        """The same for a result: text, blocks, structured form and `meta`."""
+        """A masked copy of a result: of its text, blocks, structured form and `meta`."""
         if not self.active:
             return result
         blocks = () if result.plain else self.value(result.blocks)
@@ -122,7 +124,8 @@ class SecretMask:
         return ToolResult(text, blocks=blocks, structured=structured, meta=meta, labels=result.labels, **same)
 
     def record(self, record: Traced) -> Traced:
-        """The same for a trace record and what it is about; its numbers are counts and times."""
+        """A masked copy of a trace record, or of the content that it is about. Its numbers are counts and times, which
+        stay."""
         if not self.active:
             return record
         values = {field.name: getattr(record, field.name) for field in fields(record)}
@@ -134,8 +137,9 @@ class SecretMask:
         return replace(record, **changed)
 
     def error(self, error: BaseException) -> BaseException:
-        """Take the values out of an exception that leaves the session, its causes, and a group's members. They are
-        changed in place; one whose text cannot be changed is replaced by another of its kind. Answers what to raise."""
+        """Mask an exception that leaves the session, its causes, and the members of a group. They are changed in place.
+        An exception whose text cannot be changed is replaced by another one of its kind. Answers the exception to
+        raise."""
         return self._clean_error(error, {}) if self.active else error
 
     def _clean_error(self, error: BaseException, done: dict[int, BaseException]) -> BaseException:
@@ -165,11 +169,11 @@ class SecretMask:
     @staticmethod
     def _set(error: BaseException, name: str, value: object) -> None:
         if getattr(error, name, None) is not value:
-            with contextlib.suppress(Exception):  # one that cannot be set shows in the exception's text, if at all
+            with contextlib.suppress(Exception):  # an attribute that cannot be set may be in the text, which is masked
                 setattr(error, name, value)
 
     def _plain(self, value: Any) -> Any:
-        """Masked where it is text or JSON, and as it is where it is something else, or nothing is to be masked."""
+        """The value masked if it is text or JSON; the same object if nothing in it is a secret."""
         masked: Any = self.value(value) if type(value) in {str, dict, list, tuple} else value
         if masked == value:
             return value
@@ -186,7 +190,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def _of_same_kind(error: BaseException, text: str) -> BaseException:
-    """The nearest of Python's own exceptions that can be made of a text."""
+    """The nearest of Python's own exceptions that can be made with a text."""
     for kind in type(error).__mro__:
         if kind.__module__ == "builtins" and issubclass(kind, BaseException):
             try:
@@ -196,7 +200,7 @@ def _of_same_kind(error: BaseException, text: str) -> BaseException:
     return Exception(text)
 
 
-# The log is one for all sessions, so its filter knows the masks of those that are open.
+# All sessions share one log, so its filter knows the masks of all open sessions.
 
 _masks: tuple[weakref.ref[SecretMask], ...] = ()
 _masks_lock = threading.Lock()
@@ -207,7 +211,7 @@ def _keep_out_of_logs(mask: SecretMask) -> None:
     with _masks_lock:
         _masks = (*(ref for ref in _masks if ref() not in {None, mask}), weakref.ref(mask))
     below = [name for name in logging.root.manager.loggerDict if name.startswith(f"{logger.name}.")]
-    for one in (logger, *map(logging.getLogger, below)):  # a logger's filter does not see the records of those below it
+    for one in (logger, *map(logging.getLogger, below)):  # a filter does not see the records of the loggers below
         one.addFilter(_clean_record)
 
 

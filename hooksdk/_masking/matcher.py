@@ -1,6 +1,6 @@
-"""Where values of secrets stand in a text, however it is escaped, and where something of them was cut off. A text is
-decoded as often as it has escapes, and searched for all values each time: the work grows with the text, and no more
-with what it is made of."""
+"""Find the values of secrets in a text with escapes of any kind, and parts of values that were cut off. The text is
+decoded as many times as it has escapes in escapes, and searched for all values each time, so the work grows with the
+length of the text alone."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ from hooksdk._masking.escapes import (
 )
 from hooksdk._masking.forms import in_base64, in_numbers, is_loose, quoted, texts_of
 
-# Bytes of a block, and how `memoryview` calls a number of that size.
+# Bytes of a block, and the code of a number of that size for `memoryview`.
 _SIZES: dict[int, Literal["Q", "I"]] = {8: "Q", 4: "I"}
 
 
 class Sieve:
-    """A text is read as a row of blocks. One of 15 bytes or more has a whole block of 8 in it wherever it begins, and
-    that is one of 8 which are known beforehand; one of 7 or more has a block of 4."""
+    """Sifts out the few of many texts that may stand in another text. The other text is read as a row of blocks of 8
+    bytes. A text of 15 bytes or more covers a whole block wherever it begins, and that is one of 8 blocks which are
+    known beforehand; a text of 7 bytes or more covers a block of 4."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._tables: dict[int, dict[int, list[str]]] = {}
         for text in texts:
             raw = text.encode("utf-8", "surrogatepass")
             size = next(size for size in _SIZES if len(raw) >= 2 * size - 1)
-            middle = (len(raw) - 2 * size + 1) // 2  # its beginning is often that of others, too
+            middle = (len(raw) - 2 * size + 1) // 2  # many values begin alike
             table = self._tables.setdefault(size, {})
             for start in range(middle, middle + size):
                 table.setdefault(_blocks(raw[start : start + size], size)[0], []).append(text)
 
     def sift(self, raw: bytes) -> list[str]:
-        """Those that may be in this text, given as UTF-8: all that are, and few others."""
+        """The texts that may stand in this one, given as UTF-8: all that do, and few others."""
         left: set[str] = set()
         for size, table in self._tables.items():
             blocks = _blocks(raw, size)
@@ -51,16 +52,16 @@ class Sieve:
 
 
 def _blocks(raw: bytes, size: int) -> memoryview[int]:
-    """The bytes of the text as numbers of `size` bytes each; a rest at its end is left out."""
+    """The bytes as numbers of `size` bytes each; a rest at the end is left out."""
     return memoryview(raw)[: len(raw) // size * size].cast(_SIZES[size])
 
 
 # Characters of the shortest part that is masked: half of `hunter2-password` is a usual word.
 MIN_PART = 15
-# Characters of a part that are enough to mask it; of a value of fewer than twice as many it is half. The first ones of
-# a key or a token are often the same for all of its kind.
+# Characters of a part that is always masked; of a shorter value a half is masked. Keys and tokens of one kind often
+# begin alike.
 ENOUGH = 48
-# Marks of a cut, in a text without case and blanks; the first one stands for the end of the text.
+# Marks of a cut, in a folded text; the first one stands for the end of the text.
 _MARKS = ("\0", "…", "...", "[truncated", "(truncated", "<truncated", "truncated]", "truncated)", "truncated>")
 _HALF_ESCAPE = re.compile("(?:[%&]#?[0-9a-z]{0,7}|[ux][0-9a-f]{0,3})?")
 _OTHER_HALF = re.compile("(?:[0-9a-f]{1,3}|[0-9a-z]{0,7};)?")
@@ -68,11 +69,11 @@ _LONGEST_HALF = 9
 
 
 class Parts:
-    """Finds them. For each place at which a cut leaves enough of a value, the fifteen characters beside it are
-    known.
+    """Finds parts of values beside a cut, by the fifteen characters before or after each place at which a cut leaves
+    enough of a value.
 
     Attributes:
-        least: The shortest parts: where none of them is there is nothing to find.
+        least: The shortest parts: a text without any of them has no part of a value.
     """
 
     def __init__(self) -> None:
@@ -81,7 +82,7 @@ class Parts:
         self._begins: dict[str, list[tuple[str, str]]] = {}
 
     def add(self, value: str, name: str) -> None:
-        """Find parts of this value, too."""
+        """Find parts of this value from now on."""
         least = max(MIN_PART, min((len(value) + 1) // 2, ENOUGH))
         if least < len(value):
             self.least |= {value[:least], value[-least:]}
@@ -90,8 +91,8 @@ class Parts:
             self._begins.setdefault(value[-size:][:MIN_PART], []).append((value[-size:], name))
 
     def find(self, text: str) -> list[tuple[Span, str]]:
-        """The places where the text, or a passage of it beside a mark of a cut, ends with the greater part of a value
-        or begins with it, each with the value's name."""
+        """The places at which the text, or a passage beside a mark of a cut, ends or begins with the greater part of a
+        value, each with the value's name."""
         places: list[tuple[Span, str]] = []
         ends, begins = [len(text)], [0]
         for mark in _MARKS:
@@ -129,7 +130,7 @@ class _Form(NamedTuple):
 
 
 class Matcher:
-    """Finds the values that it is made of. It never changes, so threads may share it."""
+    """Finds certain values in texts. A matcher never changes, so threads may share it."""
 
     def __init__(self, values: Iterable[tuple[str, str]]) -> None:
         self._exact: dict[str, _Form] = {}
@@ -138,7 +139,7 @@ class Matcher:
         self._depth = MAX_DEPTH
         kept: set[frozenset[str]] = set()
         for name, value in sorted(values):
-            self._depth = max(self._depth, MAX_DEPTH + len(unescaped(value)))  # its own escapes are undone as well
+            self._depth = max(self._depth, MAX_DEPTH + len(unescaped(value)))  # the value's own escapes are undone, too
             kept.update(own_families(value))
             for text in filter(str.strip, texts_of(value)):
                 if is_loose(text):
@@ -155,7 +156,7 @@ class Matcher:
         self._shortest = min(map(len, (*self._exact, *self._loose, *self._parts.least)), default=1)
 
     def find(self, text: str) -> list[Hit]:
-        """All values in the text, in their order, none within another."""
+        """All values in the text, in order, none within another."""
         if len(text) < self._shortest:
             return []
         hits: list[Hit] = []
@@ -180,10 +181,10 @@ class Matcher:
 
 
 def _search(reading: Reading, searched: Reading, forms: Iterable[str], known: Mapping[str, _Form]) -> list[Hit]:
-    """Where the forms stand, of which `reading` is looked through as `searched`."""
+    """The places of these forms in `reading`, which is searched in the form `searched`."""
     placed = [(span, known[form]) for form in forms for span in _occurrences(searched.text, form)]
     spans = searched.origin([span for span, _ in placed], reading)
-    # With its blanks and quotes at both ends, where all of them are there.
+    # With the value's blanks and quotes at both ends, if the text has all of them.
     spans = [
         (
             start - len(form.before) * reading.text.endswith(form.before, 0, start),
@@ -202,7 +203,8 @@ def _occurrences(text: str, form: str) -> Iterator[Span]:
 
 
 def _in_order(hits: list[Hit]) -> list[Hit]:
-    """One after the other; of several in one place the longest, grown by what sticks out of it."""
+    """The hits in order, without overlaps: of several in one place the longest, extended to the end of those that begin
+    in it."""
     ordered: list[Hit] = []
     for hit in sorted(hits, key=lambda hit: (hit.start, -hit.end)):
         if not ordered or hit.start >= ordered[-1].end:

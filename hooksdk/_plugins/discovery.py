@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hooksdk._plugins.files import from_plugins_file, plugins_file
-from hooksdk._plugins.handlers import judging_line, tell_of_unregistered
-from hooksdk._plugins.installed import foresee_refusal, installed_plugins, refuse, switch_off
+from hooksdk._plugins.handlers import tell_of_unregistered
+from hooksdk._plugins.installed import installed_plugins, refuse, switch_off
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._plugins.registry import Registry
 from hooksdk._plugins.source import expect
@@ -49,7 +48,10 @@ def find_plugins(
     config.check_files()
     expect(resolve(folder or Path.cwd()), config.digests)
     given = [Plugin.of(holder) for holder in holders]
-    given += from_plugins_file(config, folder or Path.cwd())
+    if config.plugins_file is not False:
+        from hooksdk._plugins.files import from_plugins_file
+
+        given += from_plugins_file(config, folder or Path.cwd())
     registry.modules.update(plugin.holder.__name__ for plugin in given if isinstance(plugin.holder, types.ModuleType))
     for plugin in given:
         add(plugin)
@@ -94,14 +96,14 @@ def _tell_slips(plugin: Plugin) -> None:
 
 
 def _is_beside_its_built_in(plugin: Plugin, installed: Sequence[Plugin]) -> bool:
-    """True for an installed plugin with the id of a built-in one that is there: the configuration means the
+    """True for an installed plugin that has the id of an existing built-in one: the configuration means the
     built-in."""
     twins = (one for one in installed if fold(one.id) == fold(plugin.id))
     return plugin.origin == "installed" and any(one.origin == "built-in" for one in twins)
 
 
 def _say_what_is_not_loaded(installed: Sequence[Plugin]) -> None:
-    """Log one line for installed plugins that are not loaded, for a person who waits for one."""
+    """Log which installed plugins are not loaded, since a person may expect one of them to work."""
     strangers = ", ".join(plugin.id for plugin in installed if plugin.status == "not enabled")
     if strangers:
         logger.warning(
@@ -115,7 +117,7 @@ def _say_what_is_not_loaded(installed: Sequence[Plugin]) -> None:
 
 
 def _check_names(config: Config, known: Sequence[str]) -> None:
-    """A plugin configured under a misspelt name, perhaps a policy, would otherwise be missing without a message."""
+    """Raise or log for configured names of no known plugin: a policy under a misspelt name would be missing."""
     folded = set(map(fold, known))
     for name in config.plugins:
         if fold(name) not in folded:
@@ -134,17 +136,6 @@ def _check_names(config: Config, known: Sequence[str]) -> None:
             )
 
 
-def load_plugins(
-    holders: Iterable[Any], config: Config, *, folder: Path, on_refusal: Callable[[Plugin, HookSDKError], None]
-) -> tuple[Sequence[Plugin], str]:
-    """Every plugin of a host with this configuration, loaded as the host would, and the line on who judges tool calls.
-    One that cannot be loaded is handed to `on_refusal`; `PluginRefused` is raised for a plugins file that gives
-    nothing."""
-    registry = Registry(config)
-    find_plugins(registry, holders, config, folder=folder, on_refusal=on_refusal)
-    return registry.plugins, judging_line(registry.plan.get("before_tool_call", ()))
-
-
 def load(plugin: Plugin) -> Any:
     """Import an installed plugin. Raises `PluginRefused` for whatever its code raises; Ctrl-C stays Ctrl-C."""
     assert plugin.entry is not None
@@ -155,46 +146,3 @@ def load(plugin: Plugin) -> Any:
         raise
     except BaseException as error:  # a plugin that means to end the process, or to look like it, is refused
         raise PluginRefused(plugin.id, f"importing {plugin.entry.value} raised {describe(error)}") from error
-
-
-def survey(config: Config, folder: Path, holders: Iterable[Any] = ()) -> list[Plugin]:
-    """Every plugin that a host with this configuration would know, in its order: `holders` are those that somebody
-    names beside it, imported already. Nothing of the others is imported, so one of them counts as loaded when its
-    manifest and the configuration speak against nothing."""
-    plugins = [_look_at(holder, config) for holder in holders]
-    try:
-        path = plugins_file(config, folder)
-    except PluginRefused as error:
-        plugins.append(Plugin(id=error.plugin, origin=error.plugin, status="refused", reason=str(error)))
-    else:
-        if path is not None:
-            plugin = Plugin(id=path.stem, origin=str(path))
-            switch_off(plugin, config)
-            plugin.reason = plugin.reason or "what is in it is known once it runs"
-            plugins.append(plugin)
-    for plugin in installed_plugins(config, every_manifest=True):
-        foresee_refusal(plugin, config)
-        twin = next((one for one in plugins if one.origin == "code" and fold(one.id) == fold(plugin.id)), None)
-        if twin is not None and twin.loaded:
-            plugin.status, plugin.reason = "off", OUTRANKED
-        plugins.append(plugin)
-    return plugins
-
-
-def _look_at(holder: Any, config: Config) -> Plugin:
-    """A plugin that is imported already, as a host would take it."""
-    plugin = Plugin.of(holder)
-    return plugin if switch_off(plugin, config) else look_at(plugin, config)
-
-
-def look_at(plugin: Plugin, config: Config) -> Plugin:
-    """Fill in what a plugin's code says of it, alone with this configuration: its hooks, its tools, its checked
-    settings. An installed one is imported for it. What speaks against loading it is its `refusal`, and is not
-    raised."""
-    try:
-        if plugin.holder is None:
-            plugin.holder = load(plugin)
-        Registry(config).add(plugin)
-    except HookSDKError as error:
-        refuse(plugin, error)
-    return plugin

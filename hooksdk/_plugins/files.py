@@ -1,8 +1,7 @@
-"""Plugins in files and modules of one's own: a project's plugins file, and what a person names on the command line.
+"""Plugins in local files and modules: a project's plugins file, and those that a person names on the command line.
 
-Both are imported with their folder at the end of `sys.path`, where it stays for imports inside functions: their
-neighbours can be imported, and no file of a project takes the place of a module that others import. They and their
-neighbours are compiled from their source.
+Their folder is put at the end of `sys.path` and stays there, for imports inside functions: they can import the files
+beside them, and no file of a project replaces a module that others import. All of them are compiled from source.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
+from hooksdk._config.entry_points import installed_entries
 from hooksdk._config.trust import PLUGINS_FILE
 from hooksdk._firing.marks import is_own, members
 from hooksdk._plugins.handlers import classes_in, is_marked, tell_of_unregistered
-from hooksdk._plugins.installed import installed_ids
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._plugins.source import SourceLoader, from_source
 from hooksdk._tasks.background import logger
@@ -34,7 +33,7 @@ INIT = "__init__.py"
 
 
 def plugins_file(config: Config, folder: Path) -> Path | None:
-    """The project's plugins file, or None without one. Raises `PluginRefused` when it is not there."""
+    """The project's plugins file; None if the configuration names none. Raises `PluginRefused` if it is missing."""
     if config.plugins_file is False:
         return None
     path = folder / (PLUGINS_FILE if config.plugins_file is True else config.plugins_file)
@@ -46,7 +45,7 @@ def plugins_file(config: Config, folder: Path) -> Path | None:
 
 
 def from_plugins_file(config: Config, folder: Path) -> list[Plugin]:
-    """The plugins of the project's plugins file, which is run for it."""
+    """The plugins of the project's plugins file, which is executed."""
     path = plugins_file(config, folder)
     if path is None:
         return []
@@ -59,12 +58,12 @@ def from_plugins_file(config: Config, folder: Path) -> list[Plugin]:
 
 
 def plugins_at(*places: str | Path, folder: Path | None = None) -> list[Any]:
-    """The modules and classes that somebody names, for `Host(plugins=...)`: each as `FILE`, `FILE:CLASS`, `MODULE` or
-    `MODULE:CLASS`; paths and modules are looked for from `folder`, by default the current one. Without a class these
-    are the plugins that a plugins file of that content gives; a bare `MODULE:` is the module itself. Two names of one
-    class give it once.
+    """The modules and classes with these names, for `Host(plugins=...)`: each as `FILE`, `FILE:CLASS`, `MODULE` or
+    `MODULE:CLASS`, relative to `folder`, by default the current one. A name without a class stands for all plugins in
+    it, as in a plugins file; `MODULE:` is the module itself. A class that is named twice comes once.
 
-    Raises `PluginRefused` for what is not there, does not import or yields nothing; and whatever a decorator raises.
+    Raises `PluginRefused` for a name that leads nowhere, cannot be imported or has no plugin, and whatever a decorator
+    raises.
     """
     holders: list[Any] = []
     for name in map(str, places):
@@ -96,8 +95,7 @@ def _plugins_at(name: str, folder: Path) -> list[Any]:
 
 
 def names_file(place: str) -> bool:
-    """True where a text names a Python file, or a package's folder: it ends with `.py`, or has a separator of
-    folders."""
+    """True for the path of a Python file or of a package: it ends with `.py`, or has a path separator."""
     return place.endswith(".py") or "/" in place or os.sep in place
 
 
@@ -109,8 +107,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def import_file(path: Path, who: str) -> types.ModuleType:
-    """A file as the module that its neighbours get when they import it: once, and inside of its package, if it is in
-    one."""
+    """Import a file under the name by which the files beside it import it, as part of its package if it is in one."""
     if path.is_dir() and (path / INIT).is_file():
         path /= INIT
     if not path.is_file():
@@ -128,7 +125,7 @@ def import_file(path: Path, who: str) -> types.ModuleType:
     _make_importable(folder)
     name = ".".join(parts)
     if len(parts) == 1 and path.name != INIT and not _leads_to(name, path):
-        return _run(path, _private_name(path), who)  # called like a module that is found before it
+        return _run(path, _private_name(path), who)  # an earlier module on the path has its name
     with _refusing(who, f"running {path}", folder):
         module = importlib.import_module(name)
     if Path(module.__file__ or "").resolve() != path:
@@ -147,7 +144,7 @@ def _import_module(name: str, who: str, folder: Path) -> types.ModuleType:
         except ModuleNotFoundError as error:
             if error.name != name and not name.startswith(f"{error.name}."):
                 raise
-    if name in installed_ids():
+    if any(name == one.entry.name for one in installed_entries()):
         advice = f"An installed plugin is switched on with: hooksdk plugins enable {name}"
         raise PluginRefused(who, f"there is no module '{name}'", advice)
     here = [path.stem for path in folder.glob("*.py")]
@@ -170,7 +167,7 @@ def _leads_to(name: str, path: Path) -> bool:
 
 
 def _private_name(path: Path) -> str:
-    """A name of its own, so that a file called like an importable module does not take that one's place."""
+    """A module name under which the file does not replace an importable module of the same name."""
     return f"{Path(PLUGINS_FILE).stem}.{path.stem}"
 
 
@@ -181,7 +178,7 @@ def _run(path: Path, name: str, who: str) -> types.ModuleType:
     spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    module.__package__ = ""  # it is in none, whatever it is called here: the files beside it belong to it
+    module.__package__ = ""  # it is in no package, whatever its private name says
     sys.modules[name] = module
     try:
         with _refusing(who, f"running {path}", path.parent):
@@ -194,8 +191,7 @@ def _run(path: Path, name: str, who: str) -> types.ModuleType:
 
 @contextmanager
 def _refusing(who: str, what: str, folder: Path) -> Generator[None]:
-    """Other people's code: whatever it raises is told in one line, with the line in its own files. Ctrl-C stays
-    Ctrl-C."""
+    """Turn whatever other people's code raises into `PluginRefused`, with the line in that code. Ctrl-C passes."""
     try:
         yield
     except (HookSDKError, KeyboardInterrupt):
@@ -206,7 +202,7 @@ def _refusing(who: str, what: str, folder: Path) -> Generator[None]:
 
 
 def _line_in(folder: Path, error: BaseException) -> str:
-    """` (guard.py:3)`: the innermost line of the folder's own that was at work."""
+    """` (guard.py:3)`: the innermost line of the traceback in this folder's files."""
     place, traceback = "", error.__traceback__
     while traceback is not None:
         file = Path(traceback.tb_frame.f_code.co_filename)
@@ -217,8 +213,8 @@ def _line_in(folder: Path, error: BaseException) -> str:
 
 
 def _holders_of(module: types.ModuleType, path: Path, otherwise: str) -> list[Any]:
-    """The plugins of a file: the members of its `plugins`, in that order, or else the file itself and its classes with
-    handlers. Raises `PluginRefused` for a file without any."""
+    """The plugins of a file: the members of its list `plugins`, or else the module itself and its classes with
+    handlers. Raises `PluginRefused` for a file without plugins."""
     own = [member for _, member in members(module) if is_marked(member) and is_own(module, member)]
     named = vars(module).get("plugins")
     if named is None:

@@ -1,8 +1,7 @@
-"""Handlers and tools that somebody marked and nobody would call: a policy must not be missing without a word.
+"""Handlers and tools that have a decorator and would never be called: a missing policy must not go unnoticed.
 
-Refused is what can have no other meaning than a mistake: a marked policy whose name leads to something else, and a
-plugin without any handler or tool. What may be meant (an observer that was left out, a class that this host does not
-want) is a warning.
+A plain mistake is refused: a policy's handler whose name leads to something else, and a plugin without handlers and
+tools. What may be intended, such as an observer that was left out, is a warning.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def has_handlers(holder: type) -> bool:
 
 
 def check_lost(plugin_id: str, holder: type | types.ModuleType, others: Container[str]) -> None:
-    """Raise `PluginRefused` for the first marked policy that would never be called; log other marked functions."""
+    """Raise `PluginRefused` for the first policy handler that would never be called; log other decorated functions."""
     for function, problem, advice in _lost(holder):
         if _judges(function):
             raise PluginRefused(plugin_id, f"{locate(function)} is marked and would never be called: {problem}", advice)
@@ -53,7 +52,7 @@ def check_lost(plugin_id: str, holder: type | types.ModuleType, others: Containe
 
 
 def _lost(holder: type | types.ModuleType) -> Iterable[tuple[Any, str, str]]:
-    """Marked functions that no name of their module or class leads to: function, why, what to do."""
+    """Decorated functions that no name of their module or class leads to, each with the reason and advice."""
     bodies: Sequence[Any] = holder.__mro__ if isinstance(holder, type) else (holder,)
     for body in bodies:
         reachable = [layer for member in vars(body).values() for layer in unwrapped(_plain(member))]
@@ -84,7 +83,7 @@ def _why_lost(function: Any, now: Any) -> tuple[str, str]:
 
 
 def _judges(function: Any) -> bool:
-    """True for a handler that decides or changes anything; what only watches is missed by nobody's safety."""
+    """True for a handler that decides or changes anything. Safety does not depend on one that only observes."""
     options: Mapping[str, Any] | None = getattr(function, "hooksdk_impl", None)
     hook = HOOKS.get(str(options["specname"] or function.__name__)) if options else None
     return hook is not None and hook.kind not in {"notify", "observe", "around", "trace"}
@@ -95,7 +94,7 @@ def _plain(member: Any) -> Any:
 
 
 def check_bare(plugin_id: str, holder: Any, expected: list[str], marked: Container[str]) -> None:
-    """Tell of a function that has the name and the parameters of a hook, and no decorator."""
+    """Log functions with the name and the parameters of a hook and without its decorator."""
     for name in HOOKS:
         function = inspect.getattr_static(holder, name, None)
         bare = inspect.isfunction(function) and name not in marked
@@ -123,13 +122,13 @@ def check_empty(plugin_id: str, holder: type | types.ModuleType) -> None:
                 f"It imports '{foreign[0]}' from another package: give {getattr(holder, foreign[0]).__module__} itself"
             )
     elif hasattr(holder, "lifespan") or hasattr(holder, "shared"):
-        return  # it holds something open for each session or for the host, such as a connection that others use
+        return  # it provides something to other plugins, such as an open connection
     raise PluginRefused(plugin_id, "it has no handler (@hooks.…) and no tool (@tool), so it would do nothing", advice)
 
 
 def classes_in(module: types.ModuleType) -> list[type]:
-    """The classes with handlers that a module defines or imports from its own package; of the imported ones those that
-    none of the others is derived from."""
+    """The classes with handlers that a module defines or imports from its own package, without imported base classes of
+    the others."""
     own = [value for value in vars(module).values() if isinstance(value, type) and is_own(module, value)]
     classes = [value for value in dict.fromkeys(own) if has_handlers(value)]
     return [
@@ -140,8 +139,8 @@ def classes_in(module: types.ModuleType) -> list[type]:
 
 
 def tell_of_unregistered(plugin_id: str, module: types.ModuleType, registered: Sequence[object]) -> None:
-    """Log the classes with handlers of a module that is a plugin, where no plugin is made of them. One that others are
-    derived from is no plugin itself."""
+    """Log the classes with handlers in a plugin's module that are no plugins themselves. A base class of a plugin is
+    none of them."""
     for holder in classes_in(module):
         if any(isinstance(one, type) and issubclass(one, holder) for one in registered):
             continue
@@ -154,7 +153,7 @@ def tell_of_unregistered(plugin_id: str, module: types.ModuleType, registered: S
 
 
 def judging_line(handlers: Sequence[Handler]) -> str:
-    """How many handlers judge tool calls, and whose."""
+    """The line that says which plugins judge tool calls, and with how many handlers."""
     if not handlers:
         return "no handler judges tool calls"
     names = list(dict.fromkeys(f"{one.plugin} (shadow)" if one.shadow else one.plugin for one in handlers))

@@ -4,44 +4,27 @@ imported."""
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterator, Sequence
-from importlib.metadata import Distribution, EntryPoint, distributions
-from pathlib import Path
+from collections.abc import Container, Sequence
 
+from hooksdk._config.entry_points import BUILT_INS, installed_entries, module_of
 from hooksdk._config.sources import trust_advice
 from hooksdk._plugins.plugin import Plugin
 from hooksdk._tasks.background import logger
-from hooksdk._tasks.limits import describe
 from hooksdk.config import Config, fold
-from hooksdk.errors import DuplicatePlugin, HookSDKError, MissingGrant, PluginRefused
-from hooksdk.manifest import (
-    ENTRY_POINTS,
-    FILE_NAMES,
-    SUFFIX,
-    find_manifest,
-    folders_of,
-    missing_part,
-    needed_grants,
-    read_manifest,
-)
-
-"""The entry point group of installed plugins."""
-# The built-in plugins of this very hooksdk, each in a folder of its id.
-BUILT_INS = Path(__file__).resolve().parents[2] / "builtin_plugins"
+from hooksdk.errors import DuplicatePlugin, HookSDKError, PluginRefused
+from hooksdk.manifest import FILE_NAMES, SUFFIX, find_manifest, missing_part, read_manifest
 
 
 def installed_plugins(config: Config, *, every_manifest: bool = False) -> list[Plugin]:
-    """Every installed plugin by its id, with status, reason and, where it is to be loaded, its manifest; with
-    `every_manifest` those of the others too. What is wrong with one that was to be loaded is its `refusal`."""
+    """The installed plugins, sorted by id, with status and reason. Manifests are read of those that are to be loaded,
+    with `every_manifest` of all. The error of one that cannot be loaded is its `refusal`."""
     plugins: list[Plugin] = []
-    for entry, built_in, (name, version) in _entries():
-        plugin = Plugin(
-            id=entry.name,
-            origin="built-in" if built_in else "installed",
-            distribution=name,
-            version=version,
-            entry=entry,
-        )
+    only_built_ins = os.environ.get("HOOKSDK_DISABLE_AUTOLOAD", "") not in {"", "0"}
+    for entry, is_built_in, distribution, version in installed_entries():
+        if only_built_ins and not is_built_in:
+            continue
+        origin = "built-in" if is_built_in else "installed"
+        plugin = Plugin(id=entry.name, origin=origin, distribution=distribution, version=version, entry=entry)
         section = config.plugin(plugin.id)
         plugin.grants = tuple(section.grants) if section else ()
         decide(plugin, config)
@@ -60,25 +43,8 @@ def installed_plugins(config: Config, *, every_manifest: bool = False) -> list[P
     return plugins
 
 
-def foresee_refusal(plugin: Plugin, config: Config) -> None:
-    """Refuse a plugin that the host would, as far as its manifest tells: by its configuration and its grants."""
-    if not plugin.loaded or plugin.manifest is None:
-        return
-    manifest, section = plugin.manifest, config.plugin(plugin.id)
-    try:
-        manifest.check_config(section.config if section else {}, f"[plugins.{plugin.id}.config]")
-        needs = needed_grants(manifest.contracts.hooks or (), manifest.contracts.tools or (), manifest.permissions)
-        if missing := {grant: users for grant, users in needs.items() if not plugin.may(grant)}:
-            plugin.missing_grant = MissingGrant(plugin.id, missing)
-            if config.on_missing_grant == "refuse":
-                raise plugin.missing_grant
-            plugin.reason = f"in part: {plugin.missing_grant}"
-    except HookSDKError as error:
-        refuse(plugin, error)
-
-
 def refuse(plugin: Plugin, error: HookSDKError) -> None:
-    """Note why a plugin cannot be loaded. One that would not be loaded anyway keeps its status."""
+    """Mark a plugin as refused, with the error. One that would not be loaded anyway keeps its status."""
     plugin.refusal = error
     if plugin.loaded:
         plugin.status, plugin.reason = "refused", str(error)
@@ -87,7 +53,7 @@ def refuse(plugin: Plugin, error: HookSDKError) -> None:
 
 
 def switch_off(plugin: Plugin, config: Config) -> bool:
-    """True, with status and reason set, for what the operator denied or switched off, wherever it comes from."""
+    """True, with status and reason set, for a plugin that the configuration denies or switches off."""
     section = config.plugin(plugin.id)
     project = config.switched_off_by_project(plugin.id)
     if project is not None and plugin.is_the_operators_own(project):
@@ -106,8 +72,8 @@ def switch_off(plugin: Plugin, config: Config) -> bool:
 
 
 def decide(plugin: Plugin, config: Config) -> None:
-    """`deny` beats `enabled = false` beats `allow` beats the default: a built-in is on, a stranger that nobody named is
-    not."""
+    """Set the status. `deny` beats `enabled = false` beats `allow` beats the default: a built-in plugin is on, another
+    one is off unless it is named."""
     if switch_off(plugin, config):
         return
     section, stranger = config.plugin(plugin.id), plugin.origin == "installed"
@@ -126,73 +92,6 @@ def _check_default(plugin: Plugin, config: Config) -> None:
     named = config.plugin(plugin.id) is not None or any(fold(plugin.id) == fold(name) for name in config.allow or ())
     if plugin.manifest and plugin.manifest.enabled_by_default is False and not named:
         plugin.status, plugin.reason = "off", f"off unless configured: hooksdk plugins enable {plugin.id}"
-
-
-def installed_ids() -> set[str]:
-    """The ids of all installed plugins, whatever their state."""
-    return {entry.name for entry, _, _ in _entries()}
-
-
-def _entries() -> Iterator[tuple[EntryPoint, bool, tuple[str, str]]]:
-    """The entry points of our group, each with whether it is a built-in, and name and version of its distribution. Of
-    two copies of a distribution the first on the path counts, as it does for imports; but a copy that only calls itself
-    hooksdk hides no built-in."""
-    only_built_ins = os.environ.get("HOOKSDK_DISABLE_AUTOLOAD", "") not in {"", "0"}
-    names: set[str] = set()
-    values: set[tuple[str, str]] = set()
-    for distribution in distributions():
-        try:
-            entries = _entries_of(distribution)
-        except Exception as error:  # somebody else's broken file
-            name, _ = _identity(distribution)
-            logger.warning("the entry points of %s cannot be read: %s", name, describe(error))
-            continue
-        if not entries:
-            continue
-        identity = _identity(distribution)
-        name = fold(identity[0])
-        first_copy = name not in names
-        names.add(name)
-        for entry in entries:
-            built_in = _is_built_in(entry)
-            if (built_in or (first_copy and not only_built_ins)) and (entry.name, entry.value) not in values:
-                values.add((entry.name, entry.value))
-                yield entry, built_in, identity
-
-
-def _entries_of(distribution: Distribution) -> list[EntryPoint]:
-    """Its entry points of our group. Every host looks at hundreds of distributions, so the text of most is not
-    parsed."""
-    if ENTRY_POINTS not in (distribution.read_text("entry_points.txt") or ""):
-        return []
-    return [entry for entry in distribution.entry_points if entry.group == ENTRY_POINTS]
-
-
-def _identity(distribution: Distribution) -> tuple[str, str]:
-    """Its name and its version, as far as they can be read. Both are in one file, which is long where it holds a
-    README."""
-    try:
-        metadata = distribution.metadata
-        name, version = (str(metadata[word]) if word in metadata else "" for word in ("Name", "Version"))
-        return name or "?", version
-    except Exception:
-        return "?", ""
-
-
-def module_of(entry: EntryPoint) -> str:
-    """The module that an entry point names; empty for one that is no entry point."""
-    try:
-        return entry.module
-    except (AssertionError, AttributeError, ValueError):  # by Python version, and by the backport
-        return ""
-
-
-def _is_built_in(entry: EntryPoint) -> bool:
-    """By where the module lies, whatever its distribution calls itself."""
-    module = module_of(entry)
-    if module.partition(".")[0] != BUILT_INS.name:
-        return False
-    return [Path(folder).resolve() for folder in folders_of(module)] == [BUILT_INS / fold(entry.name)]
 
 
 def _refuse_twins(plugins: Sequence[Plugin]) -> None:
@@ -219,27 +118,17 @@ def _read_manifest(plugin: Plugin, ids: Container[str]) -> None:
     assert plugin.entry is not None
     module = module_of(plugin.entry)
     path = find_manifest(module, plugin.id) if module else None
-    if path is None:
-        check_module(plugin.id, module)
+    manifest = read_manifest(path, plugin.id) if path else None
+    if manifest is not None and fold(manifest.id) == fold(plugin.id):
+        plugin.manifest = manifest
+        return
+    if missing := missing_part(module) if module else "":
+        raise PluginRefused(plugin.id, f"its entry point names '{module}', and there is no module {missing}")
+    if manifest is None:
         advice = f"Its package needs a {FILE_NAMES[0]} beside {module or plugin.entry.value}"
         raise PluginRefused(plugin.id, "an installed plugin needs a manifest, and it has none", advice)
-    manifest = read_manifest(path, plugin.id)
-    if fold(manifest.id) != fold(plugin.id):
-        check_module(plugin.id, module)
-        raise PluginRefused(plugin.id, *other_id(manifest.id, plugin.id, shared=fold(manifest.id) in ids))
-    plugin.manifest = manifest
-
-
-def check_module(plugin_id: str, module: str) -> None:
-    """Raise `PluginRefused` for an entry point that names a module that is not there."""
-    if missing := missing_part(module) if module else "":
-        raise PluginRefused(plugin_id, f"its entry point names '{module}', and there is no module {missing}")
-
-
-def other_id(manifest_id: str, plugin_id: str, *, shared: bool) -> tuple[str, str]:
-    """What is wrong with a manifest of another id, and what to do; `shared`: another plugin has that id."""
-    problem = f"its manifest says id '{manifest_id}', its entry point '{plugin_id}'"
-    if shared:
-        own = f"{plugin_id}{SUFFIX}"
-        return problem, f"That is another plugin's: this one needs a {own} beside it (hooksdk plugins manifest --write)"
-    return problem, "Make them equal"
+    advice = "Make them equal"
+    if fold(manifest.id) in ids:
+        own = f"{plugin.id}{SUFFIX}"
+        advice = f"That is another plugin's: this one needs a {own} beside it (hooksdk plugins manifest --write)"
+    raise PluginRefused(plugin.id, f"its manifest says id '{manifest.id}', its entry point '{plugin.id}'", advice)

@@ -18,15 +18,8 @@ from hooksdk._config.trust import resolve
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.config import Config
-from hooksdk.errors import (
-    ConfigError,
-    HookSDKError,
-    MissingGrant,
-    PluginRefused,
-    problem_text,
-    unknown_key,
-)
-from hooksdk.manifest import Manifest
+from hooksdk.errors import ConfigError, HookSDKError, MissingGrant, PluginRefused, problem_text, unknown_key
+from hooksdk.manifest import Manifest, needed_grants
 from hooksdk.patterns import ToolPattern
 
 # The parameters that a plugin class may ask for.
@@ -42,13 +35,13 @@ class Plugin:
         holder: The module or class.
         status: `loaded`, `off`, `denied`, `not allowed`, `not enabled` or `refused`.
         config: The plugin's own configuration, checked: an instance of its `Config`, or a mapping.
-        unneeded: The names of handlers that its settings have no use for: they are not called.
-        tool_patterns: By hook, which tools its handlers are for (`tools=`); those for every tool are not here.
-        grants: What the operator lets it do. Only an installed plugin needs any.
-        missing_grant: Why hooks or tools of it are left out, when they are.
-        distribution: The installed distribution that it comes from.
-        refusal: Why it is refused, known before anything of it is imported.
-        asks_for: The parameters of its constructor.
+        unneeded: Names of handlers that are not called, since its settings do not need them.
+        tool_patterns: By hook, the patterns of its handlers' `tools=`.
+        grants: The grants that the operator gave. Only an installed plugin needs any.
+        missing_grant: The error about grants for which hooks or tools are left out.
+        distribution: The name of the installed distribution that it comes from.
+        refusal: The error for which it is refused, known before its code is imported.
+        asks_for: The names of its constructor's parameters.
     """
 
     id: str
@@ -127,16 +120,15 @@ class Plugin:
         }
 
     def is_the_operators_own(self, project: Path) -> bool:
-        """True for what code gives, or a plugins file outside of the project's folder: no project that is not
-        trusted switches it off or sets anything of it. A plugins file inside comes with the project, as do the
-        settings for it."""
+        """True for a plugin given in code or by a plugins file outside of the project's folder. A project that is not
+        trusted cannot switch it off or configure it. A plugins file inside belongs to the project."""
         if self.origin in {"installed", "built-in"}:
             return False
         return self.origin == "code" or not resolve(Path(self.origin)).is_relative_to(project)
 
 
 def constructor_parameters(plugin: Plugin) -> tuple[str, ...]:
-    """The parameters of its constructor. Raises `PluginRefused` for one that the host cannot give."""
+    """The names of its constructor's parameters. Raises `PluginRefused` for one that the host does not provide."""
     if not plugin.is_class:
         return ()
     parameters = list(inspect.signature(plugin.holder).parameters.values())
@@ -144,19 +136,30 @@ def constructor_parameters(plugin: Plugin) -> tuple[str, ...]:
         if (
             parameter.name not in CONSTRUCTOR
             and parameter.default is parameter.empty
-            and parameter.kind
-            not in {
-                parameter.VAR_POSITIONAL,
-                parameter.VAR_KEYWORD,
-            }
+            and parameter.kind not in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
         ):
             advice = f"A plugin class may take {', '.join(sorted(CONSTRUCTOR))}; give anything else a default"
             raise PluginRefused(plugin.id, f"its constructor wants '{parameter.name}'", advice)
     return tuple(parameter.name for parameter in parameters if parameter.name in CONSTRUCTOR)
 
 
+def missing_grants(
+    plugin: Plugin, hooks: Sequence[str], tools: Sequence[str], config: Config
+) -> Mapping[str, Sequence[str]]:
+    """The grants that a plugin with these hooks and tools lacks, each with what needs it. The error about them becomes
+    its `missing_grant`, and is raised where the configuration refuses such plugins."""
+    needs = needed_grants(hooks, tools, plugin.manifest.permissions if plugin.manifest else ())
+    missing = {grant: users for grant, users in needs.items() if not plugin.may(grant)}
+    if missing:
+        plugin.missing_grant = MissingGrant(plugin.id, missing)
+        if config.on_missing_grant == "refuse":
+            raise plugin.missing_grant
+    return missing
+
+
 def configure(plugin: Plugin, config: Config) -> Any:
-    """Its own settings, checked by the manifest and its `Config`. Raises `ConfigError` naming every wrong entry."""
+    """The plugin's settings, checked against its manifest and its `Config`. Raises `ConfigError` with every wrong
+    entry."""
     where = f"[plugins.{plugin.id}.config]"
     values = _values(plugin, config)
     if plugin.manifest:
@@ -186,7 +189,7 @@ def _misspelt(plugin: Plugin, names: Iterable[str]) -> dict[str, str]:
 
 
 def _values(plugin: Plugin, config: Config) -> dict[str, Any]:
-    """The plugin's settings from all sources. What a project's file may add, its `Config.with_project` knows."""
+    """The plugin's settings from all sources. Its `Config.with_project` decides what a project's file may add."""
     section, sources = config.plugin(plugin.id), config.own_settings(plugin.id)
     if sources is None:
         return dict(section.config) if section else {}
@@ -202,7 +205,7 @@ def _values(plugin: Plugin, config: Config) -> dict[str, Any]:
             raise
         except Exception as error:
             raise PluginRefused(plugin.id, f"its with_project raised {type(error).__name__}: {error}") from error
-    # Trust would not help these. (A plugin may say in other words what it leaves out.)
+    # Misspelt settings would not count in a trusted folder either.
     misspelt = _misspelt(plugin, [name for name in missing if name in sources.project.values])
     for problem in misspelt.values():
         logger.warning("[plugins.%s.config] of the project: %s", plugin.id, printable_entry(problem))

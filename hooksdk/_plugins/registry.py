@@ -9,31 +9,22 @@ from typing import Any, final
 
 import pluggy
 
-from hooksdk._firing.granted import WithheldField, granted_fields, withheld_from
 from hooksdk._firing.hook import PROJECT, Handler, options_of, other_parameters
 from hooksdk._firing.marks import is_own
-from hooksdk._firing.shadow import EFFECTIVE_KINDS, in_shadow
 from hooksdk._firing.signature import locate
+from hooksdk._firing.twins import EFFECTIVE_KINDS, WithheldField, granted_fields, in_shadow, withheld_from
 from hooksdk._plugins.handlers import check_bare, check_empty, check_lost
-from hooksdk._plugins.plugin import Plugin, configure, constructor_parameters
+from hooksdk._plugins.plugin import Plugin, configure, constructor_parameters, missing_grants
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.config import Config, fold
-from hooksdk.errors import (
-    DuplicatePlugin,
-    HookUseError,
-    MissingGrant,
-    PluginRefused,
-    UnknownHook,
-    did_you_mean,
-)
+from hooksdk.errors import DuplicatePlugin, HookUseError, MissingGrant, PluginRefused, UnknownHook, did_you_mean
 from hooksdk.hooks import HOOKS
-from hooksdk.manifest import needed_grants
 from hooksdk.tools import Tool, marked_tools
 
 
 class _Manager(pluggy.PluginManager):
-    """pluggy's manager, which of a module's handlers registers those that the module defines itself."""
+    """pluggy's manager, which registers only handlers that a module defines itself, and none that it imports."""
 
     def __init__(self, others: set[str]) -> None:
         super().__init__(PROJECT)
@@ -51,8 +42,8 @@ class Registry:
     """The loaded plugins of one host, and the plan of handlers that each session binds.
 
     Attributes:
-        modules: Names of the modules that are given as plugins: handlers that another module imports from them belong
-            to them.
+        modules: The names of modules that are plugins. A handler that another module imports from one of them belongs
+            to that one.
     """
 
     def __init__(self, config: Config) -> None:
@@ -68,7 +59,7 @@ class Registry:
         self._plan: dict[str, list[Handler]] | None = None
 
     def add(self, plugin: Plugin) -> None:
-        """Register a plugin with everything it needs checked; nothing stays half-registered when it is refused."""
+        """Check and register a plugin. Nothing of a refused plugin stays registered."""
         if (twin := self.get(plugin.id)) is not None:
             raise DuplicatePlugin(plugin.id, _where(twin), _where(plugin))
         holder = plugin.holder
@@ -118,8 +109,8 @@ class Registry:
         return [plugin for plugin in self.plugins if plugin.loaded]
 
     def tools_of(self, plugin: Plugin, instance: object) -> list[Tool]:
-        """The tools that `@tool` marks: of a module or an instance; of a class's blank instance when there is none yet.
-        None of a plugin that may not offer any."""
+        """The tools that `@tool` marks in a module or an instance; without an instance those of a blank one. Empty for
+        a plugin without the grant to offer tools."""
         if not plugin.may("offer"):
             return []
         return self._marked_tools(plugin, instance)
@@ -141,7 +132,7 @@ class Registry:
 
     @property
     def contracts(self) -> dict[str, frozenset[str]]:
-        """The tools that the manifests list, by plugin, where they list any: a plugin offers no others."""
+        """By plugin, the tools that its manifest lists, if it lists any: the plugin may offer no others."""
         return {
             plugin.id: frozenset(names)
             for plugin in self.loaded
@@ -164,14 +155,14 @@ class Registry:
             raise DuplicatePlugin(plugin.id, "registered already", f"{_where(plugin)} ({error})") from None
 
     def _marked(self, holder: Any) -> Iterable[tuple[str, Any]]:
-        """The names under which a plugin has marked handlers, with what their markers say."""
+        """The names of a plugin's decorated handlers, with the options of their decorators."""
         for name in dir(holder):
             opts = self._manager.parse_hookimpl_opts(holder, name)
             if opts is not None:
                 yield name, opts
 
     def _check_handler(self, plugin: Plugin, name: str, opts: Any) -> str:
-        """The hook that a marked function handles. Plain pluggy impls have not met the decorator's checks."""
+        """The hook that a function handles. The checks of our decorators are made here for plain pluggy markers."""
         hook: str = opts["specname"] or name
         function = inspect.getattr_static(plugin.holder, name)
         where = locate(function)
@@ -195,14 +186,9 @@ class Registry:
         return hook
 
     def _check_grants(self, plugin: Plugin) -> None:
-        permissions = plugin.manifest.permissions if plugin.manifest else ()
-        needs = needed_grants(plugin.hooks, plugin.tools, permissions)
-        missing = {grant: users for grant, users in needs.items() if not plugin.may(grant)}
+        missing = missing_grants(plugin, plugin.hooks, plugin.tools, self._config)
         if not missing:
             return
-        plugin.missing_grant = MissingGrant(plugin.id, missing)
-        if self._config.on_missing_grant == "refuse":
-            raise plugin.missing_grant
         plugin.reason = (
             f"left out: {', '.join(user for users in missing.values() for user in users)}. {plugin.missing_grant}"
         )
@@ -257,7 +243,7 @@ class Registry:
 
 
 def _unneeded(plugin: Plugin, handled: Mapping[str, str]) -> frozenset[str]:
-    """The handlers of a class that its settings have no use for, as its `handlers_for` says: they are not called."""
+    """The handlers that a plugin class does not need with its settings, by its `handlers_for`: they are not called."""
     handlers_for = getattr(plugin.holder, "handlers_for", None) if plugin.is_class else None
     if handlers_for is None:
         return frozenset()

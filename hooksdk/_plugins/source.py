@@ -1,5 +1,5 @@
-"""Python files of a project, compiled from their source: a `.pyc` that somebody laid beside one is never read, since
-nobody looked at it, and no digest is of it. None is written either."""
+"""Python files of a project, compiled from their source: no `.pyc` beside them is read, since nobody has reviewed it
+and no digest covers it. None is written either."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFi
 from pathlib import Path
 from typing import final
 
-from hooksdk._config.named import check_digest, content_digest
+from hooksdk._config.trust import check_digest, content_digest
 
-# Resolved folders. Modules that are found by way of them are compiled from source.
+# Resolved folders: modules in them are compiled from source.
 _folders: set[str] = set()
-# By project folder: the files in it whose content is trusted, with the digests.
+# By project folder, the digests of its files with trusted content.
 _digests: dict[Path, Mapping[Path, str]] = {}
 
 
 @final
 class SourceLoader(SourceFileLoader):
-    """Compiles the bytes that it reads, after a look at whether they are the trusted ones."""
+    """Compiles the very bytes that it has compared with the trusted digest."""
 
     def get_code(self, fullname: str) -> types.CodeType:
         """The file's code. Raises `ConfigError` for a file that has changed since it was trusted."""
@@ -36,8 +36,8 @@ class SourceLoader(SourceFileLoader):
 
 
 def expect(folder: Path, digests: Mapping[Path, str]) -> None:
-    """From now on these files run with this content alone, in the place of what was expected in this folder before. The
-    other modules beside them are compiled from their source, too."""
+    """Run these files from now on with this content only; this replaces the digests of the folder so far. Other modules
+    in the folder are compiled from source, too."""
     _digests[folder] = digests
     for path in digests:
         if path.suffix in SOURCE_SUFFIXES:
@@ -46,8 +46,7 @@ def expect(folder: Path, digests: Mapping[Path, str]) -> None:
 
 
 def from_source(folder: Path) -> None:
-    """What is imported by way of this folder from now on is compiled from source: its modules, and the packages in
-    it."""
+    """Compile modules and packages in this folder from source, from now on."""
     if _finder not in sys.path_hooks:
         sys.path_hooks.insert(0, _finder)
     name = str(folder.resolve())
@@ -59,15 +58,15 @@ def from_source(folder: Path) -> None:
 
 
 def _finder(folder: str) -> FileFinder:
-    """The path hook that Python asks for each folder in which it looks for modules. Raises `ImportError` for folders of
-    others, which Python then reads as usual."""
+    """The path hook that Python calls for each folder in which it looks for modules. Raises `ImportError` for any other
+    folder, which Python then reads as usual."""
     place = os.path.realpath(folder)
     entries = {os.path.realpath(one) for one in sys.path} | _folders
-    # A folder of installed packages may lie in a project's: whose it is says the nearest place where Python looks.
+    # Installed packages may lie inside of a project's folder: the nearest folder on the path decides.
     nearest = max((one for one in entries if _is_in(place, one)), key=len, default="")
     if nearest not in _folders:
         raise ImportError
-    # A source goes before an extension module of its name, and where there is none, no `.pyc` takes its place.
+    # A source file goes before an extension module of its name; a `.pyc` without its source is not found.
     return FileFinder(folder, (SourceLoader, SOURCE_SUFFIXES), (ExtensionFileLoader, EXTENSION_SUFFIXES))
 
 

@@ -1,7 +1,8 @@
-"""One tool call from top to bottom: it is judged, its tool runs, and it ends once.
+"""One tool call from top to bottom: an equal call is looked for, the call is judged, its tool runs, and it ends once.
 
-`judge` and `execute` list the steps; each step is a function below them, in that order. A step answers None where the call
-goes on, and a `CallEnd` where it ends: the steps after it are skipped then. A hook without handlers is skipped, too.
+`judge` and `execute` list the steps; each step is a function below them, in that order. A step answers None where the
+call goes on, and a `CallEnd` where it ends: the steps after it are skipped then. The steps that only plugins have are
+in `hook_steps.py`.
 """
 
 from __future__ import annotations
@@ -9,41 +10,34 @@ from __future__ import annotations
 import inspect
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, Final, cast
 
 import anyio
 from anyio.lowlevel import RunVar
 
 from hooksdk import hooks, schema
-from hooksdk._approvals.request import Question, digest_of
-from hooksdk._firing.dispatcher import HandlerOutcome
-from hooksdk._firing.signature import is_async, own_result, to_result
+from hooksdk._approvals.request import Question, definition_of, digest_of
+from hooksdk._firing.signature import to_result
 from hooksdk._ledger.calls import CallEnd, CallInProgress, EffectState, Stage
-from hooksdk._masking.mask import MIN_MASKED, SecretMask
-from hooksdk._origins.labels import UNLABELLED
-from hooksdk._run import asking, equal_calls, refusals
-from hooksdk._run.around import AroundStack
+from hooksdk._origins.labels import TRUSTED, UNLABELLED, UNTRUSTED, Labels, said_of, worsened
+from hooksdk._run import asking, hook_steps, refusals
 from hooksdk._run.context import Context, without_secrets
-from hooksdk._run.labelling import label_result
+from hooksdk._run.hook_steps import policy_failed, readable, with_arguments
 from hooksdk._run.origins import origins_of
 from hooksdk._run.state import RunState
-from hooksdk._run.tools import grant_beside
-from hooksdk._schema.fresh import peek, put_fresh
+from hooksdk._run.tools import grant_uncatalogued
+from hooksdk._schema.fresh import peek
 from hooksdk._tasks.background import logger
-from hooksdk._tasks.limits import Attempt, describe
-from hooksdk._tasks.shielding import in_abandonable_thread, run_shielded
+from hooksdk._tasks.limits import Attempt, describe, in_abandonable_thread, is_async, is_cancelled, run_shielded
 from hooksdk._transcript.effects import in_doubt
+from hooksdk._transcript.journal import Ledger
 from hooksdk.calls import CallOrigin, ToolCall, ToolResult, join_labels
-from hooksdk.catalog import Catalog
 from hooksdk.errors import ApprovalPending, SessionBusy, StoreError, ToolError
-from hooksdk.records import CallFinished, CallStarted, CallStatus, Content, Unwrapped
+from hooksdk.records import CallFinished, CallStarted, Content
 from hooksdk.tools import Tool
-from hooksdk.values import fill_secrets, secret_names
-
-T = TypeVar("T")
 
 # The depth to which tools may call tools.
 MAX_DEPTH = 8
@@ -53,6 +47,8 @@ THREADS = 40
 MAX_PROBLEM = 2000
 # Seconds that cancelled calls have to end when their run ends.
 CALLS_TIMEOUT = 10.0
+# What became of calls whose results are hooksdk's own words. They may quote arguments, so they vouch for nothing.
+REFUSALS: Final = frozenset({"blocked", "invalid", "unknown", "not_run"})
 _limiters: RunVar[dict[str, anyio.CapacityLimiter] | None] = RunVar("hooksdk tool threads", None)
 
 Steps = Callable[[RunState, CallInProgress], Awaitable[CallEnd | None]]
@@ -72,8 +68,8 @@ async def call_once(state: RunState, work: CallInProgress) -> ToolResult:
 
 async def begin(state: RunState, work: CallInProgress, steps: Steps) -> None:
     """Take a call through these steps, unless its result is known already or comes from an equal call that runs."""
-    work.catalog = state.tools
-    if await equal_calls.settle(state, work):
+    work.call, work.catalog = work.written, state.tools
+    if await find_equal(state, work):
         return
     state.ledger.open_calls.append(work)
     await go_on(state, work, steps(state, work))
@@ -87,44 +83,41 @@ async def _judge_and_execute(state: RunState, work: CallInProgress) -> CallEnd |
     # A person may take longer to answer than the run lives.
     if end is not None or work.verdict.pending is not None or not state.open:
         return end
-    if state.ledger.space.has_failed:  # another call's record, meanwhile
-        return _refused("not_run", refusals.no_records(work.call.name))
+    if state.ledger.has_failed:  # another call's record, meanwhile
+        return CallEnd.refused("not_run", refusals.no_records(work.call.name))
     work.claimed = True
     return await execute(state, work)
 
 
 async def judge(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """Judge a call: find its tool, and ask every policy and, where one says so, a person. Answers None where it may run."""
+    """Judge a call: find its tool, and ask every policy and, where one says so, a person. Answers None where it may
+    run."""
+    plans = state.hooks.plans
     if work.options.tool is not None:
-        work.catalog = await grant_beside(state, [work.options.tool])
-    resumed = await equal_calls.take_up(state, work)
-    end = None if resumed else await unwrap_tool_call(state, work)
+        work.catalog = await grant_uncatalogued(state, [work.options.tool])
+    resumed = await take_up(state, work)
+    end = None if resumed else await find_tool(state, work)
     if state.hooks.tracing:
         await trace_start(state, work)
     if resumed:
-        state.stats.called(work.call)
-        if work.options.made:
-            work.input.arguments = schema.clone(work.arguments)
-        else:
-            end = await _judge_resumed(state, work)
+        end = await _judge_resumed(state, work)
     else:
-        end = end or await _judge_new(state, work)
+        end = end or check_scope(state, work) or fit_arguments(state, work)
+        if "rewrite_tool_call" in plans:
+            end = end or await hook_steps.rewrite_tool_call(state, work)
+        end = end or validate_arguments(work)
+        if "before_tool_call" in plans or state.ledger.in_doubt(lost=True):
+            end = end or await before_tool_call(state, work)
+        end = end or check_still_granted(state, work)
     work.move(Stage.JUDGED)
     return end
 
 
-async def _judge_new(state: RunState, work: CallInProgress) -> CallEnd | None:
-    plans = state.hooks.plans
-    end = check_scope(state, work) or check_way(work) or repair_arguments(state, work)
-    if "rewrite_tool_call" in plans:
-        end = end or await rewrite_tool_call(state, work)
-    end = end or validate_arguments(work)
-    if "before_tool_call" in plans or state.ledger.asked_about():
-        end = end or await before_tool_call(state, work)
-    return end or check_still_granted(state, work)
-
-
 async def _judge_resumed(state: RunState, work: CallInProgress) -> CallEnd | None:
+    state.stats.origins[work.call.origin] += 1
+    if work.options.made:
+        work.input.arguments = schema.clone(work.arguments)
+        return None
     was_approved = work.verdict.answered_by is not None
     end = await judge_again(state, work)
     if end is None and was_approved and work.verdict.resumed and work.verdict.pending is None:
@@ -133,14 +126,14 @@ async def _judge_resumed(state: RunState, work: CallInProgress) -> CallEnd | Non
 
 
 async def judge_again(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """The steps of a call that was judged and has waited: by the policies of now, with the arguments that were judged. Where a
-    plugin that was not asked then rewrites them, no answer counts any more: each was about the others."""
+    """The steps of a call that was judged and has waited: by the policies of now, with the arguments that were judged.
+    Where a plugin that was not asked then rewrites them, no answer counts any more: each was about the others."""
     work.verdict.resumed, work.verdict.recorded = True, False
     if work.judged:
         work.move(Stage.JUDGED)
     end, judged = check_way(work), work.arguments
     if "rewrite_tool_call" in state.hooks.plans:
-        end = end or await rewrite_tool_call(state, work)
+        end = end or await hook_steps.rewrite_tool_call(state, work)
     if work.arguments is not judged and digest_of(work.arguments) != (digest_of(judged) or None):
         work.verdict.forget_answers()
         work.effect.id = ""
@@ -154,7 +147,9 @@ async def execute(state: RunState, work: CallInProgress) -> CallEnd:
     ledger = state.ledger
     if ledger.waiting.calls:
         await ledger.waiting.forget(work.written)  # a crash from here on has it judged anew: its tool may have run
-    end = await resolve_secrets(state, work) if "resolve_secrets" in state.hooks.plans else None
+    end = None
+    if "resolve_secrets" in state.hooks.plans:
+        end = await hook_steps.resolve_secrets(state, work)
     end = end or check_still_granted(state, work) or await let_through(state, work)
     end = end or check_still_granted(state, work)
     if end is None and await ledger.begin(work):
@@ -168,121 +163,189 @@ async def execute(state: RunState, work: CallInProgress) -> CallEnd:
     raise await asking.pause_tool(state, work, pause)
 
 
+# An equal call is looked for
+
+
+async def find_equal(state: RunState, work: CallInProgress) -> bool:
+    """True where the call need not run: its result is recorded, or an equal call ran meanwhile, whose result it shares
+    (`work.newest`). Waits for that call. Raises `StoreError` where a record of the call could not be written."""
+    if has_result(state, work):
+        return True
+    ledger, unwritten = state.ledger, state.parts.transcript.unwritten
+    if not (unwritten.may_be_full or unwritten.failures or ledger.busy):
+        return False
+    await ledger.check_space()
+    return await _join(state, work) or has_result(state, work)
+
+
+def has_result(state: RunState, work: CallInProgress) -> bool:
+    """True, with its end set, for a call whose result the transcript has."""
+    recorded = work.parent is None and not state.asked_model and state.parts.transcript_kept
+    result = state.parts.transcript.ask(partial(Ledger.result_of, call=work.written)) if recorded else None
+    if result is not None:
+        work.finish(CallEnd("error" if result.is_error else "ok", result))
+    return result is not None
+
+
+async def _join(state: RunState, work: CallInProgress) -> bool:
+    """Wait while a task works on this very call of the newest reply: it is made once. True when its result is this
+    one's."""
+    while twin := next((one for one in state.ledger.busy if _is_equal(one, work)), None):
+        times = _times_open(state, work)
+        if not times:  # it has its result, or its reply is not recorded
+            return False
+        await wait_until_at_rest(state, twin)
+        twin = twin.newest
+        goes_on = twin.judged and not work.options.at_once
+        if times == 1 and (twin.end is not None or twin.verdict.pending is not None or goes_on):
+            work.replaced_by = twin
+            return True
+    return False
+
+
+def _is_equal(one: CallInProgress, work: CallInProgress) -> bool:
+    are_models = one.parent is None and work.parent is None
+    return are_models and one.written.id == work.written.id and one.digest == work.digest
+
+
+async def wait_until_at_rest(state: RunState, work: CallInProgress) -> None:
+    """Wait until no task works on the call. Meanwhile that task is shielded from cancellation, since others wait for
+    what comes of it; asyncio's own `task.cancel()` goes through the shield."""
+    scope = state.ledger.busy[work]
+    work.at_rest = at_rest = work.at_rest or anyio.Event()
+    if not is_cancelled(scope):
+        scope.shield = True
+    try:
+        await at_rest.wait()
+    finally:
+        if not at_rest.statistics().tasks_waiting and state.ledger.busy.get(work) is scope:
+            scope.shield = False
+
+
+async def take_up(state: RunState, work: CallInProgress) -> bool:
+    """True when the call was judged before and has no result: it is judged again, with the arguments of then, and what
+    was approved of it stands. False when nothing of that counts: also when its tool is withheld now, has another
+    definition, the call is written otherwise, or the run is somebody else's."""
+    ledger = state.ledger
+    if work.parent is not None or not (len(ledger.open_calls) > 1 or ledger.waiting.calls):
+        return False
+    waiting = ledger.waiting.take(work)
+    others = [one for one in ledger.open_calls if _is_at_rest(state, one, work.written)]
+    if any(one.effect.begun for one in others):  # its executor said that it begins, and has it judged once more
+        await ledger.write_running()
+    if waiting is None:
+        return bool(others) and _times_open(state, work) == 1 and _take_over(state, work, others)
+    for other in others:
+        _replace(state, other, work)
+    # A bridge is granted by its name alone.
+    tool = state.granted_to(work, waiting.tool) or state.granted_to(work, waiting.name)
+    if tool is None or tool.id != waiting.tool or definition_of(tool) != waiting.fingerprint:
+        return False
+    work.tool = tool
+    work.call = ToolCall(work.written.id, tool.name, waiting.arguments, origin=waiting.origin)
+    work.arguments, work.input.arguments = waiting.arguments, schema.clone(waiting.arguments)
+    verdict = work.verdict
+    verdict.answered_by, verdict.rewriters, verdict.resumed = waiting.answered_by, waiting.rewriters, True
+    verdict.let_through = verdict.let_through or waiting.let_through
+    if waiting.answered_by is None:
+        verdict.questions, verdict.granted = waiting.questions, waiting.granted
+    else:
+        verdict.granted = waiting.questions
+    return True
+
+
+def _is_at_rest(state: RunState, other: CallInProgress, written: ToolCall) -> bool:
+    """True for the same call, judged in this run, on which no task works at this moment."""
+    is_same = other.parent is None and other.written.id == written.id
+    return is_same and other.judged and not other.claimed and other not in state.ledger.busy
+
+
+def _times_open(state: RunState, work: CallInProgress) -> int:
+    """How many calls of the newest reply have this call's id and no result; 0 once the model was asked again."""
+    open_calls = state.parts.transcript.pending if state.parts.transcript_kept and not state.asked_model else ()
+    return sum(call.id == work.written.id for call in open_calls)
+
+
+def _replace(state: RunState, other: CallInProgress, work: CallInProgress) -> None:
+    """`work` is the same call as `other`, made once more: a `JudgedCall` of the other goes on with it."""
+    state.ledger.open_calls.remove(other)
+    other.replaced_by = work
+    work.verdict.let_through = work.verdict.let_through or other.verdict.let_through
+    work.effect.id = work.effect.id or other.effect.id
+
+
+def _take_over(state: RunState, work: CallInProgress, others: Sequence[CallInProgress]) -> bool:
+    """Take over a call that was judged in this run, and about which no person was asked."""
+    before = others[-1]
+    tool = before.tool and (state.granted_to(work, before.tool.id) or state.granted_to(work, before.tool.name))
+    if before.digest != work.digest or tool is not before.tool:
+        return False
+    for other in others:
+        _replace(state, other, work)
+    work.call, work.tool, work.arguments, work.input.arguments = before.call, before.tool, before.arguments, {}
+    work.verdict.rewriters, work.verdict.resumed = before.verdict.rewriters, True
+    return True
+
+
 # It is judged
 
 
-def _refused(status: CallStatus, text: str) -> CallEnd:
-    return CallEnd(status, ToolResult.error(text))
-
-
-async def unwrap_tool_call(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """Find the tool; a name outside the catalog may be a bridge's, which stands for another call."""
+async def find_tool(state: RunState, work: CallInProgress) -> CallEnd | None:
+    """Find the tool by the name that the model wrote, by its id, or by a name that clearly means it. A name of none may
+    be a bridge's."""
     call, catalog = work.call, work.catalog
     work.tool = catalog.get(call.name)
     if work.options.tool is not None:
         return None
     if work.tool is None and call.name not in catalog.withheld and call.name not in state.bridges:
-        work.tool = catalog.meant(call.name, _readable(call.arguments))
-    if work.tool is not None:
-        await _take_real_name(state, work, work.tool)
-        return None
-    if work.parent is not None or call.name in catalog.withheld:
-        return None
-    work.tool = state.bridges.get(call.name) or Catalog(state.bridges.values()).meant(call.name)
-    if work.tool is not None:
-        await _take_real_name(state, work, work.tool)
-        call = work.call
-    if "unwrap_tool_call" not in state.hooks.plans:
-        return None
-    event = hooks.UnwrapToolCall(
-        info=state.info, call=call, arguments=_readable(call.arguments), tool=work.tool, catalog=catalog
-    )
-    async for outcome in state.hooks.fire("unwrap_tool_call", event):
-        written = await outcome.use(_name_in)
-        if (failure := outcome.failure) is not None:
-            if isinstance(failure.error, ToolError):  # the plugin's own words for the model
-                return _refused("unknown" if work.tool is None else "invalid", str(failure.error))
-            failure.log()
-            return _refused("invalid", refusals.bridge_failed(call.name, failure))
-        assert written is not None
-        arguments = peek(outcome.answer, "arguments")
-        work.tool = catalog.meant(written, _readable(arguments))
-        bridge = state.bridges.get(written)
-        if work.tool is None and bridge is not None and bridge.owner == outcome.handler.plugin:
-            work.tool = bridge  # the plugin's own bridge: `check_scope` refuses it unless it has an executor
-        name = work.tool.name if work.tool is not None else written
-        work.call = with_arguments(ToolCall(call.id, name, origin="bridge"), arguments)
-        await state.trace(
-            Unwrapped(call_id=call.id, bridge=call.name, tool=name, written="" if written == name else written)
-        )
-        break
+        work.tool = catalog.meant(call.name, readable(call.arguments))
+    if work.tool is None:
+        is_bridge = work.parent is None and call.name not in catalog.withheld
+        return await hook_steps.unwrap_tool_call(state, work) if is_bridge else None
+    if work.tool.name != call.name:
+        await hook_steps.take_real_name(state, work, work.tool)
     return None
-
-
-async def _take_real_name(state: RunState, work: CallInProgress, tool: Tool) -> None:
-    """The model may write a tool's id, or a name that clearly means it. Every hook sees the real name."""
-    call = work.call
-    if tool.name != call.name:
-        work.call = ToolCall(call.id, tool.name, peek(call, "arguments"), origin=call.origin, parent_id=call.parent_id)
-        await state.trace(Unwrapped(call_id=call.id, bridge="", tool=tool.name, written=call.name))
-
-
-def _name_in(answer: ToolCall) -> str:
-    if not isinstance(answer.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"ToolCall(name=...) must be str, got {type(answer.name).__name__}")
-    return answer.name
-
-
-def _readable(written: object) -> dict[str, Any]:
-    """The arguments as an object, empty where the model wrote none: `event.call.arguments` has them as written."""
-    try:
-        return schema.parse_arguments(written)
-    except schema.BadArguments:
-        return {}
-
-
-def with_arguments(call: ToolCall, arguments: object) -> ToolCall:
-    """The same call with other arguments. They are not copied, so the caller must not change them afterwards."""
-    twin = object.__new__(ToolCall)
-    vars(twin).update(vars(call))
-    put_fresh(twin, arguments=arguments)
-    return twin
 
 
 async def trace_start(state: RunState, work: CallInProgress) -> None:
     """Write the call into the trace, under the tool's real name."""
     call, tool = work.call, work.tool
     await state.trace(
-        CallStarted(call_id=call.id, parent_id=call.parent_id, origin=call.origin, tool=tool.id if tool else None,
-                    name=call.name),
-        lambda: Content(arguments=_readable(peek(call, "arguments"))),
-    )  # fmt: skip
+        CallStarted(
+            call_id=call.id,
+            parent_id=call.parent_id,
+            origin=call.origin,
+            tool=tool.id if tool else None,
+            name=call.name,
+        ),
+        lambda: Content(arguments=readable(peek(call, "arguments"))),
+    )
 
 
 def check_scope(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """Nothing outside the catalog runs, on whatever path the call came; a bridge that nobody unwrapped does not either."""
+    """Nothing outside the catalog runs, on whatever path the call came; a bridge that nobody unwrapped does not either,
+    nor a tool to which the host does not let this call go (`only`)."""
     name, tool = work.call.name, work.tool
-    if work.depth >= MAX_DEPTH:
-        return _refused("blocked", refusals.too_deep(name, MAX_DEPTH))
+    if work.parent is not None and work.depth >= MAX_DEPTH:
+        return CallEnd.refused("blocked", refusals.too_deep(name, MAX_DEPTH))
     if tool is None:
         status = "blocked" if name in work.catalog.withheld else "unknown"
-        return _refused(status, refusals.no_such_tool(name, work.catalog, state.call_hint))
+        return CallEnd.refused(status, refusals.no_such_tool(name, work.catalog, state.call_hint))
     if name in state.bridges and state.runnable[name].execute is None:
-        return _refused("unknown", refusals.bridge_not_unwrapped(name))
-    return None
+        return CallEnd.refused("unknown", refusals.bridge_not_unwrapped(name))
+    return check_way(work) if work.options.only is not None else None
 
 
 def check_way(work: CallInProgress) -> CallEnd | None:
     """The host may limit a call to some tools (`only`), whatever bridge it came by."""
-    assert work.tool is not None
-    reason = work.options.only(work.tool) if work.options.only is not None else None
-    return _refused("blocked", reason) if reason else None
+    reason = work.options.only(work.real_tool) if work.options.only is not None else None
+    return CallEnd.refused("blocked", reason) if reason else None
 
 
-def repair_arguments(state: RunState, work: CallInProgress) -> CallEnd | None:
+def fit_arguments(state: RunState, work: CallInProgress) -> CallEnd | None:
     """Read what the model wrote as arguments, and repair its shape where the meaning is certain."""
     assert work.tool is not None
-    state.stats.called(work.call)
+    state.stats.origins[work.call.origin] += 1
     written = peek(work.call, "arguments")
     if isinstance(written, str) and written.strip() == "null":  # weak models write so for a tool without parameters
         written = None
@@ -291,37 +354,16 @@ def repair_arguments(state: RunState, work: CallInProgress) -> CallEnd | None:
         arguments = cast("dict[str, Any]", written) if type(written) is dict else schema.parse_arguments(written)
         work.arguments, work.problems = work.tool.fit(arguments)
     except schema.BadArguments as error:
-        return _refused("invalid", refusals.arguments_unreadable(work.call.name, error))
-    return None
-
-
-async def rewrite_tool_call(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """Plugins change the arguments, one after the other, and each plugin once."""
-    tool = work.tool
-    assert tool is not None
-
-    def event() -> hooks.RewriteToolCall:
-        own = schema.clone(work.arguments)  # a change reached through the event's insides would never be checked
-        return hooks.RewriteToolCall(info=state.info, call=work.call, tool=tool, arguments=own)
-
-    asked = [one for one in state.hooks.plans["rewrite_tool_call"] if not one.shadow and one.concerns(tool)]
-    before, everybody = work.verdict.rewriters or (), work.verdict.rewriters is None
-    leave_out = {one.plugin for one in asked} if everybody else {*before}
-    work.verdict.rewriters = tuple(sorted({*before, *(one.plugin for one in asked)}))
-    async for outcome in state.hooks.fire("rewrite_tool_call", event, tool, leave_out=leave_out):
-        arguments = await outcome.use(lambda answer: schema.clone(dict(answer.arguments)))
-        if arguments is None:
-            return policy_failed(outcome)
-        work.arguments = arguments
-        work.problems = tool.check(work.arguments)
+        return CallEnd.refused("invalid", refusals.arguments_unreadable(work.call.name, error))
     return None
 
 
 def validate_arguments(work: CallInProgress) -> CallEnd | None:
-    """The final arguments must fit the tool's schema. What is judged is what runs: the tool's own copy is taken here."""
+    """The final arguments must fit the tool's schema. What is judged is what runs: the tool's own copy is taken
+    here."""
     assert work.tool is not None
     if work.problems:
-        return _refused("invalid", work.tool.refusal(work.problems))
+        return CallEnd.refused("invalid", work.tool.refusal(work.problems))
     work.input.arguments = schema.clone(work.arguments)
     if work.arguments is not peek(work.call, "arguments"):  # read from text, repaired or rewritten
         work.call = with_arguments(work.call, work.arguments)
@@ -333,20 +375,28 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
     tool = work.tool
     assert tool is not None
     event = hooks.BeforeToolCall(
-        info=state.info, call=work.call, tool=tool, arguments=work.arguments, again=work.verdict.resumed, begun=work.verdict.let_through,
-        labels=state.labels, origins=partial(origins_of, state, work.arguments),
-    )  # fmt: skip
+        info=state.info,
+        call=work.call,
+        tool=tool,
+        arguments=work.arguments,
+        again=work.verdict.resumed,
+        begun=work.verdict.let_through,
+        labels=state.labels,
+        origins=partial(origins_of, state, work.arguments),
+    )
     questions: list[Question] = []
     answer: CallEnd | None = None
     async for outcome in state.hooks.fire("before_tool_call", event, tool):
         if isinstance(outcome.answer, hooks.Block):
-            return _refused("blocked", refusals.blocked(outcome.handler.plugin, outcome.answer.reason))
+            return CallEnd.refused("blocked", refusals.blocked(outcome.handler.plugin, outcome.answer.reason))
         if isinstance(outcome.answer, hooks.Ask):
             plugin = outcome.handler.plugin
             question = await outcome.use(lambda ask, plugin=plugin: asking.read_question(plugin, ask))
             questions += [question] if question is not None else []
         elif answer is None:
-            answer = await outcome.use(lambda given, plugin=outcome.handler.plugin: _answered(plugin, given))
+            result = await outcome.use(lambda given: to_result(given.result))
+            if result is not None:
+                answer = CallEnd("answered", result, outcome.handler.plugin)
         if outcome.failure is not None:
             return policy_failed(outcome)
     if answer is None or questions:
@@ -357,14 +407,14 @@ async def before_tool_call(state: RunState, work: CallInProgress) -> CallEnd | N
             return end
     if answer is not None and not questions and work.verdict.pending is None:
         return answer
-    if work.arguments != work.input.arguments:  # somebody reached into an event: not everybody judged what would run
-        return _refused("blocked", refusals.arguments_changed(work.call.name))
+    if work.arguments != work.input.arguments:  # a policy reached into its event: the others judged other arguments
+        return CallEnd.refused("blocked", refusals.arguments_changed(work.call.name))
     return None
 
 
 def check_still_granted(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """A person may have taken long to answer, and the tools may have been resolved anew since the call was judged: a tool
-    that is withheld now does not run, nor one whose arguments would have to be checked again."""
+    """A person may have taken long to answer, and the tools may have been resolved anew since the call was judged: a
+    tool that is withheld now does not run, nor one whose arguments would have to be checked again."""
     tool, name = work.tool, work.call.name
     assert tool is not None
     if work.options.tool is not None or (
@@ -376,111 +426,26 @@ def check_still_granted(state: RunState, work: CallInProgress) -> CallEnd | None
         return None
     if now is None or now.id != tool.id:
         reason = state.catalog.withheld.get(name) if state.catalog is not None else None
-        return _refused("blocked", refusals.granted_no_more(name, reason or "it is not granted any more"))
+        return CallEnd.refused("blocked", refusals.granted_no_more(name, reason or "it is not granted any more"))
     if now.fingerprint != tool.fingerprint or now.annotations != tool.annotations:
-        return _refused("blocked", refusals.definition_changed(name))
+        return CallEnd.refused("blocked", refusals.definition_changed(name))
     return None
-
-
-def _answered(plugin: str, answer: hooks.Answer) -> CallEnd:
-    result = ToolResult(answer.result) if isinstance(answer.result, str) else own_result(answer.result)
-    return CallEnd("answered", result, plugin)
-
-
-def policy_failed(outcome: HandlerOutcome) -> CallEnd:
-    """A policy that cannot judge lets nothing through."""
-    outcome.log(", so the call is blocked")
-    return _refused("blocked", refusals.policy_failed(outcome.handler.plugin))
 
 
 # Its tool runs
 
 
-async def resolve_secrets(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """Fill `{{secret:NAME}}` in the tool's own copy of the arguments. A tool that a plugin offers to call others with gets no
-    values: a script could print one in another form. The calls that it makes get theirs."""
-    tool = work.tool
-    assert tool is not None
-    if work.call.name in state.bridges:
-        return None
-    names = secret_names(work.input.arguments)
-    if not names:
-        return None
-    if not tool.keeps_secrets and state.hooks.enforces("resolve_secrets"):
-        return _refused("blocked", refusals.secret_not_kept(work.call.name))
-    values: dict[str, str] | None = None
-    event = hooks.ResolveSecrets(
-        info=state.info, call=work.call, tool=tool, arguments=work.arguments, names=tuple(names)
-    )
-    async for outcome in state.hooks.fire("resolve_secrets", event, tool):
-        values = await outcome.use(lambda answer: values_of(answer.values, names))
-        if outcome.failure is not None:
-            return policy_failed(outcome)
-        break
-    values = values or {}
-    if not state.hooks.enforces("resolve_secrets"):
-        return None
-    if missing := [name for name in names if name not in values]:
-        return CallEnd("blocked", ToolResult.error(refusals.no_secret_value(missing)))
-    state.secrets.add(values)
-    if short := [(name, value) for name, value in values.items() if len(value.strip()) < MIN_MASKED]:
-        work.input.short_secrets = SecretMask(short, shortest=1)
-    work.input.arguments = fill_secrets(work.input.arguments, values)
-    if problems := tool.check(work.input.arguments, quote_values=False):
-        return CallEnd("invalid", ToolResult.error(tool.refusal(problems)))
-    return None
-
-
-def values_of(answers: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
-    """The values among a plugin's answers that belong to these secrets."""
-    return {name: str.__str__(value) for name in names if isinstance(value := answers.get(name), str)}
-
-
 async def let_through(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """The last hooks before the tool: `tool_call_start` counts the call, `record_decision` writes the decision down."""
-    return await tool_call_start(state, work) or await record_decision(state, work)
-
-
-async def record_decision(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """Plugins write the decision down. With `record_first` a call is blocked whose decision was not written."""
-    first, written = state.parts.record_first, "record_decision" in state.hooks.plans
-    if work.verdict.recorded or not (first or written):
-        return None
-    work.verdict.recorded = True
-    if written:
-        async for outcome in state.hooks.fire("record_decision", _decision_event(state, work)):
-            outcome.log(", so the call is blocked" if first else "")
-            written = False
-    return _refused("blocked", refusals.not_recorded(work.call.name)) if first and not written else None
-
-
-def _decision_event(state: RunState, work: CallInProgress) -> hooks.RecordDecision:
-    tool = work.tool
-    assert tool is not None
-    judges = [one for one in state.hooks.plans.get("before_tool_call", ()) if not one.shadow and one.concerns(tool)]
-    return hooks.RecordDecision(
-        info=state.info, call=with_arguments(work.call, arguments := state.ledger.storable_arguments(work)), tool=tool,
-        arguments=arguments, judged_by=tuple(dict.fromkeys(one.plugin for one in judges)), labels=state.labels,
-        granted=work.verdict.granted, approved_by=work.verdict.answered_by, effect_id=state.ledger.effect_id(work),
-        required=state.parts.record_first,
-    )  # fmt: skip
-
-
-async def tool_call_start(state: RunState, work: CallInProgress) -> CallEnd | None:
-    """Plugins that count calls may still block this one. A call that was let through before is not counted again."""
-    tool, before = work.tool, work.verdict.let_through
-    assert tool is not None
-    work.verdict.let_through = True
-    if before or "tool_call_start" not in state.hooks.plans:
-        return None
-    event = hooks.ToolCallStart(
-        info=state.info, call=work.call, tool=tool, arguments=work.arguments, granted=work.verdict.granted
-    )
-    async for outcome in state.hooks.fire("tool_call_start", event, tool):
-        if outcome.failure is not None:
-            return policy_failed(outcome)
-        return _refused("blocked", refusals.blocked(outcome.handler.plugin, outcome.answer.reason))
-    return None
+    """The last hooks before the tool: `tool_call_start` counts the call, `record_decision` writes the decision down. A
+    call that was let through before is not counted again."""
+    plans, verdict, end = state.hooks.plans, work.verdict, None
+    counts, verdict.let_through = "tool_call_start" in plans and not verdict.let_through, True
+    if counts:
+        end = await hook_steps.tool_call_start(state, work)
+    if end is None and not verdict.recorded and (state.parts.record_first or "record_decision" in plans):
+        verdict.recorded = True
+        end = await hook_steps.record_decision(state, work)
+    return end
 
 
 async def run_tool(state: RunState, work: CallInProgress) -> CallEnd:
@@ -488,56 +453,36 @@ async def run_tool(state: RunState, work: CallInProgress) -> CallEnd:
     tool = work.options.tool or state.runnable[work.call.name]
     if tool.execute is None:
         return take_result(state, work, ToolResult.error(refusals.no_executor(tool.name)))
+    around = hook_steps.AroundStack() if "around_tool_call" in state.hooks.plans else None
+    result: ToolResult | None = None
     try:
-        inside = _attempt_inside if "around_tool_call" in state.hooks.plans else _attempt
-        result = await inside(state, work, tool)
+        if around is not None:
+            await around.enter_for_tool(state, work)
+        inputs: tuple[Any, ...] = (work.input.arguments,)
+        if tool.takes_context:
+            inputs = (*inputs, Context(state, work, _call_nested))
+        work.move(Stage.ENTERED)
+        async with Attempt(tool.timeout) as attempt:
+            work.attempt = attempt
+            if is_async(tool.execute):
+                value = await tool.execute(*inputs)
+            else:
+                value = await in_abandonable_thread(tool.execute, *inputs, limiter=_threads_of(tool))
+                value = await value if inspect.isawaitable(value) else value
+            result = to_result(value)
     finally:
+        if around is not None:
+            around.leave()
         if work.stage is Stage.ENTERED:
             work.move(Stage.LEFT)
-    return take_result(state, work, result)
-
-
-async def _attempt_inside(state: RunState, work: CallInProgress, tool: Tool) -> ToolResult:
-    """Run the tool inside the context managers of `around_tool_call`."""
-    around = AroundStack()
-    try:
-        await around.enter(state, "around_tool_call", lambda: _around_event(state, work), work.tool)
-        return await _attempt(state, work, tool)
-    finally:
-        around.leave()
-
-
-def _around_event(state: RunState, work: CallInProgress) -> hooks.AroundToolCall:
-    assert work.tool is not None
-    began = time.time() - (time.monotonic() - work.started)
-    return hooks.AroundToolCall(
-        info=state.info, call=work.call, tool=work.tool, arguments=work.arguments, began=began
-    )  # fmt: skip
-
-
-async def _attempt(state: RunState, work: CallInProgress, tool: Tool) -> ToolResult:
-    assert tool.execute is not None
-    inputs = (
-        (work.input.arguments, Context(state, work, _call_nested)) if tool.takes_context else (work.input.arguments,)
-    )
-    result: ToolResult | None = None
-    work.move(Stage.ENTERED)
-    async with Attempt(tool.timeout) as attempt:
-        work.attempt = attempt
-        if is_async(tool.execute):
-            value = await tool.execute(*inputs)
-        else:
-            value = await in_abandonable_thread(tool.execute, *inputs, limiter=_threads_of(tool))
-            value = await value if inspect.isawaitable(value) else value
-        result = to_result(value)
     if attempt.late and attempt.cancelled:
-        return ToolResult.error(refusals.too_late(tool.name, tool.timeout, in_doubt=work.effect.doubt()))
-    if isinstance(attempt.error, ApprovalPending) and work.parent is None:
+        result = ToolResult.error(refusals.too_late(tool.name, tool.timeout, in_doubt=work.effect.doubt()))
+    elif isinstance(attempt.error, ApprovalPending) and work.parent is None:
         raise attempt.error
-    if attempt.error is not None:
-        return ToolResult.error(_problem(state, work, attempt.error))
+    elif attempt.error is not None:
+        result = ToolResult.error(_problem(state, work, attempt.error))
     assert result is not None
-    return result
+    return take_result(state, work, result)
 
 
 def _problem(state: RunState, work: CallInProgress, error: BaseException) -> str:
@@ -556,8 +501,8 @@ def _problem(state: RunState, work: CallInProgress, error: BaseException) -> str
 
 
 def take_result(state: RunState, work: CallInProgress, result: ToolResult) -> CallEnd:
-    """The end of a call whose tool has answered, here or elsewhere. Values of secrets are masked, and a note tells the model
-    where the result does not match the tool's output schema."""
+    """The end of a call whose tool has answered, here or elsewhere. Values of secrets are masked, and a note tells the
+    model where the result does not match the tool's output schema."""
     if state.secrets.active:
         result = state.secrets.result(result)
     if work.input.short_secrets:
@@ -583,7 +528,8 @@ def _checked(tool: Tool, result: ToolResult) -> ToolResult:
 
 
 def _threads_of(tool: Tool) -> anyio.CapacityLimiter:
-    """The worker threads of one tool. Each tool has its own, so that one that hangs blocks neither other tools nor stores."""
+    """The worker threads of one tool. Each tool has its own, so that one that hangs blocks neither other tools nor
+    stores."""
     limiters = _limiters.get()
     if limiters is None:
         _limiters.set(limiters := {})
@@ -630,7 +576,7 @@ async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[Ca
             end = _masked(state, end) if state.secrets.active else end
             end = await label_result(state, work, end)
             if "transform_tool_result" in state.hooks.plans:
-                end = _masked(state, await transform_tool_result(state, work, end))
+                end = _masked(state, await hook_steps.transform_tool_result(state, work, end))
     except BaseException as error:
         if work.stage is Stage.PAUSED:  # its tool has paused: there is no result yet
             raise
@@ -645,9 +591,10 @@ async def _take_steps(state: RunState, work: CallInProgress, steps: Awaitable[Ca
             raise
     finally:
         if end is not None:
-            end = state.ledger.with_doubt(work, end)
-            if work.effect.repeats and not work.entered:
-                work.effect.state = EffectState.IN_DOUBT
+            if end.status != "ok" and not work.entered:
+                end = state.ledger.with_doubt(work, end)
+                if work.effect.repeats:
+                    work.effect.state = EffectState.IN_DOUBT
             work.finish(end)
             state.ledger.open_calls.remove(work)
             try:
@@ -665,52 +612,53 @@ def _masked(state: RunState, end: CallEnd) -> CallEnd:
     return replace(end, result=state.secrets.result(end.result))
 
 
-async def _record_result(state: RunState, work: CallInProgress, result: ToolResult) -> None:
-    parts = state.parts
-    if parts.transcript_kept:
-        try:
-            ends = await state.ledger.prepare_end(work)
-            await parts.transcript.answer(work.written, result, work.tool, replies=state.replies_at_end, ends=ends)
-        except Exception:
-            state.ledger.space.keep_result(work, result, state.replies_at_end)
-            raise
-    elif work.effect.begun:
-        await state.ledger.finish(work)
-    if state.ledger.waiting.calls:
-        await state.ledger.waiting.forget(work.written)
-    if parts.states.opened:
-        await parts.states.save()
-
-
-async def transform_tool_result(state: RunState, work: CallInProgress, end: CallEnd) -> CallEnd:
-    """Plugins change the result, one after the other."""
-    result = end.result
-
-    def event() -> hooks.TransformToolResult:
-        return hooks.TransformToolResult(
-            info=state.info, call=work.call, arguments=work.arguments, tool=work.tool, result=result,
-            status=end.status, answered_by=end.answerer, count=state.stats.count,
-        )  # fmt: skip
-
-    async for outcome in state.hooks.fire("transform_tool_result", event, work.tool):
-        handler = outcome.handler
-        replacement = await outcome.use(lambda answer, before=result: _replaced(before, answer.result))
-        if replacement is not None:
-            result = replacement
-        elif outcome.failure is not None:
-            outcome.log(", so the result is withheld" if handler.required else "")
-            if handler.required:
-                result = ToolResult.error(refusals.result_withheld(handler.plugin)).with_labels(())
+async def label_result(state: RunState, work: CallInProgress, end: CallEnd) -> CallEnd:
+    """The end of a call, its result with the labels that its text has from here on, wherever it is read again."""
+    labels = frozenset[str]() if end.status in REFUSALS else await _labels_of(state, work, end)
+    state.note_result(work, end.result.text, labels)
+    result = object.__new__(ToolResult)  # `with_labels` would check them once more
+    vars(result).update(vars(end.result), labels=labels)
     return replace(end, result=result)
 
 
-def _replaced(result: ToolResult, replacement: ToolResult | str) -> ToolResult:
-    """A changed text keeps the labels of the text before. Labels of the change can only make it less trusted."""
-    if isinstance(replacement, str):
-        return result.with_text(replacement)
-    changed = own_result(replacement)
-    said = (result.labels,) if changed.labels is None else (result.labels, changed.labels)
-    return changed.with_labels(join_labels(*said))
+async def _labels_of(state: RunState, work: CallInProgress, end: CallEnd) -> Labels:
+    tool, result = work.tool, end.result
+    said = [result.labels]
+    if end.status != "answered" and tool is not None:
+        said = [tool.labels, result.labels]
+        if tool.source == "plugin" and tool.owner in state.parts.missing_grants:
+            # A plugin that may not read what the agent reads may not vouch for any of it either.
+            said = [None if labels is None else (labels - {TRUSTED}) | {UNTRUSTED} for labels in said]
+    if "label_result" in state.hooks.plans:
+        said += await hook_steps.ask_labels(state, work.call, work.arguments, tool, end)
+    if tool is not None and tool.search and not any(said):
+        said.append(frozenset())  # it hands on what the calls that it makes have answered, and vouches for none of it
+    labels = said_of(*said)
+    if work.read:
+        labels = join_labels(labels, *work.read)
+    if (meta := peek(result, "meta")) is not None:
+        labels = worsened(labels, meta)
+    return labels - {TRUSTED} if end.status == "error" else labels  # its text may quote the arguments
+
+
+async def _record_result(state: RunState, work: CallInProgress, result: ToolResult) -> None:
+    ledger, parts, effect = state.ledger, state.parts, work.effect
+    if parts.transcript_kept:
+        try:
+            if effect.state is EffectState.IN_DOUBT:
+                await ledger.write_doubt(work)
+            await parts.transcript.answer(
+                work.written, result, work.tool, replies=state.replies_at_end, ends=effect.ends
+            )
+        except Exception:
+            ledger.keep_result(work, result, state.replies_at_end)
+            raise
+    elif effect.begun:
+        await ledger.finish(work)
+    if ledger.waiting.calls:
+        await ledger.waiting.forget(work.written)
+    if parts.states.opened:
+        await parts.states.save()
 
 
 async def after_tool_call(state: RunState, work: CallInProgress, end: CallEnd) -> None:
@@ -720,23 +668,36 @@ async def after_tool_call(state: RunState, work: CallInProgress, end: CallEnd) -
     state.stats.finished(end.status, end.result, tool, call)
     if "after_tool_call" in state.hooks.plans:
         event = hooks.AfterToolCall(
-            info=state.info, call=call, arguments=work.arguments, tool=tool, result=end.result, status=end.status,
+            info=state.info,
+            call=call,
+            arguments=work.arguments,
+            tool=tool,
+            result=end.result,
+            status=end.status,
             seconds=seconds,
-        )  # fmt: skip
+        )
         state.hooks.observe("after_tool_call", event)
     if state.hooks.tracing:
         await state.trace(
-            CallFinished(call_id=call.id, parent_id=call.parent_id, origin=call.origin, tool=tool.id if tool else None,
-                         name=call.name, status=end.status, seconds=round(seconds, 6), characters=len(end.result.text),
-                         labels=tuple(sorted(UNLABELLED if end.result.labels is None else end.result.labels)),
-                         in_doubt=work.effect.in_doubt),
+            CallFinished(
+                call_id=call.id,
+                parent_id=call.parent_id,
+                origin=call.origin,
+                tool=tool.id if tool else None,
+                name=call.name,
+                status=end.status,
+                seconds=round(seconds, 6),
+                characters=len(end.result.text),
+                labels=tuple(sorted(UNLABELLED if end.result.labels is None else end.result.labels)),
+                in_doubt=work.effect.in_doubt,
+            ),
             lambda: Content(text=end.result.text, arguments=work.arguments),
-        )  # fmt: skip
+        )
 
 
 async def end_calls(state: RunState) -> None:
-    """The run ends: cancel the calls that tasks work on, and wait for them. Calls that were judged and never executed end as
-    `not_run`."""
+    """The run ends: cancel the calls that tasks work on, and wait for them. Calls that were judged and never executed
+    end as `not_run`."""
     for scope in state.ledger.busy.values():
         scope.cancel()
     if state.ledger.busy:

@@ -1,4 +1,4 @@
-"""What a tool is handed beside its arguments, while it runs."""
+"""The context that a tool gets with its arguments, while it runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypeVar, final
 
 from hooksdk import hooks
 from hooksdk._ledger.calls import CallInProgress, Stage
-from hooksdk._run.parts import PluginStorage
+from hooksdk._run.plugin_states import PluginStorage
 from hooksdk._run.state import RunState
 from hooksdk.calls import CallOrigin, ToolResult
 from hooksdk.catalog import Storage

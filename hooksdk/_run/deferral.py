@@ -1,4 +1,5 @@
-"""Tools that are declared to the provider and not shown: the model sees them from where a search, or an addition, refers to them."""
+"""Tools that are declared to the provider and not shown: the model sees them from where a search, or an addition,
+refers to them."""
 
 from __future__ import annotations
 

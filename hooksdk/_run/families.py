@@ -9,7 +9,7 @@ from typing import Any, TypeVar, final
 
 from hooksdk import schema
 from hooksdk._masking.mask import SecretMask
-from hooksdk._run.changing import change_stored, check_id
+from hooksdk._run.plugin_states import SHARED, change_stored, check_id
 from hooksdk._tasks.background import logger
 from hooksdk._tasks.limits import describe
 from hooksdk.errors import RunClosed
@@ -32,8 +32,8 @@ LOOKED_AT = 8
 
 @final
 class FamilyMembers:
-    """The families of a session and of its sub-agents' sessions, as far as plugins keep anything for them, with those of these
-    sessions that may still ask for it.
+    """The families of a session and of its sub-agents' sessions, as far as plugins keep anything for them, with those
+    of these sessions that may still ask for it.
 
     Attributes:
         sessions: Those of the sessions that are open.
@@ -56,8 +56,8 @@ class FamilyMembers:
         self._over.add(family)
 
     def leave(self, session_id: str, *, but: str = "") -> list[str]:
-        """The session asks for nothing any more, but for that of one family. Answers the families that are over and that nobody
-        asks for now."""
+        """The session asks for nothing any more, but for that of one family. Answers the families that are over and
+        that nobody asks for now."""
         left = [family for family, sessions in self._members.items() if family != but and session_id in sessions]
         forgotten: list[str] = []
         for family in left:
@@ -74,9 +74,14 @@ class SessionFamily:
     """The family of a session's run."""
 
     def __init__(
-        self, store: Store, transcript: Transcript, run: Callable[[], RunInfo | None], members: FamilyMembers, mask: SecretMask,
+        self,
+        store: Store,
+        transcript: Transcript,
+        run: Callable[[], RunInfo | None],
+        members: FamilyMembers,
+        mask: SecretMask,
         plugins: Collection[str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`run` answers the session's run, `plugins` are the ids of those that ask for what is kept for a family."""
         self._store = store
         self._transcript = transcript
@@ -90,8 +95,8 @@ class SessionFamily:
 
     @property
     def left_open(self) -> str:
-        """The family of a run that was paused, or whose process died: the next run of the session goes on with it. Empty where
-        there is none."""
+        """The family of a run that was paused, or whose process died: the next run of the session goes on with it.
+        Empty where there is none."""
         return str(self._transcript.state(OPEN).get("id", "")) if self._plugins else ""
 
     @property
@@ -123,7 +128,8 @@ class SessionFamily:
         return as_object(as_object(await self._store.get_value(SPACE, f"{self.id}/{plugin}")).get("state"))
 
     async def update(self, plugin: str, change: Callable[[dict[str, Any]], T]) -> T:
-        """Change what the plugin keeps for the family, in one step; durable when this returns. Answers what `change` does."""
+        """Change what the plugin keeps for the family, in one step; durable when this returns. Answers what `change`
+        does."""
         family, is_first = self.id, False
         for each in [*self._members.sessions]:  # a run around this one that has kept nothing goes on with it, too
             await each.leave_open(family)
@@ -145,15 +151,16 @@ class SessionFamily:
         return answer
 
     async def leave_open(self, family: str) -> None:
-        """Something is kept for this family. Where the session's run is of it, and does not end in good order, its next run is, too."""
+        """Something is kept for this family. Where the session's run is of it, and does not end in good order, its next
+        run is, too."""
         run = self._run()
         if run is not None and run.family == family != self.left_open and run.run_id != self._ended:
             left = {"id": family, "outermost": self._is_outermost, "run": run.run_id}
             await self._transcript.save_state(OPEN, left)
 
     async def end_run(self, reason: EndReason) -> None:
-        """The session's run is over: what its family has kept is not needed any more once nobody can ask for it, unless the run
-        was paused."""
+        """The session's run is over: what its family has kept is not needed any more once nobody can ask for it, unless
+        the run was paused."""
         if not self._plugins:
             return
         family, is_outermost, self._ended = self.id, self._is_outermost, self._info.run_id
@@ -220,3 +227,11 @@ class OwnFamilyState:
 
     async def update(self, change: Callable[[dict[str, Any]], T]) -> T:
         return await self._family.update(self._plugin, change)
+
+
+async def forget_shared(store: Store, session_id: str) -> None:
+    """Remove what plugins have kept for such a session: nobody has it any more."""
+    for space in (SHARED, SPACE):
+        for key in await store.list_keys(space):
+            if key.startswith(f"{session_id}/"):
+                await store.delete_value(space, key)

@@ -67,9 +67,13 @@ async def judge_answer(state: RunState, text: str, *, can_go_on: bool) -> Finish
 
     def event() -> hooks.BeforeAnswer:
         return hooks.BeforeAnswer(
-            info=state.info, text=text, input=state.input, continued=continued, limit=limit,
+            info=state.info,
+            text=text,
+            input=state.input,
+            continued=continued,
+            limit=limit,
             results=state.results("before_answer"),
-        )  # fmt: skip
+        )
 
     async for outcome in state.hooks.fire("before_answer", event):
         answer, plugin, required = outcome.answer, outcome.handler.plugin, outcome.handler.required
@@ -96,9 +100,13 @@ async def judge_answer(state: RunState, text: str, *, can_go_on: bool) -> Finish
         return Finish(text=given, refused=message)
     for plugin, reason in reasons:
         logger.warning(
-            "plugin '%s' would have run %s go on, and its limit of %d is used up: %s", plugin, state.info.run_id,
-            limit, reason, extra={"plugin": plugin, "hook": "before_answer"},
-        )  # fmt: skip
+            "plugin '%s' would have run %s go on, and its limit of %d is used up: %s",
+            plugin,
+            state.info.run_id,
+            limit,
+            reason,
+            extra={"plugin": plugin, "hook": "before_answer"},
+        )
     if (replaced := text != given) and text and parts.transcript_kept:
         await parts.transcript.append(parts.format.reply_messages(text))
     await _settle(state, "replaced" if replaced else "passed", replacers if replaced else [], text, overruled=plugins)
@@ -106,9 +114,14 @@ async def judge_answer(state: RunState, text: str, *, can_go_on: bool) -> Finish
 
 
 async def _settle(
-    state: RunState, outcome: Literal["passed", "continued", "replaced", "blocked"], plugins: Sequence[str], said: str, *,
-    continued: int = 0, overruled: Sequence[str] = (),
-) -> None:  # fmt: skip
+    state: RunState,
+    outcome: Literal["passed", "continued", "replaced", "blocked"],
+    plugins: Sequence[str],
+    said: str,
+    *,
+    continued: int = 0,
+    overruled: Sequence[str] = (),
+) -> None:
     """Keep what a run that goes on after a crash has to know, and tell the trace."""
     so_far = max(continued, state.continued or 0)
     state.continued = continued

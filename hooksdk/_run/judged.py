@@ -12,14 +12,15 @@ from hooksdk._run.call import (
     begin,
     execute,
     go_on,
+    has_result,
     judge,
     judge_again,
     let_through,
     take_result,
+    wait_until_at_rest,
 )
-from hooksdk._run.equal_calls import has_result, wait_until_at_rest
 from hooksdk._run.state import RunState
-from hooksdk._tasks.shielding import run_shielded
+from hooksdk._tasks.limits import run_shielded
 from hooksdk.approvals import YES, Approval, ApprovalRequest, Unanswered
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ApprovalPending, CallSettled
@@ -31,9 +32,9 @@ from hooksdk.tools import Tool
 class JudgedCall:
     """A call that went through unwrapping, scope, repair, rewriting, validation, the policies and their approvals.
 
-    It ends once: it is settled already, or by `execute()`, `supply()` or `refuse()`. One that nobody ends is `not_run` when
-    its run ends, and stays open when the run is paused. One whose approval comes later is `pending`: after `approve()`, or
-    once it is judged again and the approver says yes, it can be executed.
+    It ends once: it is settled already, or by `execute()`, `supply()` or `refuse()`. One that nobody ends is `not_run`
+    when its run ends, and stays open when the run is paused. One whose approval comes later is `pending`: after
+    `approve()`, or once it is judged again and the approver says yes, it can be executed.
 
     ```python
     import anyio
@@ -68,8 +69,8 @@ class JudgedCall:
 
     @property
     def call(self) -> ToolCall:
-        """The call under the tool's real name, whatever bridge it came by, with the arguments that run; where they are invalid,
-        as they were written."""
+        """The call under the tool's real name, whatever bridge it came by, with the arguments that run; where they are
+        invalid, as they were written."""
         return self._work.call
 
     @property
@@ -79,8 +80,8 @@ class JudgedCall:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What was judged and what runs: repaired, rewritten, valid; a fresh copy. Placeholders of secrets are not filled.
-        Of an invalid call, as far as they could be read."""
+        """What was judged and what runs: repaired, rewritten, valid; a fresh copy. Placeholders of secrets are not
+        filled. Of an invalid call, as far as they could be read."""
         return schema.clone(self._work.arguments)
 
     @property
@@ -100,16 +101,16 @@ class JudgedCall:
 
     @property
     def approval(self) -> Approval | None:
-        """The yes that counts for the call, asked for just now, remembered or given before it waited; None where nobody had to
-        say one. For a framework that asks, too: this call was asked about."""
+        """The yes that counts for the call, asked for just now, remembered or given before it waited; None where nobody
+        had to say one. For a framework that asks, too: this call was asked about."""
         by = self._work.verdict.answered_by
         return None if by is None else Approval(True, by=by)
 
     async def approve(self, approval: Approval = YES) -> None:
-        """Give the answer that the call waits for, in the approver's place; `execute()` runs it then. With a yes the call is
-        judged again, by the policies of now: it may be blocked, or wait for the answer to a question that is new. An
-        `Approval` that grants nothing refuses it. Raises `CallSettled` for a call that has a result, and `RunClosed` after its
-        run."""
+        """Give the answer that the call waits for, in the approver's place; `execute()` runs it then. With a yes the
+        call is judged again, by the policies of now: it may be blocked, or wait for the answer to a question that is
+        new. An `Approval` that grants nothing refuses it. Raises `CallSettled` for a call that has a result, and
+        `RunClosed` after its run."""
         await self._until_judged()
         self._take_settled()
         if self._work.end is None and self._work.verdict.pending is None:
@@ -123,46 +124,48 @@ class JudgedCall:
     async def refuse(
         self, reason: str = "", *, by: str = "", text: str | None = None, unanswered: Unanswered = ""
     ) -> ToolResult:
-        """A person said no: the result is a refusal with this reason, recorded, observed and traced like any other. `by` is
-        who said so, or `unanswered` says why it was nobody; `text` is what the model was told already, in the place of
-        hooksdk's words. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
+        """A person said no: the result is a refusal with this reason, recorded, observed and traced like any other.
+        `by` is who said so, or `unanswered` says why it was nobody; `text` is what the model was told already, in the
+        place of hooksdk's words. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
         await self._until_judged()
         work = self._claim()
         approval = Approval(False, reason, by=by, unanswered=unanswered)
         return await self._finish(work, asking.take_refusal(self._state, work, approval, text))
 
     async def execute(self, *, native: object = None, confirms: bool = False) -> ToolResult:
-        """Run the tool, and record its result; of a settled call answer the result, and of one that another task executes the
-        result that comes of that. `native` is an object of yours, which the executor finds in `ToolContext.native`. With `confirms`
-        you hand the result on and say with `confirm()` when it has arrived, in a run that keeps no transcript: should the process
-        die before, the call is in doubt. Without it the end is written with what the session writes next. Raises
-        `ApprovalPending` while it waits for an approval, `RunClosed` after its run, and `StoreError`, without running anything,
-        where a record of the run could not be written."""
+        """Run the tool, and record its result; of a settled call answer the result, and of one that another task
+        executes the result that comes of that. `native` is an object of yours, which the executor finds in
+        `ToolContext.native`. With `confirms` you hand the result on and say with `confirm()` when it has arrived, in a
+        run that keeps no transcript: should the process die before, the call is in doubt. Without it the end is written
+        with what the session writes next. Raises `ApprovalPending` while it waits for an approval, `RunClosed` after
+        its run, and `StoreError`, without running anything, where a record of the run could not be written."""
         while (work := self._work) in self._state.ledger.busy:
             await wait_until_at_rest(self._state, work)
         self._take_settled()
         if work.end is not None:
             return work.end.result
         self._check_approved()
-        self._state.ledger.space.check_records()
+        self._state.ledger.check_records()
         self._claim().native, work.effect.confirms = native, confirms
         return await self._finish(work, _after_pause(self._state, work, lambda: execute(self._state, work)))
 
     def confirm(self, *, arrived: bool = True) -> None:
-        """Whoever made the call has the result of `execute(confirms=True)`; or will not get it, so that the call is in doubt, as it
-        is where the run ends unconfirmed. Nothing happens for a call that was not executed so, or whose run is over."""
+        """Whoever made the call has the result of `execute(confirms=True)`; or will not get it, so that the call is in
+        doubt, as it is where the run ends unconfirmed. Nothing happens for a call that was not executed so, or whose
+        run is over."""
         self._state.parts.transcript.confirm(self._work.effect.id, arrived=arrived)
 
     @property
     def effect_id(self) -> str:
-        """Stands for what the call does: the same whenever it is made again, in this run, a later one or another process. Hand it
-        to the service that the tool calls, which can tell a repeated request by it. Of a call without a tool it is empty."""
+        """Stands for what the call does: the same whenever it is made again, in this run, a later one or another
+        process. Hand it to the service that the tool calls, which can tell a repeated request by it. Of a call without
+        a tool it is empty."""
         return self._state.ledger.effect_id(self._work) if self._work.tool is not None else ""
 
     async def begin(self) -> str:
-        """Say that the tool begins now, elsewhere: durable when this returns, so that a call without a result is in doubt from here
-        on, and is not called not run. Answers its `effect_id`. `supply` it the result. Nothing is written for a tool that only
-        reads. Raises as `supply` does, and `StoreError`: then the tool must not run."""
+        """Say that the tool begins now, elsewhere: durable when this returns, so that a call without a result is in
+        doubt from here on, and is not called not run. Answers its `effect_id`. `supply` it the result. Nothing is
+        written for a tool that only reads. Raises as `supply` does, and `StoreError`: then the tool must not run."""
         await self._until_judged()
         self._take_settled()
         self._check_approved()
@@ -184,8 +187,8 @@ class JudgedCall:
 
     async def supply(self, result: ToolResult | str) -> ToolResult:
         """Record a result made elsewhere, after the same masking, output check and transforming as the tool's own;
-        answers what was recorded. Raises `CallSettled` for a call that has a result, `ApprovalPending` for one that waits for
-        an approval, and `RunClosed` after its run."""
+        answers what was recorded. Raises `CallSettled` for a call that has a result, `ApprovalPending` for one that
+        waits for an approval, and `RunClosed` after its run."""
         await self._until_judged()
         self._check_approved()
         work = self._claim()

@@ -1,23 +1,22 @@
-"""What the model is sent, and the drain of trims."""
+"""What the model is sent, the drain of trims, and a host's own compaction of its messages."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, final
 
 from hooksdk import hooks, schema
+from hooksdk._masking.mask import SecretMask
 from hooksdk._run.masked import mask_messages
 from hooksdk._run.prompts import is_of_user
 from hooksdk._run.state import RunState
 from hooksdk._run.tools import reveal
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.sizes import message_tokens
-from hooksdk.calls import ToolCall
 from hooksdk.errors import RunBlocked, UnknownResult
-from hooksdk.formats import GivenMessage, Message, ProviderJson
-from hooksdk.formats.intake import call_in, messages_in
+from hooksdk.formats import GivenMessage, Message, ProviderJson, get_format
+from hooksdk.formats.intake import messages_in
 from hooksdk.formats.sending import sendable
 from hooksdk.formats.usage import Request, model_name, usage_of
 from hooksdk.hooks import RunInfo
@@ -27,8 +26,8 @@ from hooksdk.transcript import Entry, Transcript
 
 @final
 class PreparedMessages(list[ProviderJson]):
-    """What `run.prepare_messages()` answers: the list to send, and what was changed in it. For a framework that keeps messages
-    of its own kind, and writes the changes into these.
+    """What `run.prepare_messages()` answers: the list to send, and what was changed in it. For a framework that keeps
+    messages of its own kind, and writes the changes into these.
 
     Attributes:
         added: The texts that plugins added for this request alone (`AddContext`).
@@ -45,16 +44,10 @@ class PreparedMessages(list[ProviderJson]):
 
     @cached_property
     def trimmed(self) -> Mapping[tuple[str, int], str]:
-        """By call id, as it is stored, and which of the results with this id in the list (0, unless ids repeat): the text that is
-        in the place of each trimmed result, for this request and all later ones. Ask before the run goes on."""
+        """By call id, as it is stored, and which of the results with this id in the list (0, unless ids repeat): the
+        text that is in the place of each trimmed result, for this request and all later ones. Ask before the run goes
+        on."""
         return self._transcript.trimmed
-
-
-def call_of(state: RunState, given: object, where: str) -> ToolCall:
-    """A call as the host has it, under the id that it has in the transcript."""
-    transcript = state.parts.transcript
-    call = given if isinstance(given, ToolCall) else call_in(given, transcript.pending, where)
-    return transcript.ask(partial(Ledger.stored_call, call=call))
 
 
 async def take_messages(
@@ -87,8 +80,9 @@ def used_by(info: RunInfo, counts: Mapping[str, Any] | None) -> Entry | None:
 
 
 async def before_model_call(state: RunState, *, follow: bool = False) -> PreparedMessages:
-    """The view, with the plugins' edits for this request. Each handler sees what the ones before it left; one that fails
-    is skipped, and one that blocks ends the run. Ids and the like are mended at the end, since plugins know the stored ones; with `follow` they are the host's."""
+    """The view, with the plugins' edits for this request. Each handler sees what the ones before it left; one that
+    fails is skipped, and one that blocks ends the run. Ids and the like are mended at the end, since plugins know the
+    stored ones; with `follow` they are the host's."""
     base: list[Message] | None = None
     context: list[str] = []
 
@@ -140,14 +134,11 @@ def _checked(state: RunState, answer: hooks.ReplaceMessages) -> list[Message]:
     return messages
 
 
-def _handles_in(answer: hooks.Trim) -> list[str]:
-    return [answer.handles] if isinstance(answer.handles, str) else [*answer.handles]
-
-
 async def _trim(state: RunState, answer: hooks.Trim, plugin: str) -> None:
-    """Trim what can be trimmed. Then tell of the rest: a refusal is logged, an unknown handle is the handler's failure."""
+    """Trim what can be trimmed. Then tell of the rest: a refusal is logged, an unknown handle is the handler's
+    failure."""
     results, unknown = state.results(plugin), list[str]()
-    for handle in _handles_in(answer):
+    for handle in [answer.handles] if isinstance(answer.handles, str) else answer.handles:
         try:
             receipt = await results.trim(handle, reason=answer.reason, small=answer.small)
         except UnknownResult as error:
@@ -165,16 +156,42 @@ async def drain_trims(state: RunState) -> None:
     if not state.parts.transcript.queued:
         return
     tracing = bool(state.hooks.tracing)
-    before = state.parts.transcript.ask(message_tokens) if tracing else []
+    before = state.parts.transcript.message_tokens() if tracing else []
     report = await state.parts.transcript.drain()
     state.stats.drained(report)
     cost = None
     if tracing:
         from hooksdk.costs import estimate_change  # the one figure of ring 2 that a trace has
 
-        cost = estimate_change(before, state.parts.transcript.ask(message_tokens))
+        cost = estimate_change(before, state.parts.transcript.message_tokens())
     for trim in report.trims:
         await state.trace(
-            TrimDrained(handle=trim.handle, status=trim.status, plugin=trim.owner, tool=trim.tool, turns_ago=trim.age,
-                        tokens_saved=trim.tokens_saved, pays_back_after=cost.pays_back_after if cost else None)
-        )  # fmt: skip
+            TrimDrained(
+                handle=trim.handle,
+                status=trim.status,
+                plugin=trim.owner,
+                tool=trim.tool,
+                turns_ago=trim.age,
+                tokens_saved=trim.tokens_saved,
+                pays_back_after=cost.pays_back_after if cost else None,
+            )
+        )
+
+
+@final
+class Compaction:
+    """An open compaction."""
+
+    def __init__(self, transcript: Transcript, mask: SecretMask) -> None:
+        self._transcript = transcript
+        self._mask = mask
+
+    async def replace(self, messages: Sequence[GivenMessage]) -> None:
+        """Let the model's view begin with these messages instead of all that was recorded so far."""
+        message_format = self._transcript.format or get_format("openai-chat")
+        whole = messages_in(messages, message_format, "compaction.replace(...)").messages
+        if self._mask.active:
+            # What is in the view stays as it is, or its results would count as gone.
+            stored = [*self._transcript.ask(Ledger.as_shown), *self._transcript.view]
+            whole = [one if one in stored else self._mask.value(one) for one in whole]
+        await self._transcript.compact(whole)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from hooksdk import schema
-from hooksdk._run.parts import ParentRun
 from hooksdk.errors import (
     ConfigError,
     WrongArgument,
     check,
-    check_function,
     check_mapping,
-    check_number,
     check_path,
     check_text,
     did_you_mean,
@@ -33,7 +30,7 @@ def make_info(
     session_id: str,
     *,
     parent: str,
-    parent_run: ParentRun | None,
+    above: RunInfo | None,
     family: str | None,
     left_open: str,
     agent_id: str,
@@ -45,8 +42,8 @@ def make_info(
     model: str | None,
     transcript: bool,
 ) -> RunInfo:
-    """Where the run comes from. In a sub-agent's session much of it is the parent's. `family` is the one that the host
-    names, `left_open` the one that an earlier run of the session has left open, if any."""
+    """Where the run comes from. In a sub-agent's session much of it is the parent's: `above` is that run. `family` is the
+    one that the host names, `left_open` the one that an earlier run of the session has left open, if any."""
     if trigger is None:
         trigger = "subagent" if parent else "user"
     if trigger not in TRIGGERS:  # a rule about a trigger would hold for no run with a misspelt one
@@ -61,42 +58,38 @@ def make_info(
     )
     check("session.run(transcript=...)", transcript, bool, "True or False")
     check_text("session.run(family=...)", family, "It is the `run.info.family` of the run that this one works for")
-    above = parent_run.info if parent_run else RunInfo()
-    requester = above.requester if requester is None else requester
-    workspace_dir = above.workspace_dir if workspace_dir is None else workspace_dir
+    around = RunInfo() if above is None else above
+    requester = around.requester if requester is None else requester
+    workspace_dir = around.workspace_dir if workspace_dir is None else workspace_dir
     extra = {"parent_session": parent} if parent else {}
     run_id = f"run-{uuid.uuid4().hex[:12]}"
     return RunInfo(
-        session_id=session_id, run_id=run_id, family=above.family or family or left_open or run_id, attempt=1, agent_id=agent_id,
-        workspace_dir=None if workspace_dir is None else str(workspace_dir), provider=provider, model=model,
-        requester=None if requester is None else json_value("session.run(requester=...)", dict(requester)), trigger=trigger,
-        triggers=(*above.triggers, trigger) if parent_run else (trigger,),
-        agents=(*above.agents, agent_id) if parent_run else (agent_id,), transcript=transcript,
+        session_id=session_id,
+        run_id=run_id,
+        family=around.family or family or left_open or run_id,
+        attempt=1,
+        agent_id=agent_id,
+        workspace_dir=None if workspace_dir is None else str(workspace_dir),
+        provider=provider,
+        model=model,
+        requester=None if requester is None else json_value("session.run(requester=...)", dict(requester)),
+        trigger=trigger,
+        triggers=(*above.triggers, trigger) if above else (trigger,),
+        agents=(*above.agents, agent_id) if above else (agent_id,),
+        transcript=transcript,
         metadata=json_value("session.run(metadata=...)", {**extra, **(metadata or {})}),
-    )  # fmt: skip
+    )
 
 
-def check_options(
-    *,
-    context_window: object = None,
-    approver: object = None,
-    withhold: object = None,
-    expose: object = None,
-    deferral: object = None,
-    in_doubt: object = None,
-    continues: object = 3,
-) -> None:
-    """The rest of what `session.run` takes."""
-    check_number("session.run(context_window=...)", context_window, "context_window=128_000", optional=True)
-    check_function("session.run(approver=...)", approver, "async def (request) -> Approval")
-    check_function("session.run(withhold=...)", withhold, "def (tool) -> the reason, or None")
-    check_function("session.run(in_doubt=...)", in_doubt, "def () -> the calls in doubt elsewhere")
-    if not isinstance(continues, int) or isinstance(continues, bool) or continues < 0:
-        refuse("session.run(continues=...)", continues, "a whole number of at least 0", "Write such as continues=3")
-    for name, value, known in (("expose", expose, EXPOSE), ("deferral", deferral, DEFERRALS)):
-        if value not in (None, *known):
-            hint = did_you_mean(str(value), known).strip()
-            refuse(f"session.run({name}=...)", value, f"one of {', '.join(known)}", hint)
+def check_deferral(deferral: object) -> None:
+    """What a host says of the requests of a run."""
+    check_choice("session.run(deferral=...)", deferral, DEFERRALS)
+
+
+def check_choice(where: str, value: object, known: Sequence[str]) -> None:
+    """One of several words, or None."""
+    if value not in (None, *known):
+        refuse(where, value, f"one of {', '.join(known)}", did_you_mean(str(value), known).strip())
 
 
 def json_value(where: str, value: Any) -> Any:

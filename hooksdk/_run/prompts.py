@@ -51,7 +51,7 @@ def prompts_of(state: RunState) -> tuple[str, ...]:
     message_format = state.parts.format
     newest = islice(state.parts.transcript.newest(), MOST_MESSAGES)
     said = (text for message in newest if (text := _asked(message, message_format)))
-    last = next((text for text in said if not state.reading.is_reason(text)), "")
+    last = next((text for text in said if not state.parts.reading.is_reason(text)), "")
     texts = (prompt_text(state.input, message_format), last)
     return tuple(dict.fromkeys(state.secrets.text(text) for text in texts if text.strip()))
 

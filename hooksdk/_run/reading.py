@@ -1,24 +1,29 @@
-"""What a session has read: what it is worth, and where the values stand that calls pass on."""
+"""What a session has read, and what its calls have said: what it is worth, and where the values stand that calls pass
+on. A tool repeats what it was asked, so the text of its result vouches for nothing that may be made of that."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Sequence
+import html
+import quopri
+import re
+import unicodedata
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import count, islice
 from math import inf
 from typing import Any, Final, NamedTuple, final
+from urllib.parse import unquote
 
 from hooksdk import schema
-from hooksdk._origins.folding import find_whole, fold
+from hooksdk._origins.folding import find_whole, fold, undo_escapes
 from hooksdk._origins.labels import UNLABELLED, Labels, join_labels
 from hooksdk._origins.texts import NEVER, Moment, Place, Texts, quote_around
 from hooksdk._origins.values import parts_of
-from hooksdk._run.asked import Asked
 from hooksdk._schema.fresh import peek
-from hooksdk._transcript.facts import USER
+from hooksdk._transcript.facts import USER, ResultRow
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.unmatched import UNKNOWN
+from hooksdk._transcript.pairing import UNKNOWN
 from hooksdk.transcript import Transcript
 
 # The name of the agreed values among the session's states. No plugin has it.
@@ -45,7 +50,7 @@ class Reading:
     """All that the session's agent has read and what its user said, in this run and the earlier ones.
 
     Attributes:
-        asked: What all calls have said, as far as somebody has looked for a value.
+        asked: What the calls have said, by their tools.
     """
 
     def __init__(self, transcript: Transcript) -> None:
@@ -87,7 +92,8 @@ class Reading:
 
     def note(self, labels: Labels) -> None:
         """Something with these labels was read."""
-        self._noted = _joined(self._noted, labels)
+        if labels != self._noted:
+            self._noted = _joined(self._noted, labels)
 
     def note_below(self, labels: Labels) -> None:
         """A sub-agent has read something with these labels, which may be in no result of this session."""
@@ -112,10 +118,9 @@ class Reading:
         return self._noted if self._labels is None else _joined(self._noted, self._labels)
 
     def _new_labels(self, ledger: Ledger) -> set[Labels]:
-        records = ledger.records
-        fresh = {row.labels for row in records[self._results :]} if len(records) > self._results else set[Labels]()
-        self._results = len(records)
-        return fresh
+        records, first = ledger.records, self._results
+        self._results = len(records.ids)
+        return {ResultRow(records, number).labels for number in range(first, self._results)}
 
     # Where values stand
 
@@ -151,8 +156,8 @@ class Reading:
         await self._note({schema.fingerprint(text): True})
 
     async def note_strangers(self, texts: Iterable[tuple[str, str]]) -> None:
-        """Texts that stand in the user's place in a framework's list, each as it was given and as it is stored: what no caller has
-        handed in as the user's, a middleware or whoever may have written. Durable when this returns."""
+        """Texts that stand in the user's place in a framework's list, each as it was given and as it is stored: what no
+        caller has handed in as the user's, a middleware or whoever may have written. Durable when this returns."""
         self._read_prompts()
         strange: dict[str, bool] = {}
         for given, text in texts:
@@ -190,8 +195,8 @@ class Reading:
         return [text for text in texts if not self.is_reason(text)]
 
     def find(self, value: str, around: Sequence[Asked] = ()) -> list[Place]:
-        """Where the folded value was read: in the results of the transcript, and in what it does not have. `around`: what was asked
-        in the runs around."""
+        """Where the folded value was read: in the results of the transcript, and in what it does not have. `around`:
+        what was asked in the runs around."""
         self._transcript.ask(self._read_results)
         for one in islice(self._unrecorded, self._others_read, None):
             self._others.add(one.text, one.labels, moment=one.moment, tool=one.tool)
@@ -219,9 +224,13 @@ class Reading:
             self._repeats.append(tools)
             if row.labels:
                 self._recorded.add(
-                    ledger.body(row).text, row.labels, moment=(row.number, inf), handle=row.handle, tool=row.tool,
+                    ledger.body(row).text,
+                    row.labels,
+                    moment=(row.number, inf),
+                    handle=row.handle,
+                    tool=row.tool,
                     repeats=tools,
-                )  # fmt: skip
+                )
         self._searched = len(ledger.records)
 
     def _repeated_by(self, ledger: Ledger, arguments: Any, number: int) -> tuple[str, ...]:
@@ -248,3 +257,143 @@ class Reading:
 
 def _joined(before: Labels | None, labels: Labels) -> Labels:
     return labels if before is None or before == labels else join_labels(before, labels)
+
+
+# What calls have said
+
+_WORD = re.compile(r"[^\W_]+")
+# Characters that are read of one call with its escapes undone. Of a call with more nobody can say what may be made of
+# it.
+_MOST_READ = 500_000
+# Characters of all calls of one tool. Above it the older half is forgotten.
+_MOST_KEPT = 1_000_000
+# Calls whose arguments are kept as they are.
+_MOST_WAITING = 100
+# Characters of a word that is looked for in pieces. A longer one that stands nowhere as a whole counts as said.
+_LONGEST = 1024
+
+
+class _Said(NamedTuple):
+    moment: Moment
+    # Its words, with one blank between two.
+    text: str
+
+
+@final
+class Asked:
+    """What the calls of each tool have said, in their order."""
+
+    def __init__(self) -> None:
+        self._tools: defaultdict[tuple[str, bool], _Calls] = defaultdict(_Calls)
+
+    def note(self, tool: str, arguments: Any, moment: Moment, *, by_agent: bool = False) -> None:
+        """A call has said this; one of a sub-agent, where it is `by_agent`."""
+        self._tools[tool, by_agent].add(moment, arguments)
+
+    def first_said(self, tool: str, value: str, *, by_agents: bool = True) -> Moment:
+        """When a call of the tool first said what the value may be made of."""
+        return min(self._tools[tool, by_agent].first_said(_bare(value)) for by_agent in {False, by_agents})
+
+
+class _Calls:
+    """The calls of one tool."""
+
+    def __init__(self) -> None:
+        # Those that nobody has asked after yet: most tools vouch for nothing.
+        self._waiting: list[tuple[Moment, Any]] = []
+        self._said: list[_Said] = []
+        self._words: dict[str, Moment] = {}
+        self._unreadable = NEVER
+
+    def add(self, moment: Moment, arguments: Any) -> None:
+        self._waiting.append((moment, arguments))
+        if len(self._waiting) >= _MOST_WAITING:
+            self._read()
+
+    def first_said(self, value: str) -> Moment:
+        if self._waiting:
+            self._read()
+        whole = min((said.moment for said in self._said if value in said.text), default=NEVER)
+        return min(whole, max(map(self._made, value.split()), default=NEVER), self._unreadable)
+
+    def _read(self) -> None:
+        said: list[_Said] = []
+        for moment, arguments in self._waiting:
+            try:
+                said += dict.fromkeys([_Said(moment, _bare(text)) for text in _readings(arguments)])
+            except OverflowError:
+                self._unreadable = min(self._unreadable, moment)
+        self._waiting.clear()
+        self._said += said
+        if sum(len(one.text) for one in self._said) > _MOST_KEPT:
+            self._said = said = self._said[len(self._said) // 2 :]
+            self._words.clear()
+        for moment, text in said:
+            for word in text.split():
+                self._words[word] = min(moment, self._words.get(word, NEVER))
+
+    def _made(self, word: str) -> Moment:
+        """When the last of the pieces was first said of which the word may be put together, at the earliest."""
+        if len(word) > _LONGEST:
+            return (0, 0)
+        ends: list[Moment] = [(0, 0), *[NEVER] * len(word)]
+        for start in range(len(word)):
+            if ends[start] < NEVER:
+                for end in range(start + 1, len(word) + 1):
+                    ends[end] = min(ends[end], max(ends[start], self._words.get(word[start:end], NEVER)))
+        return ends[-1]
+
+
+def as_text(arguments: Any) -> str:
+    """The arguments of a call as one text."""
+    try:
+        return arguments if isinstance(arguments, str) else schema.canonical(arguments)
+    except schema.Uncloneable:  # a rewriting plugin may have put in what is no JSON
+        return repr(arguments)
+
+
+def _readings(arguments: Any) -> Iterator[str]:
+    """What a tool may make of its arguments: put together in any order, and with the escapes of any writer undone as
+    often as there are any. Raises `OverflowError` where that is too much to read."""
+    keys, values = parts_of(arguments)
+    written = as_text(arguments)
+    yield written
+    joined = [join for parts in (values, keys) for join in (" ".join(parts), "".join(parts), "".join(reversed(parts)))]
+    known = dict.fromkeys(joined if keys or values else [written])
+    waiting, left = [*known], _MOST_READ
+    while waiting:
+        text = waiting.pop()
+        yield text
+        for undo in (fold, undo_escapes, html.unescape, unquote, _of_mail, _of_all):
+            if (other := undo(text)) not in known:
+                left -= 0 if undo is fold else len(other)
+                if left < 0:
+                    raise OverflowError
+                known[other] = None
+                waiting.append(other)
+
+
+def _of_all(text: str) -> str:
+    from hooksdk._masking.escapes import unescaped  # with the first arguments that are searched for a value
+
+    return [text, *unescaped(text, 1)][-1]
+
+
+def _of_mail(text: str) -> str:
+    raw = text.encode("utf-8", "surrogatepass")
+    return quopri.decodestring(raw).decode("utf-8", "replace") if b"=" in raw else text
+
+
+def _bare(text: str) -> str:
+    """The words of a text, as they are alike in any case, form of Unicode and punctuation: more alike than for a
+    search, since a tool may change all of that in what it repeats."""
+    if not text.isascii():
+        text = _without_marks(_without_marks(text).upper().casefold())
+    return " ".join(_WORD.findall(text.lower()))
+
+
+def _without_marks(text: str) -> str:
+    text = unicodedata.normalize("NFKD", text)
+    return text.translate(
+        {ord(char): None for char in set(text) if unicodedata.category(char) in {"Mn", "Mc", "Me", "Cf"}}
+    )

@@ -134,8 +134,8 @@ def result_withheld(plugin: str) -> str:
 
 
 def interrupted(name: str, error: BaseException, *, ran: bool, in_doubt: bool = False) -> str:
-    """The call was cut off by a cancellation, or by an error of the host; perhaps before its tool ran, as while a person was
-    asked."""
+    """The call was cut off by a cancellation, or by an error of the host; perhaps before its tool ran, as while a
+    person was asked."""
     if not ran and isinstance(error, (StoreError, SessionBusy)):
         return f"'{name}' was not run: it could not be written down that it begins."
     how = (

@@ -1,10 +1,10 @@
-"""What one run knows at this moment."""
+"""What one run knows at this moment, and what its session hands to it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import anyio
 
@@ -14,17 +14,148 @@ from hooksdk._ledger.effects import CallLedger
 from hooksdk._masking.mask import SecretMask
 from hooksdk._origins.labels import NO_LABELS, UNLABELLED, join_labels
 from hooksdk._run.deferral import Declared
-from hooksdk._run.parts import ParentRun, RunParts
+from hooksdk._run.families import SessionFamily
+from hooksdk._run.masked import RunResults
+from hooksdk._run.options import EXPOSE, check_choice, check_deferral
+from hooksdk._run.plugin_states import PluginStates
 from hooksdk._run.reading import Reading
-from hooksdk._run.shadow import RunResults
 from hooksdk._run.stats import RunStats
-from hooksdk.calls import Labels, TrimReceipt
+from hooksdk._run.unmatched import UnmatchedNames
+from hooksdk.approvals import Approver
+from hooksdk.calls import CallInDoubt, Labels, TrimReceipt
 from hooksdk.catalog import Catalog
-from hooksdk.errors import ConfigError, RunClosed
+from hooksdk.errors import ConfigError, MissingGrant, RunAlreadyOpen, RunClosed, check_function, refuse
+from hooksdk.formats import MessageFormat
 from hooksdk.hooks import EndReason, RunInfo
+from hooksdk.patterns import ToolPattern
 from hooksdk.records import Content, Record, RestoreQueued, TrimQueued
-from hooksdk.tools import Tool
-from hooksdk.transcript import Results
+from hooksdk.tools import Deferral, Expose, Tool
+from hooksdk.transcript import Results, Store, Transcript
+
+if TYPE_CHECKING:
+    from hooksdk.costs import PriceList
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunParts:
+    """What a session hands to its runs.
+
+    Attributes:
+        tools: The plugins' tools.
+        missing_grants: Plugins that may not read or trim results, with the reason.
+        secrets: The values that the session's calls were given.
+        allowed: Which tools this session may be granted at all: each layer is a sub-agent's, and every layer must
+            match.
+        parent_run: The run whose sub-agent this session is.
+        for_others: True where the run works for one in another process: what that one has read and what the user said
+            there is not known.
+        contracts: The names of tools that plugins' manifests list, by plugin; one that is not here may have any.
+        expose: How the client of a gateway is shown the tools.
+        deferral: What the host said of its requests.
+        record_first: Run nothing whose decision is not durably written.
+        continues: How often plugins may send the model on, instead of letting the run finish.
+        drain_early: Drain queued trims before each model call already.
+        transcript_kept: False for a host without a model: neither messages nor results are stored.
+        in_doubt: Calls of other sessions that are in doubt.
+        withhold: Why the host does not grant this run a tool, or None.
+    """
+
+    dispatcher: Dispatcher
+    transcript: Transcript
+    store: Store
+    format: MessageFormat
+    tools: Sequence[Tool]
+    missing_grants: Mapping[str, MissingGrant]
+    approver: Approver | None
+    states: PluginStates
+    family: SessionFamily
+    reading: Reading
+    secrets: SecretMask
+    open_run: OpenRun
+    prices: Callable[[], PriceList]
+    allowed: Sequence[Sequence[ToolPattern]]
+    parent_run: RunState | None = None
+    for_others: bool = False
+    contracts: Mapping[str, Collection[str]] = field(default_factory=dict[str, Collection[str]])
+    expose: Expose | None = None
+    deferral: Deferral | None = None
+    unmatched: UnmatchedNames = field(default_factory=UnmatchedNames)
+    record_first: bool = False
+    continues: int = 3
+    drain_early: bool = False
+    transcript_kept: bool = True
+    in_doubt: Callable[[], Sequence[CallInDoubt]] | None = None
+    withhold: Callable[[Tool], str | None] | None = None
+
+    def __post_init__(self) -> None:
+        check_function("session.run(withhold=...)", self.withhold, "def (tool) -> the reason, or None")
+        check_function("session.run(in_doubt=...)", self.in_doubt, "def () -> the calls in doubt elsewhere")
+        is_count = isinstance(self.continues, int) and not isinstance(self.continues, bool)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not is_count or self.continues < 0:
+            expected = "a whole number of at least 0"
+            refuse("session.run(continues=...)", self.continues, expected, "Write such as continues=3")
+        check_choice("session.run(expose=...)", self.expose, EXPOSE)
+        check_deferral(self.deferral)
+
+    @property
+    def limited(self) -> bool:
+        """True in a sub-agent's session, and where the host withholds tools."""
+        return bool(self.allowed) or self.parent_run is not None or self.withhold is not None
+
+    def why_not(self, tool: Tool) -> str | None:
+        """Why this session may not be granted the tool, or None. A bridge opens nothing by itself."""
+        if tool.bridge:
+            return None
+        if self.withhold is not None and (reason := self.withhold(tool)):
+            return reason
+        if not all(any(pattern.matches(tool) for pattern in layer) for layer in self.allowed):
+            return "not granted to this session"
+        if self.parent_run is not None and not self.parent_run.has(tool):
+            return "the run that this sub-agent belongs to does not have it"
+        return None
+
+
+@final
+class OpenRun:
+    """The one run that a session has open.
+
+    Attributes:
+        run: The open run.
+        newest: The open run, or the one that was open last.
+    """
+
+    def __init__(self, session_id: str, on_release: Callable[[], None]) -> None:
+        self._session_id = session_id
+        self.run: RunState | None = None
+        self.newest: RunState | None = None
+        self._on_release = on_release
+
+    @property
+    def info(self) -> RunInfo | None:
+        """Of the open run, or of the one that was open last."""
+        run = self.run or self.newest
+        return None if run is None else run.info
+
+    @property
+    def claimed(self) -> bool:
+        """True while a run has the session."""
+        return self.run is not None
+
+    def claim(self, run: RunState) -> None:
+        """Take the session for this run. Raises `RunAlreadyOpen`."""
+        if self.run is not None:
+            raise RunAlreadyOpen(self._session_id, self.run.info.run_id)
+        self.run = run
+
+    def began(self) -> None:
+        """The run that has the session was let through."""
+        self.newest = self.run
+
+    def release(self, run: RunState) -> None:
+        """Let the session go, if this run has it."""
+        if self.run is run:
+            self.run = None
+            self._on_release()
 
 
 @dataclass
@@ -77,9 +208,13 @@ class RunState:
         self.hooks: Dispatcher = self.parts.dispatcher
         parts = self.parts
         self.ledger = CallLedger(
-            parts.transcript, parts.store, self.info, parts.secrets, transcript_kept=parts.transcript_kept,
+            parts.transcript,
+            parts.store,
+            self.info,
+            parts.secrets,
+            transcript_kept=parts.transcript_kept,
             in_doubt_elsewhere=parts.in_doubt,
-        )  # fmt: skip
+        )
         self._ids: set[str] = set()
         self._ids_of: Catalog | None = None
         self.declared = Declared(self.parts.format, self.parts.deferral)
@@ -127,29 +262,28 @@ class RunState:
             return own or NO_LABELS
         return around if own is None else join_labels(own, around)
 
-    @property
-    def reading(self) -> Reading:
-        """What the session has read."""
-        return self.parts.reading
-
-    @property
-    def for_others(self) -> bool:
-        """True where it works for a run in another process."""
-        return self.parts.for_others
-
-    @property
-    def around(self) -> ParentRun | None:
-        """The run whose sub-agent's run it is."""
-        return self.parts.parent_run
-
-    def read(self, labels: Labels) -> None:
-        """Something with these labels was read here, or by a sub-agent: its answer may be made of it."""
-        self.parts.reading.note(labels)
-        if self.parts.parent_run is not None:
-            self.parts.parent_run.read_below(labels)
+    def note_result(self, work: CallInProgress, text: str, labels: Labels) -> None:
+        """A call's result was read here: the answer of the agent, and the results of the calls around this one, may be
+        made of its text, and may repeat its arguments."""
+        reading, parent = self.parts.reading, self.parts.parent_run
+        reading.note(labels)
+        if parent is not None:
+            parent.read_below(labels)
+        if work.parent is not None:
+            work.parent.read.append(labels)
+        if "before_tool_call" not in self.hooks.plans:  # nobody asks where values come from
+            return
+        if work.parent is not None or not self.parts.transcript_kept:
+            reading.keep(text, labels, arguments=work.arguments, tool=work.tool_name)
+        outer = work.parent
+        while outer is not None:
+            reading.note_asked(work.arguments, tool=outer.tool_name)
+            outer = outer.parent
+        if parent is not None:
+            parent.said_by_agent(work.tool_name, work.arguments)
 
     def read_below(self, labels: Labels) -> None:
-        """The same, of a sub-agent: it may have been asked by any call that is under way."""
+        """A sub-agent has read something with these labels: it may have been asked by any call that is under way."""
         for work in self.ledger.open_calls:
             if labels not in work.read:
                 work.read.append(labels)
@@ -157,19 +291,10 @@ class RunState:
         if self.parts.parent_run is not None:
             self.parts.parent_run.read_below(labels)
 
-    def said(self, work: CallInProgress) -> None:
-        """A call has said its arguments: the results of those around it, in this run and those around, may repeat them."""
-        outer = work.parent
-        while outer is not None:
-            self.reading.note_asked(work.arguments, tool=outer.tool_name)
-            outer = outer.parent
-        if self.parts.parent_run is not None:
-            self.parts.parent_run.said_by_agent(work.tool_name, work.arguments)
-
     def said_by_agent(self, tool: str, arguments: Any) -> None:
-        """The same, of a sub-agent: it may have been asked by any call that is under way."""
+        """A call of a sub-agent has said this: the sub-agent may have been asked by any call that is under way."""
         for name in {tool, *(work.tool_name for work in self.ledger.open_calls)}:
-            self.reading.note_asked(arguments, tool=name, by_agent=True)
+            self.parts.reading.note_asked(arguments, tool=name, by_agent=True)
         if self.parts.parent_run is not None:
             self.parts.parent_run.said_by_agent(tool, arguments)
 

@@ -22,6 +22,7 @@ class RunStats:
     """Counts what a run does; `as_dict()` is what `run.stats` and the `AgentEnd` event show.
 
     Attributes:
+        origins: Calls that were taken up, by where they come from.
         shadow: What plugins in shadow mode would have done, by plugin: the answers' names, and `failed`.
     """
 
@@ -35,7 +36,7 @@ class RunStats:
         self._model_calls = 0
         self._usage: Counter[str] = Counter()
         self._statuses: Counter[str] = Counter()
-        self._origins: Counter[str] = Counter()
+        self.origins: Counter[str] = Counter()
         self._counters: Counter[str] = Counter()
         self._calls: list[dict[str, Any]] = []
         self._trims: Counter[str] = Counter()
@@ -71,10 +72,6 @@ class RunStats:
         for name, value in (usage or {}).items():
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 self._usage[name] += value  # type: ignore[assignment]
-
-    def called(self, call: ToolCall) -> None:
-        """A call is about to be judged."""
-        self._origins[call.origin] += 1
 
     def finished(self, status: str, result: ToolResult, tool: Tool | None, call: ToolCall) -> None:
         """A call has its result."""
@@ -130,7 +127,7 @@ class RunStats:
             "revealed": len(self._revealed),
             "revealed_used": len(self._revealed & self._used),
             "tool_calls": dict(self._statuses),
-            "origins": dict(self._origins),
+            "origins": dict(self.origins),
             "calls_in_text": self._calls_in_text,
             "counters": dict(self._counters),
             "calls": [dict(call) for call in self._calls],

@@ -46,8 +46,8 @@ class Settlement:
 
 
 def with_core(tools: Sequence[Tool], core: Sequence[str]) -> list[Tool]:
-    """The host's tools, of which those that a pattern means are core, and no others. A pattern that means none is told in
-    the log: the tool may be there another time."""
+    """The host's tools, of which those that a pattern means are core, and no others. A pattern that means none is told
+    in the log: the tool may be there another time."""
     patterns = [ToolPattern(text) for text in check_list("run.resolve_tools(core=...)", core, "names", _CORE_ADVICE)]
     for pattern in patterns:
         if not any(pattern.matches(tool) for tool in tools):
@@ -59,10 +59,10 @@ def with_core(tools: Sequence[Tool], core: Sequence[str]) -> list[Tool]:
 async def settle_tools(
     state: RunState, tools: Sequence[Tool], earlier: set[str], missing: Mapping[str, str]
 ) -> list[Tool]:
-    """Settle the catalog of this attempt, and answer what to offer. A tool that has the name of a bridge is renamed, as two
-    owners' tools of one name are: the policies are asked anew then, about the names that the model will see. Once: a plugin
-    that offers another taken name when it is asked again has failed, and so has one that offers the name of a host's own
-    tool."""
+    """Settle the catalog of this attempt, and answer what to offer. A tool that has the name of a bridge is renamed, as
+    two owners' tools of one name are: the policies are asked anew then, about the names that the model will see. Once:
+    a plugin that offers another taken name when it is asked again has failed, and so has one that offers the name of a
+    host's own tool."""
     state.parts.unmatched.check_twins(tools)
     host_names = frozenset(tool.name for tool in tools if tool.source == "host")
     settlement = await _granted(state, tools, earlier, missing)
@@ -89,8 +89,8 @@ def _hidden(state: RunState, names: Iterable[str], offered: Sequence[Tool]) -> l
 
 
 async def reveal(state: RunState, answer: hooks.Reveal, plugin: str, messages: list[Message]) -> None:
-    """Offer these tools from now on, after all others, or add them by a message, which is put behind `messages` as well. Those
-    that are not granted are the handler's failure; the others are shown."""
+    """Offer these tools from now on, after all others, or add them by a message, which is put behind `messages` as
+    well. Those that are not granted are the handler's failure; the others are shown."""
     names = _names_in(answer.names, "Reveal")
     hidden = _hidden(state, names, state.offered)
     transcript = state.parts.transcript
@@ -119,8 +119,9 @@ async def _granted(state: RunState, tools: Sequence[Tool], earlier: set[str], mi
 
 
 async def narrow_tools(state: RunState, catalog: Catalog, *, more: bool = False) -> Catalog:
-    """What this session may not have is taken out, then the plugins are asked. Each handler sees what the ones before it
-    left; one that fails ends the run. With `more` these are tools beside the catalog, of which a name may say nothing."""
+    """What this session may not have is taken out, then the plugins are asked. Each handler sees what the ones before
+    it left; one that fails ends the run. With `more` these are tools beside the catalog, of which a name may say
+    nothing."""
     if state.parts.limited:
         catalog = catalog.without({tool.name: why for tool in catalog if (why := state.parts.why_not(tool))})
 
@@ -142,7 +143,7 @@ async def narrow_tools(state: RunState, catalog: Catalog, *, more: bool = False)
     return catalog
 
 
-async def grant_beside(state: RunState, tools: Iterable[Tool]) -> Catalog:
+async def grant_uncatalogued(state: RunState, tools: Iterable[Tool]) -> Catalog:
     """Those of these tools, which are none of the catalog, that this session may have."""
     return await narrow_tools(state, Catalog(tool.without_executor() for tool in tools), more=True)
 
@@ -153,10 +154,16 @@ async def tell_settled(state: RunState, offered: Sequence[Tool]) -> None:
     for note in catalog.diagnostics:
         logger.info("%s", note, extra={"session": state.info.session_id})
     await state.trace(
-        ToolsResolved(tools=len(catalog), offered=len(offered), withheld=len(catalog.withheld),
-                      tokens=state.stats.tokens_direct, tokens_offered=state.stats.tokens_offered,
-                      notes=catalog.diagnostics, catalog=_listing(catalog, offered, state.prefetched))
-    )  # fmt: skip
+        ToolsResolved(
+            tools=len(catalog),
+            offered=len(offered),
+            withheld=len(catalog.withheld),
+            tokens=state.stats.tokens_direct,
+            tokens_offered=state.stats.tokens_offered,
+            notes=catalog.diagnostics,
+            catalog=_listing(catalog, offered, state.prefetched),
+        )
+    )
 
 
 def _listing(catalog: Catalog, offered: Sequence[Tool], prefetched: Sequence[str]) -> list[dict[str, Any]]:
@@ -199,9 +206,15 @@ async def assemble_tools(
         deferrable = tuple(tool for tool in shown.values() if not tool.core)
         tokens = sum(tool.tokens for tool in deferrable)
         return hooks.AssembleTools(
-            info=state.info, deferrable=deferrable, context_window=state.context_window, tokens=tokens,
-            catalog=catalog, prompts=asked, expose=state.parts.expose, deferral=state.declared.deferral,
-        )  # fmt: skip
+            info=state.info,
+            deferrable=deferrable,
+            context_window=state.context_window,
+            tokens=tokens,
+            catalog=catalog,
+            prompts=asked,
+            expose=state.parts.expose,
+            deferral=state.declared.deferral,
+        )
 
     def taken(names: Iterable[str]) -> list[str]:
         return [name for name in names if name in catalog or name in catalog.withheld]
@@ -264,8 +277,8 @@ def _read_offer(
 
 
 async def _offer(state: RunState, settlement: Settlement, offers: Sequence[_Offer]) -> list[Tool]:
-    """What plugins offer is narrowed as the catalog is. Where a tool of an `Offer` is withheld nothing is hidden for it: the
-    model might not find again what it was to stand for."""
+    """What plugins offer is narrowed as the catalog is. Where a tool of an `Offer` is withheld nothing is hidden for
+    it: the model might not find again what it was to stand for."""
     tools = {name: tool for offer in offers for name, tool in offer.tools.items()}
     if tools:
         narrowed = await narrow_tools(state, Catalog(tool.without_executor() for tool in tools.values()), more=True)
@@ -288,8 +301,9 @@ async def _offer(state: RunState, settlement: Settlement, offers: Sequence[_Offe
 
 
 def as_offered(tool: Any, plugin: str, *, search: bool) -> Tool:
-    """A copy of a tool that a plugin offers through `Offer`: it is the plugin's, whatever it says of itself. It is a bridge,
-    which policies let pass where they block unknown tools, without an executor, or of a `Search` that was granted."""
+    """A copy of a tool that a plugin offers through `Offer`: it is the plugin's, whatever it says of itself. It is a
+    bridge, which policies let pass where they block unknown tools, without an executor, or of a `Search` that was
+    granted."""
     if not isinstance(tool, Tool) or not isinstance(tool.name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(f"Offer(tools=...) must hold tools, not {type(tool).__name__}")
     copy = Tool.copy(tool, name=str.__str__(tool.name), source="plugin", owner=plugin)

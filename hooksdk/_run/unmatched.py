@@ -76,8 +76,8 @@ class UnmatchedNames:
     async def check_withheld(
         self, dispatcher: Dispatcher, info: RunInfo, plugin: str, names: Iterable[str], catalog: Catalog
     ) -> None:
-        """Log and trace the names of a `Withhold` that name no tool, each once: as a warning where a tool is called alike
-        or the name is written as a pattern. A tool that is withheld only where it is there is no mistake."""
+        """Log and trace the names of a `Withhold` that name no tool, each once: as a warning where a tool is called
+        alike or the name is written as a pattern. A tool that is withheld only where it is there is no mistake."""
         all_names = {name for tool in catalog for name in (tool.name, tool.own_name, tool.id)} | set(catalog.withheld)
         unknown = [
             name for name in dict.fromkeys(names) if name not in all_names and (plugin, name) not in self._withheld

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
+from hooksdk._schema.parts import Problem
 from hooksdk.errors import nearest
 from hooksdk.values import clip, clone, kind_of
 
@@ -16,26 +16,6 @@ MAX_PROBLEMS = 10
 MAX_MESSAGE = 300
 MAX_EXPECTED = 400
 MAX_RENDERED = 2_000
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One way in which a value does not fit its schema.
-
-    Attributes:
-        path: Where: `arguments.options.count`, `arguments.rows[3]`, or `arguments` for the whole.
-        constraint: The keyword of the schema; `schema` where the schema itself is broken, `limit` where checking would
-            cost too much, `json` where the value is no JSON.
-        message: What came and what is expected, at most 300 characters.
-        expected: The part of the schema that is not met; as text, shortened, where it is long.
-        suggestion: The name or value that was probably meant.
-    """
-
-    path: str
-    constraint: str
-    message: str
-    expected: Any = None
-    suggestion: str | None = None
 
 
 def explain(errors: list[Any], root: str, *, quote_values: bool) -> list[Problem]:
@@ -203,7 +183,7 @@ def _outline(schema: Any) -> str:
 
 
 def render(problems: Sequence[Problem], tool_name: str, schema: Mapping[str, Any] | None) -> str:
-    """Tell the model that its call was not made, and why: at most 2,000 characters."""
+    """As `hooksdk.schema.render` describes it."""
     lines = [f"The tool {clip(tool_name, 100)} was not invoked: its arguments do not fit its schema."]
     room = MAX_RENDERED - 300
     for index, problem in enumerate(problems):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, TypeVar, cast, final, overload
+from typing import Any, Generic, NoReturn, TypeVar, cast, final
 
 from hooksdk.errors import ReadOnlyArguments
 from hooksdk.values import clone
@@ -26,11 +26,7 @@ class Fresh(Generic[T]):
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> T: ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> T: ...
-    def __get__(self, instance: object | None, owner: type) -> Any:
+    def __get__(self, instance: object | None, owner: type) -> T:
         if instance is None:  # the dataclass asks for the default
             if not self._default:
                 raise AttributeError(self._name)

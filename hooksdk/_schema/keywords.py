@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import unquote
 
+from hooksdk._schema.parts import local_target
 from hooksdk._schema.patterns import MAX_STATES, Pattern
 from hooksdk.values import JsonObject, is_list, is_object
 
@@ -130,20 +130,3 @@ def _is_older(key: str, value: Any, dialect: str) -> bool:
     if key == "items":
         return "2020-12" not in dialect and (value == [] or _is_list_of_schemas(value))
     return "draft-04" in dialect and key.startswith("exclusive") and isinstance(value, bool)
-
-
-def local_target(root: Any, reference: object) -> Any:
-    """What `#/$defs/x` points to inside the schema `root`. Raises `LookupError` where it points elsewhere or
-    nowhere."""
-    if not isinstance(reference, str) or reference.partition("/")[0] != "#":
-        raise LookupError(reference)
-    node = root
-    for part in reference.split("/")[1:]:
-        name = unquote(part).replace("~1", "/").replace("~0", "~")
-        if is_list(node):
-            node = node[int(name) if name.isdecimal() else len(node)]
-        elif is_object(node):
-            node = node[name]
-        else:
-            raise LookupError(reference)
-    return node

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hooksdk._schema.keywords import HOLD_LIST, HOLD_MAP, HOLD_SCHEMA, TYPES, local_target
+from hooksdk._schema.keywords import HOLD_LIST, HOLD_MAP, HOLD_SCHEMA, TYPES
+from hooksdk._schema.parts import local_target
 from hooksdk.values import JsonObject, as_list, as_object, is_list, is_object
 
 # How many `$ref`s and nested combinations are followed before words take over; cycles end here.
@@ -15,12 +16,7 @@ _COMBINED = ("allOf", "anyOf", "oneOf")
 
 
 def provider_schema(root: JsonObject) -> JsonObject:
-    """A tool's schema in a shape that all providers accept: one bad schema makes them refuse the whole request.
-
-    The top level becomes a plain object, since they refuse `anyOf`, `oneOf`, `allOf`, `enum` and `not` there: the
-    properties that these name are kept, and where that loses something the description quotes the original. Calls are
-    still checked against the tool's own schema. Further down only spelling changes.
-    """
+    """As `hooksdk.schema.provider_schema` describes it."""
     top = _resolved(root, {key: each for key, each in root.items() if key != "$schema"})
     lost: list[JsonObject] = []
     for _ in range(_STEPS):

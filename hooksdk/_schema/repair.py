@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from hooksdk._schema.keywords import local_target
+from hooksdk._schema.parts import local_target
 from hooksdk.values import BadArguments, kind_of, read_json
 
 _WRAPPERS = frozenset(("arguments", "args", "input", "parameters", "params"))

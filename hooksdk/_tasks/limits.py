@@ -1,18 +1,31 @@
-"""Other people's code within a time limit: the one place that knows who cancelled whom."""
+"""Other people's code within a time limit, in threads, and steps of our own that are carried to their end: the one
+place that knows who cancelled whom."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
+import inspect
+import logging
 import math
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self, final
+from typing import Any, Self, TypeVar, TypeVarTuple, cast, final
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 
+from hooksdk.errors import SessionBusy
+
+T = TypeVar("T")
+P = TypeVarTuple("P")
+# Tasks that run a step now: a step within a step needs no task of its own, which costs more than most steps.
+_shielded_tasks: set[asyncio.Future[Any]] = set()
+_logger = logging.getLogger("hooksdk")
 # anyio's scope on trio (True) and asyncio (False): looking it up for each scope costs as much as ten handlers.
 _scope_classes: dict[bool, type[anyio.CancelScope]] = {}
 # A shared scope ends up to this share of the limit later, so that its deadline need not move for each piece of code.
@@ -38,14 +51,14 @@ class Attempt:
 
     - What the code raises ends the block and is in `error`.
     - `KeyboardInterrupt` and `GeneratorExit`, alone or in a group, must reach the caller and are raised. With
-      `keep_interrupts` a `KeyboardInterrupt` counts as the code's own: in threads, and in trio's background tasks, Ctrl-C
-      never arrives.
-    - A cancellation that somebody outside asked for is raised again when the block is left, although the code swallowed it
-      or turned it into something else.
-    - A `CancelledError` that nobody outside asked for is the code's own, and is in `error`: asyncio lets anybody raise one,
-      and code that awaits a cancelled task does.
-    - `late` is True when the limit passed, even if the code swallowed the cancellation (the scope tells) or never gave the
-      event loop a chance to cancel it (the clock tells).
+      `keep_interrupts` a `KeyboardInterrupt` counts as the code's own: in threads, and in trio's background tasks,
+      Ctrl-C never arrives.
+    - A cancellation that somebody outside asked for is raised again when the block is left, although the code swallowed
+      it or turned it into something else.
+    - A `CancelledError` that nobody outside asked for is the code's own, and is in `error`: asyncio lets anybody raise
+      one, and code that awaits a cancelled task does.
+    - `late` is True when the limit passed, even if the code swallowed the cancellation (the scope tells) or never gave
+      the event loop a chance to cancel it (the clock tells).
 
     A `shared` attempt serves several pieces of code, one after the other, since opening a scope costs more than ten
     handlers: `stop_clock()` after each, and `set_limit(limit)` before one whose limit is another. `paused()` stops the
@@ -55,8 +68,22 @@ class Attempt:
         seconds: How long the last piece of code took, pauses left out.
     """
 
-    __slots__ = ("_deadline_set_at", "_keep_interrupts", "_limit", "_max_drift", "_pause_began", "_pauses",
-                 "_requests", "_scope", "_shared", "_started", "_task", "error", "late", "seconds")  # fmt: skip
+    __slots__ = (
+        "_deadline_set_at",
+        "_keep_interrupts",
+        "_limit",
+        "_max_drift",
+        "_pause_began",
+        "_pauses",
+        "_requests",
+        "_scope",
+        "_shared",
+        "_started",
+        "_task",
+        "error",
+        "late",
+        "seconds",
+    )
 
     def __init__(self, limit: float, *, shared: bool = False, keep_interrupts: bool = False) -> None:
         self.error: BaseException | None = None
@@ -164,8 +191,8 @@ def cancel_requests() -> int:
 
 
 def is_cancelled(scope: anyio.CancelScope) -> bool:
-    """True where another task's scope is cancelled, by a scope around it as well: whoever shields it then would leave the task
-    half cancelled. Neither anyio nor trio says so in public; True where they do not say it at all."""
+    """True where another task's scope is cancelled, by a scope around it as well: whoever shields it then would leave
+    the task half cancelled. Neither anyio nor trio says so in public; True where they do not say it at all."""
     trios: Any = getattr(scope, "_CancelScope__original", None)
     if trios is not None:
         return getattr(getattr(trios, "_cancel_status", None), "effectively_cancelled", True)
@@ -198,3 +225,77 @@ def describe(error: BaseException, max_chars: int = 300, clean: Callable[[str], 
         text = "(its text cannot be read)"
     line = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
+
+
+def is_async(function: Any) -> bool:
+    """True when calling it gives something to await, through partials and callable objects."""
+    while isinstance(function, functools.partial):
+        function = cast("Any", function).func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+async def run_shielded(step: Callable[[*P], Coroutine[Any, Any, T]], *args: *P) -> T:
+    """Run `step(*args)` to completion. A cancellation of the caller, asyncio's own `task.cancel()` included, is raised
+    again afterwards."""
+    current = asyncio_task()
+    if current is None or current in _shielded_tasks:  # nobody else can cancel such a task
+        with anyio.CancelScope(shield=True):
+            return await step(*args)
+    task = asyncio.ensure_future(step(*args))
+    _shielded_tasks.add(task)
+    task.add_done_callback(_shielded_tasks.discard)
+    cancelled: BaseException | None = None
+    while not task.done():
+        try:
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    if not task.cancelled() and (failure := task.exception()):
+        _logger.warning("a step of the transcript failed while its caller was cancelled: %s", failure)
+    raise cancelled
+
+
+async def in_thread(work: Callable[[*P], T], *args: *P, limiter: anyio.CapacityLimiter | None = None) -> T:
+    """Run blocking work in a worker thread. Never behind the threads that plugins and tools keep busy."""
+    return await anyio.to_thread.run_sync(work, *args, limiter=limiter or anyio.CapacityLimiter(1))
+
+
+async def in_abandonable_thread(work: Callable[[*P], T], *args: *P, limiter: anyio.CapacityLimiter) -> T:
+    """Run blocking work in a worker thread that is abandoned when its caller is cancelled, and keeps its place in the
+    limiter until it really ends, so that hanging threads cannot pile up.
+
+    Trio's threads do so by themselves; on asyncio anyio gives an abandoned thread's place away at once.
+    """
+    if cancel_requests() < 0:
+        return await anyio.to_thread.run_sync(work, *args, abandon_on_cancel=True, limiter=limiter)
+    loop, place = asyncio.get_running_loop(), object()
+    begun = False
+
+    def in_place() -> T:
+        nonlocal begun
+        begun = True
+        try:
+            return work(*args)
+        finally:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for the place
+                loop.call_soon_threadsafe(limiter.release_on_behalf_of, place)
+
+    await limiter.acquire_on_behalf_of(place)
+    try:
+        return await anyio.to_thread.run_sync(in_place, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(math.inf))
+    finally:
+        if not begun:
+            limiter.release_on_behalf_of(place)
+
+
+async def keep_trying(take: Callable[[], Awaitable[bool]], session_id: str, wait: float) -> None:
+    """Try until `take` succeeds. Raises `SessionBusy` after `wait` seconds."""
+    pause, deadline = 0.005, time.monotonic() + wait
+    while not await take():
+        if time.monotonic() >= deadline:
+            raise SessionBusy(session_id, wait)
+        await anyio.sleep(pause)
+        pause = min(pause * 2, 0.1)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import final
 
-from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.encoding import Entry
 from hooksdk._transcript.facts import Slot, Turns
 from hooksdk.calls import CallInDoubt
 

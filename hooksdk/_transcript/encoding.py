@@ -17,12 +17,15 @@ from hooksdk.formats import FoundResult, Message
 from hooksdk.formats.kit import arguments_of
 from hooksdk.values import clip, is_list, is_object
 
+# One line of the journal.
+Entry = dict[str, Any]
+
 
 class MessageParts(NamedTuple):
-    """What a format says of one message.
+    """The parts that a format finds in one message.
 
     Attributes:
-        is_loose: A reply, or a part of one, that a provider refuses where nothing follows it.
+        is_loose: True for a reply, or a part of one, that the provider refuses if nothing follows it.
     """
 
     calls: Sequence[ToolCall]
@@ -33,12 +36,12 @@ class MessageParts(NamedTuple):
 
 @final
 class EncodedMessage(dict[str, Any]):
-    """A message on its way into the store, beside the line of JSON that it is there, so that it is encoded once. A
-    store that writes with `encode` or `encode_for` takes the line; to any other it is a dict. Not to be changed.
+    """A message on its way into the store, with its line of JSON, so that it is encoded once. A store that writes with
+    `encode` or `encode_for` takes the line; to any other store it is a dict. Never change one.
 
     Attributes:
         plain: The message itself, as it would come back from the store.
-        parts: What its format says of it, once somebody has asked.
+        parts: The parts that its format finds in it; None until somebody asks for them.
     """
 
     __slots__ = ("line", "parts", "plain")
@@ -51,23 +54,23 @@ class EncodedMessage(dict[str, Any]):
 
 
 def as_stored(message: Message) -> EncodedMessage:
-    """The message as it comes back from a store. It is parsed only where it may come back as another: with NaN, with
-    tuples, and with halves of surrogate pairs, since two of them become one character."""
+    """The message as it comes back from a store. Its JSON is parsed only if the message may come back as another one:
+    with NaN, with tuples, and with halves of surrogate pairs, of which two become one character."""
     line = encode(message)
     is_same = _is_json(message) and b"\\ud" not in line
     return EncodedMessage(message if is_same else json.loads(line), line)
 
 
 def _is_json(value: object) -> bool:
-    """True for JSON's own types alone, which need not be encoded to know; False also where it is too much to look
+    """True for a value of JSON's own types alone, without encoding it. False also for a value that is too large to look
     through."""
     size = survey(value)
     return size.plain and not size.fault
 
 
 def encode(value: object) -> bytes:
-    """Compact JSON; ASCII only where the text holds half of a surrogate pair, which UTF-8 cannot write. NaN and
-    infinity, which JSON lacks, become null."""
+    """A value as compact JSON. NaN and infinity, which JSON lacks, become null. The JSON is ASCII if the text holds
+    half of a surrogate pair, which UTF-8 cannot write."""
     if type(value) is EncodedMessage:
         return value.line
     try:
@@ -90,7 +93,7 @@ def _finite(value: Any) -> Any:
 
 
 def encode_for(place: str, value: object) -> bytes:
-    """`encode`, with a `StoreError` that names the place for what is not JSON."""
+    """As `encode`. Raises a `StoreError` that names the place for a value that is not JSON."""
     try:
         return encode(value)
     except (ValueError, TypeError, RecursionError) as error:
@@ -98,8 +101,8 @@ def encode_for(place: str, value: object) -> bytes:
 
 
 def is_same(place: str, stored: object, value: object) -> bool:
-    """True when `value`, once stored, reads as `stored` does, whatever the order of its members. Raises `StoreError`,
-    which names the place, for what is not JSON."""
+    """True if `value`, once stored, equals `stored`; the order of an object's members does not count. Raises a
+    `StoreError` that names the place for a value that is not JSON."""
     return schema.canonical(stored) == schema.canonical(json.loads(encode_for(place, value)))
 
 
@@ -118,7 +121,7 @@ def load_result(fields: dict[str, Any]) -> ToolResult:
 
 
 def plain_result(result: ToolResult) -> ToolResult:
-    """The result, or its text alone where the rest is not JSON: a result must never be lost."""
+    """The result, or its text alone if the rest is not JSON: a result must never be lost."""
     if (result.plain and peek(result, "structured") is None) or _is_json(save_result(result)):
         return result
     try:
@@ -139,20 +142,20 @@ def plain_call(call: ToolCall) -> list[Any]:
 
 
 def request_of(call: ToolCall) -> str:
-    """What a call asks for, whichever way its arguments are written."""
+    """A call's name and arguments as one text, the same for arguments as JSON text and as an object."""
     try:
         return schema.canonical([call.name, schema.parse_arguments(call.arguments)])
     except ValueError:
         return repr((call.name, call.arguments))
 
 
-# Characters; no note in an argument's place is longer.
+# Characters of the longest argument that is kept whole: no note in an argument's place is longer.
 LONG_ARGUMENT = 200
 
 
 def long_arguments(call: ToolCall) -> Iterator[tuple[str, str]]:
-    """The arguments of a call that a note may stand for, each with its text: that of a value which is no text is its
-    JSON."""
+    """The arguments of a call in whose place a note may stand, each with its text, or with its JSON if it is no
+    text."""
     arguments = peek(call, "arguments")
     if isinstance(arguments, str) and len(arguments) <= LONG_ARGUMENT:
         return

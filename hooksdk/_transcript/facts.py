@@ -19,8 +19,15 @@ from typing import Any, Final, Literal, cast, final, overload
 
 from hooksdk import schema
 from hooksdk._origins.labels import UNLABELLED, Labels
-from hooksdk._transcript.encoding import EncodedMessage, MessageParts, encode, long_arguments, request_of, summary_of
-from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.encoding import (
+    EncodedMessage,
+    Entry,
+    MessageParts,
+    encode,
+    long_arguments,
+    request_of,
+    summary_of,
+)
 from hooksdk._transcript.loose_ends import LooseEnds, is_loose_end
 from hooksdk._transcript.messages import Messages
 from hooksdk._transcript.trims import note, plain_name

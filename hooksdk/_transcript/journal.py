@@ -40,14 +40,12 @@ from hooksdk import schema
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.changes import changed
 from hooksdk._transcript.effects import Effects
-from hooksdk._transcript.encoding import load_result
-from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.encoding import Entry, load_result
 from hooksdk._transcript.facts import LOOSE, REPLY, Facts, Marks, ResultRow, Slot, Turns
 from hooksdk._transcript.messages import Messages
-from hooksdk._transcript.trims import MIN_TOKENS_SAVED, MOST_NOTE_TOKENS, TOO_SHORT, saves_enough
 from hooksdk.calls import ResultInfo, ToolCall
 from hooksdk.formats import HasArguments, HasRules, Message, MessageFormat
-from hooksdk.formats.sending import CallIds, call_ids, sendable
+from hooksdk.formats.sending import call_ids, sendable
 
 
 class Ledger(Turns):
@@ -246,27 +244,6 @@ class Ledger(Turns):
         """True for a result that a compaction has taken out of the view."""
         return record.position < self.upto and record.position not in self._kept_by_compaction
 
-    def why_not(self, record: ResultRow) -> str | None:
-        """The reason why a trim of this result would be refused; None where it would be accepted."""
-        if self.is_gone(record):
-            return "it was compacted away"
-        if record.will_be_trimmed:
-            return "its trim is queued" if record.marks.queued_entry else "it is trimmed already"
-        if record.refusal:
-            return record.refusal
-        if self.first_user is not None and record.position < self.first_user:
-            return "it stands before the first user message"
-        if record.turn == self.replies:
-            return "the model has not read it yet"
-        if saves_enough(record.tokens, MOST_NOTE_TOKENS):  # whatever its note says
-            return None
-        is_long = record.tokens > MIN_TOKENS_SAVED and saves_enough(record.tokens, schema.estimate_tokens(record.note))
-        return None if is_long else TOO_SHORT
-
-    def is_small(self, record: ResultRow) -> bool:
-        """True for a result that is too short for a trim, and still longer than its note."""
-        return saves_enough(record.tokens, schema.estimate_tokens(record.note), least=1)
-
     def infos(self, *, arguments: bool = False) -> list[ResultInfo]:
         """All results as plugins see them, with `arguments` each after the long arguments of its call."""
         records = self.records
@@ -275,28 +252,10 @@ class Ledger(Turns):
         ]
 
     def info(self, record: ResultRow) -> ResultInfo:
-        """The result as plugins see it."""
-        marks, handle = record.marks, record.handle
-        is_shared = any(each != record for each in self.records.by_id(handle))
-        return ResultInfo(
-            handle=handle.replace("r", "R", 1) if is_shared else handle,  # not the spelling of another one's call id
-            call_id=record.call_id,
-            tool=record.tool,
-            position=record.position,
-            characters=record.characters,
-            tokens=record.tokens,
-            turns_ago=self.replies - record.turn,
-            arguments=record.summary,
-            is_error=record.is_error,
-            disposable=self.records.marks.get(record.number, marks).disposable,
-            trimmed=marks.short_text is not None,
-            queued=marks.queued_entry is not None and marks.queued_entry["kind"] == "trim",
-            why_not=(why_not := self.why_not(record)),
-            small=why_not == TOO_SHORT and self.is_small(record),
-            missed_trim=marks.missed_trim,
-            labels=record.labels,
-            argument=record.argument_name,
-        )
+        """One result as plugins see it."""
+        from hooksdk._transcript.infos import result_info
+
+        return result_info(self, record, is_gone=self.is_gone(record))
 
     # The view
 
@@ -356,17 +315,6 @@ class Ledger(Turns):
             self._call_ids = self.count, call_ids(self.as_shown(), self.need_format())
         pairs = self._call_ids[1] if newest is None else self._call_ids[1][-newest:]
         return {sent: call_id for call_id, sent in pairs if sent != call_id}
-
-    def result_sent_as(self, call_id: str) -> ResultRow | None:
-        """The result that is sent under this id and stored under another; else None."""
-        if self.format is None or not self.records.in_session or call_id not in self.stored_ids():
-            return None
-        names = CallIds(self.format)
-        for place, message in self.shown():
-            _, sent = names.of_message(message, self.format)
-            if isinstance(place, int) and call_id in sent and self.records.at(place):
-                return self.records.at(place)[sent.index(call_id)]
-        return None
 
     def stored_call(self, call: ToolCall) -> ToolCall:
         """A host's call under its stored id, where it is a call of the newest reply under the sent id."""

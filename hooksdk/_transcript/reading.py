@@ -7,12 +7,11 @@ from typing import final
 import anyio
 
 from hooksdk._tasks.background import logger
-from hooksdk._tasks.shielding import in_thread
-from hooksdk._transcript.entries import Entry
+from hooksdk._tasks.limits import in_thread
+from hooksdk._transcript.encoding import Entry
 from hooksdk._transcript.facts import Facts
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.messages import Messages
-from hooksdk._transcript.rewriting import shorter_journal
 from hooksdk._transcript.storage import LazyLog, RewritableLog, SessionLog, Store, as_store_errors
 from hooksdk.errors import HookSDKError, StoreError
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
@@ -52,6 +51,8 @@ async def shorten_journal(session_id: str, log: SessionLog, journal: list[Entry]
     """Store a journal that is mostly void anew, where the store can do that."""
     if not isinstance(log, RewritableLog) or not ledger.format:
         return
+    from hooksdk._transcript.rewriting import shorter_journal
+
     shorter = await in_thread(shorter_journal, journal, ledger)
     if shorter is not None:
         try:

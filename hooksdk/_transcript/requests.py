@@ -1,44 +1,47 @@
-"""Decide about requests to trim or restore results: what to answer, what to queue, and what a drain makes of the queue.
-Pure, like the ledger."""
+"""Requests to trim or restore results: the answer, the journal entry, and the outcome of each in the drain; and what the
+view costs. Pure, like the ledger; loaded with the first request."""
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import replace
 from typing import Literal
 
-from hooksdk._transcript.encoding import encode
-from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.encoding import Entry, encode
 from hooksdk._transcript.facts import ResultRow
+from hooksdk._transcript.infos import why_not
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.trims import (
     MIN_SHARE_SAVED,
     MIN_TOKENS_SAVED,
     TOO_SHORT,
     DrainedTrim,
+    Plan,
     TrimStatus,
     saves_enough,
-    short_text,
-    tokens_of,
-    wide_tokens,
 )
 from hooksdk.calls import TrimReceipt
 from hooksdk.errors import UnknownResult, nearest
-from hooksdk.formats.content import cache_marks
+from hooksdk.formats import Message
+from hooksdk.formats.content import NOTE, cache_marks, size_of
+from hooksdk.formats.kit import clean_text
+from hooksdk.formats.sending import CallIds
 from hooksdk.schema import estimate_tokens
-from hooksdk.values import is_list
+from hooksdk.values import clip, is_list
 
-# What to answer, and the journal entry of a request that is accepted.
-Plan = tuple[TrimReceipt, Entry | None]
+# Characters of the longest summary in the place of a result.
+MAX_SUMMARY = 2_000
 
 
 def plan_trim(ledger: Ledger, reference: str, replacement: str | None, *, small: bool = False) -> Plan:
-    """Trim one result; with `small` also one that is hardly longer than the note. Raises `UnknownResult`."""
+    """Plan the trim of one result; with `small` also of one that is hardly longer than its note. Raises
+    `UnknownResult`."""
     record = find_record(ledger, reference)
     if record.will_be_trimmed:
         if queued := record.marks.queued_entry:
             return _receipt(record, "already_queued", queued["text"]), None
         return _receipt(record, "already_trimmed", record.short_text or ""), None
-    problem = ledger.why_not(record)
+    problem = why_not(ledger, record, is_gone=ledger.is_gone(record))
     if small and problem == TOO_SHORT:
         problem = None
     text = None if problem else _short_text(ledger, record, replacement, least=1 if small else MIN_TOKENS_SAVED)
@@ -49,7 +52,7 @@ def plan_trim(ledger: Ledger, reference: str, replacement: str | None, *, small:
 
 
 def plan_restore(ledger: Ledger, reference: str) -> Plan:
-    """End the trim of one result. Raises `UnknownResult`."""
+    """Plan the end of one result's trim. Raises `UnknownResult`."""
     record = find_record(ledger, reference)
     whole = ledger.body(record).text
     queued = record.marks.queued_entry
@@ -60,7 +63,7 @@ def plan_restore(ledger: Ledger, reference: str) -> Plan:
 
 
 def plan_drain(ledger: Ledger) -> tuple[Entry, tuple[DrainedTrim, ...]]:
-    """The journal entry that applies everything queued, and what becomes of each trim and restore, in order."""
+    """The journal entry that applies everything queued, and the outcome of each trim and restore, in order."""
     texts: dict[str, str | None] = {}
     judged: dict[int, DrainedTrim] = {}
     for n, (entry, record) in ledger.queue.items():
@@ -93,8 +96,9 @@ def plan_drain(ledger: Ledger) -> tuple[Entry, tuple[DrainedTrim, ...]]:
 
 
 def _short_text(ledger: Ledger, record: ResultRow, replacement: str | None, *, least: int) -> str | None:
+    """The note of a result with as much of the replacement as still saves enough; None if the note alone does not."""
     body = ledger.body(record)
-    content, tokens, most = body.content, record.tokens + wide_tokens(body.text), 1 - MIN_SHARE_SAVED
+    content, tokens, most = body.content, record.tokens + _wide_tokens(body.text), 1 - MIN_SHARE_SAVED
     stored_length = len(encode(content))
 
     def fits(text: str) -> bool:
@@ -102,9 +106,29 @@ def _short_text(ledger: Ledger, record: ResultRow, replacement: str | None, *, l
         in_parts = is_list(content) and record.argument < 0
         new: object = [{"type": "text", "text": text, **cache_marks(content)}] if in_parts else text
         is_shorter = len(text) <= most * record.characters and len(encode(new)) <= most * stored_length
-        return is_shorter and saves_enough(tokens, tokens_of(text), least)
+        return is_shorter and saves_enough(tokens, _tokens_of(text), least)
 
-    return short_text(record.note, replacement, fits)
+    if not fits(record.note):
+        return None
+    summary = clean(replacement or "", MAX_SUMMARY)
+
+    def with_summary(length: int) -> str:
+        return f"{record.note}\nSummary: {clip(summary, length)}" if length else record.note
+
+    # A text that is longer never saves enough if a shorter one does not.
+    longest = bisect.bisect_left(range(1, len(summary) + 1), x=True, key=lambda length: not fits(with_summary(length)))
+    return with_summary(longest)
+
+
+def _tokens_of(text: str) -> int:
+    """The tokens of a text, estimated with more care than for a list of results: each Chinese character or emoji is
+    about one token."""
+    return estimate_tokens(text) + _wide_tokens(text)
+
+
+def _wide_tokens(text: str) -> int:
+    """The tokens of characters beyond ASCII that the usual estimate leaves out."""
+    return 0 if text.isascii() else sum(not character.isascii() for character in text) * 3 // 4
 
 
 def _entry(kind: Literal["trim", "restore"], ledger: Ledger, record: ResultRow) -> Entry:
@@ -127,7 +151,7 @@ def _receipt(
 
 
 def find_record(ledger: Ledger, reference: str) -> ResultRow:
-    """The result meant by a handle or an unambiguous call id. Raises `UnknownResult`, which names the nearest."""
+    """The result with this handle or unambiguous call id. Raises `UnknownResult`, which names similar ones."""
     reference, records = reference.strip(), ledger.records
     same_id = records.by_id(reference)
     handle, dot, argument = reference.partition(".")
@@ -146,7 +170,7 @@ def find_record(ledger: Ledger, reference: str) -> ResultRow:
         more = f" and {len(same_id) - 10} more" if len(same_id) > 10 else ""
         problem = f"{len(same_id)} results have this call id: {handles}{more}. Use one of these handles"
         raise UnknownResult(reference, problem)
-    if record := ledger.result_sent_as(reference):
+    if record := _sent_as(ledger, reference):
         return record
     if not records:
         raise UnknownResult(reference[:200], "there is no tool result in this session yet")
@@ -161,3 +185,56 @@ def find_record(ledger: Ledger, reference: str) -> ResultRow:
         f"Handles go from r1 to {records[-1].handle}; the newest: {newest}"
     )
     raise UnknownResult(reference[:200], problem)
+
+
+def _sent_as(ledger: Ledger, call_id: str) -> ResultRow | None:
+    """The result that is sent under this id and stored under another; else None."""
+    if ledger.format is None or not ledger.records.in_session or call_id not in ledger.stored_ids():
+        return None
+    names = CallIds(ledger.format)
+    for place, message in ledger.shown():
+        _, sent = names.of_message(message, ledger.format)
+        if isinstance(place, int) and call_id in sent and ledger.records.at(place):
+            return ledger.records.at(place)[sent.index(call_id)]
+    return None
+
+
+def message_tokens(ledger: Ledger) -> list[int]:
+    """The tokens of each stored message in the view. The messages of a compaction count at the last of those in whose
+    place they stand."""
+    _fill_sizes(ledger)
+    tokens = [0] * ledger.count
+    tokens[ledger.upto :] = ledger.tokens_at[ledger.upto :]
+    for place in ledger.base:
+        if isinstance(place, int):
+            tokens[place] += ledger.tokens_at[place]
+        elif tokens:
+            tokens[max(ledger.upto - 1, 0)] += estimate_tokens(place)
+    return tokens
+
+
+def _fill_sizes(ledger: Ledger) -> None:
+    """Find the sizes that are not known yet. Neighbouring messages are read together."""
+    sizes = ledger.tokens_at
+    sizes.extend([-1] * (ledger.count - len(sizes)))
+    for place in ledger.base:
+        if isinstance(place, int) and sizes[place] < 0:
+            sizes[place] = _size_at(ledger, place, ledger.shown_at(place))
+    missing = (place for place in range(ledger.upto, ledger.count) if sizes[place] < 0)
+    for start in missing:
+        stop = next((place for place in range(start, ledger.count) if sizes[place] >= 0), ledger.count)
+        for place, message in enumerate(ledger.messages.since(start, stop), start):
+            sizes[place] = _size_at(ledger, place, ledger.trimmed_messages.get(place, message))
+
+
+def _size_at(ledger: Ledger, position: int, message: Message) -> int:
+    tokens = estimate_tokens(message)
+    # An image costs less than its data is long.
+    for result in ledger.need_format().results(message) if ledger.records.at(position) else ():
+        tokens += size_of(result.content).tokens - estimate_tokens(result.content)
+    return max(tokens, 0)
+
+
+def clean(text: str, max_chars: int) -> str:
+    """The text stripped, cut to `max_chars`, fit for every encoder, and without what reads like the host's own note."""
+    return clip(NOTE.sub("(", clean_text(text).strip()), max_chars)

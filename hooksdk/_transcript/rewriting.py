@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hooksdk import schema
-from hooksdk._transcript.encoding import encode
-from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.encoding import Entry, encode
 from hooksdk._transcript.journal import Ledger
 
 # Less than that is read faster than a new file is made durable.

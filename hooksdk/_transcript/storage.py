@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, final, runtime_checkable
 
 from hooksdk._tasks.limits import describe
-from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.encoding import Entry
 from hooksdk._transcript.messages import MessageSource
 from hooksdk.errors import HookSDKError, StoreError
 from hooksdk.formats import Message

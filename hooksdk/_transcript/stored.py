@@ -6,6 +6,7 @@ A step runs alone and to its end, whoever cancels the caller, so the ledger in m
 from __future__ import annotations
 
 import functools
+import json
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,13 +15,13 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, final
 
 import anyio
 
-from hooksdk._tasks.limits import describe
-from hooksdk._tasks.shielding import run_shielded
+from hooksdk import schema
+from hooksdk._tasks.limits import describe, run_shielded
+from hooksdk._transcript.changes import change_of
 from hooksdk._transcript.effects import Begun
-from hooksdk._transcript.encoding import EncodedMessage, as_stored
-from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.encoding import EncodedMessage, Entry, as_stored, encode_for
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.matching import MismatchError
+from hooksdk._transcript.pairing import MismatchError
 from hooksdk._transcript.reading import keep_index, read_ledger, shorten_journal
 from hooksdk._transcript.storage import SessionLog, as_store_errors
 from hooksdk.calls import CallInDoubt, ToolCall, ToolResult
@@ -283,6 +284,22 @@ class Stored:
         ended = [*effects.over, *is_known]
         effects.end(ended)
         self._ended += ended
+
+    # Plugin state
+
+    def state(self, plugin: str) -> dict[str, Any]:
+        """What a plugin keeps in this session: a fresh copy."""
+        return schema.clone(self._ledger.states.get(plugin, {}))
+
+    @alone
+    async def save_state(self, plugin: str, state: dict[str, Any]) -> None:
+        """Keep a plugin's state, if it changed; durable when this returns."""
+        fresh = json.loads(encode_for(f"state of plugin '{plugin}'", state))
+        change = change_of(self._ledger.states.get(plugin, {}), fresh)
+        if change is not None:
+            await self._journal({"kind": "state", "plugin": plugin, "change": change})
+            self._void += 1
+        await self._shorten()
 
     # The end
 

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, TypeVar, final
+from typing import TypeVar, final
 
 from hooksdk import schema
 from hooksdk._origins.labels import UNLABELLED, Labels, stored_labels
 from hooksdk._tasks.background import logger
-from hooksdk._transcript.changes import change_of
-from hooksdk._transcript.compacting import plan_compaction
 from hooksdk._transcript.effects import in_doubt
-from hooksdk._transcript.encoding import EncodedMessage, as_stored, encode_for, plain_call, plain_result, save_result
-from hooksdk._transcript.entries import Entry
+from hooksdk._transcript.encoding import (
+    EncodedMessage,
+    Entry,
+    as_stored,
+    plain_call,
+    plain_result,
+    save_result,
+)
 from hooksdk._transcript.facts import Slot, read_message
-from hooksdk._transcript.following import plan_following
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.loose_ends import without_loose_ends
-from hooksdk._transcript.matching import MismatchError, compare, without_opening
-from hooksdk._transcript.pairing import NO_RESULT, plan_append, with_our_ids
-from hooksdk._transcript.requests import Plan, find_record, plan_drain
+from hooksdk._transcript.pairing import NO_RESULT, MismatchError, plan_append, with_our_ids
 from hooksdk._transcript.storage import as_store_errors
 from hooksdk._transcript.stored import Stored, alone
-from hooksdk._transcript.trims import DrainReport, clean
-from hooksdk._transcript.unmatched import Unmatched
+from hooksdk._transcript.trims import DrainReport, Plan
 from hooksdk.calls import CallInDoubt, ResultInfo, ToolCall, ToolResult, TrimReceipt
 from hooksdk.errors import ConfigError, StoreError, WrongArgument
 from hooksdk.formats import Message, MessageFormat
@@ -40,8 +39,8 @@ class Transcript(Stored):
     """One open session's messages, calls, trims and view. `fenced`: true while nobody may edit: from a run's begin on,
     but for the time of its `agent_end` handlers."""
 
-    # Of the list that was followed last.
-    _unmatched = Unmatched()
+    # The ids of results that could not be matched, in the list that was followed last.
+    _unmatched: Collection[str] = ()
     _told = frozenset[str]()
     fenced = False
 
@@ -103,9 +102,15 @@ class Transcript(Stored):
         for place in reversed(self._ledger.places):
             yield self._ledger.shown_at(place) if isinstance(place, int) else place
 
+    def message_tokens(self) -> list[int]:
+        """The size of each stored message in the view, estimated."""
+        from hooksdk._transcript.requests import message_tokens
+
+        return message_tokens(self._ledger)
+
     @property
     def tokens(self) -> int:
-        """What the view costs, estimated."""
+        """The size of the view, estimated."""
         return sum(schema.estimate_tokens(message) for _, message in self._ledger.shown())
 
     @alone
@@ -124,6 +129,8 @@ class Transcript(Stored):
         or as shown before), and what follows is appended, and answered. Else the view is to `follow` the list, or
         `TranscriptChanged` is raised. A list to follow is always taken: what cannot be matched in it becomes text.
         `run_id` is the run that hands it in."""
+        from hooksdk._transcript.host_lists import Unmatched, compare, without_opening
+
         unmatched, message_format = Unmatched(), self._need_format()
         if follow:
             messages = unmatched.readable(messages, message_format)
@@ -142,26 +149,21 @@ class Transcript(Stored):
         new = ours[count:]
         if follow:
             new = unmatched.keep(with_our_ids(new, self._ledger), message_format, self._ledger)
-            self._tell(unmatched)
+            self._unmatched = unmatched.call_ids
+            self._told = unmatched.log(self.session_id, self._told)
         await self._append(new)
         return new
-
-    def _tell(self, unmatched: Unmatched) -> None:
-        """Log what of a list could not be matched, each once."""
-        self._unmatched = unmatched
-        for problem in [one for one in unmatched.problems if one not in self._told]:
-            advice = "it is kept as the text of an unknown author"
-            logger.warning("session %r: of the list that it follows, %s: %s", self.session_id, problem, advice)
-        self._told = self._told.union(unmatched.problems)
 
     @property
     def trimmed(self) -> dict[tuple[str, int], str]:
         """By call id, and which result with this id: the text in the place of each that is trimmed. Not of an id that
         is also that of a result which could not be matched: in the host's list the number would be of another."""
         found = self._ledger.trimmed_results()
-        return {key: text for key, text in found.items() if key[0] not in self._unmatched.call_ids}
+        return {key: text for key, text in found.items() if key[0] not in self._unmatched}
 
     async def _follow(self, messages: Sequence[Message], run_id: str) -> int:
+        from hooksdk._transcript.host_lists import plan_following
+
         entries, count = plan_following(self._ledger, messages, run_id)
         if self._ledger.last_reply < entries[0]["upto"] and any(slot.record is None for slot in self._ledger.slots):
             await self._close_turn(NO_RESULT)  # of a reply that the list goes on from no more
@@ -326,6 +328,8 @@ class Transcript(Stored):
 
     def read_result(self, reference: str) -> ToolResult:
         """The original result, its images and files among it, with its labels and its handle."""
+        from hooksdk._transcript.requests import find_record
+
         record = find_record(self._ledger, reference)
         return result_of(self._ledger.body(record), labels=record.labels, handle=record.handle)
 
@@ -335,6 +339,8 @@ class Transcript(Stored):
         self._need_format()
         receipt, entry = plan(self._ledger)
         if entry is not None:
+            from hooksdk._transcript.requests import clean
+
             await self._journal({**entry, "owner": owner, "reason": clean(reason, 500)})
         return receipt
 
@@ -342,12 +348,14 @@ class Transcript(Stored):
     async def drain(self) -> DrainReport:
         """Apply everything queued in one atomic step. Raises `TranscriptChanged`, and keeps the queue, when somebody
         else changed what is stored."""
+        if not self._ledger.queue or not self._ledger.format:
+            return DrainReport()
+        from hooksdk._transcript.requests import plan_drain
+
         entry, trims = plan_drain(self._ledger)
-        if trims and self._ledger.format:
-            await self._journal(entry, verify=True)
-            await self._publish()
-            return DrainReport(trims)
-        return DrainReport()
+        await self._journal(entry, verify=True)
+        await self._publish()
+        return DrainReport(trims)
 
     async def _publish(self) -> None:
         """Write the view beside the stored messages, where the store wants that."""
@@ -365,25 +373,13 @@ class Transcript(Stored):
         """Let the view begin with these messages. What is stored stays whole; results that they stand for are gone for
         trims. Messages at their beginning and end that the view has there, too, count as kept: their results do not
         go."""
+        from hooksdk._transcript.host_lists import plan_compaction
+
         self._need_format()
         await self._journal(plan_compaction(self._ledger, messages))
         await self._publish()
 
-    # Plugin state, fence, end
-
-    def state(self, plugin: str) -> dict[str, Any]:
-        """What a plugin keeps in this session: a fresh copy."""
-        return schema.clone(self._ledger.states.get(plugin, {}))
-
-    @alone
-    async def save_state(self, plugin: str, state: dict[str, Any]) -> None:
-        """Keep a plugin's state, if it changed; durable when this returns."""
-        fresh = json.loads(encode_for(f"state of plugin '{plugin}'", state))
-        change = change_of(self._ledger.states.get(plugin, {}), fresh)
-        if change is not None:
-            await self._journal({"kind": "state", "plugin": plugin, "change": change})
-            self._void += 1
-        await self._shorten()
+    # Fence, end
 
     def close_fence(self) -> None:
         """No edits from now on: a run begins, or has drained its trims."""

@@ -1,20 +1,21 @@
-"""What the adapters share: a framework's conversation is a session, and each of its runs a run of it."""
+"""The half that all adapters share: a framework's conversation is a session, and each run of its agent is a run of the
+session."""
 
 from __future__ import annotations
 
 import inspect
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
-from typing import Any, Protocol, cast, final
+from typing import Any, Protocol, TypeVar, cast, final
 
 import anyio
 
-from hooksdk.adapters._hosts import Runs
-from hooksdk.adapters._native import Native
+from hooksdk.adapters._calls import NO_LIMIT, Native, Texts
+from hooksdk.adapters._hosts import SharedRun
 from hooksdk.approvals import Approval, ApprovalRequest, Later
 from hooksdk.calls import CallInDoubt, ToolCall, ToolResult
+from hooksdk.catalog import ToolContext
 from hooksdk.errors import (
     ApprovalPending,
     ConfigError,
@@ -34,12 +35,13 @@ from hooksdk.tools import Tool
 
 # Plugins see one format in every framework.
 FORMAT = get_format("openai-chat")
-# Options of `Session.run` that one host's run of a sub-agent does not say to another host.
+T = TypeVar("T")
+# Tells the source and the owner of a framework's tool.
+OwnerOf = Callable[[T], tuple[Any, str]]
+# Options of `Session.run` that a sub-agent's own host keeps to itself: the hosts of its callers are not told them.
 OF_OWN_HOST = ("approver", "family", "in_doubt", "requester", "trigger", "withhold", "workspace_dir")
-# Provider and name, as far as the framework knows them.
+# Provider and name of a model, as far as the framework knows them.
 ModelName = tuple[str | None, str | None]
-# By call id, and which of the results with this id: the text of each result that is trimmed.
-Texts = Mapping[tuple[str, int], str]
 
 
 class SomeHost(Protocol):
@@ -47,7 +49,7 @@ class SomeHost(Protocol):
 
     @property
     def approver(self) -> Any:
-        """Who answers; None: the framework's own pause asks."""
+        """Whoever answers questions of policies; None: the framework pauses and asks."""
         ...
 
     async def hold(self, session_id: str, *, idle: float | None = 600.0) -> Session:
@@ -59,40 +61,42 @@ class SomeHost(Protocol):
         ...
 
     async def in_doubt(self, beginning: str = "") -> dict[str, list[CallInDoubt] | None]:
-        """What sessions that are over have left in doubt."""
+        """Calls in doubt of closed sessions, by session id; None for a session that somebody has open."""
         ...
 
 
 @final
 class Conversation:
-    """One run of a framework's agent, from its first sign to its end or its pause.
+    """One conversation of a framework's agent, while a run of it is open.
 
     Attributes:
-        below: The session ids of its sub-agents that are open: two that one tool runs at once have one each.
-        told: What the model is to read in the place of what the framework has answered itself: of a call in doubt that
-            it is.
-        sessions: Its own host's, and those of the hosts whose sub-agent it is; of its last run, where none is open.
-        info: Of its run, or its last one.
-        working: How many of its calls are at work.
-        paused: Why it pauses when none is.
+        key: The session id that the adapter has asked for.
+        id: The session id that is used. It differs from `key` where a tool runs several sub-agents at once.
+        sub_agents: The session ids of its open sub-agents.
+        corrections: Texts for the model in the place of answers that the framework has given itself, such as to a call
+            whose outcome is in doubt.
+        sessions: The session of each host with its host, the own host first. They stay known after the run's end.
+        info: The `RunInfo` of the open run, or of the last one.
+        working: The number of calls, or whole runs, that are at work.
+        paused: The reason why the run pauses once nothing is at work; empty if it does not.
     """
 
     def __init__(self, conversations: Conversations, session_id: str) -> None:
-        self._all, self.key, self.id = conversations, session_id, session_id
+        self._conversations, self.key, self.id = conversations, session_id, session_id
         self._outer = inside.get()
-        self.below: set[str] = set()
+        self.sub_agents: set[str] = set()
         if self._outer is not None:
-            while self.id in self._outer[0].below:
+            while self.id in self._outer[0].sub_agents:
                 self.id += "+"
-            self._outer[0].below.add(self.id)
+            self._outer[0].sub_agents.add(self.id)
         self._lock = anyio.Lock()
         self._known: Sequence[Any] | None = None
-        self.told: dict[tuple[str, int], str] = {}
-        # What the caller has handed in as the user's, until the model is sent it.
-        self._said: Sequence[str] = ()
-        # The model that is asked: its window and its names.
+        self.corrections: dict[tuple[str, int], str] = {}
+        # The user's prompts that the model has not been sent yet.
+        self._prompts: Sequence[str] = ()
+        # The context window and the names of the model that the framework asks.
         self._asked: Sequence[Any] = ()
-        # The name in its last reply.
+        # The model's name in its last reply.
         self._replied = ""
         self.sessions: list[tuple[SomeHost, Session]] = []
         self.run: Run | None = None
@@ -100,20 +104,23 @@ class Conversation:
         self.working = 0
         self.paused = ""
 
-    async def begin(self, said: Sequence[str] = (), *, before: Sequence[str] = (), **more: Any) -> Run:
-        """Its run, opened where it is not. `said` is what the caller hands in as the user's, and `before` the same in a history
-        that the conversation begins with: of the framework's other messages nobody knows who wrote them. `more` are options of
-        `Session.run` that are of this run alone."""
+    async def begin(self, prompts: Sequence[str] = (), *, earlier: Sequence[str] = (), **options: Any) -> Run:
+        """The open run; a new one where none is open.
+
+        `prompts` are the texts that the caller hands in as the user's words, and `earlier` those in a history that the
+        conversation begins with: nobody knows who wrote the framework's other messages. `options` are those of
+        `Session.run` for this run alone.
+        """
         async with self._lock:
             if self.run is None:
                 try:
                     await self._open()
-                    if before and self.session.format is None:
-                        self._said = before
-                    self._said = [*self._said, *said]
-                    prompt = said[-1] if said else None
-                    own, *around = [self._new_run(host, session, prompt, more) for host, session in self.sessions]
-                    run = cast("Run", Runs(own, around)) if around else own
+                    if earlier and self.session.format is None:
+                        self._prompts = earlier
+                    self._prompts = [*self._prompts, *prompts]
+                    prompt = prompts[-1] if prompts else None
+                    own, *around = [self._new_run(host, session, prompt, options) for host, session in self.sessions]
+                    run = cast("Run", SharedRun(own, around)) if around else own
                     await run.__aenter__()
                 except BaseException:
                     await self._close()
@@ -123,11 +130,11 @@ class Conversation:
 
     @property
     def session(self) -> Session:
-        """That of its own host."""
+        """The session of the own host."""
         return self.sessions[0][1]
 
     async def _open(self) -> None:
-        own, self.sessions = self._all.host, []
+        own, self.sessions = self._conversations.host, []
         outer = self._outer[0].sessions if self._outer else []
         if all(host is not own for host, _ in outer):
             self.sessions.append((own, await own.hold(self.id)))
@@ -136,10 +143,11 @@ class Conversation:
             await child.__aenter__()
             self.sessions.append((host, child))
 
-    def _new_run(self, host: SomeHost, session: Session, prompt: object, more: Mapping[str, Any]) -> Run:
-        """A host around it knows the requester and the workspace of its own run; this one is told them, where it is another."""
-        options: dict[str, Any] = {**self._all.options, **more}
-        if host is not self._all.host:
+    def _new_run(self, host: SomeHost, session: Session, prompt: object, given: Mapping[str, Any]) -> Run:
+        """A run at one host. The hosts of the callers know requester and workspace from their own runs; a sub-agent's
+        own host is told them."""
+        options: dict[str, Any] = {**self._conversations.options, **given}
+        if host is not self._conversations.host:
             options = {name: one for name, one in options.items() if name not in OF_OWN_HOST}
         elif self._outer is not None and len(self.sessions) > 1 and (info := self._outer[0].info) is not None:
             inherited = {name: getattr(info, name) for name in ("requester", "workspace_dir", "family")}
@@ -149,7 +157,7 @@ class Conversation:
         return session.run(prompt, **options)
 
     async def ask_model(self, *names: ModelName, window: int | None = None) -> None:
-        """The framework asks this model next, or the first of several that answers."""
+        """Tell the run which model the framework asks next, or which ones, the first of which to answer counts."""
         known = [(provider, name) for provider, name in names if name]
         if self._asked != (asked := (window, *known)):
             run = await self.begin()
@@ -157,15 +165,17 @@ class Conversation:
             self._use_model(run, *known, window=window)
 
     async def note_reply(self, provider: str | None, name: str | None) -> None:
-        """The reply says of which model it is: of another one where the first has failed, or goes by a name of its own."""
+        """Tell the run which model has replied: perhaps another one than the first that was asked, or the same by
+        another name."""
         if name and name != self._replied:
             _, *asked = self._asked or (None,)
             self._replied = name
             self._use_model(await self.begin(), (provider or (asked[0][0] if asked else None), name), *asked)
 
     def _use_model(self, run: Run, *names: tuple[str | None, str], window: int | None = None) -> None:
-        """What the user has said of the model counts more than what the framework says."""
-        options = self._all.options
+        """Name the model to the run. The user's own `model`, `provider` and `context_window` override the
+        framework's."""
+        options = self._conversations.options
         if options.get("model"):
             names = ((None, options["model"]),)
         own = options.get("provider")
@@ -173,29 +183,30 @@ class Conversation:
         run.use_model(*names, context_window=options.get("context_window") or window)
 
     async def resolve(self, natives: Sequence[Any], make: Callable[[Any], Tool]) -> Run:
-        """The run, with these tools; the same are resolved once."""
+        """The run with these tools of the framework granted. The same tools are resolved once."""
         run = await self.begin()
         async with self._lock:
             known = self._known
             if known is None or [*map(id, known)] != [*map(id, natives)]:
-                await run.resolve_tools([*map(make, natives)], core=self._all.core)
+                await run.resolve_tools([*map(make, natives)], core=self._conversations.core)
                 self._known = [*natives]
         return run
 
     async def prepare(self, messages: Sequence[Message]) -> PreparedMessages:
-        """What the model is sent, of a list that the framework keeps."""
-        said, self._said = self._said, ()
-        return await (await self.begin()).prepare_messages(messages, follow=True, said=said)
+        """The messages for the model, made of those that the framework keeps."""
+        prompts, self._prompts = self._prompts, ()
+        return await (await self.begin()).prepare_messages(messages, follow=True, said=prompts)
 
-    async def whole(
-        self, said: Sequence[str], play: Callable[[], Awaitable[Any]], *, before: Sequence[str] = ()
+    async def play(
+        self, prompts: Sequence[str], play: Callable[[], Awaitable[Any]], *, earlier: Sequence[str] = ()
     ) -> Any:
-        """A run that the framework plays in one call: what it answers, from the begin to what comes before the end."""
+        """Open the run, let the framework play it by one call, and answer what that answers. The caller ends the run;
+        an error ends it here. Raises `RunAlreadyOpen` while another call plays."""
         if self.working:
             raise RunAlreadyOpen(self.id, self.run.info.run_id if self.run else "")
         self.working += 1
         try:
-            await self.begin(said, before=before)
+            await self.begin(prompts, earlier=earlier)
             return await play()
         except BaseException as error:
             await self.end(error)
@@ -208,9 +219,11 @@ class Conversation:
         *,
         made: Mapping[str, ToolResult] | None = None,
     ) -> None:
-        """Calls that the framework answered itself, by their ids: a person's no, and names that it does not know; and those that
-        were let through and `made` elsewhere, with what came of them. `ids` are those of all results in the framework's list,
-        which has then to say what is `told`."""
+        """End the open calls that the framework has answered itself, such as by a person's no or for an unknown name.
+
+        `answers` are its texts by call id, and `made` the results of calls that ran outside the framework. `ids` are
+        the call ids of all results in the framework's list, in which the adapter then puts the `corrections`.
+        """
         run, made = await self.begin(), made or {}
         for call in run.pending:
             if call.id in answers:
@@ -220,7 +233,7 @@ class Conversation:
                 elif judged.result is None:
                     result = await judged.refuse(text=answers[call.id], unanswered="not_told")
                     if result.text != answers[call.id] and call.id in ids:
-                        self.told[call.id, ids.count(call.id) - 1] = result.text
+                        self.corrections[call.id, ids.count(call.id) - 1] = result.text
 
     async def call(
         self,
@@ -229,8 +242,8 @@ class Conversation:
         ask: Callable[[JudgedCall, ApprovalRequest], Approval],
         judged: JudgedCall | None = None,
     ) -> ToolResult:
-        """Take a call from its judging, where it is not judged yet, to its result. `ask` pauses the framework, or answers what a
-        person said."""
+        """Judge a call, unless it is `judged` already, ask where a policy asks, and run the tool. `ask` pauses the
+        framework by an exception, or answers what a person has decided."""
         if judged is None:
             judged = await (await self.begin()).judge(call)
         while judged.pending is not None:
@@ -246,8 +259,8 @@ class Conversation:
             inside.reset(token)
 
     async def finish(self, text: str, *, structured: bool = False, can_go_on: bool = True) -> Finish:
-        """What the plugins say of the framework's last reply; the run is over where they raise. A `structured` answer is no text
-        that a plugin could replace."""
+        """Let the plugins judge the agent's answer. An error ends the run, as does a plugin's text in the place of a
+        `structured` answer."""
         try:
             finish = await (await self.begin()).finish(text, can_go_on=can_go_on)
             if structured and finish.replaced:
@@ -258,11 +271,12 @@ class Conversation:
         return finish
 
     async def end(self, error: BaseException | None = None) -> Texts:
-        """End the run: by the error, `paused` where something has paused it, else `completed`. Answers what is trimmed then."""
+        """End the run: by the error, as `paused` where `paused` says why, else as `completed`. Answers the trimmed
+        texts."""
         run, self.run = self.run, None
-        self._all.open.pop(self.key, None)
+        self._conversations.open.pop(self.key, None)
         if self._outer is not None:
-            self._outer[0].below.discard(self.id)
+            self._outer[0].sub_agents.discard(self.id)
         return {} if run is None else await run_shielded(self._end, run, error)
 
     async def _end(self, run: Run, error: BaseException | None) -> Texts:
@@ -271,32 +285,58 @@ class Conversation:
         try:
             await run.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
             trimmed = [session.trimmed for _, session in reversed(self.sessions)]
-            return dict(item for texts in (self.told, *trimmed) for item in texts.items())
+            return dict(item for texts in (self.corrections, *trimmed) for item in texts.items())
         finally:
             await self._close()
 
     async def _close(self) -> None:
-        """A sub-agent's session lives as long as its run; the host holds the others."""
+        """Close a sub-agent's sessions, which live as long as its run; the host holds all others."""
         for _, session in self.sessions if self._outer is not None else ():
             await session.close()
 
 
-# The conversation whose tool runs here, and the tool's call: an agent that it runs is a sub-agent.
+# The conversation whose tool runs here, and the id of the call: an agent that the tool runs is a sub-agent.
 inside: ContextVar[tuple[Conversation, str] | None] = ContextVar("hooksdk conversation", default=None)
 
 
 @final
 class Conversations:
-    """The runs of a framework's agent that are open, by session."""
+    """The open conversations of one `HookSDK(...)`, by session id."""
 
-    def __init__(self, host: SomeHost, core: Sequence[str], options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, host: SomeHost, core: Sequence[str], options: Mapping[str, Any], owner_of: OwnerOf[Any] | None = None
+    ) -> None:
         check_hook_sdk(host, core, options)
         self.host, self.core, self.options = host, core, options
+        self._owner_of = owner_of
         self.open: dict[str, Conversation] = {}
 
+    def tool(self, native: Any, description: str, parameters: Mapping[str, Any], *, name: str = "") -> Tool:
+        """The framework's tool as a `Tool`, whose source and owner are what the user's `owner_of` says."""
+        source, owner = self._owner_of(native) if self._owner_of else ("host", "")
+        name = name or native.name
+
+        async def execute(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
+            return await context.native.execute(name, arguments, context.call)
+
+        return Tool(
+            name=name,
+            description=description,
+            parameters=parameters,
+            source=source,
+            owner=owner,
+            execute=execute,
+            timeout=NO_LIMIT,
+            core=False,
+            keeps_secrets=False,  # whoever watches the framework reads the arguments
+        )
+
     def get(self, session_id: str, *, anew: bool = False) -> Conversation:
-        """The open one, or a new one. Inside of another's tool it is a sub-agent's, whatever id it has, and `anew` one of several
-        that the tool runs at once."""
+        """The open conversation with this id, or a new one.
+
+        Inside a tool of another conversation it is a sub-agent's, whose id comes from the tool's call; with `anew` it
+        is a new one in any case, since a tool may run several at once.
+        """
         if (outer := inside.get()) is not None:
             session_id = f"{outer[0].id}/{outer[1]}"
             while anew and session_id in self.open:
@@ -305,9 +345,9 @@ class Conversations:
             self.open[session_id] = Conversation(self, session_id)
         return self.open[session_id]
 
-    async def begin(self, session_id: str, said: Sequence[str], *, before: Sequence[str] = ()) -> None:
-        """A run begins. One that the framework has left without a word ends first. Raises `RunAlreadyOpen` while its calls are
-        at work."""
+    async def begin(self, session_id: str, prompts: Sequence[str], *, earlier: Sequence[str] = ()) -> None:
+        """Begin a run. An open one that the framework has abandoned ends first. Raises `RunAlreadyOpen` while its calls
+        are at work."""
         left = self.get(session_id)
         if left.run is not None:
             if left.working:
@@ -315,14 +355,14 @@ class Conversations:
             await left.end(RuntimeError("the framework left it"))
         conversation = self.get(session_id)
         try:
-            await conversation.begin(said, before=before)
+            await conversation.begin(prompts, earlier=earlier)
         except BaseException:
             await conversation.end()
             raise
 
 
 def check_hook_sdk(host: SomeHost, core: Sequence[str], options: Mapping[str, Any]) -> None:
-    """Raises where `HookSDK(...)` was given what no adapter takes. `options` are to be those of `Session.run`."""
+    """Check the arguments of `HookSDK(...)`; `options` are those of `Session.run`. Raises `WrongArgument`."""
     if isinstance(host, type) or not hasattr(host, "hold"):
         refuse("HookSDK(host)", host, "a Host that is open, or a LazyHost", "Plugins go into Host([MyPlugin])")
     known = inspect.signature(Session.run).parameters.keys() - {"self", "input", "format", "transcript"}
@@ -332,12 +372,13 @@ def check_hook_sdk(host: SomeHost, core: Sequence[str], options: Mapping[str, An
 
 
 async def ask_later(_request: ApprovalRequest) -> Later:
-    """The approver of a run whose framework asks."""
+    """The approver of a run whose framework asks the person."""
     return Later()
 
 
 def plain_call(host: SomeHost, entry: str, other: str, function: Callable[..., Any], *args: Any) -> Any:
-    """Call it in a lazy host's own event loop. `entry` is what the user called, and `other` what to call with a `Host`."""
+    """Run an async function from plain code, in the event loop of a `LazyHost`. Raises `ConfigError` for a `Host`,
+    which names the `entry` that the user called and the `other` one to call."""
     plain = getattr(host, "plain", None)
     if plain is None:
         problem = f"{entry} needs HookSDK(LazyHost(...)), with LazyHost of hooksdk.sync; with a Host call {other}"
@@ -345,23 +386,7 @@ def plain_call(host: SomeHost, entry: str, other: str, function: Callable[..., A
     return plain.call(function, *args)
 
 
-def split_names(name: str) -> list[ModelName]:
-    """All that a router's name can mean: the names of some providers' models have a slash of their own."""
-    parts = name.split("/")
-    return [split_name(name), *((parts[at - 1], "/".join(parts[at:])) for at in range(len(parts) - 2, 0, -1))]
-
-
 def split_name(name: object) -> ModelName:
-    """Of a name with its provider before it, as routers have it: `litellm/openai/gpt-4o`, `models/gemini-2.5-flash`."""
+    """Provider and name in a router's name, such as `litellm/openai/gpt-4o` or `models/gemini-2.5-flash`."""
     *before, own = str(name or "").split("/")
     return before[-1] if before and before[-1] != "models" else None, own
-
-
-def short_texts(call_ids: Iterable[str | None], texts: Texts) -> list[str | None]:
-    """For each message of a framework's list, by the call that it answers, if any: the text in its place, or None."""
-    times = Counter[str]()
-    found: list[str | None] = []
-    for call_id in call_ids:
-        found.append(None if call_id is None else texts.get((call_id, times[call_id])))
-        times[call_id or ""] += 1
-    return found

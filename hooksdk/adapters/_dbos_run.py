@@ -1,7 +1,6 @@
-"""One durable run as a DBOS workflow: what it does next follows from what its steps answered, so that another worker that
-replays it comes to the same place. Whatever touches the session is a step, and each can be made again after a crash:
-the session says what of it was done.
-"""
+"""One durable run as a DBOS workflow: what it does next follows from what its steps answered, so that another worker
+that replays it comes to the same place. Whatever touches the session is a step, and each can be made again after a
+crash: the session says what of it was done."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ T = TypeVar("T")
 TOPIC = "hooksdk.approvals"
 DAY = 86400.0
 HOUR = 3600.0
-# In the place of a question's number; the first one is 1.
+# Stands for a question that is answered already; the numbers of others begin at 1.
 ANSWERED = 0
 WAITS = "calls wait for an approval"
 ELSEWHERE = "it goes on in another worker"
@@ -37,7 +36,7 @@ ELSEWHERE = "it goes on in another worker"
 
 @dataclass(eq=False)
 class RunFailed(HostError):
-    """A run failed by an error that DBOS cannot store; this is what it said."""
+    """A run failed with an error that DBOS cannot store; this is its text."""
 
     problem: str
 
@@ -46,18 +45,18 @@ class RunFailed(HostError):
 
 
 class Call(TypedDict):
-    """A call as the workflow knows it: its name, and which of the newest reply's calls it is."""
+    """A call as the workflow knows it: its tool's name, and its place among the calls of the newest reply."""
 
     name: str
     place: int
 
 
 class Turn(TypedDict):
-    """What the workflow knows of a reply.
+    """A reply as the workflow knows it.
 
     Attributes:
-        turns: Of the run so far, this one among them; and so are its tokens and reminders.
-        blocked: Who blocked the request, and why; else nothing.
+        turns: The number of replies of the run, this one included. Tokens and reminders are sums as well.
+        blocked: The plugin that has blocked the request and its reason; empty if none has.
     """
 
     turns: int
@@ -79,14 +78,14 @@ class DurableOutcome(TypedDict):
 
 
 class Bell(Protocol):
-    """Wakes runs that wait, by a message, once a person has answered."""
+    """Wakes waiting runs by a message, once a person has answered."""
 
     def add(self, workflow_id: str, questions: Sequence[int]) -> None:
-        """It waits for the answers to these questions of the desk."""
+        """Note that a workflow waits for the answers to these questions of the desk."""
         ...
 
     def remove(self, workflow_id: str) -> None:
-        """It waits no more."""
+        """Note that a workflow waits no more."""
         ...
 
 
@@ -102,9 +101,9 @@ class DurableRun:
     tokens: int = 0
     reminders: int = 0
     text: str = ""
-    # Those of the newest reply, once this worker has read it.
+    # The calls of the newest reply, once this worker has read it.
     _calls: list[ToolCall] = field(default_factory=list[ToolCall])
-    # True once this worker knows that the session has no reply that the workflow does not know.
+    # True once this worker has checked that the workflow knows every reply of the session.
     _caught_up: bool = False
 
     async def go(self) -> DurableOutcome:
@@ -117,7 +116,7 @@ class DurableRun:
         except Exception as problem:
             await self.stay.leave(problem)
             raise
-        except BaseException:  # the worker stops, or another one has the workflow now
+        except BaseException:  # the worker stops, or another one runs the workflow
             await self._leave_open()
             raise
 
@@ -141,8 +140,12 @@ class DurableRun:
             if turn["is_last"]:
                 reason = "blocked" if blocked else "completed"
         await _step("end", self._end_as(blocked))
-        return {"text": self.text, "reason": reason, "turns": self.turns,
-                "blocked": str(RunBlocked(*blocked)) if blocked else ""}  # fmt: skip
+        return {
+            "text": self.text,
+            "reason": reason,
+            "turns": self.turns,
+            "blocked": str(RunBlocked(*blocked)) if blocked else "",
+        }
 
     def _limit(self) -> OutcomeReason | None:
         limits = self.stay.agent.limits
@@ -150,7 +153,7 @@ class DurableRun:
             return "turn_limit"
         return "token_limit" if limits.tokens is not None and self.tokens >= limits.tokens else None
 
-    # It begins
+    # The beginning
 
     async def _begin(self) -> dict[str, Any]:
         async def begin(_session: Session, loop: AgentLoop) -> list[Call]:
@@ -162,7 +165,7 @@ class DurableRun:
         calls = await self.stay.do(begin)
         return {"start": self.stay.start, "calls": calls}
 
-    # The model is asked
+    # Replies
 
     async def _turn(self) -> Turn:
         return await self.stay.do(self._take_turn)
@@ -180,12 +183,18 @@ class DurableRun:
             blocked = [problem.who, problem.reason]
         self._calls = calls
         return {
-            "turns": turns, "text": loop.text, "calls": [{"name": call.name, "place": place} for place, call in enumerate(calls)],
-            "tokens": loop.tokens, "reminders": loop.reminders, "is_last": is_last, "blocked": blocked,
-        }  # fmt: skip
+            "turns": turns,
+            "text": loop.text,
+            "calls": [{"name": call.name, "place": place} for place, call in enumerate(calls)],
+            "tokens": loop.tokens,
+            "reminders": loop.reminders,
+            "is_last": is_last,
+            "blocked": blocked,
+        }
 
     async def _catch_up(self, session: Session, loop: AgentLoop) -> list[ToolCall] | None:
-        """The calls of the reply that this turn is to bring, where a worker recorded it and died before the workflow knew."""
+        """The calls of the reply that this turn is to bring, where a worker recorded it and died before the workflow
+        knew."""
         start = self.stay.start
         assert start is not None
         messages = session.messages[start:]
@@ -204,10 +213,10 @@ class DurableRun:
             await loop.run.record([*system, prompt])
         return None
 
-    # Its calls are made
+    # Calls
 
     async def _make(self, calls: Sequence[Call]) -> None:
-        """Make the calls, and those that wait once more after each answer, until none waits."""
+        """Make the calls. Calls that wait for an answer are made again after each answer, until none waits."""
         while calls:
             waiting = await self._make_once(calls)
             if waiting:
@@ -215,9 +224,10 @@ class DurableRun:
             calls = [call for call in calls if call["place"] in waiting]
 
     async def _make_once(self, calls: Sequence[Call]) -> dict[int, int | None]:
-        """Make these calls, a few at a time. By their places: the questions of those that wait, where the desk has them."""
+        """Make these calls, a few at a time. Answers the calls that wait: by place, the number of the question at the
+        desk."""
         steps = [(number, call, DBOS.reserve_step()) for number, call in enumerate(calls)]
-        begun = [asyncio.Event() for _ in calls]  # each begins after the one before it, which may have ended long ago
+        begun = [asyncio.Event() for _ in calls]  # each call begins after the call before it has begun
         places = asyncio.Semaphore(self.stay.agent.limits.parallel)
 
         async def make(number: int, call: Call, step: Any) -> dict[str, Any]:
@@ -257,8 +267,8 @@ class DurableRun:
         return [({"name": call.name, "place": place}, call) for place, call in enumerate(self._calls)]
 
     async def _question(self, request: object) -> int | None:
-        """The number of the desk's record of this question, `ANSWERED` where it waits no more, since somebody was quick; None
-        where another approver has it, or the tool itself waits."""
+        """The number of this question at the desk, or `ANSWERED` if it is answered already; None where the tool itself
+        or another approver waits."""
         desk = self.stay.host.approver
         if not isinstance(desk, ApprovalDesk) or not isinstance(request, ApprovalRequest):
             return None
@@ -266,8 +276,8 @@ class DurableRun:
         return record.number if record is not None else ANSWERED
 
     async def _wait(self, questions: Sequence[int | None]) -> None:
-        """Let the session go, and wait for the message that an answer has come. Where no desk could say so, the calls are made
-        again each hour."""
+        """Close the session and wait for the message that an answer has come. Without a desk to send it, the calls are
+        made again each hour."""
         if ANSWERED in questions:
             return
         self._caught_up, self._calls = False, []
@@ -279,7 +289,7 @@ class DurableRun:
         finally:
             self.bell.remove(self.stay.workflow_id)
 
-    # It ends
+    # The end
 
     def _end_as(self, blocked: Sequence[str]) -> Callable[[], Coroutine[Any, Any, Mapping[str, Any]]]:
         async def end() -> Mapping[str, Any]:
@@ -287,7 +297,7 @@ class DurableRun:
                 try:
                     await self.stay.do(_nothing)
                 except RunMovedOn:
-                    return {}  # it has ended, and its worker died, or was taken for dead, before the workflow knew
+                    return {}  # the run has ended; its worker died, or was taken for dead, before the workflow knew
             await self.stay.leave(RunBlocked(*blocked) if blocked else None)
             await self.stay.give_up_claim()
             return {}
@@ -296,7 +306,7 @@ class DurableRun:
 
 
 async def _nothing(_session: Session, _loop: AgentLoop) -> None:
-    """The run is open: that is all."""
+    """Do nothing in the open run."""
 
 
 async def _step(name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -304,7 +314,7 @@ async def _step(name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
 
 
 def _storable(work: Callable[[], Coroutine[Any, Any, T]]) -> Callable[[], Coroutine[Any, Any, T]]:
-    """The same step, whose errors DBOS can store: those of a provider's SDK are often no pickles."""
+    """The step with errors that DBOS can store: those of a provider's SDK often cannot be pickled."""
 
     async def make() -> T:
         try:

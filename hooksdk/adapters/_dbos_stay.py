@@ -1,5 +1,5 @@
-"""Where a durable run is open: one worker's hold of its session, from the first step that is made there until the run waits,
-ends, or goes on elsewhere."""
+"""Where a durable run is open: one worker's hold of its session, from the first step that is made there until the run
+waits, ends, or goes on elsewhere."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ logger = logging.getLogger("hooksdk")
 
 T = TypeVar("T")
 
-# Where the store keeps, by session, which workflow's run has it.
+# The space of the store with the workflow that has each session.
 SPACE = "hooksdk.dbos"
-# Seconds between two looks whether the run that has the session is over.
+# Seconds between two checks whether the run that has the session is over.
 TURN = 0.5
-# Seconds of waiting for a session, before the log says so once more.
+# Seconds of waiting for a session between two lines of the log.
 PATIENCE = 30.0
 
 
 @dataclass(eq=False)
 class RunMovedOn(HostError):
-    """A run is to go on in a session that is no longer where the run left it."""
+    """A run cannot go on, since its session has been changed by others."""
 
     session_id: str
     workflow_id: str
@@ -48,7 +48,7 @@ class RunMovedOn(HostError):
 @final
 @dataclass(frozen=True, kw_only=True)
 class Agent:
-    """What a run is made with, in every worker alike."""
+    """The parts of an agent that are equal in every worker."""
 
     model: Model
     tools: tuple[Tool, ...] | Callable[[], GivenTools]
@@ -58,12 +58,12 @@ class Agent:
 @final
 @dataclass(eq=False)
 class Stay:
-    """The session and the run, open while a task of their own holds them. So whoever is entered around the run is left by the
-    task that entered it, and what a step calls is in no workflow: it cannot shift the workflow's own steps.
+    """The session and the run, open while a task of their own holds them. So whoever is entered around the run is left
+    by the task that entered it, and what a step calls is in no workflow: it cannot shift the workflow's own steps.
 
     Attributes:
-        is_active: Says of a workflow's id whether its run is not over.
-        start: How many messages the session had when the run began; None until that is known.
+        is_active: Tells whether the run of a workflow id is not over.
+        start: The number of messages before the run; None until it is known.
     """
 
     host: Host
@@ -85,11 +85,11 @@ class Stay:
 
     @property
     def is_open(self) -> bool:
-        """True from the first step until it is left."""
+        """True from the first step until `leave`."""
         return self._task is not None
 
     async def do(self, work: Callable[[Session, AgentLoop], Coroutine[Any, Any, T]]) -> T:
-        """Make a step in the run, which is opened where it is not. A cancellation ends the step before this raises it."""
+        """Make a step in the run, and open the run for the first one. A cancellation waits for the end of the step."""
         if self._task is None:
             self._opened, self._ending = asyncio.Future(), asyncio.Future()
             self._task = contextvars.Context().run(asyncio.create_task, self._hold())
@@ -99,8 +99,8 @@ class Stay:
         return await self._context.copy().run(asyncio.create_task, work(self._session, self._loop))
 
     async def leave(self, ending: BaseException | str | None = None) -> None:
-        """Let the session go. The run completes; with a text it is paused for that reason, and with an exception it ends so.
-        Raises what storing its end raises."""
+        """End the run and close the session. Without `ending` the run completes, a text pauses it for that reason, and
+        an exception ends it as an error. Raises the error of storing its end."""
         task, self._task = self._task, None
         if task is None:
             return
@@ -118,9 +118,15 @@ class Stay:
                 session = await self._enter(stack)
                 model, message_format = self.agent.model, get_format(self.agent.model.format)
                 run = session.run(
-                    self.prompt, provider=getattr(model, "provider", None), model=model.name, context_window=model.context_window,
-                    format=message_format, deferral=getattr(model, "deferral", None), continues=self.agent.limits.continues, **self.options,
-                )  # fmt: skip
+                    self.prompt,
+                    provider=getattr(model, "provider", None),
+                    model=model.name,
+                    context_window=model.context_window,
+                    format=message_format,
+                    deferral=getattr(model, "deferral", None),
+                    continues=self.agent.limits.continues,
+                    **self.options,
+                )
                 async with run:
                     loop = AgentLoop(run, model, message_format, self.agent.tools, self.agent.limits)
                     await loop.resolve_tools()
@@ -135,11 +141,10 @@ class Stay:
             if self._opened.done():
                 raise
             self._opened.set_exception(error)
-            self._opened.exception()  # whoever waits for it may have been cancelled
+            self._opened.exception()  # marks the error as retrieved: whoever waits for it may have been cancelled
 
     async def _enter(self, stack: AsyncExitStack) -> Session:
-        """Open the session, once it is this run's: another run's stays that one's until it is over, and another worker's until
-        that lets go, or dies."""
+        """Open the session, once no other run has it and no other worker holds it."""
         waited = 0.0
         while True:
             try:
@@ -160,7 +165,7 @@ class Stay:
         return waited + TURN
 
     async def read_claim(self) -> dict[str, Any] | None:
-        """Which workflow's run has the session, and where it began; None for no run's."""
+        """The workflow that has the session, and where its run began; None if none has it."""
         return await self.host.store.get_value(SPACE, self.session_id)
 
     async def _may_have(self, claim: Mapping[str, Any] | None) -> bool:
@@ -172,7 +177,7 @@ class Stay:
             self.start = claim["start"]
             return True
         if not await self._may_have(claim):
-            return False  # it was quicker
+            return False  # another workflow was quicker
         if self.start is not None:
             raise RunMovedOn(self.session_id, self.workflow_id)
         self.start = len(session.messages)
@@ -180,5 +185,5 @@ class Stay:
         return True
 
     async def give_up_claim(self) -> None:
-        """The session is free for another run."""
+        """Free the session for other runs."""
         await self.host.store.delete_value(SPACE, self.session_id)

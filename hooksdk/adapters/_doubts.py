@@ -1,5 +1,5 @@
-"""Calls in doubt of sessions that are over: a client whose server died has another session, and an equal call is asked about there,
-too."""
+"""Calls in doubt of closed sessions: after a crash of the server a client has a new session, and an equal call is asked
+about there, too."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ logger = logging.getLogger("hooksdk")
 
 @final
 class Doubts:
-    """Those of all clients of a server: what one has done another need not do again."""
+    """The calls in doubt of all clients of one server."""
 
     def __init__(self, host: SomeHost, beginning: str) -> None:
-        """`beginning` is how the ids of earlier sessions begin."""
+        """`beginning` is the prefix of the session ids of this server."""
         self._host = host
-        # By effect id, each with the session that it began in.
+        # By effect id: the session in which the call began, and the call.
         self._calls: dict[str, tuple[str, CallInDoubt]] = {}
-        # How the ids begin of sessions that are to be looked at: all at first, then those that somebody had open.
+        # Prefixes of the session ids that are still to be read: at first all, then the sessions that somebody had open.
         self._unread = {beginning}
         self._lock = anyio.Lock()
 
     def calls(self) -> Sequence[CallInDoubt]:
-        """All that are known."""
+        """All known calls in doubt."""
         return [call for _, call in self._calls.values()]
 
     def end(self, session_id: str, calls: Sequence[CallInDoubt]) -> None:
-        """A session ends with these."""
+        """Add the calls in doubt of a session that ends."""
         self._calls.update((call.effect_id, (session_id, call)) for call in calls)
 
     def begin(self, session_id: str) -> None:
-        """A session goes on: it knows its own."""
+        """Drop the calls of a session that is opened again, since the session itself knows them."""
         self._calls = {effect: one for effect, one in self._calls.items() if one[0] != session_id}
 
     async def look(self) -> None:
-        """Look before a call what earlier sessions have left, until those that others had open are over."""
+        """Read the calls in doubt of earlier sessions. Sessions that somebody has open are read at a later call."""
         if not self._unread:
             return
         async with self._lock:
@@ -56,13 +56,13 @@ class Doubts:
                     else:
                         self.end(session_id, calls)
 
-    async def made_again(self, judged: JudgedCall, run: Run) -> None:
-        """A call has its result. Where it was one of these, it is in doubt no more, unless it is so again."""
+    async def settle(self, judged: JudgedCall, run: Run) -> None:
+        """Settle the call in doubt that this call has repeated, unless its outcome is in doubt again."""
         if judged.effect_id not in self._calls or judged.status not in {"ok", "error"}:
             return
         session_id, call = self._calls.pop(judged.effect_id)
         if any(one.effect_id == call.effect_id for one in run.in_doubt):
-            return  # the session that made it again tells of it
+            return  # the session that has repeated it keeps the doubt
         try:
             async with self._host.session(session_id) as session:
                 await session.settle(call.effect_id, "made again in another session")

@@ -1,4 +1,4 @@
-"""The forms of FastMCP's that the adapter reads and writes: tools, results, and the question to the person at a client."""
+"""The forms of FastMCP: tools, results, and the question to the person at a client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ logger = logging.getLogger("hooksdk")
 QUESTION = "hooksdk_approval"
 ALLOW, DENY = "allow", "deny"
 _block: TypeAdapter[types.ContentBlock] = TypeAdapter(types.ContentBlock)
-# The same that `ctx.elicit` makes.
+# The schema that `ctx.elicit` makes of the two answers.
 _SCHEMA: types.ElicitRequestedSchema = {
     "type": "object",
     "properties": {"value": {"type": "string", "title": "May this call run?", "enum": [ALLOW, DENY]}},
@@ -40,8 +40,8 @@ _NEITHER = Approval(False, "the person at the client gave no answer", unanswered
 
 
 def asks_by_result(context: Context) -> bool:
-    """True where a client can show questions and gets no requests: a question is a result, and its answer comes with the
-    call, made again."""
+    """True if the client shows questions and takes no requests: it gets a question as a result, and repeats the call
+    with the answer."""
     request = context.request_context
     return request is not None and request.protocol_version in MODERN_PROTOCOL_VERSIONS and _can_show(context)
 
@@ -55,7 +55,7 @@ def _can_show(context: Context) -> bool:
 
 
 async def ask_client(context: Context, request: ApprovalRequest) -> Approval:
-    """What the person at a client answers that gets requests."""
+    """Ask the person at a client that takes requests."""
     if not _can_show(context):
         reason = "it needs a person's approval, and this client shows no questions (elicitation)"
         return Approval(False, reason, unanswered="not_asked")
@@ -70,7 +70,7 @@ async def ask_client(context: Context, request: ApprovalRequest) -> Approval:
 
 
 def read_answer(answer: types.InputResponse) -> Approval:
-    """What a client has brought with its call: anything but a yes refuses it."""
+    """Read the answer that a client has sent with its call: anything but a yes refuses it."""
     if not isinstance(answer, types.ElicitResult):
         return _NEITHER
     content = answer.content or {}
@@ -78,27 +78,27 @@ def read_answer(answer: types.InputResponse) -> Approval:
 
 
 def _meaning(action: str, value: object) -> Approval:
-    """A form that was dismissed, or holds something else, is nobody's no."""
+    """Read an answer. A form that was dismissed, or holds something else, counts as no answer."""
     if action == "accept" and value == ALLOW:
         return _YES
     return _NO if action == "decline" or (action == "accept" and value == DENY) else _NEITHER
 
 
 def _message(request: ApprovalRequest) -> str:
-    """The question as a client shows it."""
+    """The text of the question."""
     arguments = as_object(request.mask(request.arguments))
     return question_text("May this call run?", request.questions, request.tool.id, arguments, mask=request.mask)
 
 
 def question_result(request: ApprovalRequest, state: str) -> InputRequiredToolResult:
-    """The question as a result, for a client that brings the answer with the call, made again."""
+    """The question as a result, for a client that repeats the call with the answer."""
     form = types.ElicitRequestFormParams(message=_message(request), requested_schema=_SCHEMA)
     asked = types.InputRequiredResult(input_requests={QUESTION: types.ElicitRequest(params=form)}, request_state=state)
     return InputRequiredToolResult(asked)
 
 
 def listed(offered: Sequence[Tool], natives: Sequence[NativeTool]) -> list[NativeTool]:
-    """FastMCP's own objects where they are offered, and definitions of what plugins add."""
+    """The offered tools: FastMCP's own objects, and definitions of the tools that plugins add."""
     names = {one.name for one in natives}
     own = {one.name for one in offered if one.name in names and one.source != "plugin" and not one.bridge}
     return [*(one for one in natives if one.name in own), *(_definition(one) for one in offered if one.name not in own)]
@@ -107,28 +107,33 @@ def listed(offered: Sequence[Tool], natives: Sequence[NativeTool]) -> list[Nativ
 def _definition(tool: Tool) -> NativeTool:
     said = tool.annotations
     hints = types.ToolAnnotations(
-        read_only_hint=said.read_only, destructive_hint=said.destructive, idempotent_hint=said.idempotent,
+        read_only_hint=said.read_only,
+        destructive_hint=said.destructive,
+        idempotent_hint=said.idempotent,
         open_world_hint=said.open_world,
-    )  # fmt: skip
+    )
     return NativeTool(
-        name=tool.name, title=tool.label or None, description=tool.description, annotations=hints if said != Annotations() else None,
+        name=tool.name,
+        title=tool.label or None,
+        description=tool.description,
+        annotations=hints if said != Annotations() else None,
         parameters={"type": "object", "properties": {}, **(tool.parameters or {})},
-    )  # fmt: skip
+    )
 
 
 def read_result(value: object) -> ToolResult:
-    """What FastMCP's tool answered, as plugins see it."""
+    """The answer of FastMCP's tool as a result."""
     if isinstance(value, ToolResult):
         return value
-    if not isinstance(value, NativeResult):  # a task, whose result nobody has yet
+    if not isinstance(value, NativeResult):  # a task, which has no result yet
         return ToolResult(f"a {type(value).__name__}")
     blocks = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in value.content]
     return ToolResult(blocks=blocks, structured=value.structured_content, meta=value.meta, is_error=value.is_error)
 
 
 def changed_result(result: ToolResult, output_schema: dict[str, Any] | None) -> NativeResult:
-    """A result that is not the tool's own. Clients refuse one without the structured form that the tool has promised: what
-    has none is an error, unless the promise is a plain text."""
+    """A result that plugins have changed, for the client. Clients refuse a result without the structured form of the
+    output schema, so it becomes an error, unless that schema is of a plain text."""
     meta, is_error = result.meta, result.is_error
     structured: dict[str, Any] | None = as_object(result.structured) or None
     if structured is None and output_schema is not None and not is_error:
@@ -145,7 +150,7 @@ def changed_result(result: ToolResult, output_schema: dict[str, Any] | None) -> 
 def _content(block: dict[str, Any]) -> types.ContentBlock:
     try:
         return _block.validate_python(block)
-    except ValidationError:  # a plugin's own
+    except ValidationError:  # a block of a plugin's own kind
         text = block.get("text")
         return types.TextContent(
             text=text if isinstance(text, str) else f"[content of type {block.get('type', 'unknown')}]"

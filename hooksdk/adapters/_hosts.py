@@ -1,4 +1,5 @@
-"""A sub-agent whose host is another one than its caller's: both hosts have a run of it, and the policies of both judge."""
+"""A sub-agent with a host of its own: its host and the hosts of its callers each have a run of it, and all their
+policies judge."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from hooksdk.tools import Tool
 
 
 @final
-class Runs:
-    """Used as the sub-agent's own run, which it is but for what the hosts around it have to say."""
+class SharedRun:
+    """The sub-agent's run, used like a `Run`: what it does is done in the run of its own host and in those of its
+    callers' hosts."""
 
     def __init__(self, own: Run, around: Sequence[Run]) -> None:
         self._own, self._around = own, around
@@ -43,7 +45,7 @@ class Runs:
 
     async def resolve_tools(self, tools: Sequence[Tool], *, core: Sequence[str]) -> list[Tool]:
         for run in self._around:
-            await run.resolve_tools(tools, core=["*"])  # what it would hide is called by its name here
+            await run.resolve_tools(tools, core=["*"])  # the own host decides what is hidden
             tools = [tool for tool in tools if run.tools.get(tool.name) is not None]
         return await self._own.resolve_tools(tools, core=core)
 
@@ -61,14 +63,14 @@ class Runs:
         for run in (self._own, *self._around):
             await run.record(message, **more)
 
-    async def judge(self, call: ToolCall, *, made: bool = False) -> Judged:
+    async def judge(self, call: ToolCall, *, made: bool = False) -> SharedCall:
         judged, others = await self._own.judge(call, made=made), list[JudgedCall]()
         for run in self._around if judged.result is None else ():
             real, catalog = judged.call, run.tools
             is_known = real.name in catalog or real.name in catalog.withheld
             same = ToolCall(real.id, real.name, judged.arguments)
             others.append(await run.judge(same, tool=None if is_known else judged.tool, made=made))
-        both = Judged(judged, others, self._around)
+        both = SharedCall(judged, others, self._around)
         await both.agree()
         return both
 
@@ -87,8 +89,8 @@ class Runs:
 
 
 @final
-class Judged:
-    """A call that each host has judged, the arguments that run; it runs where all let it."""
+class SharedCall:
+    """A call that each host has judged, with the arguments that will run. It runs if every host lets it."""
 
     def __init__(self, own: JudgedCall, others: Sequence[JudgedCall], around: Sequence[Run]) -> None:
         self._own, self._others, self._around = own, others, around
@@ -98,7 +100,7 @@ class Judged:
 
     @property
     def pending(self) -> ApprovalRequest | None:
-        """One question, with what every host asks."""
+        """One question with the questions of all hosts; None where none of them asks."""
         asked = [one.pending for one in (self._own, *self._others) if one.pending is not None]
         if not asked:
             return None
@@ -111,7 +113,7 @@ class Judged:
         await self.agree()
 
     async def agree(self) -> None:
-        """A host that lets the call not run, or answers it, decides for the others."""
+        """Give the call the result of the first host that refuses or answers it, at all other hosts too."""
         every = (self._own, *self._others)
         ended = next((one for one in every if one.result is not None), None)
         if ended is None or (ended.status == "answered" and self.pending is not None):
@@ -135,7 +137,7 @@ class Judged:
         return supplied
 
     async def execute(self, *, native: Any) -> ToolResult:
-        """The own host runs it inside of the others, each of which has the framework's tool in the end."""
+        """Run the framework's tool once, inside the calls of all hosts: the own host's is the outermost."""
         native.put_around(self.call.id, self._others, self._around)
         result = await self._own.execute(native=native)
         await self.agree()

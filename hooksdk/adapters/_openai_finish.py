@@ -1,4 +1,4 @@
-"""The last reply of a run of the OpenAI Agents SDK, which has no seam to go on after it: the next run of the SDK's goes on."""
+"""The end of a run of the OpenAI Agents SDK. It cannot go on after its answer, so a new run of the SDK goes on."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from agents import RunResult, RunResultStreaming
 from pydantic_core import to_json
 
 from hooksdk.adapters._conversation import Conversation
-from hooksdk.adapters._openai_items import ITEMS, Item, with_answer
+from hooksdk.adapters._openai_forms import ITEMS, Item, with_answer
 
 Result = RunResult | RunResultStreaming
 
 
 @final
 class Ending:
-    """Judges each answer of one run of ours, and says with what the SDK goes on.
+    """Lets plugins judge each answer of one run, and makes the input of the SDK run that goes on after a refusal.
 
     Attributes:
-        is_over: True once an answer was let through, or calls wait.
-        replaced: The text in the place of the answer, where a plugin has put one there.
+        is_over: True once an answer was accepted, or calls wait.
+        replaced: The plugin's text in the place of the answer; empty if the answer stays.
     """
 
     def __init__(self, conversation: Conversation, options: dict[str, Any]) -> None:
         self._conversation, self._options = conversation, options
-        # What the SDK's runs before this one have come to.
+        # The items and the responses of the SDK's earlier runs.
         self._before: list[Item] = []
         self._responses: list[Any] = []
         self.is_over = False
         self.replaced = ""
 
     async def next_input(self, result: Result) -> Any:
-        """None where the run is over; else the input of the SDK's next run."""
+        """The input of the SDK's next run; None where the run is over."""
         if self._before:
             result.input = [*self._before, *_items(result.input)]  # pyright: ignore[reportAttributeAccessIssue] - plain items
         result.raw_responses = [*self._responses, *result.raw_responses]
@@ -47,7 +47,7 @@ class Ending:
             history: list[Any] = result.to_input_list()
             keeps = self._options.get("session") is not None or self._options.get("conversation_id")
             self._before, self._responses = history if keeps else [], result.raw_responses
-            self._options["context"] = result.context_wrapper  # what was used is added up
+            self._options["context"] = result.context_wrapper  # which adds up the usage
             return finish.refused if keeps else [*history, ITEMS.user(finish.refused)]
         if finish.replaced:
             self.replaced = result.final_output = finish.text
@@ -59,7 +59,7 @@ class Ending:
     async def events(
         self, result: RunResultStreaming, go_on: Callable[[Any, Any], Awaitable[RunResultStreaming]]
     ) -> AsyncIterator[Any]:
-        """The events of the result and of the runs that go on after it; the result becomes the last of them."""
+        """The events of the result and of the SDK runs after it. The result takes on the values of the last one."""
         current = result
         result.cancel = lambda mode="immediate": current.cancel(mode) if current is not result else cancel(mode)
         cancel = type(result).cancel.__get__(result)

@@ -3,8 +3,8 @@
     hooked = HookSDK(LazyHost())
     async with hooked.client(ClaudeAgentOptions(...)) as client: ...
 
-Claude's own program runs the tools; before and after each it asks hooks, which judge here as the guard does. The session is
-Claude's `session_id`.
+Claude's own program runs the tools. It calls hooks before and after each tool call, which judge as the guard does. The
+session is Claude's `session_id`.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class HookSDK:
     - `timeout`: how many seconds Claude waits for a hook before it blocks the call; an approver may take that long.
     - other keywords are those of `Session.run`, such as `requester={...}`.
 
-    `options` adds the hooks to the options of any client or `query(...)`. `client` makes a client that also tells of what no hook
-    of Claude's does: an interruption, an error of the model, and the client's own end.
+    `options` adds the hooks to the options of any client or `query(...)`. `client` makes a client that also tells of
+    what no hook of Claude's does: an interruption, an error of the model, and the client's own end.
     """
 
     def __init__(self, host: SomeHost, *, timeout: float = 600.0, **options: Any) -> None:
@@ -56,14 +56,15 @@ class HookSDK:
         return self._added(options, self._judge)
 
     def client(self, options: ClaudeAgentOptions | None = None) -> ClaudeSDKClient:
-        """A client with these options and the hooks. Interrupted or closed, its runs end as `cancelled`; where Claude's result is
-        an error, as `error`."""
+        """A client with these options and the hooks. Its runs end as `cancelled` when it is interrupted or closed, and
+        as `error` when Claude's result is an error."""
         judge = _Judge(self._host, self._options)
         return _Client(self._added(options, judge), judge)
 
     def _added(self, options: ClaudeAgentOptions | None, judge: _Judge) -> ClaudeAgentOptions:
         options = options or ClaudeAgentOptions()
-        # A hook that fails or is late blocks; the SDK refuses a program that does not know the word.
+        # A hook that fails or is late blocks the call. The SDK refuses a version of Claude's program that does not know
+        # `on_failure`.
         matcher = HookMatcher(hooks=[judge.answer], timeout=self._timeout, on_failure="block")
         hooks: dict[Any, list[HookMatcher]] = {**(options.hooks or {})}
         return replace(options, hooks=hooks | {name: [matcher, *hooks.get(name, [])] for name in HOOKS})
@@ -72,7 +73,7 @@ class HookSDK:
 @final
 @dataclass(eq=False)
 class _Agent:
-    """Claude itself or a sub-agent, in one run."""
+    """A run of Claude itself or of one of its sub-agents."""
 
     conversation: Conversation
     calls: AgentCalls = field(default_factory=lambda: AgentCalls(CLAUDE.name))
@@ -86,15 +87,16 @@ class _Agent:
 
 @final
 class _Judge:
-    """Answers Claude's hooks."""
+    """Answers the hooks of one client, or of all sessions that have no client."""
 
     def __init__(self, host: SomeHost, options: Mapping[str, Any]) -> None:
         self._conversations = Conversations(host, (), options)
-        # Those with a run, by Claude's id of the session and the sub-agent's.
+        # The agents with an open run, by session id and sub-agent id.
         self._agents: dict[tuple[str, str], _Agent] = {}
 
     async def answer(self, payload: Any, _tool_use_id: str | None, _context: Any) -> Any:
-        """What the SDK hands back to Claude's program, which blocks a call for what is raised, but shows the model no reason."""
+        """The answer for Claude's program. An error becomes a denial: the program would block the call without a reason
+        for the model."""
         event = read_event(CLAUDE.name, payload)
         try:
             verdict = await self._verdict(event)
@@ -107,7 +109,7 @@ class _Judge:
     async def _verdict(self, event: HookEvent) -> Verdict:
         if event.kind == "prompt":
             before = self._agents.get((event.session, ""))
-            left = before is not None and before.calls.open  # else it is one that was typed while Claude worked
+            left = before is not None and before.calls.open  # a prompt may be typed while Claude works
             await self.end(event.session, error=asyncio.CancelledError() if left else None)
             await self._begin(event)
         elif event.kind == "stop":
@@ -125,7 +127,7 @@ class _Judge:
         return Verdict()
 
     async def _finish(self, event: HookEvent) -> Verdict:
-        """Claude's turn ends, unless a plugin says that it may not yet."""
+        """Let the plugins judge the end of Claude's turn."""
         agent, error = self._agents.get((event.session, "")), None
         if agent is None:
             return Verdict()
@@ -138,7 +140,8 @@ class _Judge:
         return verdict
 
     async def _ready(self, event: HookEvent) -> tuple[_Agent, Run]:
-        """The agent that makes this call, with a run that has its tool; the one that it works for has the tool, too."""
+        """The agent that makes this call, and its run, in which the tool is granted. So it is in the run of the main
+        agent."""
         whole = (await self._ready(replace(event, helper="", helper_type="")))[0] if event.helper else None
         agent = await self._begin(event, whole)
         agent.calls.know(event)
@@ -156,19 +159,19 @@ class _Judge:
             options |= {"agent_id": event.helper_type or event.helper, "trigger": None}
         more: dict[str, Any] = {"agent_id": CLAUDE.name, "trigger": "user", **options, "transcript": False}
         try:
-            await agent.conversation.begin([event.prompt] if event.prompt else [], before=(), **more)
+            await agent.conversation.begin([event.prompt] if event.prompt else [], earlier=(), **more)
         except BaseException:
             await self.end(*key)
             raise
         return agent
 
     async def end(self, session: str, helper: str = "", *, error: BaseException | None = None) -> None:
-        """The agent's run ends, where it has one."""
+        """End the agent's run, if it has one."""
         if (agent := self._agents.pop((session, helper), None)) is not None:
             await run_shielded(agent.end, error)
 
     async def end_all(self, error: BaseException, *, unless_at_work: bool = False) -> None:
-        """All runs end, sub-agents' before those that they work for. What goes wrong then is logged."""
+        """End all runs, those of sub-agents first. Errors are logged."""
         for key, agent in sorted(self._agents.items(), key=lambda item: not item[0][1]):
             if not (unless_at_work and agent.calls.open):
                 try:
@@ -186,7 +189,7 @@ class _Client(ClaudeSDKClient):
     async def receive_messages(self) -> AsyncIterator[Message]:
         async for message in super().receive_messages():
             if isinstance(message, ResultMessage) and message.is_error:
-                # A run with calls at work is of a prompt that came after the one whose result is read only now.
+                # A run with calls at work belongs to a later prompt than this result, which is read late.
                 error = RuntimeError(message.result or message.subtype)
                 await self._hooksdk.end_all(error, unless_at_work=True)
             yield message

@@ -6,8 +6,8 @@
         handle = await agent.start("ann", "Refund order 7")
         print((await handle.get_result())["text"])
 
-Queues, schedules, versions and retries are DBOS's. Where a worker dies, another one goes on at the next step, and what the
-session's journal says of a call that had begun decides whether it may be made again.
+Queues, schedules, versions and retries are DBOS's. Where a worker dies, another one goes on at the next step, and what
+the session's journal says of a call that had begun decides whether it may be made again.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ logger = logging.getLogger("hooksdk")
 __all__ = ["DurableAgent", "DurableOutcome", "RunFailed", "RunMovedOn", "Worker"]
 
 PREFIX = "hooksdk~"
-"""How the ids of workers begin, as DBOS knows them (executors), and those of the sessions by whose leases they know of each
-other. DBOS's executors of other kinds are left alone."""
+"""The prefix of the workers' executor ids, and of the sessions whose leases show that a worker lives. Other executors
+of DBOS are left alone."""
 ACTIVE = ("PENDING", "ENQUEUED", "DELAYED")
 OPTIONS = ("agent_id", "workspace_dir", "requester", "trigger", "metadata", "family")
-"""What a run may be started with: keywords of `Session.run` that are JSON."""
+"""Keywords of `Session.run` that a run may be started with: those whose values are JSON."""
 
 
 @final
@@ -63,7 +63,8 @@ class DurableAgent:
     worker knows what to do with a run that another one has left.
 
     - `name`: of the workflow, and of the queue of its runs.
-    - `model`, `tools`, `system`, `limits` are those of `run_agent`; `limits.seconds` is the engine's (`workflow_timeout`).
+    - `model`, `tools`, `system`, `limits` are those of `run_agent`; `limits.seconds` is the engine's
+      (`workflow_timeout`).
     - `at_once`: how many runs of it one worker has at a time, those that wait for a person among them.
     - `polling`: how often, in seconds, a worker looks for the next runs.
 
@@ -75,9 +76,16 @@ class DurableAgent:
     """
 
     def __init__(
-        self, name: str, model: Model | str, *, tools: GivenTools | Callable[[], GivenTools] = (), system: str | None = None,
-        limits: Limits | None = None, at_once: int = 100, polling: float = 1.0,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        model: Model | str,
+        *,
+        tools: GivenTools | Callable[[], GivenTools] = (),
+        system: str | None = None,
+        limits: Limits | None = None,
+        at_once: int = 100,
+        polling: float = 1.0,
+    ) -> None:
         check("DurableAgent(name)", name, str, "the workflow's name")
         check_text("DurableAgent(system=...)", system)
         check_number("DurableAgent(polling=...)", polling, "polling=1")
@@ -109,16 +117,31 @@ class DurableAgent:
         return f"<DurableAgent '{self.name}'>"
 
     async def start(
-        self, session_id: str, prompt: str | GivenMessage | None, *, workflow_id: str | None = None, requester: Mapping[str, Any] | None = None,
-        trigger: str | None = None, metadata: Mapping[str, Any] | None = None, agent_id: str = "main",
-        workspace_dir: str | None = None, family: str | None = None, **enqueue: Any,
-    ) -> WorkflowHandleAsync[DurableOutcome]:  # fmt: skip
+        self,
+        session_id: str,
+        prompt: str | GivenMessage | None,
+        *,
+        workflow_id: str | None = None,
+        requester: Mapping[str, Any] | None = None,
+        trigger: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        agent_id: str = "main",
+        workspace_dir: str | None = None,
+        family: str | None = None,
+        **enqueue: Any,
+    ) -> WorkflowHandleAsync[DurableOutcome]:
         """Queue a run, in a process with a worker; `await handle.get_result()` answers its outcome. Of several with one
         `workflow_id` one is run, and all have its handle. The other keywords are those of `run_agent`, and then DBOS's
         `EnqueueOptions`, such as `workflow_timeout` in seconds, `priority` and `delay_seconds`."""
         check("agent.start(session_id)", session_id, str, "the session's id")
-        options: dict[str, Any] = {"agent_id": agent_id, "workspace_dir": workspace_dir, "requester": requester,
-                                   "trigger": trigger, "metadata": metadata, "family": family}  # fmt: skip
+        options: dict[str, Any] = {
+            "agent_id": agent_id,
+            "workspace_dir": workspace_dir,
+            "requester": requester,
+            "trigger": trigger,
+            "metadata": metadata,
+            "family": family,
+        }
         given = {name: value for name, value in options.items() if value is not None}
         queued: dict[str, Any] = {
             "workflow_name": self.name,
@@ -139,13 +162,18 @@ class DurableAgent:
         if unknown := sorted(set(options) - set(OPTIONS)):
             raise WrongArgument(f"a run of '{self.name}'", f"it takes {', '.join(OPTIONS)}, not {', '.join(unknown)}")
         stay = Stay(
-            host=worker.host, agent=Agent(model=model, tools=self._tools, limits=self.limits), session_id=session_id,
-            workflow_id=workflow_id, prompt=prompt, options=options, is_active=_is_active,
-        )  # fmt: skip
+            host=worker.host,
+            agent=Agent(model=model, tools=self._tools, limits=self.limits),
+            session_id=session_id,
+            workflow_id=workflow_id,
+            prompt=prompt,
+            options=options,
+            is_active=_is_active,
+        )
         return await worker.run(DurableRun(stay=stay, system=self.system, bell=worker))
 
     async def open_in(self, worker: Worker, stack: AsyncExitStack) -> None:
-        """Be run by this worker until the stack is closed: its model is opened, and its queue is there."""
+        """Belong to this worker, with an open model, until the stack is closed."""
         if self._worker is not None:
             raise ConfigError("worker", (f"agent '{self.name}' is in another worker of this process",))
         model = self.model
@@ -161,10 +189,11 @@ class DurableAgent:
 class Worker:
     """DBOS in this process, and the runs of these agents with it.
 
-    `config` is DBOS's own; its `executor_id` gets `hooksdk~` before it, and is unique where none is given. The host's store
-    is a `SqlStore`: with one PostgreSQL in both URLs all records are in one database. By leases in the store each worker
-    knows which ones have died, and gives their workflows back to the queue: what DBOS needs its Conductor for. `look` is how
-    often, in seconds. Leaving the block takes no more runs, waits `drain` seconds for those at work, and leaves the others to the next worker.
+    `config` is DBOS's own; its `executor_id` gets `hooksdk~` before it, and is unique where none is given. The host's
+    store is a `SqlStore`: with one PostgreSQL in both URLs all records are in one database. By leases in the store each
+    worker knows which ones have died, and gives their workflows back to the queue: what DBOS needs its Conductor for.
+    `look` is how often, in seconds. Leaving the block takes no more runs, waits `drain` seconds for those at work, and
+    leaves the others to the next worker.
     """
 
     def __init__(
@@ -189,7 +218,7 @@ class Worker:
         self._stack = AsyncExitStack()
         self._lease: SessionLog | None = None
         self._runs: set[asyncio.Task[Any]] = set()
-        # By workflow: the desk's questions whose answers it waits for.
+        # The numbers of the desk's questions that each workflow waits for, and its task.
         self._waiting: dict[str, Sequence[int]] = {}
         self._waiters: dict[str, asyncio.Task[Any]] = {}
 
@@ -203,7 +232,7 @@ class Worker:
 
     async def _open(self) -> None:
         self._stack.push_async_callback(self._let_lease_go)
-        self._lease = await self._take_lease()  # before anything runs under its name
+        self._lease = await self._take_lease()  # before anything runs under its id
         for agent in self.agents:
             await agent.open_in(self, self._stack)
         DBOS(config={**self.config, "executor_id": self.executor_id})
@@ -241,10 +270,10 @@ class Worker:
         await _cancel([*self._runs])
         await stopping
 
-    # Its runs
+    # Runs
 
     async def run(self, run: DurableRun) -> DurableOutcome:
-        """Make all steps of a run."""
+        """Run a workflow to its end; leaving the worker waits for it."""
         task = asyncio.current_task()
         assert task is not None
         self._runs.add(task)
@@ -254,18 +283,18 @@ class Worker:
             self._runs.discard(task)
 
     def add(self, workflow_id: str, questions: Sequence[int]) -> None:
-        """It waits for the answers to these questions of the desk."""
+        """Note that a workflow waits for the answers to these questions of the desk."""
         task = asyncio.current_task()
         assert task is not None
         self._waiting[workflow_id], self._waiters[workflow_id] = questions, task
 
     def remove(self, workflow_id: str) -> None:
-        """It waits no more."""
+        """Note that a workflow waits no more."""
         self._waiting.pop(workflow_id, None)
         self._waiters.pop(workflow_id, None)
 
     async def _ring(self) -> None:
-        """Wake the runs whose questions were answered, and those that were cancelled meanwhile."""
+        """Wake the runs whose questions have been answered, and those that have been cancelled."""
         desk = self.host.approver
         waiting = dict(self._waiting)
         if not waiting:
@@ -283,11 +312,11 @@ class Worker:
             self._waiting[workflow_id] = ()
             await DBOS.send_async(workflow_id, None, TOPIC)
 
-    # Those of workers that died
+    # Workflows of dead workers
 
     async def _recover(self) -> None:
-        """Give back to the queue what dead workers have left. Which ones have workflows is read first: each of them had its
-        lease before."""
+        """Give the workflows of dead workers back to the queue. The workflows are read before the leases, since a
+        worker takes its lease before it runs anything."""
         self._lease = await self._keep_lease()
         pending = await DBOS.list_workflows_async(status="PENDING", load_input=False, load_output=False)
         store = cast("SharingStore", self.host.store)
@@ -299,7 +328,7 @@ class Worker:
         if not dead:
             return
         logger.info("workers that died: %s; their workflows go on elsewhere", ", ".join(dead))
-        # DBOS offers it to its Conductor alone; it takes only what still stands under these names.
+        # Meant for DBOS's Conductor. It takes only workflows that still belong to these executors.
         await asyncio.to_thread(DBOS._recover_pending_workflows, dead)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         for name in dead:
             if not await DBOS.list_workflows_async(status="PENDING", executor_id=name, limit=1, load_input=False):
@@ -313,7 +342,7 @@ class Worker:
         assert self._lease is not None
         try:
             await self._lease.verify()
-        except (SessionBusy, StoreError):  # this worker was taken for dead
+        except (SessionBusy, StoreError):  # another worker has taken this one for dead
             await self._lease.close()
             return await self._take_lease()
         return self._lease
@@ -342,8 +371,8 @@ async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
 
 
 async def _is_active(workflow_id: str) -> bool:
-    """True for a run that is not over. One that waits in the queue, such as where its worker died, gets a place of its own: whoever
-    asks waits for it, and may have the last place that the queue has."""
+    """True for a run that is not over. A queued run is started outside of the queue: whoever asks waits for it, and may
+    occupy the last place of the queue."""
     status = await DBOS.get_workflow_status_async(workflow_id)
     if status is not None and status.status == "ENQUEUED":
         await DBOS.resume_workflow_async(workflow_id)

@@ -31,21 +31,11 @@ from fastmcp.tools import ToolResult as NativeResult
 from fastmcp.utilities.versions import dedupe_with_versions
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from hooksdk.adapters._conversation import SomeHost, ask_later, check_hook_sdk
+from hooksdk.adapters import _fastmcp_forms as forms
+from hooksdk.adapters._calls import NO_LIMIT, Native
+from hooksdk.adapters._conversation import OwnerOf, SomeHost, ask_later, check_hook_sdk
 from hooksdk.adapters._doubts import Doubts
-from hooksdk.adapters._fastmcp_forms import (
-    QUESTION,
-    ask_client,
-    asks_by_result,
-    changed_result,
-    listed,
-    question_result,
-    read_answer,
-    read_result,
-    refusal,
-)
-from hooksdk.adapters._native import NO_LIMIT, Native
-from hooksdk.approvals import ApprovalRequest, digest_of
+from hooksdk.approvals import digest_of
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.catalog import ToolContext
 from hooksdk.errors import ApprovalPending, HookSDKError, SessionClosed, StoreError, check_number
@@ -56,9 +46,8 @@ from hooksdk.tools import Annotations, Tool
 __all__ = ["HookSDK"]
 
 logger = logging.getLogger("hooksdk")
-OwnerOf = Callable[[NativeTool], tuple[Any, str]]
 MOST_WAITING = 200
-"""Calls of a client that may wait for its answers; of more, the newest."""
+"""Calls of one client that wait for its answers at most; an older one is refused."""
 
 
 @final
@@ -67,21 +56,28 @@ class HookSDK(Middleware):
 
     - `host`: a `hooksdk.sync.LazyHost`, or a `hooksdk.Host` that is open.
     - `core`: tools that tool search never hides, by name or pattern.
-    - `owner_of`: where a tool comes from, such as `("mcp", "github")` for that of a mounted server, for rules that name it;
-      `("host", "")` without it. A tool that begins with its owner's name and `_` is known to rules by the rest, too.
-    - `session_of`: the session that a request belongs to, by FastMCP's `Context`. Without it: the client's, where the protocol
-      has sessions, else that of the user who is logged in, else one for all.
+    - `owner_of`: where a tool comes from, such as `("mcp", "github")` for that of a mounted server, for rules that name
+      it; `("host", "")` without it. A tool that begins with its owner's name and `_` is known to rules by the rest,
+      too.
+    - `session_of`: the session that a request belongs to, by FastMCP's `Context`. Without it: the client's, where the
+      protocol has sessions, else that of the user who is logged in, else one for all.
     - `idle`: seconds without a request after which a session is closed.
     - other keywords are those of `Session.run`, such as `context_window=200_000` and `requester={...}`.
 
-    A call that a policy asks about is asked of the person at the client, by elicitation; a client that shows no questions gets
-    a refusal that says so. A host with an approver asks that one first.
+    A call that a policy asks about is asked of the person at the client, by elicitation; a client that shows no
+    questions gets a refusal that says so. A host with an approver asks that one first.
     """
 
     def __init__(
-        self, host: SomeHost, *, core: Sequence[str] = (), owner_of: OwnerOf | None = None,
-        session_of: Callable[[Context], str] | None = None, idle: float = 600.0, **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        host: SomeHost,
+        *,
+        core: Sequence[str] = (),
+        owner_of: OwnerOf[NativeTool] | None = None,
+        session_of: Callable[[Context], str] | None = None,
+        idle: float = 600.0,
+        **options: Any,
+    ) -> None:
         check_hook_sdk(host, core, options)
         check_number("HookSDK(idle=...)", idle, "idle=600")
         self.host, self.core, self.idle = host, core, idle
@@ -95,25 +91,25 @@ class HookSDK(Middleware):
         self._tasks = set[asyncio.Task[None]]()
 
     async def aclose(self) -> None:
-        """End all runs and close their sessions, such as before a `Host` closes in whose block the server runs. The end of the
-        event loop does it, too."""
+        """End all runs and close their sessions, such as before a `Host` closes in whose block the server runs. The end
+        of the event loop does it, too."""
         for client in self._clients.values():
             client.leave.set()
         if self._tasks:
             await asyncio.wait([*self._tasks])
 
     async def on_list_tools(self, context: MiddlewareContext[Any], call_next: Any) -> Sequence[NativeTool]:
-        """Offer what the client's run offers."""
+        """List the tools that the client's run offers."""
         natives: Sequence[NativeTool] = await call_next(context)
         try:
             async with self._at_work(context) as client:
                 run = await client.resolve(natives, self._tool)
-                return listed(run.offered, natives)
+                return forms.listed(run.offered, natives)
         except HookSDKError as problem:
             raise to_mcp_error(problem) from problem
 
     async def on_call_tool(self, context: MiddlewareContext[Any], call_next: Any) -> NativeResult:
-        """Judge the call, run FastMCP's tool with what was judged, and show plugins what came of it."""
+        """Judge the call, run FastMCP's tool with the judged arguments, and record the result."""
         message: types.CallToolRequestParams = context.message
         assert context.fastmcp_context is not None
         server, raised = context.fastmcp_context.fastmcp, list[Exception]()
@@ -122,7 +118,7 @@ class HookSDK(Middleware):
             judged = message.model_copy(update={"name": name, "arguments": arguments})
             try:
                 value = await call_next(context.copy(message=judged))
-            except Exception as error:  # FastMCP's ways to say that it went wrong
+            except Exception as error:  # FastMCP's own errors for the client
                 raised.append(error)
                 return ToolResult.error(str(error))
             if isinstance(value, InputRequiredToolResult):
@@ -130,27 +126,27 @@ class HookSDK(Middleware):
             return value
 
         natives = [*await server.list_tools(run_middleware=False)]
-        if message.name not in {one.name for one in natives}:  # one that FastMCP runs and lists to nobody
+        if message.name not in {one.name for one in natives}:  # FastMCP runs it, and does not list it
             natives += filter(None, [await server.get_tool(message.name)])
-        native = Native(run_tool, read_result, _Pause)
+        native = Native(run_tool, forms.read_result, _Pause)
         try:
             async with self._at_work(context) as client:
                 run = await client.resolve(natives, self._tool)
                 result = await client.call(run, message, context.fastmcp_context, native)
         except HookSDKError as problem:
-            return refusal(f"'{message.name}' was not run: {describe(problem)}")
+            return forms.refusal(f"'{message.name}' was not run: {describe(problem)}")
         if isinstance(result, NativeResult):
             return result
         if native.result != result:
             schema = next((one.output_schema for one in natives if one.name == message.name), None)
-            return changed_result(result, schema)
+            return forms.changed_result(result, schema)
         if raised:
             raise raised[-1]
         return native.value  # type: ignore[return-value] - what FastMCP's tool answered
 
     @asynccontextmanager
     async def _at_work(self, context: MiddlewareContext[Any]) -> AsyncGenerator[_Client]:
-        """The client's session, opened where it is not, and never idle meanwhile."""
+        """The client with its session open, which is not idle inside the block."""
         assert context.fastmcp_context is not None
         session_id = (self._session_of or self._usual_session)(context.fastmcp_context)
         while (client := self._clients.get(session_id)) is None or client.closing:
@@ -166,7 +162,7 @@ class HookSDK(Middleware):
             if client.error is not None:
                 raise client.error
             yield client
-        except StoreError:  # its run takes no call any more: the next request opens another
+        except StoreError:  # the run takes no more calls: the next request opens a new one
             client.closing = True
             raise
         finally:
@@ -202,15 +198,24 @@ class HookSDK(Middleware):
 
         hints = native.annotations.model_dump(by_alias=True) if native.annotations else {}
         return Tool(
-            name=native.name, own_name=native.name.removeprefix(f"{owner}_") if owner else "", source=source, owner=owner,
-            description=native.description or "", label=native.title or "", parameters=native.parameters,
-            annotations=Annotations.from_mcp(hints), output_schema=native.output_schema, execute=execute, timeout=NO_LIMIT,
-            core=False, keeps_secrets=False,
-        )  # fmt: skip
+            name=native.name,
+            own_name=native.name.removeprefix(f"{owner}_") if owner else "",
+            source=source,
+            owner=owner,
+            description=native.description or "",
+            label=native.title or "",
+            parameters=native.parameters,
+            annotations=Annotations.from_mcp(hints),
+            output_schema=native.output_schema,
+            execute=execute,
+            timeout=NO_LIMIT,
+            core=False,
+            keeps_secrets=False,
+        )
 
 
 class _Pause(Exception):
-    """A tool asks its client, whose answer comes with the call, made again."""
+    """A tool asks its client, which repeats the call with its answer."""
 
     def __init__(self, value: InputRequiredToolResult) -> None:
         super().__init__()
@@ -219,11 +224,16 @@ class _Pause(Exception):
 
 @final
 class _Client:
-    """One client's session and its run, kept by a task of its own, since clients say nothing when they leave.
+    """One client's session and run, held open by a task, since no client says that it leaves.
 
     Attributes:
-        closing: It takes no requests any more.
-        error: Why it could not be opened.
+        requests: The number of requests that are at work.
+        last: The time of the last request.
+        settled: Set once the session is open, or has failed to open.
+        leave: Set by whoever wants the session closed.
+        ended: Set once the session is closed.
+        closing: True once it takes no more requests.
+        error: The error for which the session could not be opened.
     """
 
     def __init__(self, hooks: HookSDK, session_id: str) -> None:
@@ -231,10 +241,10 @@ class _Client:
         self._run: Run | None = None
         self._lock = anyio.Lock()
         self._known: object = None
-        # Calls that wait for the client, each with the state that it brings back, which FastMCP seals, and with what
-        # stands for name and arguments.
+        # Calls that wait for the client's answer, each with the state that the client sends back (FastMCP seals it) and
+        # a digest of name and arguments.
         self._waiting: list[tuple[str, str, JudgedCall]] = []
-        # Calls whose results are on their way to the client.
+        # Calls whose results may not have reached the client yet.
         self._answered: list[JudgedCall] = []
         self.requests = 0
         self.last = anyio.current_time()
@@ -243,11 +253,14 @@ class _Client:
         self.error: Exception | None = None
 
     async def keep(self, requester: dict[str, Any] | None) -> None:
-        """Open session and run, and close them when no requests come, or the event loop ends."""
+        """Hold session and run open until the client is idle, or the event loop ends."""
         doubts = self._hooks.doubts
         options: dict[str, Any] = {
-            "requester": requester, "in_doubt": doubts.calls, **self._hooks.options, "transcript": False,
-        }  # fmt: skip
+            "requester": requester,
+            "in_doubt": doubts.calls,
+            **self._hooks.options,
+            "transcript": False,
+        }
         try:
             session = await self._hooks.host.hold(self._id, idle=self._hooks.idle)
             doubts.begin(self._id)
@@ -282,13 +295,13 @@ class _Client:
                     return "idle"
                 with anyio.move_on_after(self._hooks.idle - idle):
                     await self.leave.wait()
-        except asyncio.CancelledError:  # the event loop ends: with it the run, as it should
+        except asyncio.CancelledError:  # the event loop ends: close session and run first
             if (task := asyncio.current_task()) is not None:
                 task.uncancel()
         return "closed"
 
     async def resolve(self, natives: Sequence[NativeTool], make: Callable[[NativeTool], Tool]) -> Run:
-        """The run, with these tools; the same are resolved once."""
+        """The run with these tools granted. The same tools are resolved once."""
         assert self._run is not None
         newest = dedupe_with_versions(natives, lambda one: one.name)
         known = [
@@ -303,34 +316,35 @@ class _Client:
     async def call(
         self, run: Run, message: types.CallToolRequestParams, context: Context, native: Native
     ) -> ToolResult | NativeResult:
-        """Take a call from its judging to its result, or to a question for the client."""
+        """Judge a call and run it. Answers the result, or a question for the client."""
         self._confirm()
         await self._hooks.doubts.look()
         same = digest_of([message.name, message.arguments or {}])
         judged = self._take_waiting(message.request_state, same)
         if judged is None:
             judged, answer = await run.judge(ToolCall(_new("call"), message.name, message.arguments or {})), None
-        else:  # nobody answers what was not asked yet
-            answer = (message.input_responses or {}).get(QUESTION) if judged.pending else None
+        else:  # only a call that waits has an answer
+            answer = (message.input_responses or {}).get(forms.QUESTION) if judged.pending else None
         while True:
             if (request := judged.pending) is not None:
-                if answer is None and asks_by_result(context):
-                    return await self._ask_by_result(judged, request, same)
-                await judged.approve(await ask_client(context, request) if answer is None else read_answer(answer))
+                if answer is None and forms.asks_by_result(context):
+                    return forms.question_result(request, await self._wait(same, judged))
+                await judged.approve(
+                    await forms.ask_client(context, request) if answer is None else forms.read_answer(answer)
+                )
                 answer = None
                 continue
             if judged.result is not None:
                 return judged.result
             try:
                 result = await judged.execute(native=native, confirms=True)
-                await self._hooks.doubts.made_again(judged, run)
+                await self._hooks.doubts.settle(judged, run)
                 self._answered.append(judged)
                 return result
             except ApprovalPending:
                 if isinstance(native.pause, _Pause):
                     asked = native.pause.value.input_required
-                    state = asked.request_state or _new("state")
-                    await self._wait(state, same, judged)
+                    state = await self._wait(same, judged, asked.request_state)
                     return InputRequiredToolResult(asked.model_copy(update={"request_state": state}))
                 if judged.pending is None:
                     raise
@@ -342,44 +356,43 @@ class _Client:
                 return judged.result
 
     def _confirm(self) -> None:
-        """A request that comes later, or the end, shows that earlier answers have left: FastMCP does not say when one does."""
+        """Confirm the results that were answered before this request, or before the end: FastMCP does not tell when it
+        has sent one."""
         for judged in self._answered:
             judged.confirm()
         self._answered.clear()
 
     def _take_waiting(self, state: str | None, same: str) -> JudgedCall | None:
-        """The call that is made again, if this is one."""
+        """The waiting call that this request repeats, if it repeats one."""
         for one in self._waiting:
             if one[:2] == (state, same):
                 self._waiting.remove(one)
                 return one[2]
         return None
 
-    async def _wait(self, state: str, same: str, judged: JudgedCall) -> None:
+    async def _wait(self, same: str, judged: JudgedCall, state: str | None = None) -> str:
+        """Let a call wait until the client repeats it with the state that is answered here."""
+        state = state or _new("state")
         self._waiting.append((state, same, judged))
         if len(self._waiting) > MOST_WAITING:
             _, _, oldest = self._waiting.pop(0)
             await oldest.refuse("it was not made again in time", unanswered="timeout")
-
-    async def _ask_by_result(self, judged: JudgedCall, request: ApprovalRequest, same: str) -> NativeResult:
-        state = _new("state")
-        await self._wait(state, same, judged)
-        return question_result(request, state)
+        return state
 
 
 def _new(kind: str) -> str:
-    """An id that nobody guesses."""
+    """A random id."""
     return f"hooksdk-{kind}-{secrets.token_hex(16)}"
 
 
 def _has_session(context: Context) -> bool:
-    """True where FastMCP's id is that of more than this request."""
+    """True if FastMCP's session id outlives this request."""
     if (request := context.request_context) is None or request.protocol_version in MODERN_PROTOCOL_VERSIONS:
         return False
     return context.transport != "streamable-http" or "mcp-session-id" in get_http_request().headers
 
 
 def _requester() -> dict[str, Any] | None:
-    """The user who is logged in, as policies are told of who asks."""
+    """The logged-in user as the requester that policies see."""
     token = get_access_token()
     return None if token is None else {"id": token.subject or token.client_id, "roles": [*token.scopes]}

@@ -33,18 +33,8 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.types import interrupt
 from pydantic_core import to_json
 
-from hooksdk.adapters._conversation import (
-    FORMAT,
-    Conversation,
-    Conversations,
-    ModelName,
-    SomeHost,
-    Texts,
-    plain_call,
-    short_texts,
-)
-from hooksdk.adapters._native import Native, native_tool
-from hooksdk.adapters._questions import description_of, read_decision
+from hooksdk.adapters._calls import NO_ANSWER, Native, Texts, question_of, short_texts
+from hooksdk.adapters._conversation import FORMAT, Conversation, Conversations, ModelName, OwnerOf, SomeHost, plain_call
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message
@@ -55,12 +45,11 @@ __all__ = ["HookSDK"]
 
 
 class _State(AgentState[Any]):
-    # The session of a run without a thread.
+    # The session id of a run without a thread.
     hooksdk_session: NotRequired[Annotated[str, PrivateStateAttr]]
-    # The ids of the messages that stood in the user's place behind the last reply when the newest run began, or when it
-    # ended.
+    # The ids of the user messages after the last reply, when the newest run began or ended.
     hooksdk_left: NotRequired[Annotated[list[str | None], PrivateStateAttr]]
-    # What the caller has handed in as the user's: a middleware may have put another text in its place.
+    # The prompts of the caller: a middleware may have replaced their messages since.
     hooksdk_said: NotRequired[Annotated[list[str], PrivateStateAttr]]
     # True until the newest run has its answer.
     hooksdk_open: NotRequired[Annotated[bool, PrivateStateAttr]]
@@ -72,45 +61,45 @@ class HookSDK(AgentMiddleware[Any, Any, Any]):
 
     - `host`: a `hooksdk.Host` that is open, or a `hooksdk.sync.LazyHost`, which `agent.invoke` needs.
     - `core`: tools that tool search never hides, by name or pattern.
-    - `owner_of`: where a tool comes from, such as `("mcp", "github")`, for rules that name it; `("host", "")` without it.
+    - `owner_of`: where a tool comes from, such as `("mcp", "github")`, for rules that name it; `("host", "")` without
+      it.
     - other keywords are those of `Session.run`, such as `context_window=200_000` and `requester={...}`.
 
-    A call that a policy asks about pauses the agent by `interrupt`, in the form of `HumanInTheLoopMiddleware`, and is resumed
-    as there, with `approve` or `reject`. A host with an approver asks that one instead.
+    A call that a policy asks about pauses the agent by `interrupt`, in the form of `HumanInTheLoopMiddleware`, and is
+    resumed as there, with `approve` or `reject`. A host with an approver asks that one instead.
     """
 
     state_schema = _State
 
     def __init__(
-        self, host: SomeHost, *, core: Sequence[str] = (), owner_of: Callable[[BaseTool], tuple[str, str]] | None = None,
-        **options: Any,
-    ) -> None:  # fmt: skip
+        self, host: SomeHost, *, core: Sequence[str] = (), owner_of: OwnerOf[BaseTool] | None = None, **options: Any
+    ) -> None:
         super().__init__()
         self.tools = []
-        self._host, self._owner_of = host, owner_of
-        self._conversations = Conversations(host, core, options)
+        self._host = host
+        self._conversations = Conversations(host, core, options, owner_of)
 
     def _conversation(self, state: Any) -> Conversation:
         return self._conversations.get(state.get("hooksdk_session") or _thread())
 
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:  # noqa: ARG002
-        """A run begins."""
+        """Begin a run with the prompts that are new since the last one."""
         own = "" if _thread() else uuid.uuid4().hex
         messages: list[BaseMessage] = state["messages"]
         said: list[str] = state.get("hooksdk_said") or []
         newest = _newest_asked(messages)
         asked = [one for one in newest if one.id not in (state.get("hooksdk_left") or ())]
-        if state.get("hooksdk_open"):  # the run before broke off: anybody may have written all but the last
+        if state.get("hooksdk_open"):  # the last run broke off: only the newest message is surely the user's
             asked = asked[-1:]
         before = [one for one in messages if isinstance(one, HumanMessage) and one not in asked]
         now = [*said, *_asked_texts(asked)]
-        await self._conversations.begin(own or _thread(), now, before=said or _asked_texts(before))
+        await self._conversations.begin(own or _thread(), now, earlier=said or _asked_texts(before))
         left = [one.id for one in newest]
         return {"hooksdk_session": own, "hooksdk_left": left, "hooksdk_said": now, "hooksdk_open": True}
 
     @hook_config(can_jump_to=["model"])
     async def aafter_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:  # noqa: ARG002
-        """A run has its answer, unless a plugin sends the model on: trims are applied, in the agent's own state as well."""
+        """End the run, unless a plugin sends the model on, and shorten trimmed results in the agent's own state."""
         conversation, messages, structured = self._conversation(state), state["messages"], _structured(state)
         finish = await conversation.finish(structured or _text(messages[-1]), structured=bool(structured))
         if finish.refused:
@@ -143,11 +132,10 @@ class HookSDK(AgentMiddleware[Any, Any, Any]):
 
     def _tool(self, tool: BaseTool) -> Tool:
         definition = convert_to_openai_tool(tool)["function"]
-        where = self._owner_of(tool) if self._owner_of else ("host", "")
-        return native_tool(tool.name, definition.get("description", ""), definition.get("parameters", {}), *where)
+        return self._conversations.tool(tool, definition.get("description", ""), definition.get("parameters", {}))
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Judge the call, run it by the agent's own tool node, and record what came of it."""
+        """Judge the call, run it by the agent's own tool node, and record the result."""
         conversation = self._conversation(request.state)
         conversation.working += 1
         error: BaseException | None = None
@@ -166,23 +154,23 @@ class HookSDK(AgentMiddleware[Any, Any, Any]):
             if error is not None or (conversation.paused and not conversation.working):
                 await conversation.end(error)
 
-    # The same for `agent.invoke`
+    # The same hooks for `agent.invoke`
 
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        """A run begins."""
+        """Begin a run."""
         return self._plainly(self.abefore_agent, state, runtime)
 
     @hook_config(can_jump_to=["model"])
     def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        """A run has its answer."""
+        """End a run."""
         return self._plainly(self.aafter_agent, state, runtime)
 
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """A model call."""
+        """Make a model call."""
         return self._plainly(self.awrap_model_call, request, partial(anyio.to_thread.run_sync, handler))
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """A tool call."""
+        """Make a tool call."""
         return self._plainly(self.awrap_tool_call, request, partial(anyio.to_thread.run_sync, handler))
 
     def _plainly(self, seam: Callable[..., Any], *args: Any) -> Any:
@@ -207,30 +195,41 @@ async def _call(conversation: Conversation, request: Any, handler: Callable[[Any
 
 
 def _ask(judged: JudgedCall, request: ApprovalRequest) -> Approval:
-    """Pause the agent, or answer what it was resumed with."""
-    words = "\n".join(filter(None, (request.title, description_of(request))))
-    action = {"id": judged.call.id, "name": judged.call.name, "args": judged.arguments, "description": words}
+    """Pause the agent, or read the decision with which it was resumed."""
+    call = {"id": judged.call.id, "name": judged.call.name, "args": judged.arguments}
+    action = {**call, "description": question_of(request)}
     review = {"action_name": judged.call.name, "allowed_decisions": ["approve", "reject"]}
-    return read_decision(interrupt({"action_requests": [action], "review_configs": [review]}))
+    return _decision(interrupt({"action_requests": [action], "review_configs": [review]}))
+
+
+def _decision(answer: Any) -> Approval:
+    """What a person decided, in the form of `HumanInTheLoopMiddleware`: anything but an approval is a no."""
+    try:
+        (decision,) = answer["decisions"]
+        kind, message = decision["type"], decision.get("message")
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return NO_ANSWER
+    if kind == "reject":
+        return Approval(False, str(message or ""))
+    return Approval(True) if kind == "approve" else NO_ANSWER
 
 
 def _text(message: BaseMessage) -> str:
     content = message.content
-    if isinstance(message, HumanMessage) and not isinstance(
-        content, str
-    ):  # the parts of a prompt are words of their own
+    if isinstance(message, HumanMessage) and not isinstance(content, str):  # each part of a prompt is a line
         return "\n".join(one if isinstance(one, str) else str(one.get("text") or "") for one in content)
     return str(message.text)
 
 
 def _newest_asked(messages: Sequence[BaseMessage]) -> list[HumanMessage]:
-    """What stands in the user's place behind the last reply."""
+    """The user messages after the last reply."""
     newest = takewhile(lambda one: isinstance(one, (HumanMessage, SystemMessage)), reversed(messages))
     return [one for one in newest if isinstance(one, HumanMessage)][::-1]
 
 
 def _asked_texts(messages: Sequence[HumanMessage]) -> list[str]:
-    """What the caller handed in as the user's; LangChain's own messages, such as a summary, name their source."""
+    """The texts of the caller's messages. Messages of LangChain's own, such as a summary, name their source and are
+    left out."""
     return [_text(one) for one in messages if not one.additional_kwargs.get("lc_source")]
 
 
@@ -264,7 +263,7 @@ def _shown(messages: Sequence[BaseMessage], prepared: PreparedMessages) -> list[
 
 
 def _offered(run: Run, tools: Sequence[BaseTool | dict[str, Any]]) -> list[BaseTool | dict[str, Any]]:
-    """The agent's own objects where they are offered, and definitions of what plugins add; a provider's own tools stay."""
+    """The offered tools: the agent's own objects, the provider's own tools, and definitions of what plugins add."""
     offered = {tool.name: tool for tool in run.offered}
     mine = {
         name for name, tool in offered.items() if tool.source == "plugin" or tool.bridge or tool.name != tool.own_name
@@ -274,7 +273,7 @@ def _offered(run: Run, tools: Sequence[BaseTool | dict[str, Any]]) -> list[BaseT
 
 
 def _name(model: Any) -> ModelName:
-    """As LangChain tells it to whoever traces."""
+    """Provider and name of a model, as LangChain's tracers get them."""
     params: dict[str, Any] = model._get_ls_params() if hasattr(model, "_get_ls_params") else {}  # noqa: SLF001 - what its own middlewares ask
     return params.get("ls_provider"), params.get("ls_model_name")
 
@@ -293,7 +292,7 @@ async def _record(conversation: Conversation, run: Run, response: Any) -> None:
 
 
 def _messages_in(value: Any) -> list[Any]:
-    """What a tool answers with: itself a message, a `Command` with messages, or several of these."""
+    """The messages in a tool's answer, which is a message, a `Command` with messages, or a list of both."""
     if isinstance(value, (list, tuple)):
         return [message for one in cast("Sequence[Any]", value) for message in _messages_in(one)]
     update = getattr(value, "update", {"messages": [value]})
@@ -306,7 +305,7 @@ def _result(call_id: str, value: object) -> ToolResult:
 
 
 def _with_text(value: Any, result: ToolResult, call: ToolCall) -> Any:
-    """A result that is not the tool's own; what else a `Command` does stays."""
+    """The tool's answer with another text; the other effects of a `Command` stay."""
     status = "error" if result.is_error else "success"
     message = ToolMessage(result.text, name=call.name, tool_call_id=call.id, status=status)
     if not hasattr(value, "update"):

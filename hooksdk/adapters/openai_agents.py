@@ -13,7 +13,7 @@ import copy
 import inspect
 import json
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -36,27 +36,10 @@ from agents.memory import Session
 from agents.tool_context import ToolContext
 from openai.types.responses import ResponseFunctionToolCall
 
-from hooksdk.adapters._conversation import FORMAT, Conversation, Conversations, SomeHost, plain_call
-from hooksdk.adapters._native import Native, native_tool
+from hooksdk.adapters import _openai_forms as forms
+from hooksdk.adapters._calls import Native
+from hooksdk.adapters._conversation import FORMAT, Conversation, Conversations, OwnerOf, SomeHost, plain_call
 from hooksdk.adapters._openai_finish import Ending
-from hooksdk.adapters._openai_items import (
-    ITEMS,
-    Handoffs,
-    answered,
-    asked_texts,
-    definition,
-    function_of,
-    listed,
-    model_names,
-    native_items,
-    output_text,
-    plain_messages,
-    prompt_texts,
-    shorten,
-    tool_result,
-    trimmed_items,
-    with_last_answer,
-)
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.run import JudgedCall
@@ -65,8 +48,11 @@ from hooksdk.tools import Tool
 __all__ = ["HookSDK"]
 
 Input = str | list[Any] | RunState[Any]
+REQUEST = inspect.signature(Model.get_response)
+"""The arguments by which the SDK asks a model, streamed or not."""
 ALL = 1_000_000_000
-"""A session whose settings limit what is read would be shortened by writing back what was read without a limit."""
+"""The limit for reading a whole session. Its settings may limit what is read, and writing that back would shorten
+it."""
 
 
 @final
@@ -75,31 +61,31 @@ class HookSDK:
 
     - `host`: a `hooksdk.Host` that is open, or a `hooksdk.sync.LazyHost`, which `run_sync` needs.
     - `core`: tools that tool search never hides, by name or pattern.
-    - `owner_of`: where a tool comes from, such as `("mcp", "github")`, for rules that name it; `("host", "")` without it.
+    - `owner_of`: where a tool comes from, such as `("mcp", "github")`, for rules that name it; `("host", "")` without
+      it.
     - other keywords are those of `Session.run`, such as `context_window=200_000` and `requester={...}`.
 
-    A call that a policy asks about is one of the result's `interruptions`; `run` goes on with the state in which it is approved
-    or rejected. A host with an approver asks that one first.
+    A call that a policy asks about is one of the result's `interruptions`; `run` goes on with the state in which it is
+    approved or rejected. A host with an approver asks that one first.
     """
 
     def __init__(
-        self, host: SomeHost, *, core: Sequence[str] = (),
-        owner_of: Callable[[FunctionTool], tuple[str, str]] | None = None, **options: Any,
-    ) -> None:  # fmt: skip
-        self._host, self._owner_of = host, owner_of
-        self._conversations = Conversations(host, core, options)
+        self, host: SomeHost, *, core: Sequence[str] = (), owner_of: OwnerOf[FunctionTool] | None = None, **options: Any
+    ) -> None:
+        self._host = host
+        self._conversations = Conversations(host, core, options, owner_of)
 
     async def run(self, agent: Agent[Any], prompt: Input, /, **options: Any) -> RunResult:
-        """`Runner.run`, with its keywords, and `conversation`, an id that counts where there is no `session`. To go on with a
-        state, give its `context` again, if it had one."""
+        """`Runner.run`, with its keywords, and `conversation`, an id that counts where there is no `session`. To go on
+        with a state, give its `context` again, if it had one."""
         return await self._played(options).whole(agent, prompt)
 
     @asynccontextmanager
     async def run_streamed(
         self, agent: Agent[Any], prompt: Input, /, **options: Any
     ) -> AsyncGenerator[RunResultStreaming]:
-        """`Runner.run_streamed`, with the keywords of `run`: `async with hooked.run_streamed(agent, "hi") as result:`, and in it
-        `result.stream_events()`. The run ends with the block, which cancels what is still at work."""
+        """`Runner.run_streamed`, with the keywords of `run`: `async with hooked.run_streamed(agent, "hi") as result:`,
+        and in it `result.stream_events()`. The run ends with the block, which cancels what is still at work."""
         async with self._played(options).streamed(agent, prompt) as result:
             yield result
 
@@ -113,16 +99,15 @@ class HookSDK:
         return _Played(self._conversations.get(session_id, anew=True), options, self._tool)
 
     def _tool(self, tool: FunctionTool) -> Tool:
-        where = self._owner_of(tool) if self._owner_of else ("host", "")
         schema = tool.params_json_schema
         if tool.strict_json_schema:  # a strict schema requires every parameter, also one with a default
             optional = {name for name, one in schema.get("properties", {}).items() if "default" in one}
             schema = {**schema, "required": [one for one in schema.get("required", ()) if one not in optional]}
-        return native_tool(tool.name, tool.description, schema, *where)
+        return self._conversations.tool(tool, tool.description, schema)
 
 
 class _Played:
-    """One run of the SDK's: its agents, models and tools, each with hooksdk around it."""
+    """One run: copies of the SDK's agents, models and tools with hooksdk around them."""
 
     def __init__(
         self, conversation: Conversation, options: dict[str, Any], make: Callable[[FunctionTool], Tool]
@@ -145,10 +130,10 @@ class _Played:
         self._natives: list[FunctionTool] = []
         self._judged: dict[str, JudgedCall] = {}
         self._failed: set[str] = set()
-        self._handoffs = Handoffs()
+        self._handoffs = forms.Handoffs()
 
     async def whole(self, agent: Agent[Any], prompt: Input) -> RunResult:
-        """The run from its begin to its end."""
+        """Play the run and end it."""
 
         async def play() -> RunResult:
             result = await Runner.run(*await self._start(agent, prompt), **self._options)
@@ -157,7 +142,9 @@ class _Played:
             return result
 
         try:
-            result: RunResult = await self.conversation.whole(prompt_texts(prompt), play, before=await self._before())
+            result: RunResult = await self.conversation.play(
+                forms.prompt_texts(prompt), play, earlier=await self._before()
+            )
             await self._finish(result)
             return result
         finally:
@@ -165,7 +152,7 @@ class _Played:
 
     @asynccontextmanager
     async def streamed(self, agent: Agent[Any], prompt: Input) -> AsyncGenerator[RunResultStreaming]:
-        """The same while it streams. Whoever leaves it early cancels the run."""
+        """The run while it streams. Leaving the block early cancels it."""
 
         async def start() -> RunResultStreaming:
             return Runner.run_streamed(*await self._start(agent, prompt), **self._options)
@@ -175,7 +162,7 @@ class _Played:
 
         try:
             before = await self._before()
-            result: RunResultStreaming = await self.conversation.whole(prompt_texts(prompt), start, before=before)
+            result: RunResultStreaming = await self.conversation.play(forms.prompt_texts(prompt), start, earlier=before)
             result.stream_events = partial(self._ending.events, result, go_on)
             try:
                 yield result
@@ -192,9 +179,9 @@ class _Played:
             await self._close()
 
     async def _before(self) -> list[str]:
-        """What the user says in the history that the SDK's session has."""
+        """The user's texts in the history of the SDK's session."""
         session: Session | None = self._options.get("session")
-        return asked_texts(await session.get_items(limit=ALL)) if session is not None else []
+        return forms.asked_texts(await session.get_items(limit=ALL)) if session is not None else []
 
     async def _close(self) -> None:
         if self._own_provider is not None:
@@ -202,23 +189,23 @@ class _Played:
 
     async def _start(self, agent: Agent[Any], prompt: Input) -> tuple[Agent[Any], Any]:
         hooked = self._agent(agent)
-        if isinstance(prompt, RunState):  # its agents are the plain ones
+        if isinstance(prompt, RunState):  # its agents are those without hooksdk around them
             context = self._options.get("context")
             return hooked, await RunState.from_json(hooked, prompt.to_json(), context_override=context)
         return hooked, prompt
 
     async def _finish(self, result: RunResult | RunResultStreaming) -> None:
-        """End the run, and shorten in the SDK's own lists what is trimmed."""
+        """End the run, and shorten trimmed results in the SDK's own lists."""
         if result.interruptions:
             self.conversation.paused = "tool calls wait for an approval"
         texts = await self.conversation.end()
         session: Session | None = self._options.get("session")
         if texts:
-            shorten(result, texts)
+            forms.shorten(result, texts)
         answer = self._ending.replaced
         if (texts or answer) and session is not None and not result.interruptions:
             items: list[Any] = await session.get_items(limit=ALL)
-            changed = trimmed_items(with_last_answer(items, answer) if answer else items, texts)
+            changed = forms.trimmed_items(forms.with_last_answer(items, answer) if answer else items, texts)
             if changed != items:
                 await session.clear_session()
                 await session.add_items(changed)  # pyright: ignore[reportArgumentType] - plain items
@@ -256,13 +243,13 @@ class _Played:
     async def _tools(self, agent: Agent[Any], context: Any) -> list[Any]:
         tools = await agent.get_all_tools(context)
         natives = [one for one in tools if isinstance(one, FunctionTool)]
-        known = [*map(definition, self._natives)]
-        if [*map(definition, natives)] != known:  # an MCP server's are made anew each time
+        known = [*map(forms.definition, self._natives)]
+        if [*map(forms.definition, natives)] != known:  # an MCP server's are made anew each time
             self._natives = natives
-        await self.conversation.ask_model(*model_names(self._options["run_config"].model or agent.model))
+        await self.conversation.ask_model(*forms.model_names(self._options["run_config"].model or agent.model))
         run = await self.conversation.resolve(self._natives, self._make)
         own = {one.name: one for one in natives}
-        added = [function_of(tool) for tool in run.offered if tool.name not in own]
+        added = [forms.function_of(tool) for tool in run.offered if tool.name not in own]
         functions = [self._judging(one, own) for one in [*natives, *added]]
         return [*functions, *(one for one in tools if not isinstance(one, FunctionTool))]
 
@@ -298,48 +285,50 @@ class _Played:
             return value, made, call_id in self._failed
 
         def ask(judged: JudgedCall, _request: ApprovalRequest) -> Approval:
-            # Whatever waits was asked about before: only an approved call comes here.
+            # Only a call that was approved comes here: others were asked about before.
             approved = context.is_tool_approved(context.tool_name, judged.call.id)
             return Approval(True) if approved else Approval(False, "nobody was asked", unanswered="not_asked")
 
-        native = Native(run, tool_result, ())
+        native = Native(run, forms.tool_result, ())
         result = await self.conversation.call(call, native, ask, self._judged.pop(call.id, None))
         value = cast("tuple[object, ...] | ToolResult", native.value)
         return value[0] if native.result == result and isinstance(value, tuple) else result.text
 
     # The model's turns
 
-    async def before(
-        self, model: Model, items: str | list[Any], tools: Sequence[Any], handoffs: Sequence[Handoff],
-        named: Mapping[str, Any],
-    ) -> Any:  # fmt: skip
-        """What the model is sent: the items, and of the tools those that are offered."""
-        await self.conversation.note_reply(*model_names(model)[0])  # a provider may have put it in the place of a name
+    async def before(self, model: Model, request: inspect.BoundArguments) -> inspect.BoundArguments:
+        """Change the model's request: plugins have changed its items, and its tools are those that are offered."""
+        asked = request.arguments
+        handoffs: Sequence[Handoff] = asked["handoffs"]
+        await self.conversation.note_reply(
+            *forms.model_names(model)[0]
+        )  # a provider may have chosen this model for a name
         self._handoffs.names.update(one.tool_name for one in handoffs)
-        given = listed(items)
-        outputs = {call_id: output_text(one) for one in given if (call_id := answered(one))}
-        await self.conversation.settle(outputs, [*map(answered, given)])
-        given = trimmed_items(given, self.conversation.told)
-        messages = plain_messages(given, self._handoffs)
-        if named.get("previous_response_id") or named.get("conversation_id"):  # the provider has what came before
+        given = forms.listed(asked["input"])
+        outputs = {call_id: forms.output_text(one) for one in given if (call_id := forms.answered(one))}
+        await self.conversation.settle(outputs, [*map(forms.answered, given)])
+        given = forms.trimmed_items(given, self.conversation.corrections)
+        messages = forms.plain_messages(given, self._handoffs)
+        if asked.get("previous_response_id") or asked.get("conversation_id"):  # the provider keeps the earlier messages
             view = self.conversation.session.view
             known = {result.call_id for one in view for result in FORMAT.results(one)}
             messages = [*view, *(one for one in messages if one.get("tool_call_id") not in known)]
         prepared, run = await self.conversation.prepare(messages), await self.conversation.begin()
         offered = {tool.name for tool in run.offered}
-        shown = [one for one in tools if not isinstance(one, FunctionTool) or one.name in offered]
+        shown: list[Any] = [one for one in asked["tools"] if not isinstance(one, FunctionTool) or one.name in offered]
         names = {one.name for one in shown}
-        shown += [function_of(tool) for tool in run.offered if tool.name not in names]
+        asked["tools"] = [*shown, *(forms.function_of(tool) for tool in run.offered if tool.name not in names)]
         if prepared.replaced:
-            return [item for message in prepared for item in native_items(message)], shown
-        added = [ITEMS.user(text) for text in prepared.added]
-        return [*trimmed_items(given, prepared.trimmed), *added], shown
+            asked["input"] = [item for message in prepared for item in forms.native_items(message)]
+        else:
+            asked["input"] = [*forms.trimmed_items(given, prepared.trimmed), *map(forms.ITEMS.user, prepared.added)]
+        return request
 
     async def after(self, output: Sequence[Any], usage: Any) -> None:
         """Record the reply before its tools run."""
         items: list[Any] = [one if isinstance(one, dict) else one.model_dump(exclude_unset=True) for one in output]
         tokens = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens} if usage else None
-        if messages := plain_messages(items, self._handoffs):
+        if messages := forms.plain_messages(items, self._handoffs):
             await (await self.conversation.begin()).record(messages, usage=tokens)
 
 
@@ -349,25 +338,15 @@ class _Hooked(Model):
         self._model, self._played = model, played
         self.model: Any = getattr(model, "model", None)
 
-    async def get_response(
-        self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, output_schema: Any, handoffs: Any,  # noqa: A002 - the SDK's own
-        tracing: Any, **named: Any,
-    ) -> ModelResponse:  # fmt: skip
-        items, shown = await self._played.before(self._model, input, tools, handoffs, named)
-        response = await self._model.get_response(
-            system_instructions, items, model_settings, shown, output_schema, handoffs, tracing, **named
-        )
+    async def get_response(self, *given: Any, **named: Any) -> ModelResponse:
+        request = await self._played.before(self._model, REQUEST.bind(self, *given, **named))
+        response = await self._model.get_response(*request.args[1:], **request.kwargs)
         await self._played.after(response.output, response.usage)
         return response
 
-    async def stream_response(
-        self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, output_schema: Any, handoffs: Any,  # noqa: A002 - the SDK's own
-        tracing: Any, **named: Any,
-    ) -> AsyncIterator[Any]:  # fmt: skip
-        items, shown = await self._played.before(self._model, input, tools, handoffs, named)
-        async for event in self._model.stream_response(
-            system_instructions, items, model_settings, shown, output_schema, handoffs, tracing, **named
-        ):
+    async def stream_response(self, *given: Any, **named: Any) -> AsyncIterator[Any]:
+        request = await self._played.before(self._model, REQUEST.bind(self, *given, **named))
+        async for event in self._model.stream_response(*request.args[1:], **request.kwargs):
             if event.type == "response.completed":
                 await self._played.after(event.response.output, event.response.usage)
             yield event

@@ -43,9 +43,8 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_core import SchemaValidator, core_schema, to_json
 from pydantic_graph import End
 
-from hooksdk.adapters._conversation import FORMAT, Conversation, Conversations, SomeHost, Texts, short_texts
-from hooksdk.adapters._native import Native, native_tool
-from hooksdk.adapters._questions import description_of
+from hooksdk.adapters._calls import Native, Texts, description_of, parameters_of, short_texts
+from hooksdk.adapters._conversation import FORMAT, Conversation, Conversations, OwnerOf, SomeHost
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message
@@ -54,9 +53,9 @@ from hooksdk.tools import Tool
 
 __all__ = ["HookSDK"]
 
-OwnerOf = Callable[[ToolDefinition], tuple[str, str]]
 ANY_ARGUMENTS = SchemaValidator(core_schema.dict_schema(core_schema.str_schema(), core_schema.any_schema()))
-"""Arguments are checked where the call is judged; the tool's own validator runs with those that were."""
+"""Checks nothing: the run checks the arguments when it judges the call, and the tool's own validator checks those that
+run."""
 
 
 @final
@@ -65,44 +64,49 @@ class HookSDK(AbstractCapability[Any]):
 
     - `host`: a `hooksdk.Host` that is open, or a `hooksdk.sync.LazyHost`, which `agent.run_sync` needs.
     - `core`: tools that tool search never hides, by name or pattern.
-    - `owner_of`: where a tool comes from, such as `("mcp", "github")`, for rules that name it; `("host", "")` without it.
+    - `owner_of`: where a tool comes from, such as `("mcp", "github")`, for rules that name it; `("host", "")` without
+      it.
     - other keywords are those of `Session.run`, such as `context_window=200_000` and `requester={...}`.
 
-    A call that a policy asks about ends the run with `DeferredToolRequests`, which the agent's `output_type` has to name, and
-    is answered by `deferred_tool_results`. A host with an approver asks that one first.
+    A call that a policy asks about ends the run with `DeferredToolRequests`, which the agent's `output_type` has to
+    name, and is answered by `deferred_tool_results`. A host with an approver asks that one first.
 
     Attributes:
-        leaving: Calls that run elsewhere, by their ids: tool and arguments as they were judged.
-        made: The ids of those whose results come from elsewhere.
+        leaving: Tool and arguments of each call that runs outside of the agent, as they were judged, by call id.
+        made: The ids of the calls whose results come from outside.
     """
 
     def __init__(
-        self, host: SomeHost, *, core: Sequence[str] = (), owner_of: OwnerOf | None = None, **options: Any
+        self,
+        host: SomeHost,
+        *,
+        core: Sequence[str] = (),
+        owner_of: OwnerOf[ToolDefinition] | None = None,
+        **options: Any,
     ) -> None:
-        self._owner_of = owner_of
-        self._conversations = Conversations(host, core, options)
+        self._conversations = Conversations(host, core, options, owner_of)
         self.conversation: Conversation
         self.leaving: dict[str, tuple[str, dict[str, Any]]] = {}
         self.made: set[str] = set()
 
     def get_ordering(self) -> CapabilityOrdering:
-        """Whoever runs calls elsewhere gets them as they were judged, wherever it stands."""
+        """Wrap every capability that runs calls elsewhere, so that it gets them as they were judged."""
         return CapabilityOrdering(wraps=[HandleDeferredToolCalls])
 
     async def for_run(self, ctx: RunContext[Any]) -> HookSDK:
-        """One for each run, with its conversation."""
+        """A copy for each run, with its conversation."""
         own = copy.copy(self)
         own.conversation = self._conversations.get(ctx.conversation_id or ctx.run_id or "", anew=True)
         own.leaving, own.made = {}, set()
         return own
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: Callable[[], Any]) -> AgentRunResult[Any]:
-        """A run, from its begin to its end, its pause, its error or its cancellation."""
+        """Open the run, and end it however the framework's run ends."""
         conversation = self.conversation
         asked = [*takewhile(_is_prompt, reversed(ctx.messages))][::-1] if ctx.prompt is None else []
         said = [_words(ctx.prompt or "")] if ctx.prompt else _asked_texts(asked)
         before = _asked_texts(ctx.messages[: len(ctx.messages) - len(asked)])
-        result: AgentRunResult[Any] = await conversation.whole(said, handler, before=before)
+        result: AgentRunResult[Any] = await conversation.play(said, handler, earlier=before)
         messages = result.all_messages()
         if isinstance(result.output, DeferredToolRequests):
             await self._settle(messages)
@@ -111,7 +115,7 @@ class HookSDK(AbstractCapability[Any]):
         return result
 
     async def before_node_run(self, ctx: RunContext[Any], *, node: Any) -> Any:  # noqa: ARG002 - handed in by name
-        """What was made elsewhere comes with the run's begin."""
+        """Note the calls whose results the caller hands in."""
         if (given := getattr(node, "deferred_tool_results", None)) is not None:
             self.made.update(given.calls)
         return node
@@ -122,7 +126,7 @@ class HookSDK(AbstractCapability[Any]):
         *,
         requests: DeferredToolRequests,
     ) -> DeferredToolResults | None:
-        """Calls leave the run as they were judged."""
+        """Hand out calls with the tool and the arguments that were judged."""
         for at, part in enumerate(requests.calls):
             if (judged := self.leaving.get(part.tool_call_id)) is not None:
                 self.made.add(part.tool_call_id)
@@ -132,15 +136,16 @@ class HookSDK(AbstractCapability[Any]):
         return None
 
     async def after_node_run(self, ctx: RunContext[Any], *, node: Any, result: Any) -> Any:
-        """A run has its answer, unless a plugin sends the model on."""
+        """Let the plugins judge the answer; they may send the model on."""
         end = cast("End[Any] | None", result if isinstance(result, End) else None)
         if end is None or isinstance(output := end.data.output, DeferredToolRequests):
             return cast("Any", result)
         is_text = isinstance(output, str)
         finish = await self.conversation.finish(
-            output if is_text else to_json(output, fallback=str).decode(), structured=not is_text,
+            output if is_text else to_json(output, fallback=str).decode(),
+            structured=not is_text,
             can_go_on=isinstance(node, CallToolsNode),  # `run_stream` hands the answer out before it is whole
-        )  # fmt: skip
+        )
         if finish.refused:
             return ModelRequestNode[Any, Any](ModelRequest(parts=[UserPromptPart(finish.refused)]))
         if finish.replaced:
@@ -149,7 +154,7 @@ class HookSDK(AbstractCapability[Any]):
         return end
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
-        """The agent's tools and the plugins', whose calls are judged."""
+        """The tools of the agent and of the plugins; each call is judged."""
         return _Judged(toolset, self)
 
     async def before_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
@@ -157,19 +162,20 @@ class HookSDK(AbstractCapability[Any]):
         await self._ask(getattr(request_context, "model", None) or ctx.model)
         run = await self.conversation.begin()
         await self._settle(ctx.messages)
-        messages = _trimmed(request_context.messages, told := self.conversation.told)
+        messages = _trimmed(request_context.messages, told := self.conversation.corrections)
         prepared = await self.conversation.prepare(_plain(messages))
         ctx.messages[:] = _trimmed(ctx.messages, {**told, **prepared.trimmed})
         parameters = request_context.model_request_parameters
         own = {tool.name: tool for tool in parameters.function_tools}
         shown = [own.get(tool.name) or _definition(tool) for tool in run.offered]
         return replace(
-            request_context, messages=_shown(messages, prepared),
+            request_context,
+            messages=_shown(messages, prepared),
             model_request_parameters=replace(parameters, function_tools=shown),
-        )  # fmt: skip
+        )
 
     async def _settle(self, messages: Sequence[ModelMessage]) -> None:
-        """What the framework has answered itself, or brought from elsewhere."""
+        """End the calls that the framework has answered itself, or whose results came from outside."""
         answers = _answers(messages)
         made = {call_id: result for call_id, result in answers.items() if call_id in self.made}
         ids = [_answered(part) for one in messages if isinstance(one, ModelRequest) for part in one.parts]
@@ -194,16 +200,15 @@ class HookSDK(AbstractCapability[Any]):
         await self.conversation.ask_model(*names, window=getattr(models[0], "context_window", None))
 
     async def resolve(self, tools: Sequence[ToolDefinition], model: Any) -> Run:
-        """The run, with these tools granted."""
+        """The run with these tools granted."""
         await self._ask(model)
         return await self.conversation.resolve(tools, self._tool)
 
     def _tool(self, tool: ToolDefinition) -> Tool:
-        where = self._owner_of(tool) if self._owner_of else ("host", "")
-        return native_tool(tool.name, tool.description or "", tool.parameters_json_schema, *where)
+        return self._conversations.tool(tool, tool.description or "", tool.parameters_json_schema)
 
     async def call(self, call: ToolCall, native: Native, *, approved: bool) -> ToolResult:
-        """Judge a call, run its tool, and record what came of it."""
+        """Judge a call, run its tool, and record the result."""
 
         def ask(_judged: JudgedCall, request: ApprovalRequest) -> Approval:
             if approved:
@@ -257,7 +262,7 @@ class _Judged(WrapperToolset[Any]):
                 raise CallDeferred
             try:
                 return await self.wrapped.call_tool(real_name, checked, within, tools[real_name])
-            except (ModelRetry, ToolFailed) as error:  # the framework's own ways to say that it went wrong
+            except (ModelRetry, ToolFailed) as error:  # the framework's own errors for the model
                 raised.append(error)
                 return ToolResult.error(str(error))
 
@@ -272,7 +277,8 @@ class _Judged(WrapperToolset[Any]):
 
 
 def _judged(tool: ToolDefinition) -> ToolDefinition:
-    """A tool whose calls leave the run unjudged is taken for one that runs in it, until its call was judged."""
+    """The definition as of a tool that runs inside the agent: else its calls would leave the run before they are
+    judged."""
     return replace(tool, kind="function") if tool.defer else tool
 
 
@@ -283,16 +289,16 @@ def _result(value: object) -> ToolResult:
 
 
 def _definition(tool: Tool) -> ToolDefinition:
-    schema = tool.parameters or {"type": "object", "properties": {}}
-    return ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=schema)
+    return ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=parameters_of(tool))
 
 
 def _answers(messages: Sequence[ModelMessage]) -> dict[str, ToolResult]:
     parts = [part for one in messages if isinstance(one, ModelRequest) for part in one.parts]
     return {
         call_id: ToolResult(_text(part), is_error=getattr(part, "outcome", "failed") != "success")
-        for part in parts if (call_id := _answered(part)) is not None
-    }  # fmt: skip
+        for part in parts
+        if (call_id := _answered(part)) is not None
+    }
 
 
 def _answered(part: Any) -> str | None:
@@ -302,12 +308,12 @@ def _answered(part: Any) -> str | None:
 
 
 def _is_prompt(message: ModelMessage) -> bool:
-    """True for a request that answers no call: at the end of a history a front end hands in the user's turn so, without a prompt."""
+    """True for a request that answers no call: a front end may hand in the user's turn as one, without a prompt."""
     return isinstance(message, ModelRequest) and all(_answered(part) is None for part in message.parts)
 
 
 def _asked_texts(messages: Sequence[ModelMessage]) -> list[str]:
-    """What the user says in these; beside a tool's result may stand what the tool says."""
+    """The user's texts in these messages. A text beside a tool's result may be the tool's, so it does not count."""
     parts = [part for one in messages if _is_prompt(one) for part in one.parts]
     return [text for part in parts if isinstance(part, UserPromptPart) and (text := _text(part))]
 
@@ -321,7 +327,7 @@ def _text(part: Any) -> str:
 
 
 def _words(content: Any) -> str:
-    """Of a prompt that may have images beside its text."""
+    """The text of a prompt, without its images."""
     if isinstance(content, str):
         return content
     texts = [one if isinstance(one, str) else getattr(one, "content", None) for one in content]
@@ -349,7 +355,7 @@ def _plain(messages: Sequence[ModelMessage]) -> list[Message]:
 
 
 def _trimmed(messages: Sequence[ModelMessage], texts: Texts) -> list[ModelMessage]:
-    """The same messages; of those with a trimmed result a copy, with the short text."""
+    """The messages, with a copy that has the short text for each with a trimmed result."""
     parts = [part for one in messages if isinstance(one, ModelRequest) for part in one.parts]
     short = iter(short_texts(map(_answered, parts), texts))
     shown: list[ModelMessage] = []
@@ -364,7 +370,7 @@ def _trimmed(messages: Sequence[ModelMessage], texts: Texts) -> list[ModelMessag
 
 
 def _with_answer(messages: Sequence[ModelMessage], text: str) -> list[ModelMessage]:
-    """The same messages; in the last reply this text is the place of its own."""
+    """The messages, with this text in the last reply."""
     *before, last = messages
     assert isinstance(last, ModelResponse)
     others = [part for part in last.parts if not isinstance(part, TextPart)]
@@ -383,7 +389,7 @@ def _shown(messages: Sequence[ModelMessage], prepared: PreparedMessages) -> list
 
 
 def _native(message: Message) -> ModelMessage:
-    """A message that a plugin has put in."""
+    """A message of a plugin in pydantic-ai's form."""
     text = FORMAT.text(message)
     if FORMAT.is_reply(message):
         calls = [ToolCallPart(one.name, one.arguments, one.id) for one in FORMAT.calls(message)]

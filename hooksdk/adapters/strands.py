@@ -34,9 +34,8 @@ from strands.tools.tools import PythonAgentTool
 from strands.types.content import Message as NativeMessage
 from strands.types.tools import AgentTool, ToolSpec
 
-from hooksdk.adapters._conversation import FORMAT, Conversation, Conversations, SomeHost, Texts, short_texts, split_name
-from hooksdk.adapters._native import Native, native_tool
-from hooksdk.adapters._questions import NO_ANSWER, description_of
+from hooksdk.adapters._calls import NO_ANSWER, Native, Texts, description_of, parameters_of, short_texts
+from hooksdk.adapters._conversation import FORMAT, Conversation, Conversations, OwnerOf, SomeHost, split_name
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import Message
@@ -47,13 +46,13 @@ from hooksdk.tools import Tool
 __all__ = ["HookSDK"]
 
 GOES_ON = ("end_turn", "stop_sequence", "tool_use")
-"""Ends of a model's reply after which Strands begins anew where it is told to."""
+"""Stop reasons after which Strands asks the model once more if a hook wants it."""
 INTERRUPT = "hooksdk"
 """The name of the interrupt by which a person is asked about a call."""
 
 
 class _Pause(Exception):
-    """A tool waits for a person: `args[0]` is the event that says so."""
+    """A tool waits for a person: `args[0]` is Strands' event of it."""
 
 
 @final
@@ -62,34 +61,34 @@ class HookSDK(Plugin):
 
     - `host`: a `hooksdk.Host` that is open, or a `hooksdk.sync.LazyHost`, which `agent("...")` needs.
     - `core`: tools that tool search never hides, by name or pattern.
-    - `owner_of`: where a tool comes from, such as `("mcp", "github")`, for rules that name it; `("host", "")` without it.
+    - `owner_of`: where a tool comes from, such as `("mcp", "github")`, for rules that name it; `("host", "")` without
+      it.
     - other keywords are those of `Session.run`, such as `context_window=200_000` and `requester={...}`.
 
-    A call that a policy asks about pauses the agent by Strands' own interrupt, whose name is `hooksdk`, and is answered as
-    there: `True`, `"y"` and `"yes"` are a yes, and any other answer is a no. A host with an approver asks that one first.
+    A call that a policy asks about pauses the agent by Strands' own interrupt, whose name is `hooksdk`, and is answered
+    as there: `True`, `"y"` and `"yes"` are a yes, and any other answer is a no. A host with an approver asks that one
+    first.
     """
 
     def __init__(
-        self, host: SomeHost, *, core: Sequence[str] = (),
-        owner_of: Callable[[AgentTool], tuple[str, str]] | None = None, **options: Any,
-    ) -> None:  # fmt: skip
+        self, host: SomeHost, *, core: Sequence[str] = (), owner_of: OwnerOf[AgentTool] | None = None, **options: Any
+    ) -> None:
         super().__init__()
-        self._owner_of = owner_of
-        self._conversations = Conversations(host, core, options)
-        # Who plays a conversation.
+        self._conversations = Conversations(host, core, options, owner_of)
+        # The agent of each conversation.
         self._agents = weakref.WeakValueDictionary[str, Agent]()
-        # Conversations whose model a plugin has sent on: Strands begins anew with the reason, and their run goes on.
+        # Conversations whose model a plugin has sent on: Strands begins a new invocation, and the run goes on in it.
         self._going_on = set[str]()
 
     @property
     def name(self) -> str:
-        """The plugin's."""
+        """The plugin's name."""
         return "hooksdk"
 
     def init_agent(self, agent: Agent) -> None:
-        """An agent that has this plugin begins its life; one plugin serves many."""
+        """Add the hooks to an agent. One plugin serves many agents."""
         agent.add_hook(self._begin, BeforeInvocationEvent)
-        agent.add_hook(self._know, BeforeToolCallEvent)
+        agent.add_hook(self._select, BeforeToolCallEvent)
         agent.add_hook(self._end, AfterInvocationEvent)
         agent.add_middleware(InvokeModelStage, self._request)
         agent.add_middleware(ExecuteToolStage, self._execute)
@@ -103,22 +102,25 @@ class HookSDK(Plugin):
         if conversation.id in self._going_on:
             self._going_on.remove(conversation.id)
             return
-        if self._agents.get(conversation.id) in (None, agent):  # one at a time: what it began before, it has left
+        if self._agents.get(conversation.id) in (
+            None,
+            agent,
+        ):  # an agent has one invocation at a time: it has abandoned an older one
             conversation.working = 0
         said = _asked_texts(event.messages or ())
-        await self._conversations.begin(conversation.id, said, before=_asked_texts(agent.messages))
+        await self._conversations.begin(conversation.id, said, earlier=_asked_texts(agent.messages))
         conversation = self._conversation(agent)
         conversation.working += 1
         self._agents[conversation.id] = agent
         await _ask(conversation, agent.model)
-        await conversation.resolve([*_tools(agent).values()], self._tool)  # it may go on with a tool
+        await conversation.resolve([*_tools(agent).values()], self._tool)  # the invocation may begin with a tool call
 
     async def _end(self, event: AfterInvocationEvent) -> None:
         agent: Any = event.agent
         conversation = self._conversation(agent)
         conversation.working = 0
         reason = event.result.stop_reason if event.result else None
-        error = None if event.result else sys.exc_info()[1]  # the hook fires where the error passes
+        error = None if event.result else sys.exc_info()[1]  # the hook fires while the error is raised
         if reason == "cancelled" or isinstance(error, GeneratorExit):
             error = asyncio.CancelledError()
         if reason == "interrupt":
@@ -134,15 +136,14 @@ class HookSDK(Plugin):
                 self._going_on.add(conversation.id)
                 return
             if finish.replaced:
-                message: Any = event.result.message  # one object with the agent's own, and with what streams
+                message: Any = event.result.message  # the same object as in the agent's messages and in the stream
                 message["content"] = [one for one in message["content"] if "text" not in one] + [{"text": finish.text}]
         agent.messages[:] = _trimmed(agent.messages, await conversation.end(error))
 
     def _tool(self, tool: AgentTool) -> Tool:
-        where = self._owner_of(tool) if self._owner_of else ("host", "")
         spec = tool.tool_spec
         schema = cast("dict[str, Any]", spec["inputSchema"])
-        return native_tool(tool.tool_name, spec["description"], schema.get("json", schema), *where)
+        return self._conversations.tool(tool, spec["description"], schema.get("json", schema), name=tool.tool_name)
 
     async def _request(
         self, context: InvokeModelContext, next_fn: MiddlewareNext[InvokeModelContext, TypedEvent]
@@ -162,17 +163,18 @@ class HookSDK(Plugin):
         specs += [_spec(tool) for name, tool in offered.items() if name not in own]
         async for event in next_fn(
             context.replace(
-                messages=_shown(context.messages, prepared), tool_specs=specs,
+                messages=_shown(context.messages, prepared),
+                tool_specs=specs,
                 dynamic_trailing_blocks=context.dynamic_trailing_blocks + len(prepared.added),
             )
-        ):  # fmt: skip
+        ):
             if isinstance(event, ModelStopReason):
                 usage = {"input_tokens": event.usage["inputTokens"], "output_tokens": event.usage["outputTokens"]}
                 await run.record(_plain([event.message]), usage=usage)
             yield event
 
-    async def _know(self, event: BeforeToolCallEvent) -> None:
-        """A plugin's tool is no tool of the agent's, which would be told of as missing."""
+    async def _select(self, event: BeforeToolCallEvent) -> None:
+        """Select a plugin's tool for its call: Strands would report it as missing, since it is none of the agent's."""
         run = self._conversation(event.agent).run
         name = event.tool_use["name"]
         for tool in run.offered if run and event.selected_tool is None else ():
@@ -182,12 +184,12 @@ class HookSDK(Plugin):
     async def _execute(
         self, context: ExecuteToolContext, next_fn: MiddlewareNext[ExecuteToolContext, TypedEvent]
     ) -> AsyncGenerator[TypedEvent, None]:
-        """Judge the call, run its tool, and record what came of it."""
+        """Judge the call, run its tool, and record the result. Events of the tool pass while it runs."""
         if context.tool is not None and _is_answer(context.tool):
             async for event in next_fn(context):
                 yield event
             return
-        events = asyncio.Queue[TypedEvent | None]()  # what the tool streams passes while it runs
+        events = asyncio.Queue[TypedEvent | None]()
         task = asyncio.create_task(self._called(context, next_fn, events.put_nowait))
         task.add_done_callback(lambda _: events.put_nowait(None))
         try:
@@ -199,9 +201,11 @@ class HookSDK(Plugin):
             await asyncio.gather(task, return_exceptions=True)
 
     async def _called(
-        self, context: ExecuteToolContext, next_fn: MiddlewareNext[ExecuteToolContext, TypedEvent],
+        self,
+        context: ExecuteToolContext,
+        next_fn: MiddlewareNext[ExecuteToolContext, TypedEvent],
         emit: Callable[[TypedEvent], None],
-    ) -> TypedEvent:  # fmt: skip
+    ) -> TypedEvent:
         agent, use = context.agent, context.tool_use
 
         async def run(name: str, arguments: dict[str, Any], call_id: str) -> object:
@@ -226,7 +230,7 @@ class HookSDK(Plugin):
 
         native = Native(run, _result, (InterruptException, _Pause))
         conversation = self._conversation(agent)
-        is_direct = conversation.run is None  # the program calls `agent.tool.name(...)`, outside of a run
+        is_direct = conversation.run is None  # the program has called `agent.tool.name(...)` outside of a run
         if is_direct:
             await conversation.resolve([*_tools(agent).values()], self._tool)
         try:
@@ -243,7 +247,7 @@ class HookSDK(Plugin):
 
 
 async def _ask(conversation: Conversation, model: Any) -> None:
-    """Of the provider Strands' own module for it says the name."""
+    """Name the model. Its provider is in its name, or is the module of Strands that its class comes from."""
     provider, name = split_name(dict(model.get_config() or {}).get("model_id"))
     modules = (kind.__module__ for kind in type(model).__mro__)
     own = [one.removeprefix("strands.models.") for one in modules if one.startswith("strands.models.")]
@@ -252,13 +256,13 @@ async def _ask(conversation: Conversation, model: Any) -> None:
 
 
 def _answer(result: AgentResult) -> str:
-    """The prose of the last reply, or the structured answer as JSON."""
+    """The text of the last reply, or the structured answer as JSON."""
     structured = result.structured_output
     return _text(result.message["content"]) if structured is None else structured.model_dump_json()
 
 
 def _tools(agent: Any) -> Mapping[str, AgentTool]:
-    """The agent's tools, as it looks them up, without the one by which a structured answer is given."""
+    """The agent's tools by name, without the one by which the model gives a structured answer."""
     tools: dict[str, AgentTool] = {**agent.tool_registry.registry, **agent.tool_registry.dynamic_tools}
     return {name: tool for name, tool in tools.items() if not _is_answer(tool)}
 
@@ -272,8 +276,7 @@ def _never(*_: Any, **__: Any) -> Any:
 
 
 def _spec(tool: Tool) -> ToolSpec:
-    schema = dict(tool.parameters or {"type": "object", "properties": {}})
-    return ToolSpec(name=tool.name, description=tool.description, inputSchema={"json": schema})
+    return ToolSpec(name=tool.name, description=tool.description, inputSchema={"json": parameters_of(tool)})
 
 
 def _result(value: object) -> ToolResult:
@@ -315,7 +318,7 @@ def _asked_texts(messages: Iterable[NativeMessage]) -> list[str]:
 
 
 def _trimmed(messages: Sequence[NativeMessage], texts: Texts) -> list[NativeMessage]:
-    """The same messages; of those with a trimmed result a copy, with the short text."""
+    """The messages, with a copy that has the short text for each with a trimmed result."""
     all_blocks: list[Any] = [block for message in messages for block in message["content"]]
     short = iter(short_texts((one.get("toolResult", {}).get("toolUseId") for one in all_blocks), texts))
     shown: list[NativeMessage] = []
@@ -341,7 +344,7 @@ def _shown(messages: Sequence[NativeMessage], prepared: PreparedMessages) -> lis
 
 
 def _native(messages: Iterable[Message]) -> list[NativeMessage]:
-    """Messages that a plugin has put in."""
+    """Messages of a plugin in Strands' form."""
     native: list[Any] = []
     for message in messages:
         text = FORMAT.text(message)
@@ -362,7 +365,7 @@ def _native(messages: Iterable[Message]) -> list[NativeMessage]:
 
 
 def _joined(messages: Iterable[Any]) -> list[NativeMessage]:
-    """The two roles take turns, as Strands has it."""
+    """The messages with neighbouring user messages joined: Strands wants the roles to alternate."""
     joined: list[Any] = []
     for message in messages:
         if joined and joined[-1]["role"] == message["role"] == "user":

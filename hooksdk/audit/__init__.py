@@ -25,15 +25,19 @@ from hooksdk.audit._chain import (
     SCHEMA,
     ChainRecord,
     Head,
+    NoCryptography,
     Signer,
     hash_of,
+    is_genuine,
+    load_key,
     numbered_files,
     parse_line,
+    public_text,
+    read_public_key,
     read_records,
     seal,
     written_lines,
 )
-from hooksdk.audit._keys import NoCryptography, is_genuine, load_key, public_text, read_public_key
 from hooksdk.audit._stored import StoredValues, Values, read_store, record_key, record_keys
 from hooksdk.audit._verify import Damage, DamageKind, Report, Source, file_source, verify
 

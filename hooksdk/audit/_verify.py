@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, final
 
 from hooksdk.audit import _chain as chain
-from hooksdk.audit._chain import ChainRecord, Head
-from hooksdk.audit._keys import is_genuine
+from hooksdk.audit._chain import ChainRecord, Head, is_genuine
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

@@ -14,18 +14,7 @@ import typer
 
 from hooksdk.cli._console import complain
 from hooksdk.cli._groups import LaterGroups
-from hooksdk.cli._options import (
-    WINDOW,
-    ContextWindow,
-    Json,
-    Mcp,
-    Plugins,
-    Project,
-    Store,
-    StorePlace,
-    import_plugins,
-)
-from hooksdk.cli._replay.command import replay
+from hooksdk.cli._options import Json, Plugins, Store, import_plugins
 from hooksdk.errors import ConfigError, HookSDKError
 
 INTERRUPTED = 130
@@ -91,14 +80,6 @@ def _run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _model(text: str | None) -> str | None:
-    if text is None:
-        return None
-    from hooksdk.cli._run.provider import check_model
-
-    return check_model(text)
-
-
 def _version(flag: bool) -> None:
     if flag:
         print(f"hooksdk {importlib.metadata.version('hooksdk')}")
@@ -106,40 +87,33 @@ def _version(flag: bool) -> None:
 
 
 @app.callback()
-def _common(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Plugins for AI agents."""
+def _common(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False) -> None:
+    """Plugins for AI agents.
+
+    Options:
+        version: Print the version.
+    """
 
 
 @app.command()
 def demo(
-    interactive: Annotated[
-        bool | None,
-        typer.Option(
-            "--interactive/--yes",
-            help="Ask you for the approval; or grant it, and pause nowhere. By default you are asked on a terminal, "
-            "which is told a shorter story at the pace of a reader.",
-            show_default=False,
-        ),
-    ] = None,
-    servers: Annotated[
-        Literal["light", "real"],
-        typer.Option(
-            help="light: the demo's own plugins. real: 115 tools of five MCP servers; needs the extra demo and git."
-        ),
-    ] = "light",
-    folder: Annotated[
-        Path | None, typer.Option(help="Where to work, and leave the files; by default a temporary folder.")
-    ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the temporary folder, and say where it is.")] = False,
+    interactive: Annotated[bool | None, typer.Option("--interactive/--yes", show_default=False)] = None,
+    servers: Literal["light", "real"] = "light",
+    folder: Path | None = None,
+    keep: Annotated[bool, typer.Option("--keep")] = False,
     store: Store = None,
     plugin: Plugins = None,
     as_json: Json = False,
 ) -> None:
-    """Let a scripted model do a real job, with every hook at work. Needs no key and no network."""
+    """Let a scripted model do a real job, with every hook at work. Needs no key and no network.
+
+    Options:
+        interactive: Ask you for the approval; or grant it, and pause nowhere. By default you are asked on a terminal,
+            which is told a shorter story at the pace of a reader.
+        servers: light: the demo's own plugins. real: 115 tools of five MCP servers; needs the extra demo and git.
+        folder: Where to work, and leave the files; by default a temporary folder.
+        keep: Leave the temporary folder, and say where it is.
+    """
     if interactive and as_json:
         complain("--json prints nothing but the document, so nothing can be asked: leave --interactive out")
         raise typer.Exit(2)
@@ -163,139 +137,3 @@ def demo(
         as_json=as_json,
     )
     raise typer.Exit(run_demo(options))
-
-
-@app.command("run")
-def run_agent(
-    model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PROVIDER:NAME",
-            callback=_model,
-            help="Such as openai:gpt-5, openai-responses:gpt-5 or anthropic:claude-sonnet-4-5; by default that of the "
-            "session that goes on.",
-        ),
-    ] = None,
-    prompt: Annotated[
-        str | None, typer.Argument(metavar="[PROMPT]", help="What the model is to do; - or nothing: read from stdin.")
-    ] = None,
-    mcp: Mcp = None,
-    plugin: Plugins = None,
-    system: Annotated[str | None, typer.Option(metavar="TEXT", help="The system message of a new session.")] = None,
-    session: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID",
-            help="Go on with this session, or `last`; a name that is new begins one. By default a new one is begun.",
-        ),
-    ] = None,
-    go_on: Annotated[
-        bool, typer.Option("--continue", "-c", help="Go on with the newest session of this folder.")
-    ] = False,
-    store: Store = None,
-    approve: Annotated[
-        bool | None,
-        typer.Option(
-            "--yes/--ask",
-            help="Grant every approval that a plugin asks for, unseen; or ask on stdin. By default you are asked on a "
-            "terminal, and elsewhere each one is refused.",
-            show_default=False,
-        ),
-    ] = None,
-    max_turns: Annotated[int, typer.Option(min=1, help="Replies of the model at most.")] = 20,
-    reminders: Annotated[
-        int, typer.Option(min=0, help="How often a model that writes a call as text is told how to call.")
-    ] = 0,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens of one reply at most.")] = None,
-    context_window: ContextWindow = WINDOW,
-    base_url: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="Where the API is; else OPENAI_BASE_URL or ANTHROPIC_BASE_URL says it."),
-    ] = None,
-    as_json: Json = False,
-    project: Project = Path(),
-) -> None:
-    """Let a real model do something with the project's plugins and the tools of MCP servers.
-
-    The answer goes to stdout, everything else to stderr. Keys come from OPENAI_API_KEY and ANTHROPIC_API_KEY.
-    """
-    from hooksdk.cli._run.prompt import RunOptions, read_prompt, run_prompt
-    from hooksdk.cli._run.provider import ModelOptions
-
-    if approve is False and prompt in (None, "-"):
-        raise typer.BadParameter("--ask reads answers from stdin, so the prompt cannot come from there too")
-    if session == "":
-        raise typer.BadParameter("it is empty", param_hint="--session")
-    if go_on and session is not None:
-        raise typer.BadParameter("--continue takes the newest session, and --session names one: leave one of them out")
-    if model is None:
-        from hooksdk.cli._run.provider import model_of_session
-        from hooksdk.cli._sessions.ids import LAST
-
-        model = model_of_session(project, store, LAST if go_on else session)
-    model_options = ModelOptions(model=model, base_url=base_url, context_window=context_window, max_tokens=max_tokens)
-    options = RunOptions(
-        prompt=read_prompt(prompt),
-        model=model_options,
-        mcp=tuple(mcp or ()),
-        system=system,
-        max_turns=max_turns,
-        reminders=reminders,
-        session=session,
-        go_on=go_on,
-        store=store,
-        approve=approve,
-        as_json=as_json,
-        project=project,
-        plugins=import_plugins(plugin),
-        plugin_names=tuple(plugin or ()),
-    )
-    raise typer.Exit(run_prompt(options))
-
-
-app.command()(replay)
-
-
-@app.command("report")
-def report_page(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="TRACE|SESSION", help="A file of trace_file, a session's id or file, or a file of messages."
-        ),
-    ],
-    trace: Annotated[
-        Path | None,
-        typer.Option(
-            "--trace", metavar="FILE", help="The trace of the session that is named first.", exists=True, dir_okay=False
-        ),
-    ] = None,
-    run_id: Annotated[str | None, typer.Option("--run", metavar="ID", help="Only this run of the trace.")] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Where the page goes, NAME.html by default; - is stdout."),
-    ] = None,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    store: StorePlace = None,
-    as_json: Json = False,
-    project: Project = Path(),
-) -> None:
-    """Write one page of HTML that shows a run, a session, or both: timeline, decisions, tools, searches, trims,
-    messages."""
-    from hooksdk.cli import _report
-
-    if as_json and (output is not None or open_browser):
-        raise typer.BadParameter("--json prints what the page would hold, and writes none: leave -o and --open out")
-    if open_browser and output is not None and str(output) == "-":
-        raise typer.BadParameter("--open needs a file, and -o - writes none")
-    options = _report.ReportOptions(
-        source=source,
-        trace=trace,
-        run_id=run_id,
-        store=store,
-        output=output,
-        open_browser=open_browser,
-        as_json=as_json,
-        project=project,
-    )
-    raise typer.Exit(_report.report(options))

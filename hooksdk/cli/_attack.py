@@ -15,10 +15,9 @@ import typer
 from rich.console import Console
 
 from hooksdk import Host, Tool, ToolCall
-from hooksdk.cli._console import counted, one_line, stderr_console, warnings_shown
+from hooksdk.cli._console import View, counted, one_line, stderr_console, warnings_shown
 from hooksdk.cli._policy_calls import SupposedCall, judge_call, schema_of_call
 from hooksdk.cli._project import ThrowawayStore, open_host, open_servers, project_config
-from hooksdk.cli._view import View
 from hooksdk.errors import did_you_mean
 from hooksdk.testing import Attack, ScriptedApprover, attacks, make_workspace
 
@@ -101,7 +100,7 @@ def _bad(text: str) -> typer.BadParameter:
 
 @dataclass
 class Result:
-    """What became of the attacks on one target.
+    """The outcome of the attacks on one target.
 
     Attributes:
         strict: Whether the policies stop what they do not list.
@@ -240,14 +239,14 @@ class Gate:
 async def attack_policies(
     targets: Sequence[Target], cases: Sequence[Path], mcp: Sequence[Path], project: Path, plugins: Sequence[Any]
 ) -> list[Result]:
-    """Attack what each target denies, and answer what became of it."""
+    """Attack what each target denies, and return the outcome of each."""
     person = ScriptedApprover("nobody is asked by this command")
     config = project_config(project)
     # Tools as they are written here are no change of those that were recorded.
     unaudited = config.model_copy(update={"deny": [*config.deny, AUDIT]})
     async with AsyncExitStack() as stack:
         temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hooksdk-")))
-        with warnings_shown(stderr_console()):
+        with warnings_shown():
             audited = await open_host(stack, config, project, plugins, person)
             host = await open_host(stack, unaudited, project, plugins, person)
             groups = await open_servers(host, mcp, stderr_console())
@@ -263,7 +262,7 @@ async def attack_policies(
 
 
 def view_of(results: Sequence[Result]) -> View:
-    """What became of them, in words."""
+    """The results as a table, with each attack that got through."""
     view = View({"targets": [one.as_dict() for one in results]}, indent=9)
     words = ("stopped", "asked", "through")
     rows = [(one.target.tool, one.target.kind, *(str(one.counts[word]) for word in words)) for one in results]

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
 from typing import Any, cast
 
 import typer.main
 from typer.core import TyperGroup
 
 # Single commands, each with its module, where it is `NAME_app`.
-COMMANDS = {"doctor": "_doctor.examination", "trust": "_config.trust"}
+COMMANDS = {
+    "run": "_run.prompt",
+    "replay": "_replay.session",
+    "report": "_report",
+    "doctor": "_doctor.examination",
+    "trust": "_config.trust",
+}
 # Groups, each with its module, where it is `NAME_app`.
 GROUPS = {
     "config": "_config.trust",
@@ -18,12 +26,14 @@ GROUPS = {
     "approvals": "_approvals.commands",
     "sessions": "_sessions.commands",
     "policy": "_policy",
-    "mcp": "_mcp.commands",
+    "mcp": "_gateway.commands",
     "gateway": "_gateway.commands",
     "guard": "_guard.commands",
     "audit": "_audit.commands",
 }
 _MODULES = COMMANDS | GROUPS
+# The last section of a command's docstring begins so.
+OPTIONS = "\n\nOptions:\n"
 
 
 class LaterGroups(TyperGroup):
@@ -39,12 +49,12 @@ class LaterGroups(TyperGroup):
         if cmd_name in _MODULES:
             self._load(cmd_name)
         command = super().get_command(ctx, cmd_name)
-        _hide_flag_types(command, ctx)
+        _complete_help(command, ctx)
         return command
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The help of the command itself."""
-        _hide_flag_types(self, ctx)
+        _complete_help(self, ctx)
         super().format_help(ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -85,12 +95,22 @@ class GroupWithOptions(TyperGroup):
         return name, command, [*options, *rest]
 
 
-def _hide_flag_types(command: Any, context: Any) -> None:
-    """Let the help show `--json` alone: newer typers write a flag's type beside it, `<bool>`, as if it took a value."""
+def _complete_help(command: Any, context: Any) -> None:
+    """Take the help of options and arguments from the section `Options:` of the command's docstring, and let it show
+    `--json` alone: newer typers write a flag's type beside it, `<bool>`, as if it took a value."""
     if command is None:
         return
+    texts = _option_texts(inspect.getdoc(command.callback) or "")
+    command.help = command.help and command.help.partition(OPTIONS)[0]
     for option in (*command.params, command.get_help_option(context)):
+        option.help = option.help or texts.get(option.name)
         if getattr(option, "is_flag", False) and option.metavar is None:
             option.metavar = ""
     for each in getattr(command, "commands", {}).values():
-        _hide_flag_types(each, context)
+        _complete_help(each, context)
+
+
+def _option_texts(docstring: str) -> dict[str, str]:
+    """The entries of the section, by the names of the function's parameters."""
+    entries = re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", docstring.partition(OPTIONS)[2], re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}

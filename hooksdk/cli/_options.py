@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 import typer
 
 from hooksdk.cli._console import CommandProblem, printable, safe, stderr_console, warnings_shown
+from hooksdk.cli._groups import OPTIONS
 from hooksdk.config import project_folder
 
 T = TypeVar("T")
@@ -31,16 +32,18 @@ AGENTS = "claude-code, codex, gemini or qwen."
 
 def takes(options: type[T]) -> Callable[[Callable[[T], int]], Callable[..., None]]:
     """Make a command of a function whose one argument is a dataclass: each field is an option of the command, as its
-    annotation says, those of base classes last. The function returns the exit code."""
+    annotation and the docstring of its class say, those of base classes last. The function returns the exit code."""
     hints, signature = get_type_hints(options, include_extras=True), inspect.signature(options)
     names = [name for one in options.__mro__ for name in inspect.get_annotations(one)]
     parameters = [signature.parameters[name].replace(annotation=hints[name]) for name in names]
+    sections = [inspect.cleandoc(one.__doc__ or "").partition("\n\nAttributes:\n")[2] for one in options.__mro__]
 
     def decorate(function: Callable[[T], int]) -> Callable[..., None]:
         @functools.wraps(function)
         def command(**values: Any) -> None:
             raise typer.Exit(function(options(**values)))
 
+        command.__doc__ = "\n".join([f"{inspect.getdoc(function) or ''}{OPTIONS}", *sections])
         command.__dict__["__signature__"] = signature.replace(parameters=parameters)
         return command
 
@@ -58,24 +61,18 @@ class EditOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientOptions(EditOptions):
-    """The options that name a client of the gateway and one of its files."""
+    """The options that name a client of the gateway and one of its files.
 
-    client: Annotated[
-        str,
-        typer.Option(
-            metavar="CLIENT",
-            help="claude-code, claude-desktop, cursor, vscode, codex, windsurf, gemini, qwen, zed or cline.",
-        ),
-    ]
+    Attributes:
+        client: claude-code, claude-desktop, cursor, vscode, codex, windsurf, gemini, qwen, zed or cline.
+        in_folder: Claude Code's servers of this folder alone, which it keeps in your own file.
+        file: Another file of the client, such as that of one of VS Code's profiles.
+    """
+
+    client: Annotated[str, typer.Option(metavar="CLIENT")]
     in_project: InProject = False
-    in_folder: Annotated[
-        bool,
-        typer.Option("--local", help="Claude Code's servers of this folder alone, which it keeps in your own file."),
-    ] = False
-    file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Another file of the client, such as that of one of VS Code's profiles."),
-    ] = None
+    in_folder: Annotated[bool, typer.Option("--local")] = False
+    file: Annotated[Path | None, typer.Option(metavar="FILE")] = None
 
     @property
     def scope(self) -> Scope:
@@ -85,30 +82,31 @@ class ClientOptions(EditOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayInstall(ClientOptions):
-    """The options of `hooksdk gateway install`."""
+    """The options of `hooksdk gateway install`.
 
-    profile: Annotated[
-        str, typer.Option(metavar="NAME", help="The profile of the configuration that the client gets.")
-    ] = ""
+    Attributes:
+        profile: The profile of the configuration that the client gets.
+    """
+
+    profile: Annotated[str, typer.Option(metavar="NAME")] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GuardOptions(EditOptions):
-    """The options that name a coding agent and one of its files of settings."""
+    """The options that name a coding agent and one of its files of settings.
+
+    Attributes:
+        in_project: The settings of this folder's project, or your own for all projects.
+        in_folder: Claude Code's settings of this folder that stay yours.
+        managed: The machine's own settings, which no project overrules: for an administrator.
+        file: Another file of the agent's settings.
+    """
 
     agent: Annotated[str, typer.Option("--client", metavar="AGENT", help=AGENTS)]
-    in_project: Annotated[
-        bool,
-        typer.Option("--project/--user", help="The settings of this folder's project, or your own for all projects."),
-    ] = False
-    in_folder: Annotated[
-        bool, typer.Option("--local", help="Claude Code's settings of this folder that stay yours.")
-    ] = False
-    managed: Annotated[
-        bool,
-        typer.Option("--managed", help="The machine's own settings, which no project overrules: for an administrator."),
-    ] = False
-    file: Annotated[Path | None, typer.Option(metavar="FILE", help="Another file of the agent's settings.")] = None
+    in_project: Annotated[bool, typer.Option("--project/--user")] = False
+    in_folder: Annotated[bool, typer.Option("--local")] = False
+    managed: Annotated[bool, typer.Option("--managed")] = False
+    file: Annotated[Path | None, typer.Option(metavar="FILE")] = None
 
     @property
     def scope(self) -> Scope:
@@ -122,11 +120,13 @@ class GuardOptions(EditOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class GuardInstall(GuardOptions):
-    """The options of `hooksdk guard install`."""
+    """The options of `hooksdk guard install`.
 
-    trial: Annotated[
-        bool, typer.Option("--try", help="Refuse nothing: `hooksdk guard try` says what would be refused.")
-    ] = False
+    Attributes:
+        trial: Refuse nothing: `hooksdk guard try` says what would be refused.
+    """
+
+    trial: Annotated[bool, typer.Option("--try")] = False
 
 
 def scope_of(in_project: bool, in_folder: bool, file: Path | None) -> Scope:
@@ -229,7 +229,7 @@ def import_plugins(names: Sequence[str] | None) -> tuple[Any, ...]:
         return ()
     from hooksdk.host import plugins_at
 
-    with warnings_shown(stderr_console()):
+    with warnings_shown():
         return tuple(plugins_at(*names))
 
 

@@ -12,17 +12,24 @@ import anyio
 import typer
 
 from hooksdk import Annotations, Approval, Host, Run, Session, Tool, ToolCall, ToolResult
-from hooksdk.cli._console import one_line, stderr_console, warnings_shown
+from hooksdk.cli._console import View, one_line, stderr_console, warnings_shown
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
-from hooksdk.cli._policy_calls import CALL, CallFile, SeenCall, judge_call, schema_of_call, wanted_call
-from hooksdk.cli._policy_rules import judges_of, misspelt
+from hooksdk.cli._policy_calls import (
+    CALL,
+    CallFile,
+    SeenCall,
+    judge_call,
+    judges_of,
+    misspelt,
+    schema_of_call,
+    wanted_call,
+)
 from hooksdk.cli._policy_start import start
 from hooksdk.cli._policy_table import table
 from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.cli._proofs.cedar import import_cedar
 from hooksdk.cli._proofs.diff import diff
 from hooksdk.cli._proofs.prove import prove
-from hooksdk.cli._view import View
 from hooksdk.errors import did_you_mean
 from hooksdk.hooks import BeforeToolCall
 from hooksdk.patterns import near_misses
@@ -39,25 +46,10 @@ POLICY = "tool_policy"
 
 @policy_app.command("check")
 def check(
-    call: Annotated[
-        str,
-        typer.Argument(
-            metavar="TOOL|CALL.json",
-            help="A tool's name or id, such as mcp:github:create_issue; or a file with the call as JSON, - for stdin.",
-        ),
-    ],
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="The arguments of a tool that is named here.")
-    ] = None,
-    mcp: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--mcp", metavar="FILE", help="Servers that have the tool; by default the tool is what the call says of it."
-        ),
-    ] = None,
-    prompt: Annotated[
-        str, typer.Option(metavar="TEXT", help="What the user wrote, for rules about where values come from.")
-    ] = "",
+    call: Annotated[str, typer.Argument(metavar="TOOL|CALL.json")],
+    words: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
+    mcp: Annotated[list[Path] | None, typer.Option("--mcp", metavar="FILE")] = None,
+    prompt: Annotated[str, typer.Option(metavar="TEXT")] = "",
     plugin: Plugins = None,
     as_json: Json = False,
     project: Project = Path(),
@@ -70,10 +62,16 @@ def check(
     or with the key "tool" and more about the run. The code is 0 when the call would run at once. It is 1 when the call
     is blocked, withheld or asked about, or when a rule against such calls names an argument that the tool does not
     have, and 2 for a file that cannot be read.
+
+    Options:
+        call: A tool's name or id, such as mcp:github:create_issue; or a file with the call as JSON, - for stdin.
+        words: The arguments of a tool that is named here.
+        mcp: Servers that have the tool; by default the tool is what the call says of it.
+        prompt: What the user wrote, for rules about where values come from.
     """
     document = wanted_call(call, words or [], project, has_schema=bool(mcp))
     document = document.model_copy(update={"prompt": prompt or document.prompt})
-    with warnings_shown(stderr_console()):
+    with warnings_shown():
         answer = anyio.run(judge, document, project, tuple(mcp or ()), import_plugins(plugin))
     _view(answer).show(as_json=as_json)
     raise typer.Exit(0 if answer["verdict"] == "allow" and not answer["misspelt"] else 1)
@@ -81,21 +79,9 @@ def check(
 
 @policy_app.command("attack")
 def attack(
-    targets: Annotated[
-        Path, typer.Argument(metavar="TARGETS.toml", help="Your tools, what they may and what they must not reach.")
-    ],
-    cases: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--cases", metavar="FILE", help="Attacks of your own beside hooksdk's; may be given several times."
-        ),
-    ] = None,
-    mcp: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--mcp", metavar="FILE", help="Servers that have the tools; by default the tools are what the file says."
-        ),
-    ] = None,
+    targets: Annotated[Path, typer.Argument(metavar="TARGETS.toml")],
+    cases: Annotated[list[Path] | None, typer.Option("--cases", metavar="FILE")] = None,
+    mcp: Annotated[list[Path] | None, typer.Option("--mcp", metavar="FILE")] = None,
     plugin: Plugins = None,
     as_json: Json = False,
     project: Project = Path(),
@@ -105,6 +91,11 @@ def attack(
 
     The code is 0 when none gets through and 1 when one does. It is 2 for a file that cannot be read, or a target of
     which nothing is allowed.
+
+    Options:
+        targets: Your tools, what they may and what they must not reach.
+        cases: Attacks of your own beside hooksdk's; may be given several times.
+        mcp: Servers that have the tools; by default the tools are what the file says.
     """
     from hooksdk.cli._attack import attack_policies, read_targets, view_of
 
@@ -115,8 +106,8 @@ def attack(
 
 
 async def judge(document: CallFile, project: Path, mcp: Sequence[Path], plugins: Sequence[Any] = ()) -> dict[str, Any]:
-    """The gate's verdict on the call, and the rules of `tool_policy` behind it; `plugins` judge beside the
-    project's."""
+    """The gate's verdict on the call, and the rules of `tool_policy` behind it; `plugins` judge beside the project's
+    own."""
     config = project_config(project)
     person = ScriptedApprover(Approval(False, "nobody is asked by this command", unanswered="not_asked"))
     async with AsyncExitStack() as stack:
@@ -227,7 +218,7 @@ def _written_tool(document: CallFile) -> Tool:
 
 
 def _explanation(session: Session, run: Run, tool: Tool, call: ToolCall, arguments: Mapping[str, Any]) -> Any:
-    """What `tool_policy` goes by; None where it is not loaded."""
+    """The rules behind the verdict of `tool_policy`; None where it is not loaded."""
     try:
         policy = session.plugin(POLICY)
     except KeyError:

@@ -1,32 +1,42 @@
-"""The call that `hooksdk policy check` is asked about: named on the command line, or in a file."""
+"""The call that `hooksdk policy check` is asked about, named on the command line or in a file, and the plugins that
+judge calls."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, Self
 
 import typer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from hooksdk import Annotations, JudgedCall, Run, ToolCall, hooks
+from hooksdk import Annotations, Config, JudgedCall, Run, Tool, ToolCall, hooks
+from hooksdk.cli._console import logger
 from hooksdk.cli._options import key_values
 from hooksdk.errors import WrongArgument, problem_text, unknown_key
 from hooksdk.formats import get_format
 from hooksdk.formats.intake import call_in
 from hooksdk.hooks import BeforeToolCall
-from hooksdk.patterns import Source
+from hooksdk.host import Plugin
+from hooksdk.patterns import Source, ToolPattern
+from hooksdk.rules import Rules, is_about, unknown_arguments
 from hooksdk.values import as_object, is_list
 
 # How the argument is named in errors.
 CALL = "TOOL|CALL.json"
 _SHAPES = '{"name": "delete_page", "arguments": {"path": "index.html"}}'
+# The hooks whose handlers hold a call back.
+_BLOCKING = ("before_tool_call", "tool_call_start")
 
 
 class SupposedCall(BaseModel):
-    """What is supposed of a tool, of a call of it, and of the run that makes the call.
+    """A made-up call: its tool, its arguments, and the run that makes it.
 
     Attributes:
         tool: A name or an id such as `mcp:github:create_issue`.
@@ -55,12 +65,12 @@ class SupposedCall(BaseModel):
 
     @property
     def run_options(self) -> dict[str, Any]:
-        """Who makes the call, for `Session.run`."""
+        """The options of `Session.run` for the run that makes the call."""
         return {"agent_id": self.agent_id, "trigger": self.trigger, "requester": self.requester}
 
 
 class CallFile(SupposedCall):
-    """What stands in CALL.json.
+    """The content of CALL.json.
 
     Attributes:
         prompt: What the user wrote, for rules about where values come from.
@@ -88,7 +98,7 @@ class SeenCall:
 
 
 async def judge_call(run: Run, call: ToolCall) -> JudgedCall:
-    """What the policies say of a call that a model would have written in this run."""
+    """Let the policies judge a call as if the model had written it in this run."""
     await run.record(get_format("openai-chat").reply("", [call]))
     return await run.judge(call)
 
@@ -162,3 +172,83 @@ def _checked(document: Any, place: str) -> CallFile:
         if not problems:
             return call
     raise typer.BadParameter(f"{place}: {'; '.join(problems)}", param_hint=CALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """A plugin that may ask about calls or block them, and does not say which.
+
+    Attributes:
+        patterns: The tools that its handlers are for; empty: every tool.
+    """
+
+    plugin: str
+    patterns: Sequence[ToolPattern] = ()
+
+    def may_judge(self, tool: Any) -> bool:
+        """True for tools that one of its handlers is for."""
+        return not self.patterns or any(pattern.may_mean(tool) for pattern in self.patterns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judges:
+    """The plugins that judge calls here.
+
+    Attributes:
+        described: By plugin, what its settings say of calls.
+        shadowed: Plugins in shadow mode: what they say of a call has no effect.
+    """
+
+    described: dict[str, Rules] = field(default_factory=dict[str, Rules])
+    others: list[Judge] = field(default_factory=list[Judge])
+    shadowed: list[str] = field(default_factory=list[str])
+
+
+def judges_of(plugins: Sequence[Plugin], config: Config) -> Judges:
+    """The loaded plugins that judge calls. One whose `describe_rules` fails counts as one that does not describe its
+    rules, and a warning says so."""
+    judges = Judges()
+    for plugin in plugins:
+        judging = [hook for hook in _BLOCKING if hook in plugin.hooks]
+        if not (plugin.loaded and judging):
+            continue
+        section = config.plugin(plugin.id)
+        if section is not None and section.mode == "shadow":
+            judges.shadowed.append(plugin.id)
+        elif (rules := _rules_of(plugin)) is not None:
+            judges.described[plugin.id] = rules
+        else:
+            patterns = [plugin.tool_patterns.get(hook, []) for hook in judging]
+            judges.others.append(Judge(plugin=plugin.id, patterns=[*chain(*patterns)] if all(patterns) else ()))
+    return judges
+
+
+def misspelt(judges: Judges, tools: Sequence[Tool], called: Tool | None = None, *, guessing: bool = False) -> list[str]:
+    """The rules that name an argument which none of their tools has, in words; with `called` only the rules that may
+    stop its calls. `guessing`: the schemas say little, so only a name that is nearly an argument's counts."""
+    return [
+        f"{plugin} rule {rule.number}: {one.words(rule.action)}"
+        for plugin, rules in judges.described.items()
+        for rule in rules.rules
+        if called is None or (rule.action != "allow" and is_about(rule.facts, called))
+        for one in unknown_arguments(rule.facts, tools)
+        if one.near or not guessing
+    ]
+
+
+def _rules_of(plugin: Plugin) -> Rules | None:
+    """The plugin's rules by its `describe_rules(config)`, a class method or a module's plain function; None without it."""
+    member = inspect.getattr_static(plugin.holder, "describe_rules", None)
+    is_ours = inspect.isfunction(member) if isinstance(plugin.holder, ModuleType) else isinstance(member, classmethod)
+    if not is_ours:
+        return None
+    try:
+        rules: object = plugin.holder.describe_rules(plugin.config)
+    except Exception as error:
+        problem = f"its describe_rules(...) raised {type(error).__name__}: {error}"
+    else:
+        if isinstance(rules, Rules):
+            return rules
+        problem = f"its describe_rules(...) answered {type(rules).__name__}, not Rules"
+    logger.warning("plugin '%s': %s; it counts as one that may ask about calls or block them", plugin.id, problem)
+    return None

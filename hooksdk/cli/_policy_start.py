@@ -16,7 +16,7 @@ import typer
 
 from hooksdk import Tool
 from hooksdk.cli._console import CommandProblem, stderr_console, warnings_shown
-from hooksdk.cli._edits.rules import offer_rules
+from hooksdk.cli._edits.configuration import offer_rules
 from hooksdk.cli._options import Json, Project
 from hooksdk.cli._project import open_host, open_servers, project_config
 from hooksdk.values import as_object
@@ -29,12 +29,9 @@ _PLACES = _WEB | frozenset[str](_LISTS["places"])
 
 
 def start(
-    mcp: Annotated[
-        list[Path] | None,
-        typer.Option("--mcp", metavar="FILE", help="Servers whose tools it is about; by default those of the project."),
-    ] = None,
-    write: Annotated[bool, typer.Option("--write", help="Write them into the project's hooksdk.toml.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Write them without asking.")] = False,
+    mcp: Annotated[list[Path] | None, typer.Option("--mcp", metavar="FILE")] = None,
+    write: Annotated[bool, typer.Option("--write")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y")] = False,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
@@ -43,9 +40,14 @@ def start(
 
     They are made by the names and annotations of tools and arguments, so read them. Without --write nothing changes.
     `hooksdk replay SESSION --plugin tool_policy` says what they would have asked in a recorded session.
+
+    Options:
+        mcp: Servers whose tools it is about; by default those of the project.
+        write: Write them into the project's hooksdk.toml.
+        yes: Write them without asking.
     """
     folder = project.resolve()
-    with warnings_shown(stderr_console()):
+    with warnings_shown():
         tools = anyio.run(_tools, tuple(mcp or ()), folder)
     if not tools:
         raise CommandProblem("there are no tools to make rules for: name their servers with --mcp FILE")

@@ -14,11 +14,10 @@ import anyio
 import typer
 
 from hooksdk import Config, Tool, hooks
-from hooksdk.cli._console import CommandProblem, counted, stderr_console, warnings_shown
+from hooksdk.cli._console import CommandProblem, View, counted, stderr_console, warnings_shown
 from hooksdk.cli._options import Json, Mcp, Plugins, Project, import_plugins
-from hooksdk.cli._policy_rules import Judges, judges_of, misspelt
+from hooksdk.cli._policy_calls import Judges, judges_of, misspelt
 from hooksdk.cli._project import open_host, open_servers, project_config
-from hooksdk.cli._view import View
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import GatewayConfig, Profile, narrowing, profile_of
 from hooksdk.hooks import NarrowTools, Trace
@@ -29,10 +28,7 @@ from hooksdk.rules.verdicts import Known, ToolVerdict, case_words, hint_words, r
 
 def table(
     mcp: Mcp = None,
-    profile: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Show the tools as the gateway's clients with this profile have them."),
-    ] = None,
+    profile: Annotated[str | None, typer.Option(metavar="NAME")] = None,
     plugin: Plugins = None,
     as_json: Json = False,
     project: Project = Path(),
@@ -43,10 +39,13 @@ def table(
     hooksdk policy table --mcp mcp.json
 
     Nothing runs, and nobody is asked. `hooksdk policy check` says what one call would come to.
+
+    Options:
+        profile: Show the tools as the gateway's clients with this profile have them.
     """
     config, plugins = project_config(project), import_plugins(plugin)
     gateway_profile = None if profile is None else _profile(config, profile)
-    with warnings_shown(stderr_console()):
+    with warnings_shown():
         catalog = anyio.run(_collect, config, project.resolve(), tuple(mcp or ()), plugins)
     lines = lines_of(catalog, profile, gateway_profile)
     _view(catalog, lines, profile).show(as_json=as_json)
@@ -109,7 +108,7 @@ class Line:
 
     @property
     def action(self) -> str:
-        """What comes of a call, in a word or several."""
+        """The verdict on a call: one word, or all that are possible."""
         return "withheld" if self.withheld else self.verdict.words
 
 
@@ -166,7 +165,7 @@ def _known(name: str | None, profile: Profile | None) -> Known:
 
 
 def _words(line: Line, judges: Judges) -> str:
-    """What decides about the tool, in one line."""
+    """The rules that decide about the tool, in one line."""
     if line.withheld:
         who, why = line.withheld
         return f"{who}: {why}"

@@ -45,8 +45,7 @@ AUDIT = "audit"
 
 
 def without_records(config: Config) -> Config:
-    """The same configuration for calls that are made up: they are not written into the audit's chain, and no call waits
-    for that."""
+    """The configuration for made-up calls, which are not written into the audit's chain: no call waits for that."""
     return config.model_copy(update={"deny": [*config.deny, AUDIT], "record_first": False})
 
 

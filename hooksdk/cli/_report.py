@@ -9,7 +9,9 @@ import sys
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from hooksdk import Config
 from hooksdk.cli._console import (
@@ -18,14 +20,13 @@ from hooksdk.cli._console import (
     counted,
     print_json,
     printable,
-    stderr_console,
     warnings_shown,
 )
-from hooksdk.cli._policy_rules import judges_of
+from hooksdk.cli._options import Json, Project, StorePlace, takes
+from hooksdk.cli._policy_calls import judges_of
 from hooksdk.cli._project import project_config
-from hooksdk.cli._sessions.ids import place_of
 from hooksdk.cli._sessions.listing import requests_of
-from hooksdk.cli._sessions.look import Damaged, read_as_sent, with_session
+from hooksdk.cli._sessions.look import Damaged, place_of, read_as_sent, with_session
 from hooksdk.cli._traces import configured_files, session_records
 from hooksdk.costs import PriceList
 from hooksdk.errors import HookSDKError, StoreError, did_you_mean
@@ -36,26 +37,35 @@ from hooksdk.rules import Rules
 from hooksdk.stores import Store
 from hooksdk.trimming import list_results
 
+report_app = typer.Typer(add_completion=False)
 _PARTS_OF_SESSION = (".messages.jsonl", ".journal.jsonl")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
-    """What to report on, and where to put it."""
+    """The options of `hooksdk report`.
 
-    source: str
-    trace: Path | None = None
-    run_id: str | None = None
-    store: str | None = None
-    output: Path | None = None
-    open_browser: bool = False
-    as_json: bool = False
-    project: Path = Path()
+    Attributes:
+        source: A file of trace_file, a session's id or file, or a file of messages.
+        trace: The trace of the session that is named first.
+        run_id: Only this run of the trace.
+        output: Where the page goes, NAME.html by default; - is stdout.
+        open_browser: Open the page in the browser.
+    """
+
+    source: Annotated[str, typer.Argument(metavar="TRACE|SESSION")]
+    trace: Annotated[Path | None, typer.Option("--trace", metavar="FILE", exists=True, dir_okay=False)] = None
+    run_id: Annotated[str | None, typer.Option("--run", metavar="ID")] = None
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE")] = None
+    open_browser: Annotated[bool, typer.Option("--open")] = False
+    store: StorePlace = None
+    as_json: Json = False
+    project: Project = Path()
 
 
 @dataclass(kw_only=True)
 class _Input:
-    """What was found under the source's name.
+    """The records and sessions that were found under the source's name.
 
     Attributes:
         is_stored: The session is one of a store's.
@@ -68,8 +78,15 @@ class _Input:
     is_stored: bool = False
 
 
+@report_app.command()
+@takes(ReportOptions)
 def report(options: ReportOptions) -> int:
-    """Write the page, and say where it is."""
+    """Write one page of HTML that shows a run, a session, or both: timeline, decisions, tools, searches, trims,
+    messages."""
+    if options.as_json and (options.output is not None or options.open_browser):
+        raise typer.BadParameter("--json prints what the page would hold, and writes none: leave -o and --open out")
+    if options.open_browser and str(options.output) == "-":
+        raise typer.BadParameter("--open needs a file, and -o - writes none")
     found = _read_source(options)
     if options.trace is not None:
         _add_trace(found, options.trace)
@@ -104,7 +121,7 @@ def _policies(config: Config, project: Path) -> dict[str, Rules]:
     def refused(plugin: Plugin, error: HookSDKError) -> None:
         complain(f"plugin '{plugin.id}' cannot be loaded, so the page says nothing of its rules: {error}")
 
-    with warnings_shown(stderr_console()):
+    with warnings_shown():
         try:
             plugins, _ = load_plugins((), config, folder=project, on_refusal=refused)
         except HookSDKError as error:
@@ -123,9 +140,8 @@ def _read_source(options: ReportOptions) -> _Input:
         return _read_session(options.project, options.store, options.source)
     except CommandProblem as problem:
         if path.is_dir():
-            raise CommandProblem(
-                f"{problem} {printable(options.source)} is a folder: name a file in it, or a session in it with --store"
-            ) from None
+            advice = "is a folder: name a file in it, or a session in it with --store"
+            raise CommandProblem(f"{problem} {printable(options.source)} {advice}") from None
         raise
 
 
@@ -137,9 +153,8 @@ def _session_of(path: Path) -> str:
             header: Any = json.loads(file.readline())
         return str(header["session"])
     except (OSError, ValueError, TypeError, KeyError):
-        raise CommandProblem(
-            f"{printable(str(journal))} does not name the session that it belongs to. `hooksdk sessions doctor` says what can be done"
-        ) from None
+        problem = f"{printable(str(journal))} does not name the session that it belongs to"
+        raise CommandProblem(f"{problem}. `hooksdk sessions doctor` says what can be done") from None
 
 
 def _read_session(project: Path, place: str | None, typed: str) -> _Input:
@@ -168,9 +183,8 @@ def _read_file(path: Path) -> _Input:
         try:
             history = read_as_sent(path)
         except HistoryError as other:
-            raise CommandProblem(
-                f"{problem}; and it holds no messages either ({other}). Give a file of trace_file, a session's id, or a history"
-            ) from None
+            advice = "Give a file of trace_file, a session's id, or a history"
+            raise CommandProblem(f"{problem}; and it holds no messages either ({other}). {advice}") from None
         told = f"{path.name}, {counted(len(history.messages), 'message')}"
         list_results(history.messages, history.format)  # raises with the place of what is not of the format
         session = StoredSession(session_id=path.stem, messages=history.messages, format=history.format)
@@ -192,15 +206,14 @@ def _read_trace(path: Path) -> tuple[list[dict[str, Any]], str]:
 
 def _add_trace(found: _Input, path: Path) -> None:
     if found.records is not None:
-        raise CommandProblem(
-            f"{printable(str(path))}: a trace is given already. With --trace the first argument is a session"
-        )
+        problem = "a trace is given already. With --trace the first argument is a session"
+        raise CommandProblem(f"{printable(str(path))}: {problem}")
     found.records, told = _read_trace(path)
     found.sources.append(told)
 
 
 def _add_own_trace(found: _Input, project: Path) -> None:
-    """What the files that `trace_file` writes here hold of the session."""
+    """Add the session's records in the files that `trace_file` writes here."""
     paths = configured_files(project_config(project))
     try:
         records = session_records(paths, found.sessions[0].session_id)
@@ -213,7 +226,7 @@ def _add_own_trace(found: _Input, project: Path) -> None:
 
 
 def _of_session(records: list[dict[str, Any]], session_id: str) -> list[dict[str, Any]]:
-    """Its records, and those of its sub-agents."""
+    """The records of the session and of its sub-agents."""
     family = {session_id}
     for record in records:
         if record["kind"] == "session_started" and record.get("parent") in family:
@@ -224,10 +237,10 @@ def _of_session(records: list[dict[str, Any]], session_id: str) -> list[dict[str
 def _check_run(records: list[dict[str, Any]] | None, run_id: str) -> None:
     known = list(dict.fromkeys(str(record.get("run_id")) for record in records or () if record.get("run_id")))
     if run_id not in known:
+        if records is None:
+            raise CommandProblem("--run needs a trace")
         hint = did_you_mean(run_id, known) or (f" The newest is {known[-1]}." if known else " There is no run in it.")
-        raise CommandProblem(
-            f"no run '{run_id}' is in the trace.{hint}" if records is not None else "--run needs a trace"
-        )
+        raise CommandProblem(f"no run '{run_id}' is in the trace.{hint}")
 
 
 def _write(made: Report, options: ReportOptions, name: str, *, traced: bool) -> int:
@@ -236,19 +249,19 @@ def _write(made: Report, options: ReportOptions, name: str, *, traced: bool) -> 
         sys.stdout.buffer.write(text.encode())  # the page says that it is UTF-8, whatever the terminal's encoding is
         return 0
     path = options.output or Path(f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name).strip('._') or 'report'}.html")
+    shown = printable(str(path))
     try:
         if path.exists() and not is_page(path.read_text(encoding="utf-8", errors="replace")):
-            raise CommandProblem(
-                f"{printable(str(path))} is there already and is no report, so it is not overwritten. Name another file with -o"
-            )
+            problem = "is there already and is no report, so it is not overwritten. Name another file with -o"
+            raise CommandProblem(f"{shown} {problem}")
         path.touch(mode=0o600)  # it may hold a conversation
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise CommandProblem(f"{printable(str(path))} cannot be written: {error.strerror}") from None
+        raise CommandProblem(f"{shown} cannot be written: {error.strerror}") from None
     runs = counted(len(made.runs) + made.runs_left_out, "run") if traced else "no trace"
     messages = counted(sum(session.count for session in made.sessions), "message")
     size = f"{len(text) / 1e6:.1f} MB" if len(text) >= 1e6 else f"{len(text) / 1e3:,.0f} kB"
-    print(f"{printable(str(path))}: {runs}, {messages}, {size}")
+    print(f"{shown}: {runs}, {messages}, {size}")
     if options.open_browser and not webbrowser.open(path.absolute().as_uri()):
         complain("no browser could be opened here")
     return 0

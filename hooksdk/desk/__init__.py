@@ -7,10 +7,9 @@ Status: stable.
 
 from __future__ import annotations
 
-from hooksdk.desk._desk import ApprovalDesk, Channel
+from hooksdk.desk._desk import ApprovalDesk, ApprovalWebhook, Channel
 from hooksdk.desk._record import ApprovalRecord
 from hooksdk.desk._records import ApprovalRecords, NotWaiting
-from hooksdk.desk._webhook import ApprovalWebhook
 from hooksdk.desk.console import ConsoleApprover
 
 __all__ = [

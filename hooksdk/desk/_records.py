@@ -23,8 +23,7 @@ import anyio
 from hooksdk.approvals import Approval, ApprovalRequest
 from hooksdk.config import state_folder
 from hooksdk.desk import _list as listing
-from hooksdk.desk._before import take_over
-from hooksdk.desk._list import Listed, OpenQuestion
+from hooksdk.desk._list import Listed, OpenQuestion, take_over
 from hooksdk.desk._record import ApprovalRecord, record_of
 from hooksdk.errors import HostError, StoreError
 from hooksdk.stores import MemoryStore, Store

@@ -23,25 +23,19 @@ from starlette.applications import Starlette
 from hooksdk.approvals import Approver
 from hooksdk.desk import ApprovalDesk
 from hooksdk.errors import HookSDKError
-from hooksdk.gateway._admission import check_address
 from hooksdk.gateway._answers import Connection, connection_of
 from hooksdk.gateway._approvals import current_request, desk_of
-from hooksdk.gateway._client import Request
-from hooksdk.gateway._http import Serving, http_app, session_key
+from hooksdk.gateway._client import CHANGES, Identity, Request, SharedParts
+from hooksdk.gateway._http import check_address, http_app, session_key
 from hooksdk.gateway._left_sessions import LeftCalls
+from hooksdk.gateway._long_results import joined_instructions
 from hooksdk.gateway._metrics import Counts
-from hooksdk.gateway._oidc import EitherTokens, IssuerTokens
-from hooksdk.gateway._results import as_error, as_mcp
-from hooksdk.gateway._server import GatewayServer, Lifespan
+from hooksdk.gateway._server import ChangeStreams, GatewayServer, Hear, Lifespan, own_streams, serve_streams
 from hooksdk.gateway._session import GatewaySession, SessionOf
-from hooksdk.gateway._session_client import CHANGES, Identity, SharedParts
 from hooksdk.gateway._session_ids import Deployment, SessionIds
 from hooksdk.gateway._settings import ApprovalSettings, GatewayConfig, profile_of
 from hooksdk.gateway._sources import Sources, ToolSource
-from hooksdk.gateway._stdio import own_streams, serve_streams
-from hooksdk.gateway._subscriptions import ChangeStreams, ResourceChanges
-from hooksdk.gateway._text import joined_instructions
-from hooksdk.gateway._tokens import OwnTokens, TokenTable, principal_of, read_tokens
+from hooksdk.gateway._tokens import EitherTokens, IssuerTokens, OwnTokens, TokenTable, principal_of, read_tokens
 from hooksdk.host import Host
 from hooksdk.mcp import Feature, ScopeKey, most_of
 from hooksdk.tasks import describe
@@ -82,7 +76,7 @@ class Gateway:
         self._folder = folder or Path.cwd()
         self._sources = Sources(sources)
         self._bus = InMemorySubscriptionBus()
-        self._changes = ResourceChanges()
+        self._resource_listeners = set[Hear]()
         self._desk: tuple[ApprovalSettings, ApprovalDesk] | None = None
         self._parts = self._parts_of(host)
         # The tokens of clients; None where the gateway has read none.
@@ -112,7 +106,6 @@ class Gateway:
             left_calls=LeftCalls(host, ids),
             start_soon=self._start_soon,
             publish=self._bus.publish,
-            watch=self._watch,
             log_level_changed=self._settle_log_level,
         )
 
@@ -250,7 +243,8 @@ class Gateway:
     async def _hear(self, server: str, message: types.ServerNotification, key: ScopeKey) -> None:
         """Tell clients what a server says outside of any call."""
         if isinstance(message, types.ResourceUpdatedNotification):
-            await self._changes.publish(Feature(server, message.params.uri), key)
+            for hear in tuple(self._resource_listeners):
+                hear(Feature(server, message.params.uri), key)
         for session in self.sessions:
             if not key.is_of(session.identity.name, session.id):
                 continue
@@ -258,14 +252,6 @@ class Gateway:
                 await session.offers.hear(server, message)
             except Exception as problem:  # a client that has just left must not keep the others from hearing it
                 logger.info("a client could not be told what '%s' says: %s", server, describe(problem))
-
-    async def _watch(self, feature: Feature, *, on: bool) -> None:
-        try:
-            features = self._sources.features_of(feature.server)
-        except LookupError:
-            return
-        if (problem := await features.watch(feature, on=on)) is not None:
-            raise as_error(as_mcp(problem, ""))
 
     async def _settle_log_level(self) -> None:
         level = most_of([session.client.log_level for session in self._sessions.values()])
@@ -330,14 +316,14 @@ class Gateway:
             yield connection_of("")
 
         verifier = EitherTokens(OwnTokens(tokens, self._catch_up_tokens), IssuerTokens(lambda: self.config))
-        serving = Serving(
-            config=lambda: self.config,
+        return http_app(
+            self._serve(profile, session_of, no_connection, identity_of),
+            lambda: self.config,
             profile=profile,
             verifier=verifier if needs_token else None,
             metrics=self.counts.metrics,
             on_leave=self.end,
         )
-        return http_app(self._serve(profile, session_of, no_connection, identity_of), serving)
 
     def _serve(
         self,
@@ -348,7 +334,7 @@ class Gateway:
     ) -> GatewayServer:
         profile_of(self.config, profile)
         self._profiles.add(profile)
-        streams = ChangeStreams(self._bus, self._changes, session_of, self._watch)
+        streams = ChangeStreams(self._bus, self._resource_listeners, session_of, self._sources)
 
         def instructions_for(context: Request) -> str:
             identity = identity_of(context)

@@ -21,8 +21,8 @@ from starlette.applications import Starlette
 from uvicorn.server import HANDLED_SIGNALS
 
 from hooksdk.errors import ConfigError
-from hooksdk.gateway._admission import PATH, OpenRequests, sends_tokens_unencrypted
 from hooksdk.gateway._connections import Connection, Connections, Tls, few_lines, most_connections
+from hooksdk.gateway._http import PATH, OpenRequests, sends_tokens_unencrypted
 from hooksdk.gateway._metrics import Metrics
 from hooksdk.gateway._settings import GatewayConfig
 

@@ -1,20 +1,28 @@
-"""The tools of `tools/list`: those that the run offers, as their servers describe them."""
+"""The tools of one session: those that its run offers, as their servers describe them and its client is told of
+them."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast, final
 
+import anyio
 import mcp_types as types
+from mcp.server.subscriptions import ToolsListChanged
 
 from hooksdk.calls import ToolCall
 from hooksdk.catalog import Catalog, full_names, readings
-from hooksdk.gateway._long_results import RECALL, is_recall
+from hooksdk.gateway._client import SessionClient
+from hooksdk.gateway._long_results import RECALL, LongResults, is_recall
+from hooksdk.gateway._pages import SessionPages
 from hooksdk.schema import estimate_tokens
 from hooksdk.tools import Annotations, Expose, Tool
 from hooksdk.values import as_object
+
+logger = logging.getLogger("hooksdk")
 
 # The end of the name under which a caller runs tools that only read.
 READ_ONLY = "_readonly"
@@ -46,28 +54,18 @@ class Caller:
         return cls(tool, texts[0], objects[0]) if len(texts) == len(objects) == 1 else None
 
 
-@final
-@dataclass(frozen=True)
-class HintTrust:
-    """Which tools count as read-only. A server's own hint counts where the operator trusts the server.
-
-    Attributes:
-        servers: The trusted servers; `*`: all.
-    """
-
-    servers: frozenset[str]
-
-    def why_not(self, tool: Tool, caller: str = "") -> str | None:
-        """Why a tool may not be called where only reading is allowed; None where it may. `caller` is the bridge that
-        may call it."""
-        if tool.bridge and not tool.annotations.read_only:
-            return f"'{tool.name}' was not run: it may do more than read. Call it directly."
-        if tool.annotations.read_only is not True:
-            return f"'{tool.name}' was not run: it is not known to read only. Call it through {caller}."
-        if tool.source == "mcp" and not self.servers & {"*", tool.owner}:
-            told = f"that it only reads is the word of '{tool.owner}', which nobody has vouched for here"
-            return f"'{tool.name}' was not run: {told}. Call it through {caller}."
-        return None
+def why_not_read_only(tool: Tool, trusted: frozenset[str], caller: str = "") -> str | None:
+    """Why a tool may not be called where only reading is allowed; None where it may. The hint of a server counts where
+    the operator trusts the server: `trusted` are the names, `*` stands for all. `caller` is the bridge that may call
+    the tool."""
+    if tool.bridge and not tool.annotations.read_only:
+        return f"'{tool.name}' was not run: it may do more than read. Call it directly."
+    if tool.annotations.read_only is not True:
+        return f"'{tool.name}' was not run: it is not known to read only. Call it through {caller}."
+    if tool.source == "mcp" and not trusted & {"*", tool.owner}:
+        told = f"that it only reads is the word of '{tool.owner}', which nobody has vouched for here"
+        return f"'{tool.name}' was not run: {told}. Call it through {caller}."
+    return None
 
 
 @final
@@ -82,11 +80,16 @@ class ClientListing:
     """
 
     def __init__(
-        self, catalog: Catalog, offered: Sequence[Tool], expose: Expose, trust: HintTrust, given: Sequence[Tool] = ()
+        self,
+        catalog: Catalog,
+        offered: Sequence[Tool],
+        expose: Expose,
+        trusted: frozenset[str],
+        given: Sequence[Tool] = (),
     ) -> None:
         """`offered` are the tools that the run offers, of those in the `catalog` and beside them; `given` are all
-        that the sources have, with those that are withheld from the client."""
-        self._trust = trust
+        that the sources have, with those that are withheld from the client. The hints of `trusted` servers count."""
+        self._trusted = trusted
         self._catalog = catalog
         granted = {tool.id for tool in catalog}
         withheld = [tool for tool in given if tool.id not in granted]
@@ -100,7 +103,7 @@ class ClientListing:
             shown = [*catalog, *(tool for tool in shown if tool.name in added)]
         names = {tool.name for tool in shown}
         if expose == "hybrid":
-            shown += [tool for tool in catalog if tool.name not in names and trust.why_not(tool) is None]
+            shown += [tool for tool in catalog if tool.name not in names and why_not_read_only(tool, trusted) is None]
             names = {tool.name for tool in shown}
         self._recall = next((tool.name for tool in catalog if is_recall(tool)), None)
         hidden = any(tool.name not in names and tool.name != self._recall for tool in catalog)
@@ -175,7 +178,10 @@ class ClientListing:
     ) -> tuple[ToolCall, Callable[[Tool], str | None] | None]:
         """The call that a client makes, and a restriction on its tool beside the policies."""
         if (caller := self._reading.get(name)) is not None:
-            return ToolCall(call_id, caller.tool.name, arguments), partial(self._trust.why_not, caller=caller.tool.name)
+            bridge = caller.tool.name
+            return ToolCall(call_id, bridge, arguments), partial(
+                why_not_read_only, trusted=self._trusted, caller=bridge
+            )
         if name == RECALL and self._recall is not None:  # under another name where a plugin has a tool of this name
             name = self._recall
         return ToolCall(call_id, name, arguments), None
@@ -214,3 +220,69 @@ def _hints(said: Annotations, title: str | None) -> types.ToolAnnotations | None
         idempotent_hint=said.idempotent,
         open_world_hint=said.open_world,
     )
+
+
+@final
+class SessionTools:
+    """The tools of one session.
+
+    Attributes:
+        expose: Whether the client is told of all tools, or of a bridge to them.
+        pages: Pages for signing in to servers, and the tool that opens them.
+        results: Long results, and the tool that reads them.
+        is_known: True once the tools were resolved for the first time.
+        _client: The session's client.
+        _resolved: The list of tools, and before it what it was made of; None before the first time.
+        _lock: Held while the tools are resolved.
+
+    """
+
+    def __init__(self, client: SessionClient) -> None:
+        config, deployment = client.shared.config, client.shared.ids.deployment
+        self.expose: Expose = client.identity.profile.expose or config.expose
+        self._trusted = frozenset(config.trusted_hints)
+        self.pages = SessionPages(client.shared.sources, client.shared.start_soon, config.approvals.wait)
+        kept_in = deployment.store if deployment is not None and client.is_shared else None
+        self.results = LongResults(config.max_result_chars, config.kept_result_bytes, kept_in, client.id)
+        self._client = client
+        self._resolved: tuple[object, ClientListing] | None = None
+        self._lock = anyio.Lock()
+
+    @property
+    def is_known(self) -> bool:
+        return self._resolved is not None
+
+    @property
+    def waits_for_servers(self) -> bool:
+        """True where a list depends on the servers' first listings: a bridge is the same whatever stands behind it."""
+        return self.expose != "bridge"
+
+    async def listing(self, *, wait: bool = True) -> ClientListing:
+        """The tools as they are now; the client is told where they have changed. With `wait` servers that were never
+        listed have a few seconds to answer."""
+        client, sources = self._client, self._client.shared.sources
+        if wait:
+            await sources.listed(client.name)
+        run = client.run
+        tools, missing = sources.look()
+        basis = tools, missing, self.pages.servers()
+        if (known := self._listing_of(basis)) is not None:
+            return known
+        async with self._lock:
+            if (known := self._listing_of(basis)) is not None:
+                return known
+            pages = self.pages.tools(client.request)
+            offered = await run.resolve_tools(
+                [*tools, *self.results.tools, *pages], missing=self.pages.missing(missing, pages)
+            )
+            before, listing = self._resolved, ClientListing(run.tools, offered, self.expose, self._trusted, tools)
+            self._resolved = basis, listing
+        if before is None:
+            if self.expose in ("bridge", "hybrid") and not any(tool.bridge for tool in offered):
+                logger.warning('expose = "%s", and no plugin offers a bridge: every tool is listed', self.expose)
+        elif before[1].tools != listing.tools:
+            await client.notify_change(ToolsListChanged())
+        return listing
+
+    def _listing_of(self, basis: object) -> ClientListing | None:
+        return self._resolved[1] if self._resolved is not None and self._resolved[0] == basis else None

@@ -36,9 +36,9 @@ class ClientOffers:
 
     """
 
-    def __init__(self, offers: Sequence[ServerOffer], granted: Callable[[str], bool], links: Links) -> None:
+    def __init__(self, offers: Sequence[ServerOffer], granted: Callable[[str], bool], links: dict[str, str]) -> None:
         """`granted` is told the id of a prompt or a resource, and answers whether the client may have it. `links` are
-        those of its session."""
+        the resources that results have linked to in its session, each with the server of the result."""
         self._links = links
         self._servers = {offer.server for offer in offers if offer.capabilities.resources is not None}
         self._prompts: dict[str, Feature] = {}
@@ -123,7 +123,7 @@ class ClientOffers:
         yield self._listed.get(uri, ())
         yield self._shown.get(uri, ())
         yield list(dict.fromkeys(server for server, template in self._parsed if template.match(uri) is not None))
-        yield [server for server in self._links.owners(uri) if server in self._servers]
+        yield [self._links[uri]] if self._links.get(uri) in self._servers else []
         yield self._all_listed.get(uri, ())
 
     def _named_server(self, uri: str) -> Feature | None:
@@ -140,7 +140,10 @@ class ClientOffers:
         except NotOffered:
             if any(len(owners) > 1 for owners in self._owners(uri)):
                 return address(server, uri)
-            self._links.add(uri, server)
+            self._links.pop(uri, None)
+            self._links[uri] = server
+            if len(self._links) > MOST_LINKS:
+                del self._links[next(iter(self._links))]
             return uri
         return uri if known.server == server else address(server, uri)
 
@@ -156,25 +159,6 @@ class ClientOffers:
             else:
                 led.append(dict(block))
         return led
-
-
-@final
-class Links:
-    """The resources that results have linked to in one session, each with the server of the result."""
-
-    def __init__(self) -> None:
-        self._servers: dict[str, str] = {}
-
-    def add(self, uri: str, server: str) -> None:
-        """Note that a result of this server names a resource."""
-        self._servers.pop(uri, None)
-        self._servers[uri] = server
-        if len(self._servers) > MOST_LINKS:
-            del self._servers[next(iter(self._servers))]
-
-    def owners(self, uri: str) -> list[str]:
-        """The servers whose results have named a resource."""
-        return [self._servers[uri]] if uri in self._servers else []
 
 
 def address(server: str, own: str) -> str:

@@ -218,7 +218,7 @@ class OpenCalls:
 
     async def _reply(self, exchange: CallExchange, state: str, call: OpenCall) -> None:
         async def end_with_client() -> None:
-            await exchange.wait_for_cancellation(state)
+            await exchange.wait_for(state, "gone")  # its client has cancelled the request there
             answering.cancel_scope.cancel()
 
         answer: Answer | None = None
@@ -273,10 +273,6 @@ class CallExchange:
         stored = await self._read(state)
         return _ANSWERS.validate_python(stored["answers"]) if stored and "answers" in stored else None
 
-    async def wait_for_cancellation(self, state: str) -> None:
-        """Wait until the client has cancelled its request at the other gateway."""
-        await self._wait_for(state, "gone")
-
     async def reply(self, state: str, answer: Answer) -> None:
         """Give the other gateway the call's next questions, or its result."""
         kind = "input_required" if isinstance(answer, types.InputRequiredResult) else "complete"
@@ -286,7 +282,7 @@ class CallExchange:
     async def wait_for_arrival(self, state: str) -> bool:
         """Wait until the client has the reply; False where it does not take it while the reply is kept."""
         with anyio.move_on_after(REPLY_KEPT):
-            return await self._wait_for(state, "arrived")
+            return await self.wait_for(state, "arrived")
         return False
 
     async def forget(self, state: str) -> None:
@@ -354,7 +350,7 @@ class CallExchange:
         store = self._deployment.store
         await change(store, CALLS, self._key(state), lambda stored: (stored and {**stored, **fields}, None))
 
-    async def _wait_for(self, state: str, field_name: str) -> bool:
+    async def wait_for(self, state: str, field_name: str) -> bool:
         """Wait until an entry has a field; False once the entry is gone."""
         while True:
             stored = await self._read(state)

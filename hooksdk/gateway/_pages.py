@@ -14,7 +14,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from hooksdk.calls import ToolResult
 from hooksdk.gateway._client import CallingClient, Request
-from hooksdk.gateway._results import error
+from hooksdk.gateway._results import error, without_answers
 from hooksdk.gateway._sources import Sources
 from hooksdk.mcp import SignInPage, current_client
 from hooksdk.tools import Tool
@@ -73,22 +73,21 @@ class SessionPages:
         names = self._sources.signed_out() if tools else ()
         return {name: f"{why}, or call {NAME}" if name in names else why for name, why in missing.items()}
 
-    def page_of(self, params: types.CallToolRequestParams) -> SignInPage | types.CallToolResult | None:
-        """The page of a call that is made again; a refusal where the person does not sign in, and None for any other
-        call."""
+    async def go_on(self, params: types.CallToolRequestParams) -> types.CallToolRequestParams | types.CallToolResult:
+        """The call that a request makes. Where its client was given a page, this waits for a while until the person is
+        done with it; a person who does not sign in gets a refusal instead."""
         page = self._pages.get(params.request_state or "")
+        if page is None:
+            return params
         answer = (params.input_responses or {}).get(INPUT)
-        if page is not None and isinstance(answer, types.ElicitResult) and answer.action != "accept":
+        if isinstance(answer, types.ElicitResult) and answer.action != "accept":
             self._shown.pop(page.server, None)
             return error(
                 f"'{params.name}' was not run: the person at the client does not sign in to '{page.server}' now."
             )
-        return page
-
-    async def wait_until_done(self, page: SignInPage) -> None:
-        """Wait for a while until the person is done with the page."""
         with anyio.move_on_after(self._wait):
             await page.over.wait()
+        return without_answers(params)
 
     def answer(self, page: SignInPage, context: Request) -> types.InputRequiredResult:
         """The page, in the place of the call's result. Raises `UrlElicitationRequiredError` where the protocol has an

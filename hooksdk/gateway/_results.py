@@ -34,6 +34,11 @@ def as_mcp(result: ToolResult, protocol_version: str) -> types.CallToolResult:
     return plain if text and _can_be_sent(plain) else error("The tool ran, and its result cannot be sent as JSON.")
 
 
+def without_answers(params: types.CallToolRequestParams) -> types.CallToolRequestParams:
+    """The same call, made anew: without the state and the answers that belong to an earlier result."""
+    return params.model_copy(update={"request_state": None, "input_responses": None})
+
+
 def as_prompt(answer: types.CallToolResult) -> types.GetPromptResult:
     """The prompt that a call has got. A text that a plugin has put in its place is a message of the user."""
     messages: list[types.PromptMessage] = []

@@ -1,28 +1,46 @@
-"""The MCP server that clients see: it takes each request to its client's session."""
+"""The MCP server that clients see. It takes each request to its client's session, tells of changes in the streams that
+clients of the stateless protocol ask for, and serves a client at this process's stdin and stdout."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeVar, final
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast, final
 
+import anyio
+import anyio.to_thread
 import mcp_types as types
+from anyio.abc import AsyncResource
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
+from mcp.server.stdio import stdio_server
+from mcp.server.subscriptions import ListenHandler, ResourceUpdated, ServerEvent, SubscriptionBus
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
 
 from hooksdk.errors import HookSDKError, RunBlocked
-from hooksdk.gateway._answers import Connection, StreamAnswers, over_streams
+from hooksdk.gateway._answers import Connection, StreamAnswers, end_with_client, over_streams
 from hooksdk.gateway._approvals import current_request
 from hooksdk.gateway._client import CallingClient, Request
 from hooksdk.gateway._metrics import Counts
 from hooksdk.gateway._open_calls import Answer
 from hooksdk.gateway._results import error, whole
-from hooksdk.gateway._resuming import end_with_client
 from hooksdk.gateway._session import GatewaySession, SessionOf, call_in_session
+from hooksdk.gateway._sources import Sources
+from hooksdk.mcp import Feature, ScopeKey
+from hooksdk.stores.files import write_all
 from hooksdk.tasks import describe
+
+logger = logging.getLogger("hooksdk")
 
 NAME = "hooksdk"
 
@@ -31,6 +49,11 @@ R = TypeVar("R")
 
 Listen = Callable[[Request, types.SubscriptionsListenRequestParams], Awaitable[types.SubscriptionsListenResult]]
 Lifespan = Callable[[Server[Connection]], AbstractAsyncContextManager[Connection]]
+# Is told of a changed resource, and for which clients its server is.
+Hear = Callable[[Feature, ScopeKey], None]
+CHUNK = 64 * 1024
+STDIN, STDOUT, STDERR = 0, 1, 2
+_SURROGATE = re.compile(r"\\ud[89a-f]", re.IGNORECASE)
 
 
 @final
@@ -54,8 +77,12 @@ class GatewayServer(Server[Connection]):
             get_tool_input_schema=_no_header_schema,
             on_subscriptions_listen=listen,
             on_call_tool=self._call_tool,
-            on_get_prompt=self._get_prompt,
-            on_read_resource=self._read_resource,
+            on_get_prompt=self._call_handler(
+                lambda session, params, request, client: session.calls.get_prompt(params, request, client)
+            ),
+            on_read_resource=self._call_handler(
+                lambda session, params, request, client: session.calls.read_resource(params, request, client)
+            ),
             on_list_tools=self._listing(lambda session: session.offers.list_tools()),
             on_list_prompts=self._listing(lambda session: session.offers.list_prompts()),
             on_list_resources=self._listing(lambda session: session.offers.list_resources()),
@@ -68,7 +95,8 @@ class GatewayServer(Server[Connection]):
         self.add_request_handler(
             "logging/setLevel", types.SetLevelRequestParams, self._handler(GatewaySession.set_log_level)
         )
-        self.middleware.append(_Instructions(instructions_for))
+        self._instructions_for = instructions_for
+        self.middleware.append(self._add_instructions)
         self.middleware.append(end_with_client)
 
     async def run(self, read_stream: Any, write_stream: Any, *args: Any, **options: Any) -> None:
@@ -93,24 +121,33 @@ class GatewayServer(Server[Connection]):
         finally:
             current_request.reset(token)
 
-    async def _get_prompt(
-        self, context: Request, params: types.GetPromptRequestParams
-    ) -> types.GetPromptResult | types.InputRequiredResult:
-        async with self._serving(context) as (session, client):
-            return await session.calls.get_prompt(params, context, client)
-
-    async def _read_resource(
-        self, context: Request, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult | types.InputRequiredResult:
-        async with self._serving(context) as (session, client):
-            return await session.calls.read_resource(params, context, client)
+    async def _add_instructions(self, ctx: Request, call_next: CallNext) -> HandlerResult:
+        """Add the instructions, which depend on who the client is. A middleware of this server."""
+        result = await call_next(ctx)
+        if ctx.method in {"initialize", "server/discover"} and isinstance(result, dict):
+            return {**result, "instructions": whole(self._instructions_for(ctx))}
+        return result
 
     def _handler(self, serve: Callable[[GatewaySession, P], Awaitable[R]]) -> Callable[[Request, P], Awaitable[R]]:
         """A handler of one kind of request, which is served by the client's session."""
+        return self._call_handler(lambda session, params, _request, _client: serve(session, params))
+
+    def _call_handler(
+        self, serve: Callable[[GatewaySession, P, Request, CallingClient], Awaitable[R]]
+    ) -> Callable[[Request, P], Awaitable[R]]:
+        """A handler of a kind of request that calls a server. An error of ours becomes one of the protocol's."""
 
         async def handle(context: Request, params: P) -> R:
-            async with self._serving(context) as (session, _client):
-                return await serve(session, params)
+            token = current_request.set(context)
+            try:
+                session = await self._session_of(context)
+                with session.serving(context) as client:
+                    return await serve(session, params, context, client)
+            except HookSDKError as problem:
+                self._count_blocked(problem)
+                raise MCPError(types.INVALID_REQUEST, whole(describe(problem))) from problem
+            finally:
+                current_request.reset(token)
 
         return handle
 
@@ -126,20 +163,6 @@ class GatewayServer(Server[Connection]):
 
         return self._handler(handle)
 
-    @asynccontextmanager
-    async def _serving(self, context: Request) -> AsyncGenerator[tuple[GatewaySession, CallingClient]]:
-        """The client's session, while it serves a request. An error of ours becomes one of the protocol's."""
-        token = current_request.set(context)
-        try:
-            session = await self._session_of(context)
-            with session.serving(context) as client:
-                yield session, client
-        except HookSDKError as problem:
-            self._count_blocked(problem)
-            raise MCPError(types.INVALID_REQUEST, whole(describe(problem))) from problem
-        finally:
-            current_request.reset(token)
-
     def _count_blocked(self, problem: HookSDKError) -> None:
         if isinstance(problem, RunBlocked):  # a plugin blocks all of the client's requests
             self._counts.withheld()
@@ -150,14 +173,170 @@ def _no_header_schema(_name: str) -> None:
 
 
 @final
-class _Instructions:
-    """A middleware that adds the instructions, which depend on who the client is."""
+@dataclass(eq=False)
+class _ClientBus:
+    """The events for one stream: changed lists, as for everybody, and the resources that its client asked for.
 
-    def __init__(self, instructions_for: Callable[[Request], str]) -> None:
-        self._instructions_for = instructions_for
+    Attributes:
+        uris: The resources, each with the address that the client has for it.
+    """
 
-    async def __call__(self, ctx: Request, call_next: CallNext) -> HandlerResult:
-        result = await call_next(ctx)
-        if ctx.method in {"initialize", "server/discover"} and isinstance(result, dict):
-            return {**result, "instructions": whole(self._instructions_for(ctx))}
-        return result
+    _bus: SubscriptionBus
+    _resource_listeners: set[Hear]
+    session: GatewaySession | None = None
+    uris: dict[Feature, str] = field(default_factory=dict[Feature, str])
+
+    async def publish(self, event: ServerEvent) -> None:
+        await self._bus.publish(event)
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        def changed(feature: Feature, key: ScopeKey) -> None:
+            session, uri = self.session, self.uris.get(feature)
+            if uri is not None and session is not None and key.is_of(session.identity.name, session.id):
+                listener(ResourceUpdated(uri))
+
+        unsubscribe = self._bus.subscribe(listener)
+        self._resource_listeners.add(changed)
+
+        def stop() -> None:
+            unsubscribe()
+            self._resource_listeners.discard(changed)
+
+        return stop
+
+
+@final
+@dataclass(eq=False)
+class ChangeStreams:
+    """Serves `subscriptions/listen`."""
+
+    _bus: SubscriptionBus
+    _resource_listeners: set[Hear]
+    _session_of: SessionOf
+    _sources: Sources
+
+    async def __call__(
+        self, context: Request, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """Tell the client of changes until it leaves. The acknowledgement leaves out resources that the client may
+        not read, or that their servers do not watch."""
+        client_bus = _ClientBus(self._bus, self._resource_listeners)
+        wanted = params.notifications.resource_subscriptions or []
+        try:
+            if wanted:
+                client_bus.session = session = await self._session_of(context)
+                with session.serving(context):
+                    for uri in dict.fromkeys(wanted):
+                        await self._begin(session, uri, client_bus.uris)
+            honored: dict[str, Any] = {"resource_subscriptions": list(client_bus.uris.values()) or None}
+            params = params.model_copy(update={"notifications": params.notifications.model_copy(update=honored)})
+            return await ListenHandler(client_bus)(context, params)
+        finally:
+            if client_bus.session is not None:
+                with anyio.CancelScope(shield=True), client_bus.session.client.calling():
+                    for feature in client_bus.uris:
+                        await self._sources.watch(feature, on=False)
+
+    async def _begin(self, session: GatewaySession, uri: str, uris: dict[Feature, str]) -> None:
+        try:
+            feature = await session.offers.watchable(uri)
+            if feature not in uris:
+                await self._sources.watch(feature, on=True)
+                uris[feature] = uri
+        except MCPError as problem:
+            logger.info("a client does not hear of changes of '%s': %s", uri, problem)
+
+
+@contextmanager
+def own_streams() -> Generator[tuple[int, int]]:
+    """The descriptors of the protocol: stdin and stdout as they were. Within the block other code that reads stdin
+    finds nothing, and what it prints goes to stderr; that holds for children and C code, too."""
+    sys.stdout.flush()
+    reads, writes = os.dup(STDIN), os.dup(STDOUT)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    try:
+        os.dup2(nothing, STDIN)
+        os.dup2(STDERR, STDOUT)
+        yield reads, writes
+    finally:
+        sys.stdout.flush()
+        os.dup2(reads, STDIN)
+        os.dup2(writes, STDOUT)
+        for descriptor in (nothing, reads, writes):
+            os.close(descriptor)
+
+
+async def serve_streams(server: Server[Any], streams: tuple[int, int]) -> None:
+    """Serve the client at these two descriptors until it closes the first."""
+    stdin, answers = _Lines(streams[0]), _Answers(streams[1])
+    async with (
+        stdio_server(cast("Any", stdin), cast("Any", answers)) as (read, write),
+        anyio.create_task_group() as group,
+    ):
+        await write.aclose()  # its `send` returns before anything is written
+        group.start_soon(answers.write)
+        await server.run(read, answers, server.create_initialization_options())
+
+
+@final
+class _Lines:
+    """The client's lines. No thread hangs in a read, so that Ctrl-C ends the program whatever the client does."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        rest = b""
+        while chunk := await self._read():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if line.strip():
+                    yield _readable(line)
+        if rest.strip():
+            yield _readable(rest)
+
+    async def _read(self) -> bytes:
+        try:
+            await anyio.wait_readable(self._descriptor)
+        except (OSError, ValueError, NotImplementedError):  # it is a file, which is always ready
+            return await anyio.to_thread.run_sync(os.read, self._descriptor, CHUNK, abandon_on_cancel=True)
+        return os.read(self._descriptor, CHUNK)
+
+
+def _readable(line: bytes) -> str:
+    """The line as text. A model may write half of an emoji, which clients send as an escape that cannot be read: a
+    sign takes its place, so that the call is answered."""
+    text = line.decode("utf-8", "replace")
+    if _SURROGATE.search(text):
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.dumps(json.loads(text), ensure_ascii=False).encode("utf-8", "replace").decode()
+    return text
+
+
+@final
+class _Answers(AsyncResource):
+    """The stream of answers. Each is written whole, one after the other, also where its sender is cancelled
+    meanwhile."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._waiting, self._next = anyio.create_memory_object_stream[tuple[str, anyio.Event]](0)
+
+    async def send(self, item: SessionMessage) -> None:
+        """Write an answer, and return when it is written."""
+        written = anyio.Event()
+        await self._waiting.send((item.message.model_dump_json(by_alias=True, exclude_unset=True), written))
+        await written.wait()
+
+    async def write(self) -> None:
+        """Write the answers until the stream is closed, in a thread: a client that does not read must not stop other
+        work."""
+        async with self._next:
+            async for text, written in self._next:
+                await anyio.to_thread.run_sync(
+                    write_all, self._descriptor, f"{text}\n".encode(), abandon_on_cancel=True
+                )
+                written.set()
+
+    async def aclose(self) -> None:
+        self._waiting.close()

@@ -4,7 +4,7 @@ long."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, final
 
@@ -12,17 +12,16 @@ import anyio
 import mcp_types as types
 from anyio.abc import TaskStatus
 
-from hooksdk.calls import CallInDoubt
 from hooksdk.errors import HookSDKError, SessionBusy
-from hooksdk.gateway._client import CallingClient, Request
+from hooksdk.gateway._client import CHANGES, CallingClient, Identity, Request, SessionClient, SharedParts
 from hooksdk.gateway._left_sessions import OtherSessionsCalls, remove
+from hooksdk.gateway._listing import SessionTools
 from hooksdk.gateway._long_results import is_recall
 from hooksdk.gateway._open_calls import Answer
+from hooksdk.gateway._results import without_answers
 from hooksdk.gateway._session_calls import SessionCalls
-from hooksdk.gateway._session_client import CHANGES, Identity, SessionClient, SharedParts
 from hooksdk.gateway._session_ids import PRECISION, release
 from hooksdk.gateway._session_offers import SessionOffers
-from hooksdk.gateway._session_tools import SessionTools
 from hooksdk.gateway._settings import narrowing
 from hooksdk.run import Run
 from hooksdk.session import Session
@@ -132,7 +131,7 @@ class GatewaySession:
         deployment, identity = shared.ids.deployment, client.identity
         prefix = deployment.prefix_of(identity.key, identity.requester) if deployment is not None else ""
         others = OtherSessionsCalls(shared.left_calls, session, client.stored_id, shared.ids, prefix)
-        return SessionCalls(client, self.tools, self.offers, others, busy=self._busy, give_up=self._give_up)
+        return SessionCalls(others, client, self.tools, self.offers, self._busy, self._give_up)
 
     def _run_of(self, session: Session) -> AbstractAsyncContextManager[Run]:
         client, config, identity = self.client, self.client.shared.config, self.client.identity
@@ -152,11 +151,8 @@ class GatewaySession:
             withhold=narrowing(identity.profile_name, identity.profile, own=is_recall),
             expose=self.tools.expose,
             approver=client.shared.counts.counted(client.approver),
-            in_doubt=self._in_doubt,
+            in_doubt=lambda: self.calls.other_sessions.in_doubt,
         )
-
-    def _in_doubt(self) -> Sequence[CallInDoubt]:
-        return self.calls.other_sessions.in_doubt
 
     async def _close(self, session: Session) -> None:
         shared, in_doubt = self.client.shared, session.in_doubt
@@ -274,4 +270,4 @@ async def call_in_session(session_of: SessionOf, params: types.CallToolRequestPa
     try:
         return await call_once(params)
     except SessionBusy:
-        return await call_once(params.model_copy(update={"request_state": None, "input_responses": None}))
+        return await call_once(without_answers(params))

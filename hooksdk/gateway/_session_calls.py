@@ -20,15 +20,13 @@ from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ApprovalPending, SessionBusy, StoreError
 from hooksdk.gateway._answers import Undelivered, deliver
 from hooksdk.gateway._approvals import ClientApprovals
-from hooksdk.gateway._client import CallingClient, Request
+from hooksdk.gateway._client import CallingClient, Request, SessionClient
 from hooksdk.gateway._left_sessions import OtherSessionsCalls
-from hooksdk.gateway._listing import ClientListing
+from hooksdk.gateway._listing import ClientListing, SessionTools
 from hooksdk.gateway._long_results import PREFIX as RESULT_PREFIX
 from hooksdk.gateway._open_calls import PREFIX, Answer, CallExchange, OpenCalls
 from hooksdk.gateway._results import as_contents, as_error, as_mcp, as_prompt, error, error_code
-from hooksdk.gateway._session_client import SessionClient
 from hooksdk.gateway._session_offers import SessionOffers
-from hooksdk.gateway._session_tools import SessionTools
 from hooksdk.gateway._settings import MCP_SOURCES
 from hooksdk.mcp import current_client
 from hooksdk.run import JudgedCall
@@ -92,6 +90,7 @@ class WaitingCalls:
 
 
 @final
+@dataclass(eq=False)
 class SessionCalls:
     """The calls of one session.
 
@@ -102,34 +101,25 @@ class SessionCalls:
         _tools: The session's tools.
         _offers: The prompts and resources that the client may have.
         _busy: A context within which the session does not count as idle.
-        _give_up: Ends the session, since its run takes no further call.
+        _give_up: Is called when a record could not be written: the client's next request gets another session.
         _approvals: Asks the person at the client; None where there is no approval desk.
         _undelivered: Results that no request has taken to the client yet.
         _open_calls: Calls that wait for the client's answers to a server's questions.
 
     """
 
-    def __init__(
-        self,
-        client: SessionClient,
-        tools: SessionTools,
-        offers: SessionOffers,
-        other_sessions: OtherSessionsCalls,
-        *,
-        busy: Callable[[], AbstractContextManager[None]],
-        give_up: Callable[[], None],
-    ) -> None:
-        """`give_up` is called when a record could not be written: the client's next request gets another session."""
+    other_sessions: OtherSessionsCalls
+    _client: SessionClient
+    _tools: SessionTools
+    _offers: SessionOffers
+    _busy: Callable[[], AbstractContextManager[None]]
+    _give_up: Callable[[], None]
+
+    def __post_init__(self) -> None:
+        client, shared, exchange = self._client, self._client.shared, None
         self.waiting = WaitingCalls()
-        self.other_sessions = other_sessions
-        self._client = client
-        self._tools = tools
-        self._offers = offers
-        self._busy = busy
-        self._give_up = give_up
         self._approvals = client.approver if isinstance(client.approver, ClientApprovals) else None
         self._undelivered = Undelivered()
-        shared, exchange = client.shared, None
         if shared.ids.deployment is not None and client.is_shared:
             exchange = CallExchange(
                 shared.ids.deployment, client.id, client.stored_id, shared.start_soon, self._undelivered
@@ -201,12 +191,11 @@ class SessionCalls:
     ) -> Answer:
         """Make a call. One that waited for an approval, or for answers to what its server has asked, goes on from
         there. `tool` is given for a call of none of the listed tools."""
-        digest, pages = digest_of([params.name, params.arguments or {}]), self._tools.pages
-        if (page := pages.page_of(params)) is not None:
-            if isinstance(page, types.CallToolResult):
-                return page
-            await pages.wait_until_done(page)
-            params = params.model_copy(update={"request_state": None, "input_responses": None})
+        digest = digest_of([params.name, params.arguments or {}])
+        params_or_refusal = await self._tools.pages.go_on(params)
+        if isinstance(params_or_refusal, types.CallToolResult):
+            return params_or_refusal
+        params = params_or_refusal
         if (params.request_state or "").startswith(PREFIX):
             return await self._open_calls.resume(params, digest, request)
         if self._approvals is not None and (refusal := await self._approvals.take_answer(params)) is not None:

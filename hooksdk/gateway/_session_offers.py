@@ -16,12 +16,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from hooksdk.calls import ToolResult
 from hooksdk.errors import HookSDKError
-from hooksdk.gateway._client import is_heard
+from hooksdk.gateway._client import SessionClient, is_heard
+from hooksdk.gateway._listing import SessionTools
 from hooksdk.gateway._long_results import PREFIX
-from hooksdk.gateway._offers import ClientOffers, Links, shown_in, with_app_at
+from hooksdk.gateway._offers import ClientOffers, shown_in, with_app_at
 from hooksdk.gateway._results import as_error, as_mcp, pages_in
-from hooksdk.gateway._session_client import SessionClient
-from hooksdk.gateway._session_tools import SessionTools
 from hooksdk.mcp import Feature, ServerOffer
 from hooksdk.tools import Tool
 
@@ -40,7 +39,7 @@ class SessionOffers:
     Attributes:
         _client: The session's client.
         _tools: The session's tools.
-        _links: The resources that results have linked to.
+        _links: The resources that results have linked to, each with the server of the result.
         _known: The servers' offers, and what the client may have of them; None before the first time.
         _lock: Held while that is settled.
         _watched: Resources whose changes the client hears of, each with the address that the client has for it.
@@ -51,7 +50,7 @@ class SessionOffers:
     def __init__(self, client: SessionClient, tools: SessionTools) -> None:
         self._client = client
         self._tools = tools
-        self._links = Links()
+        self._links: dict[str, str] = {}
         self._known: tuple[list[ServerOffer], ClientOffers] | None = None
         self._lock = anyio.Lock()
         self._watched: dict[Feature, str] = {}
@@ -162,7 +161,7 @@ class SessionOffers:
         if not uri.startswith(PREFIX):  # a long result never changes
             feature = await self.watchable(uri)
             if feature not in self._watched:
-                await self._client.shared.watch(feature, on=True)
+                await self._client.shared.sources.watch(feature, on=True)
                 self._watched[feature] = uri
         return types.EmptyResult()
 
@@ -179,7 +178,7 @@ class SessionOffers:
         if feature is None:
             feature, _ = await self.resource(uri)
         if self._watched.pop(feature, None) is not None:
-            await self._client.shared.watch(feature, on=False)
+            await self._client.shared.sources.watch(feature, on=False)
         return types.EmptyResult()
 
     async def unsubscribe_all(self) -> None:
@@ -191,7 +190,7 @@ class SessionOffers:
                 contextlib.suppress(MCPError),
                 self._client.calling(),
             ):
-                await self._client.shared.watch(feature, on=False)
+                await self._client.shared.sources.watch(feature, on=False)
 
     def note_pages(self, refusal: MCPError) -> MCPError:
         """The same error. The client is told when the web pages that it names are done."""

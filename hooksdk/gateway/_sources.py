@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, final
 
 import anyio
 
-from hooksdk.mcp import Features, ServerOffer, current_client
+from hooksdk.gateway._results import as_error, as_mcp
+from hooksdk.mcp import Feature, Features, ServerOffer, current_client
 from hooksdk.tools import Tool
 
 if TYPE_CHECKING:
@@ -58,14 +59,14 @@ class Sources:
         missing: dict[str, str] = {}
         for source in self._sources:
             tools += source.tools()
-            known: Mapping[str, str] = getattr(source, "missing", {})
+        for known in self._members("missing"):
             missing |= known
         return tools, missing
 
     @property
     def features(self) -> list[Features]:
         """The prompts and resources of each source that has some."""
-        return [known for source in self._sources if (known := getattr(source, "features", None)) is not None]
+        return self._members("features")
 
     def offers(self) -> list[ServerOffer]:
         """The offers of all owners."""
@@ -78,40 +79,40 @@ class Sources:
                 return known
         raise LookupError(f"the server '{server}' is not there any more")
 
+    async def watch(self, feature: Feature, *, on: bool) -> None:
+        """Begin or end to watch a resource for changes. Raises `MCPError` where that is not possible."""
+        try:
+            features = self.features_of(feature.server)
+        except LookupError:
+            return
+        if (problem := await features.watch(feature, on=on)) is not None:
+            raise as_error(as_mcp(problem, ""))
+
     def signed_out(self) -> dict[str, str]:
         """The owners that wait for a person to sign in, each with what the person is to do."""
-        owners: dict[str, str] = {}
-        for source in self._sources:
-            known: Mapping[str, str] = getattr(source, "signed_out", {})
-            owners |= known
-        return owners
+        return {owner: cure for known in self._members("signed_out") for owner, cure in known.items()}
 
     async def open_page(self, owner: str) -> SignInPage | None:
         """A page on which a person signs in to an owner."""
         for source in self._sources:
             if owner in getattr(source, "signed_out", {}):
-                open_page: Callable[[str], Awaitable[SignInPage | None]] = cast("Any", source).open_page
-                return await open_page(owner)
+                return await cast("Any", source).open_page(owner)
         return None
 
     def files(self) -> list[str]:
         """The paths of the files that describe the owners."""
-        named: list[str] = []
-        for source in self._sources:
-            paths: Sequence[str] = getattr(source, "files", ())
-            named += [str(Path(path).resolve()) for path in paths]
-        return named
+        return [str(Path(path).resolve()) for paths in self._members("files") for path in paths]
 
     async def catch_up(self) -> None:
         """Let the sources apply changes of their configuration."""
-        for catch_up in self._methods("catch_up"):
+        for catch_up in self._members("catch_up"):
             if await catch_up():
                 self._until.clear()
 
     async def listed(self, client_name: str = "") -> None:
         """Wait for servers that were never listed, for a few seconds in all. `client_name` is the client's own name
         for itself."""
-        waits = self._methods("tools_known")
+        waits = self._members("tools_known")
         if not waits:
             return
         client = current_client.get()
@@ -124,10 +125,9 @@ class Sources:
 
     def release(self, session_id: str) -> None:
         """Let the sources release what they have for a session that is over."""
-        for source in self._sources:
-            release: Callable[[str], None] | None = getattr(source, "release", None)
-            if release is not None:
-                release(session_id)
+        for release in self._members("release"):
+            release(session_id)
 
-    def _methods(self, name: str) -> list[Callable[[], Awaitable[Any]]]:
-        return [method for source in self._sources if (method := getattr(source, name, None)) is not None]
+    def _members(self, name: str) -> list[Any]:
+        """The members of this name, of the sources that have one."""
+        return [member for source in self._sources if (member := getattr(source, name, None)) is not None]

@@ -101,27 +101,12 @@ class StatusFile:
     whole, without waiting for the disk.
     """
 
-    def __init__(
-        self,
-        folder: Path | None = None,
-        *,
-        transport: Literal["stdio", "http"] = "stdio",
-        address: str = "",
-        config: Sequence[str] = (),
-        profile: str = "",
-    ) -> None:
+    def __init__(self, folder: Path | None = None, **fields: Any) -> None:
+        """`fields` are those of `GatewayStatus` that are known at the start. Raises `TypeError` for a field that is
+        none."""
         now = time.time()
         self._path = (folder or gateway_folder() / "running") / f"{os.getpid()}-{uuid.uuid4().hex[:8]}.json"
-        self._status = GatewayStatus(
-            pid=os.getpid(),
-            started=now,
-            changed=now,
-            transport=transport,
-            address=address,
-            config=tuple(config),
-            profile=profile,
-        )
-
+        self._status = GatewayStatus(pid=os.getpid(), started=now, changed=now, **fields)
         self._lock: int | None = None
 
     @property

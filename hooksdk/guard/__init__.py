@@ -1,7 +1,7 @@
 """The guard: the rules of a project judge what a coding agent does itself, its own Bash, Edit and WebFetch among it.
 
-An agent's hooks ask a judge, which runs once for each user: `hooksdk.guard.client` is what they start. `Judge` is the
-same without a socket. It needs a system with Unix sockets.
+An agent's hooks start `hooksdk.guard.client`, which asks a judge over a Unix socket; one judge runs for each user.
+`Judge` judges in this process, without a socket.
 
 Status: stable.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from hooksdk.guard._agents import AGENTS, Agent, HookEvent, UnreadableHook, Verdict, read_event, tool_of
 from hooksdk.guard._calls import AgentCalls
 from hooksdk.guard._judge import PROOF, PROOF_REASON, Judge, JudgeStatus, judge_status, serve
-from hooksdk.guard._places import last_seen
+from hooksdk.guard._project import last_seen
 from hooksdk.guard._rules import known_projects, let_count, to_let_count, waiting
 from hooksdk.guard._settings import GuardConfig, guard_problems
 from hooksdk.guard._starter import starter_policy

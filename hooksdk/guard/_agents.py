@@ -1,5 +1,5 @@
-"""What the coding agents' hooks say, and how they are answered: one table. What each does with an answer was tried with
-the programs themselves; see docs/reference/guard.md."""
+"""The hooks of coding agents: how each is read, and in which words it is answered. What an agent does with an answer
+was tried with the program itself; see docs/reference/guard.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Kind = Literal["session_start", "session_end", "prompt", "before_call", "after_c
 
 @dataclass(eq=False)
 class UnreadableHook(HookSDKError):
-    """What came is no hook of this agent."""
+    """The input is no hook that this version knows of this agent."""
 
     agent: str
     problem: str
@@ -34,15 +34,15 @@ class HookEvent:
     Attributes:
         name: What the agent calls the hook.
         session: The agent's own id of its session.
-        folder: Where the agent is, as it says with each hook: where Claude Code's last `cd` led, or a call's own folder
-            in Codex.
-        began_in: Where its session began, which the relative paths of rules mean; None: in `folder`.
+        folder: The agent's current folder, as each hook says it: where Claude Code's last `cd` led, or the folder of
+            the call in Codex.
+        began_in: The folder in which its session began, the base of relative paths in rules; None: `folder`.
         call_id: The agent's own id of the call; empty where it has none.
-        result: What the tool answered, in its own shape; of a call that failed, what went wrong.
-        reply: The prose of the model's last reply, where its turn ends.
+        result: The tool's result, in its own shape; of a failed call the error.
+        reply: The text of the model's last reply, at the end of its turn.
         server: The MCP server whose tool it is, as the agent calls it; empty for a tool of the agent's own.
-        own_name: What that server calls the tool.
-        helper: The sub-agent that makes the call, by the agent's own id of it; empty for the agent itself.
+        own_name: The tool's name at that server.
+        helper: The agent's id of the sub-agent that makes the call; empty for the agent itself.
     """
 
     agent: str
@@ -66,17 +66,16 @@ class HookEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What the guard says of one hook. Without anything in it: no objection, which never waives a question of the
-    agent's own.
+    """The guard's answer to one hook. An empty one is no objection; the agent may still ask its own question.
 
     Attributes:
-        deny: Why it may not happen.
-        ask: What a person is to be asked first.
-        allow: Who has said yes to it, so that the agent does not ask once more. Read by Claude Code.
-        arguments: With which arguments the call is to run instead.
-        result: What the model is to read instead, in the tool's own shape; None: what it answered.
-        go_on: Why the model's turn is not to end yet, for it to read.
-        note: What the person at the agent is told of an answer that stands there already.
+        deny: The reason why the call is refused.
+        ask: The question for a person, before the call runs.
+        allow: Who has approved the call, so that the agent does not ask again. Read by Claude Code.
+        arguments: The arguments to run the call with, in the place of the model's.
+        result: The result that the model reads, in the tool's own shape; None: the tool's own.
+        go_on: The reason, for the model to read, why its turn does not end yet.
+        note: A message for the person at the agent, about an answer that is shown already.
     """
 
     deny: str = ""
@@ -123,7 +122,7 @@ def read_event(agent_name: str, payload: object) -> HookEvent:
     kind = agent.events.get(str(name), "other")
     tool, arguments = payload.get("tool_name"), payload.get("tool_input")
     if kind == "other" and tool and "tool_response" not in payload:
-        # A newer agent's word for a call that is about to run, perhaps: it does not pass unseen.
+        # Perhaps how a newer version of the agent announces a call: it is refused, since nobody could judge it.
         raise UnreadableHook(
             agent_name, f"its hook {name} is about a tool, and this version of hooksdk does not know it"
         )
@@ -131,7 +130,7 @@ def read_event(agent_name: str, payload: object) -> HookEvent:
         if not isinstance(tool, str) or not tool:
             raise UnreadableHook(agent_name, f"its hook {name} lacks tool_name")
         if not is_object(arguments):
-            # An argument that nobody can read is no reason to let the call pass.
+            # Arguments that cannot be read cannot be judged.
             raise UnreadableHook(agent_name, f"its hook {name} has a tool_input that is no object")
     context = {**as_object(payload.get("mcp_context"))}
     if server_name := _text(
@@ -160,7 +159,8 @@ def read_event(agent_name: str, payload: object) -> HookEvent:
 
 
 def _server_of(tool: str, context: Mapping[str, Any]) -> tuple[str, str]:
-    """Server and its tool. Gemini CLI, whose names could be taken apart in several ways, says them beside the name."""
+    """The MCP server and its name of the tool. Gemini CLI says both beside the tool's name, which is ambiguous
+    alone."""
     if context:
         return _text(context, "server_name"), _text(context, "tool_name")
     server, _, own_name = tool.removeprefix("mcp__").partition("__")
@@ -173,7 +173,7 @@ def _text(payload: Mapping[str, Any], key: str) -> str:
 
 
 def _in_claudes_words(event: HookEvent, verdict: Verdict) -> Output:
-    """Claude Code; Qwen Code has its words, too, but for one."""
+    """The answer in the words of Claude Code; Qwen Code has the same words but for one."""
     if event.kind == "stop":
         return _at_the_end(verdict, "block")
     if event.kind == "prompt":
@@ -200,7 +200,7 @@ def _at_the_end(verdict: Verdict, word: str) -> Output:
 def _in_codex_words(event: HookEvent, verdict: Verdict) -> Output:
     output = as_object(_in_claudes_words(event, verdict).get("hookSpecificOutput"))
     if event.kind == "before_call" and output:
-        # It takes other arguments only with an "allow", which waives its own question.
+        # Codex takes other arguments only with an "allow", and then does not ask its own question.
         allowed = {"permissionDecision": "allow"} if verdict.arguments is not None and not verdict.deny else {}
         return {"hookSpecificOutput": {**output, **allowed}}
     if event.kind == "after_call" and verdict.result is not None:
@@ -210,10 +210,10 @@ def _in_codex_words(event: HookEvent, verdict: Verdict) -> Output:
 
 def _in_qwens_words(event: HookEvent, verdict: Verdict) -> Output:
     if event.kind == "after_call" and verdict.result is not None:
-        # It takes no other result, and gives the model this text as the call's error.
+        # Qwen Code takes no other result, and gives the model this text as the error of the call.
         return {"continue": False, "stopReason": "\n".join(texts_in(verdict.result))}
     if event.kind == "before_call" and verdict.arguments is not None and not verdict.deny:
-        # It would run the call with the arguments that nobody has judged.
+        # Qwen Code would run the call with its own arguments, which nobody has judged.
         instead = json.dumps(verdict.arguments, ensure_ascii=False)
         verdict = replace(verdict, deny=f"a policy wants other arguments. Make the call with these instead: {instead}")
     return _in_claudes_words(event, verdict)
@@ -262,8 +262,8 @@ AGENTS: Mapping[str, Agent] = {
 
 
 def tool_of(agent_name: str, name: str, server: str = "", own_name: str = "") -> Tool:
-    """The tool that an agent calls by this name: its own, or one of a server, which is read from the name
-    (`mcp__SERVER__TOOL`) where it is not given. What it takes is not known."""
+    """The tool that an agent calls by this name: its own, or one of an MCP server. The server is read from the name
+    (`mcp__SERVER__TOOL`) where it is not given. Any arguments fit it, since an agent shows no schema."""
     if not server:
         server, own_name = _server_of(name, {})
     return Tool(
@@ -278,7 +278,7 @@ def tool_of(agent_name: str, name: str, server: str = "", own_name: str = "") ->
 
 
 def texts_in(value: Any) -> list[str]:
-    """All texts in a JSON value, in their order, but for what a block of content says of its kind."""
+    """All texts in a JSON value, in their order, without the `type` of content blocks."""
     if isinstance(value, str):
         return [value]
     parts = [each for key, each in value.items() if not _is_kind(key, each)] if is_object(value) else as_list(value)
@@ -286,7 +286,7 @@ def texts_in(value: Any) -> list[str]:
 
 
 def with_texts(value: Any, texts: list[str]) -> Any:
-    """The same JSON value with these texts, in their order, in the places of its own; they are taken from the list."""
+    """The same JSON value with its texts replaced by these, in their order; they are taken from the list."""
     if isinstance(value, str):
         return texts.pop(0)
     if is_object(value):
@@ -295,6 +295,6 @@ def with_texts(value: Any, texts: list[str]) -> Any:
 
 
 def _is_kind(key: str, value: Any) -> bool:
-    """True for `"type": "text"` and the like, which nobody is to change; any other `type` may be a text of the
-    tool's."""
+    """True for the `type` of a content block, such as `"type": "text"`, which must stay; any other `type` may be a text
+    of the tool."""
     return key == "type" and value in ("text", "image", "audio", "resource", "resource_link")

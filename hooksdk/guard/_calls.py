@@ -1,4 +1,4 @@
-"""The calls of one agent, from the hook before each to the hook after it."""
+"""The tool calls of one agent: judged at the hook before each, completed at the hook after it."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ MOST_CALLS = 500
 
 @final
 class AgentCalls:
-    """The calls that an agent runs itself, judged and told to the plugins by its hooks, in whichever run you have for
-    it.
+    """The calls that a coding agent runs itself, judged by plugins in a run of yours.
 
-    Before a call: `judge`, then `let_run` where nothing speaks against it. After it: `take_result`. An agent does not
-    say which tools it has: those of `tools` are to be resolved in the run before its call is judged.
+    Before a call: `judge`, then `let_run`. After it: `take_result`. An agent does not list its tools, so call
+    `run.resolve_tools(calls.tools)` whenever `know` answers True, before the call is judged.
 
     Attributes:
-        tools: Those that were called so far; the same list all the time.
+        tools: The tools that the agent has called so far; always the same list.
     """
 
     def __init__(self, agent: str) -> None:
         self._agent = AGENTS[agent]
         self.tools: list[Tool] = []
-        # Those that may run, by the agent's id of them.
+        # Calls that may run and have no result yet, by the agent's id.
         self._open: dict[str, JudgedCall] = {}
+        # Calls that have run without being judged before, while their results are taken.
         self._ran: set[str] = set()
 
     @property
@@ -45,19 +45,19 @@ class AgentCalls:
         return bool(self._open)
 
     def know(self, event: HookEvent) -> bool:
-        """Have the tool of this call in `tools`; True if it is new there."""
+        """Add the tool of this call to `tools`; True if it was not there."""
         is_new = all(tool.name != event.tool for tool in self.tools)
         if is_new:
             self.tools.append(tool_of(event.agent, event.tool, event.server, event.own_name))
         return is_new
 
     def has_run(self, call_id: str) -> bool:
-        """True for a call that has run without a word before: nobody is asked about it any more."""
+        """True for a call that has run before it was judged: no approval is asked for it any more."""
         return call_id in self._ran
 
     async def judge(self, run: Run, event: HookEvent, call_id: str = "") -> JudgedCall:
-        """What the plugins say of a call that is about to run. `call_id` is by what they know it, in the place of the
-        agent's id."""
+        """Have the plugins judge a call that is about to run. `call_id` is the id that they see, in the place of the
+        agent's."""
         judged = await _judged(run, event, call_id or _key(event))
         if judged.result is None and any(SECRET.search(text) for text in texts_in(judged.arguments)):
             refusal = f"'{event.tool}' was not run: {self._agent.title}'s own tools are given no secrets by name."
@@ -65,8 +65,7 @@ class AgentCalls:
         return judged
 
     def let_run(self, event: HookEvent, judged: JudgedCall) -> Verdict:
-        """What is answered to the hook of a call that was judged: a refusal, a question, other arguments, or
-        nothing."""
+        """The answer to the hook before a judged call: a refusal, a question, other arguments, or no objection."""
         if judged.result is not None:
             return Verdict(deny=judged.result.text)
         self._open[_key(event)] = judged
@@ -76,10 +75,11 @@ class AgentCalls:
         return Verdict(ask=judged.pending.title if judged.pending else "", arguments=changed)
 
     async def take_result(self, run: Run, event: HookEvent) -> Verdict:
-        """Give the tool's answer to the plugins, and the model what they make of it, in the tool's own shape."""
+        """Hand the tool's result to the plugins; the answer holds the result that they return, in the tool's own
+        shape."""
         key = _key(event)
         judged = self._open.pop(key, None)
-        if judged is None:  # judged by a guard that has died since
+        if judged is None:  # judged by an earlier process
             self._ran.add(key)
             judged = await _judged(run, event, key)
             self._ran.discard(key)
@@ -101,8 +101,8 @@ class AgentCalls:
 
     @staticmethod
     async def finish(run: Run, event: HookEvent) -> Verdict:
-        """What the plugins say of the end of the model's turn: that it is to go on, or what the person is told of an
-        answer that is on the screen already. Raises `RunBlocked`."""
+        """Have the plugins judge the end of the model's turn: it goes on, or the person reads a note about an answer
+        that is on the screen already. Raises `RunBlocked`."""
         finish = await run.finish(event.reply)
         if finish.refused:
             return Verdict(go_on=finish.refused)
@@ -115,14 +115,14 @@ class AgentCalls:
 
     @staticmethod
     def withhold(event: HookEvent, reason: str) -> Verdict:
-        """The answer to the hook after a call whose result nobody could look through: the model reads why in its
-        place."""
+        """The answer to the hook after a call whose result could not be judged: the model reads the reason instead of
+        the result."""
         return Verdict() if event.failed else _instead(event, f"The result is withheld: {reason}")
 
     async def leave(self, *, problem: str = "") -> None:
-        """The agent has gone on: a call that it was to ask about has not run, and no hook tells whether a person said
-        no or the question was left. `problem` is what became of the others, which have begun; without it they are told
-        as not run when their run ends."""
+        """Settle the open calls, since the agent has gone on without a result for them. A call with an open question
+        has not run: no hook tells whether a person refused it or nobody answered. `problem` becomes the result of the
+        other calls, which have begun; without it the end of the run reports them as not run."""
         while self._open:
             _, judged = self._open.popitem()
             if judged.pending is not None:
@@ -131,12 +131,12 @@ class AgentCalls:
                 await judged.supply(ToolResult.error(problem))
 
     def clear(self) -> None:
-        """Forget the calls that have no result; their run tells what became of them."""
+        """Forget the calls without a result; the end of their run reports them."""
         self._open.clear()
 
 
 async def _judged(run: Run, event: HookEvent, call_id: str) -> JudgedCall:
-    """What the plugins say of a call where the agent is, which a `cd` of an earlier call may have changed."""
+    """Judge a call in the agent's current folder, which a `cd` of an earlier call may have changed."""
     before = current_folder.set(str(event.folder))
     try:
         return await run.judge(ToolCall(call_id, event.tool, event.arguments))
@@ -145,7 +145,7 @@ async def _judged(run: Run, event: HookEvent, call_id: str) -> JudgedCall:
 
 
 def _instead(event: HookEvent, text: str) -> Verdict:
-    """One text in the place of all in a result: the longest place takes it."""
+    """The result with this text in the place of its longest text, and all others empty."""
     texts = texts_in(event.result)
     if not texts:
         return Verdict()

@@ -22,20 +22,20 @@ from anyio.streams.stapled import MultiListener
 
 from hooksdk.errors import HookSDKError
 from hooksdk.guard._agents import AGENTS, HookEvent, Output, UnreadableHook, Verdict, read_event
-from hooksdk.guard._places import pinned_folder
-from hooksdk.guard._project import Project
+from hooksdk.guard._project import Project, pinned_folder
 from hooksdk.guard.client import TRY, exchange, guard_folder, paused_until
 from hooksdk.stores.locks import lock
 from hooksdk.tasks import describe
 
 logger = logging.getLogger("hooksdk")
 
-# In the place of an agent's name: how the judge is.
+# Asks for the judge's status, in the place of an agent's name.
 STATUS = "status"
-# A word in the arguments of a call that is always refused, by which `hooksdk guard status --prove` sees the judge.
+# A call with this word in its arguments is always refused: `hooksdk guard status --prove` checks so that the judge
+# is asked.
 PROOF = "hooksdk-guard-proof"
 PROOF_REASON = "this call is made by `hooksdk guard status --prove`, to be refused"
-# Seconds without any hook after which the judge ends. The store keeps its sessions; the next hook starts another.
+# Seconds without a hook after which the judge ends. The store keeps its sessions, and the next hook starts a judge.
 IDLE = 900.0
 
 
@@ -91,15 +91,15 @@ class Judge:
 
     @property
     def projects(self) -> Mapping[tuple[Path, bool], Project]:
-        """Those that were asked about so far, by their folder, and whether nothing was refused there."""
+        """The projects judged so far, by folder and by whether they are in shadow mode."""
         return self._projects
 
     async def answer(self, agent: str, payload: object, *, shadow: bool = False, alone: bool = False) -> Output:
-        """What an agent's hook is to print; empty for nothing. Raises `UnreadableHook`, `ConfigError` and what a
+        """The JSON that an agent's hook prints; empty for nothing. Raises `UnreadableHook`, `ConfigError` and what a
         session raises: then the call must not run.
 
-        With `shadow`, and while a person has paused the guard, calls are judged, but nothing comes of it except in the
-        trace. `alone`: nobody sits before the agent, so that its own questions are no use."""
+        With `shadow`, and while a person has paused the guard, calls are judged without effect: only the trace shows
+        it. `alone`: no person is at the agent, so its own questions reach nobody."""
         event = read_event(agent, payload)
         if event.kind == "other" or await self._is_of_gateway(event):
             return {}
@@ -109,7 +109,7 @@ class Judge:
             folder, waits, workspace = await pinned_folder(event)
             event = replace(event, began_in=workspace)
             if (other := self._projects.get((folder, not shadow))) is not None:
-                await other.leave(event)  # of two hosts only one can have a session
+                await other.leave(event)  # a session is open in one host at a time
             if (folder, shadow) not in self._projects:
                 assert self._group is not None
                 self._projects[folder, shadow] = Project(folder, self._group, shadow=shadow)
@@ -117,7 +117,7 @@ class Judge:
             return AGENTS[agent].answer(event, Verdict() if shadow else Verdict(deny=PROOF_REASON))
         project = self._projects[folder, shadow]
         verdict = await project.answer(event, alone=alone)
-        if waits := project.waits or waits:  # whoever meets the rules of before is told of the new ones
+        if waits := project.waits or waits:  # newer rules do not count yet: a refusal says so
             deny, ask = (
                 text and f"{text} (the rules stay as they were: {waits})" for text in (verdict.deny, verdict.ask)
             )
@@ -139,7 +139,7 @@ async def serve(*, idle: float = IDLE, is_gateway: Callable[[str, str, Path], bo
         if not lock(held):
             return False
         path = folder / "judge.sock"
-        path.unlink(missing_ok=True)  # of a judge that was killed
+        path.unlink(missing_ok=True)  # left by a judge that was killed
         listener = await anyio.create_unix_listener(path, mode=0o600)
         try:
             async with listener, Judge(is_gateway=is_gateway) as judge:
@@ -163,10 +163,10 @@ class _Server:
             (folder / "judge.json").write_text(json.dumps({"pid": os.getpid()}), "utf-8")
             while (rest := self._last + self._idle - anyio.current_time()) > 0 or self._open:  # noqa: ASYNC110 - a clock, nobody's news
                 await anyio.sleep(max(rest, 0.1))
-            for name in ("judge.sock", "judge.json"):  # from here on nobody comes any more
+            for name in ("judge.sock", "judge.json"):  # from here on no hook can connect
                 (folder / name).unlink(missing_ok=True)
-            # Who has come is answered. One who is on the way from the socket to `_serve_one` is seen by the second look
-            # alone.
+            # Hooks that have connected are answered. One between the socket and `_serve_one` is seen by the second look
+            # only.
             looks = 0
             while looks < 2:
                 await anyio.sleep(0.05)
@@ -174,7 +174,7 @@ class _Server:
             group.cancel_scope.cancel()
 
     def _has_callers(self) -> bool:
-        """True while somebody has connected who was not let in yet."""
+        """True while a connection waits to be accepted."""
         listening = self._listener.extra(SocketAttribute.raw_socket)  # noqa: S610 - no query
         return bool(select.select([listening], [], [], 0)[0])
 
@@ -227,8 +227,8 @@ def _parsed(agent: str, payload: bytes) -> object:
 
 
 def _is_of_this_user(connection: socket.socket) -> bool:
-    """The rights of folder and socket say it already; where the system tells whose a connection is, it is looked at,
-    too."""
+    """True for a connection of this user. The rights of folder and socket see to that already; this is a second check
+    where the system tells whose a connection is."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -237,12 +237,12 @@ def _is_of_this_user(connection: socket.socket) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeStatus:
-    """How the judge of this user is.
+    """The status of this user's judge.
 
     Attributes:
-        since: Seconds since 1970.
-        calls: How many it has judged.
-        sessions: How many sessions of agents are open.
+        since: When it started, in seconds since 1970.
+        calls: The number of judged calls.
+        sessions: The number of open agent sessions.
         projects: The folders whose rules it has read.
     """
 
@@ -254,11 +254,12 @@ class JudgeStatus:
 
 
 def judge_status() -> JudgeStatus | None:
-    """The judge that runs; None where none does. Raises `OSError` and `NoJudge` where it does not answer."""
+    """The status of the running judge; None where none runs. Raises `OSError` and `NoJudge` where it does not
+    answer."""
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(str(Path(guard_folder(make=False)) / "judge.sock"))
-    except (FileNotFoundError, ConnectionRefusedError):  # one that was killed leaves its socket
+    except (FileNotFoundError, ConnectionRefusedError):  # a judge that was killed leaves its socket
         connection.close()
         return None
     _, text = exchange(connection, STATUS, b"")

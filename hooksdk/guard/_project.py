@@ -1,47 +1,59 @@
-"""What one folder's rules are, and the agents' sessions that they judge."""
+"""The host of one project, the agent sessions that its rules judge, and the files that say which project a session
+belongs to: they outlive the judge."""
 
 from __future__ import annotations
 
+import json
+import logging
+import os
+import time
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import final
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup, TaskStatus
 
-from hooksdk.config import Config, PluginConfig
-from hooksdk.errors import ConfigError
-from hooksdk.guard._agents import HookEvent, Verdict
-from hooksdk.guard._places import DAY, began_in, remove_old_sessions
-from hooksdk.guard._rules import RulesInForce
+from hooksdk.approvals import digest_of
+from hooksdk.config import Config, PluginConfig, state_folder
+from hooksdk.errors import ConfigError, SessionBusy
+from hooksdk.guard._agents import AGENTS, HookEvent, Verdict
+from hooksdk.guard._rules import RulesInForce, project_of
 from hooksdk.guard._session import AgentSession
 from hooksdk.guard._settings import GuardConfig
+from hooksdk.guard._versions import make_private
 from hooksdk.host import Host
-from hooksdk.stores import open_store
+from hooksdk.stores import Store, list_summaries, open_store
+from hooksdk.stores.files import replace_file
 
+logger = logging.getLogger("hooksdk")
+
+DAY = 86_400.0
+_SESSIONS = tuple(f"guard-{agent}-" for agent in AGENTS)
 # Seconds without a hook after which a session is closed; an agent that was killed never ends its own.
 SESSION_IDLE = 900.0
 
-# Built-in plugins that are on by default, and of no use here: an agent offers its model the tools itself. One that the
-# configuration names is loaded all the same.
+# Built-in plugins that are on by default and do nothing here, since an agent offers the tools to its model itself. One
+# that the configuration names is loaded nevertheless.
 _FOR_MODELS = ("tool_search",)
 
 
 @final
 class Project:
-    """One folder's host, by the rules that a person let count, and the sessions of the agents that work there."""
+    """The host of one folder, with the rules that a person let count, and the sessions of agents that work there."""
 
     def __init__(self, folder: Path, group: TaskGroup, *, shadow: bool) -> None:
         self.folder = folder
         self._group, self._shadow = group, shadow
         self._rules = RulesInForce(folder, self._host)
-        # Not the host's own: the next one goes on with it.
+        # Opened here, since it outlives each host.
         self._store = open_store(self._rules.config.store or "jsonl")
         self._open: tuple[Host, anyio.Event, anyio.Event] | None = None
         self._sessions: dict[str, AgentSession] = {}
-        # Keys of sessions whose run goes on when they come back.
+        # Keys of sessions whose run is resumed when their agent comes back.
         self._paused: set[str] = set()
         self._changing = anyio.Lock()
         self._tidy_next = 0.0
@@ -61,16 +73,16 @@ class Project:
 
     @property
     def waits(self) -> str:
-        """What its files say that does not count, as in `RulesInForce`."""
+        """As `RulesInForce.waits`."""
         return self._rules.waits
 
     @property
     def sessions(self) -> int:
-        """How many sessions of agents are open."""
+        """The number of open agent sessions."""
         return len(self._sessions)
 
     async def answer(self, event: HookEvent, *, alone: bool) -> Verdict:
-        """What the rules say of one hook; `alone` as in `Judge.answer`."""
+        """The verdict of the rules on one hook; `alone` as in `Judge.answer`."""
         if event.kind == "session_end":
             await self.leave(event)
             return Verdict()
@@ -79,7 +91,7 @@ class Project:
             session = await self._session(host, event)
             session.used = anyio.current_time()
             if event.helper and event.kind in ("before_call", "after_call"):
-                # A sub-agent gets no tool that the agent around it does not have.
+                # A sub-agent may call only tools that its agent's session knows.
                 whole = await self._session(host, _of_the_agent_itself(event))
                 whole.used = session.used
                 blocked = await whole.be_ready(event)
@@ -88,13 +100,13 @@ class Project:
             return await session.answer(event, alone=alone)
 
     async def leave(self, event: HookEvent) -> None:
-        """End the agent's session that this hook is of, and those of its sub-agents."""
+        """End the session of this hook's agent, and those of its sub-agents."""
         name = f"{event.agent} {event.session} "
         await self._leave([key for key in self._sessions if f"{key} ".startswith(name)])
 
     @asynccontextmanager
     async def _at_work(self) -> AsyncGenerator[Host]:
-        """The host of the configuration of now; it stays while somebody is at work with it."""
+        """The host with the rules in force; it is not replaced while a hook uses it."""
         async with self._changing:
             if await self._rules.catch_up() or self._open is None:
                 while self._events:
@@ -112,7 +124,7 @@ class Project:
         try:
             yield host
         finally:
-            self._rules.keep()  # a handler may have imported more
+            self._rules.keep()  # a handler may have imported further files
             self._events -= 1
             self._at_rest.set()
 
@@ -141,8 +153,8 @@ class Project:
         return session
 
     def _is_over(self, session_id: str) -> bool:
-        """True for a session of this project that has ended: `claude -p` is gone when a person has answered its
-        question, and the same call in the next session takes the answer."""
+        """True for a session of this project that has ended. `claude -p` has ended when a person answers its question,
+        and the same call in the next session uses that answer."""
         is_open = any(session.session.id == session_id for session in self._sessions.values())
         return not is_open and began_in(session_id) == self.folder
 
@@ -155,18 +167,18 @@ class Project:
             self._group.start_soon(remove_old_sessions, self._store, keep)
 
     async def _leave_idle(self) -> None:
-        """End what an agent has left without a word: each open session has a lock and files. Whose agents come back go
-        on."""
-        if self._events > 1:  # somebody else's call may be in one of them
+        """End sessions without a hook for `SESSION_IDLE` seconds, since each holds a lock and open files. They are
+        resumed when their agent comes back."""
+        if self._events > 1:  # a call of another hook may be in one of them
             return
         now = anyio.current_time()
         await self._leave([key for key, each in self._sessions.items() if now - each.used >= SESSION_IDLE], pauses=True)
 
     async def _leave(self, keys: Iterable[str], *, pauses: bool = False) -> None:
-        """End these sessions, sub-agents' before those that they work for."""
+        """End these sessions, those of sub-agents first."""
         for key in reversed([*keys]):
             session = self._sessions.pop(key, None)
-            # Another hook may have ended it meanwhile.
+            # Another hook may have ended it in the meantime.
             if session is not None and await session.leave(pauses=pauses):
                 self._paused.add(key)
 
@@ -197,3 +209,76 @@ async def _keep_host(host: Host, *, task_status: TaskStatus[tuple[Host, anyio.Ev
             await leave.wait()
     finally:
         left.set()
+
+
+def session_places() -> Path:
+    """The folder of the files that say in which project each session began: an agent may change its folder, and the
+    same rules go on to judge it."""
+    return state_folder() / "guard" / "sessions"
+
+
+def _place(agent: str, session: str) -> Path:
+    return session_places() / f"{digest_of([agent, session])[:32]}.json"
+
+
+def began_in(session_id: str) -> Path | None:
+    """The project in which a session of the guard began, by hooksdk's session id; None for other sessions and for
+    removed ones."""
+    prefix = next((prefix for prefix in _SESSIONS if session_id.startswith(prefix)), None)
+    if prefix is None:
+        return None
+    agent, session = prefix.removeprefix("guard-")[:-1], session_id.removeprefix(prefix).partition("/")[0]
+    try:
+        return Path(json.loads(_place(agent, session).read_text("utf-8"))["folder"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+async def pinned_folder(event: HookEvent) -> tuple[Path, str, Path]:
+    """The project of the agent's session, the rules that wait there (as in `project_of`), and the folder in which the
+    session was first seen. Relative paths of rules mean that folder, also when the agent has gone to another one."""
+    place = anyio.Path(_place(event.agent, event.session))
+    try:
+        facts = json.loads(await place.read_text("utf-8"))
+    except FileNotFoundError:
+        return await anyio.to_thread.run_sync(_pin, event, Path(place))
+    await anyio.to_thread.run_sync(os.utime, place)
+    return Path(facts["folder"]), facts.get("waits", ""), Path(facts.get("workspace", event.folder))
+
+
+def last_seen(agent: str, session: str) -> float:
+    """When a hook of this session of an agent last came before the judge, in seconds since 1970; 0 where none did."""
+    try:
+        return _place(agent, session).stat().st_mtime
+    except (OSError, ValueError):  # an id that cannot be encoded, such as half of a surrogate pair
+        return 0.0
+
+
+def _pin(event: HookEvent, place: Path) -> tuple[Path, str, Path]:
+    folder, waits = project_of(event.folder)
+    facts = {
+        "agent": event.agent,
+        "session": event.session,
+        "folder": str(folder),
+        "waits": waits,
+        "workspace": str(event.folder),
+    }
+    make_private(place.parent)
+    # Half a file, left by a judge that is killed here, would refuse all calls of the session.
+    replace_file(place, json.dumps(facts).encode())
+    return folder, waits, event.folder
+
+
+async def remove_old_sessions(store: Store, days: int) -> None:
+    """Remove the guard's sessions without a hook for so many days, and the files on their projects."""
+    oldest = time.time() - days * DAY
+    try:
+        for summary in await list_summaries(store):
+            if summary.session_id.startswith(_SESSIONS) and (summary.changed or oldest) < oldest:
+                with suppress(SessionBusy):
+                    await store.delete_session(summary.session_id, wait=0)
+        for place in session_places().glob("*.json"):
+            if place.stat().st_mtime < oldest:
+                place.unlink()
+    except Exception:
+        logger.exception("old sessions of the guard could not be removed")

@@ -1,5 +1,5 @@
-"""The rules by which the guard judges: those that a person let count. A change of the files counts at once where it
-surely tightens, and else waits for `hooksdk trust`: an agent can change the files, too."""
+"""The rules by which the guard judges: those that a person let count. A change of the files counts at once if it surely
+tightens the rules; any other change waits for `hooksdk trust`, since an agent can change the files, too."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import final
 
@@ -14,25 +15,25 @@ import anyio.to_thread
 
 from hooksdk.config import Config, FileWatch, NamedFile, config_files, project_folder, resolve, trust_advice
 from hooksdk.errors import ConfigError, HookSDKError
-from hooksdk.guard._loosened import loosened, loosenings
-from hooksdk.guard._versions import Version, places, plugins_file, read_half, rules_folder
+from hooksdk.guard._versions import Version, loosened, loosenings, places, plugins_file, read_half, rules_folder
 
 logger = logging.getLogger("hooksdk")
 
 
 @final
 class RulesInForce:
-    """The rules of one project. `check` is called with newer ones before they count, and raises for what cannot be
-    used. Raises `ConfigError` for files that are broken before anything has counted.
+    """The rules of one project. `check` is called with a newer configuration before it counts, and raises for one that
+    cannot be used. Raises `ConfigError` for broken files where no older rules are kept.
 
     Attributes:
-        waits: What the files say that does not count, and what lets it count, in one line; empty where nothing waits.
+        waits: The change of the files that does not count yet, and what lets it count, in one line; empty where nothing
+            waits.
     """
 
     def __init__(self, folder: Path, check: Callable[[Config], object]) -> None:
         self._folder, self._check = folder, check
         self._files = FileWatch([*config_files(folder, os.environ), *places(folder)])
-        # What is on the disk, at the last look.
+        # The version on the disk, at the last look.
         self._kept = Version.let_count(folder)
         self._version = self._kept or Version.of_now(folder)
         try:
@@ -43,8 +44,7 @@ class RulesInForce:
         self._is_seen, self._is_kept, self._modules = self._kept is None, False, 0
 
     async def catch_up(self) -> bool:
-        """True when the rules are others than before. Without a change it costs one question to the file system for
-        each file."""
+        """Read changed files; True when the rules have changed. Without a change it costs one `stat` for each file."""
         if not self._files.changed() and self._is_seen:
             return False
         self._is_seen = True
@@ -56,8 +56,8 @@ class RulesInForce:
         return self._version != before
 
     def keep(self) -> None:
-        """Have the rules that the host judges by outlive this process, with the files that its plugins have
-        imported."""
+        """Store the rules in force, with the digests of the files that plugins have imported: the next judge goes on
+        with them."""
         if self._is_kept and len(sys.modules) == self._modules:
             return
         self._modules = len(sys.modules)
@@ -72,21 +72,20 @@ class RulesInForce:
         self._kept, self._is_kept = self._version, True
 
     def explained(self, error: ConfigError) -> ConfigError:
-        """Why the rules cannot be used, with what to do where they are not those of the files, which may be right by
-        now."""
+        """The error with advice, where the broken rules are kept ones: the files may be right by now."""
         if self._kept is None or "hooksdk trust" in str(error):
             return error
         advice = f"These are the rules that count, whatever the files say now. {trust_advice(self._folder)}"
         return ConfigError(error.where, (f"{'; '.join(error.problems)}. {advice}",))
 
     def _look(self) -> None:
-        """Take up what a person let count, and what tightens it."""
+        """Read the rules that a person let count, and changes of the files that tighten them."""
         is_there = all(place.exists() for place in places(self._folder))
-        if self._kept is None and not is_there:  # no host could be made of it yet
+        if self._kept is None and not is_there:  # no rules have been used yet
             self._count(Version.of_now(self._folder))
             return
         kept = Version.let_count(self._folder) if is_there else None
-        if kept is None:  # what this process knows is written again
+        if kept is None:  # somebody removed the file: `keep` writes it again
             self._is_kept = False
         elif kept != self._kept:
             self._count(kept)
@@ -109,7 +108,7 @@ class RulesInForce:
 
 
 def waiting(folder: Path) -> str:
-    """What the files of a project say that does not count for the guard yet; empty where nothing waits."""
+    """The change of a project's files that does not count for the guard yet; empty where nothing waits."""
     try:
         kept = Version.let_count(resolve(folder))
         return loosened(kept, Version.of_now(kept.folder)) if kept else ""
@@ -118,8 +117,8 @@ def waiting(folder: Path) -> str:
 
 
 def to_let_count(folder: Path) -> tuple[Sequence[str], Callable[[], None]]:
-    """All of what waits, and what lets it count. Both raise `ConfigError`, the second where the files are others by
-    then: a person has not read those."""
+    """All changes that wait, and a function that lets them count. Both raise `ConfigError`; the function also where the
+    files have changed since, since a person has not read those."""
     shown = Version.of_now(resolve(folder))
     try:
         kept = Version.let_count(shown.folder)
@@ -140,13 +139,13 @@ def to_let_count(folder: Path) -> tuple[Sequence[str], Callable[[], None]]:
 
 
 def let_count(folder: Path) -> None:
-    """Let the configuration of a folder count for the guard as it is now, where the guard is in use."""
+    """Let the current configuration of a folder count for the guard, where the guard is in use."""
     if rules_folder().exists():
         Version.of_now(resolve(folder)).keep()
 
 
 def known_projects() -> list[Path]:
-    """The projects whose rules were kept, and that are there."""
+    """The existing folders of projects whose rules are kept."""
     folders = [
         Path(half["folder"]) for place in rules_folder().glob("*.json") if "folder" in (half := read_half(place) or {})
     ]
@@ -154,8 +153,8 @@ def known_projects() -> list[Path]:
 
 
 def project_of(start: Path) -> tuple[Path, str]:
-    """The project that judges sessions which begin in a folder, and what waits there, as in `RulesInForce`. It is the
-    nearest one whose files are there, or that was one before."""
+    """The project whose rules judge sessions that begin in a folder, and the change that waits there (as
+    `RulesInForce.waits`). It is the nearest folder that has settings, or whose settings are kept."""
     folder = resolve(project_folder(start, _had_settings))
     around = next((one for one in folder.parents if _had_settings(one) and one not in _home()), None)
     if places(folder)[1].exists() or around is None:
@@ -180,8 +179,14 @@ def _imported_from(folder: Path) -> Iterator[Path]:
     """The files in a folder from which modules were imported. A Python that is installed there is replaced like its
     packages."""
     installed = [one for one in {Path(sys.prefix), Path(sys.base_prefix).resolve()} if one.is_relative_to(folder)]
-    for module in list(sys.modules.values()):
-        path = Path(getattr(module, "__file__", None) or "").resolve()
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    for path in map(_resolved, filter(None, files)):
         is_installed = "site-packages" in path.parts or any(path.is_relative_to(one) for one in installed)
         if path.suffix == ".py" and path.is_relative_to(folder) and not is_installed:
             yield path
+
+
+@cache
+def _resolved(file: str) -> Path:
+    """A module's file, looked up once in a process: thousands of modules take half a second."""
+    return Path(file).resolve()

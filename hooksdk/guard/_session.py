@@ -1,4 +1,4 @@
-"""One session of an agent, kept by a task of its own."""
+"""One session of a coding agent, held open by a task of its own."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ logger = logging.getLogger("hooksdk")
 
 @final
 class AgentSession:
-    """One session of an agent, or of a sub-agent in it: a session of ours with a run for each prompt. A task of its own
-    keeps both, since a run is entered and left by the same one.
+    """One session of an agent, or of a sub-agent: a hooksdk session with a run for each prompt. One task holds both
+    open, since the same task must enter and leave a run; hooks hand it steps.
 
     Attributes:
-        used: When it was last asked.
+        used: The time of its last hook.
     """
 
     def __init__(
@@ -52,17 +52,17 @@ class AgentSession:
         self.session = parent.child(f"{parent.id}/{event.helper}") if parent else host.session(name)
         self._run: Run | None = None
         self._calls = AgentCalls(event.agent)
-        # Ids of calls that wait for the desk, by what stands for name and arguments: made again, a call has its id.
+        # Ids of calls that wait at the desk, by the digest of tool and arguments: a repeated call keeps its id.
         self._waiting: dict[str, str] = {}
-        # The next one, or the one that is being taken.
+        # The step that the task takes next, or is taking.
         self._step = _Step()
         self._news = anyio.Event()
         self._turn = anyio.Lock()
-        # Why the agent goes on, where it does.
+        # The reason that the model was given for going on, if any.
         self._reason = ""
 
     async def keep(self, *, task_status: TaskStatus[None]) -> None:
-        """Keep the session, and one run after the other in it, until it is left."""
+        """Hold the session open, with one run after the other, until a step ends it."""
         opened = False
         try:
             async with self.session:
@@ -73,14 +73,14 @@ class AgentSession:
                     step = await self._keep_run(step)
         except Exception:
             if not opened:
-                raise  # to whoever opens it
+                raise  # in the task that starts this one
             logger.exception("the guard's session '%s' ended with an error", self.session.id)
         finally:
             self.ended.set()
             self._step.done.set()
 
     async def _keep_run(self, step: _Step) -> _Step:
-        """One run, until the step that ends it. Answers what is to be done next."""
+        """Hold one run open until a step ends it; returns the next step."""
         about = self._about
         facts = {"agent": about.agent, "session": about.session, "helper": about.helper or None, "shadow": self._shadow}
         run = self.session.run(
@@ -115,8 +115,8 @@ class AgentSession:
         return await self._receive()
 
     async def leave(self, *, pauses: bool = False) -> bool:
-        """End the run and the session; True where it `pauses` an open run, which `go_on` takes up in the next one: what
-        is counted for a run does not begin anew."""
+        """End the run and the session. With `pauses` an open run is paused, for `go_on` to resume it in the next
+        session: its limits go on to count. True where a run was paused."""
         async with self._turn:
             pauses = pauses and self._run is not None
             if not self.ended.is_set():
@@ -125,15 +125,15 @@ class AgentSession:
             return pauses
 
     async def go_on(self) -> None:
-        """Take up the run that was paused."""
+        """Resume the paused run."""
         async with self._turn:
-            if self._run is None:  # a call that came at the same time may have taken it up
+            if self._run is None:  # a call at the same time may have resumed it
                 await self._begin_run("")
 
     @cached_property
     def _desk(self) -> ApprovalDesk:
-        """Where a question waits for a person whom the agent cannot ask itself."""
-        from hooksdk.desk import ApprovalDesk  # with the first such question: most sessions have none
+        """The desk at which a question waits for a person, where the agent cannot ask it."""
+        from hooksdk.desk import ApprovalDesk  # most sessions have no such question
 
         return ApprovalDesk(wait=0)
 
@@ -143,10 +143,10 @@ class AgentSession:
         return self._agent.asks and not self._is_alone
 
     async def answer(self, event: HookEvent, *, alone: bool) -> Verdict:
-        """What the rules say of one hook; `alone` as in `Judge.answer`."""
+        """The verdict of the rules on one hook; `alone` as in `Judge.answer`."""
         self._is_alone = alone
         if event.kind == "prompt" and self._run is not None and event.prompt.strip() == self._reason.strip() != "":
-            return Verdict()  # Gemini CLI and Qwen Code tell of the reason as of a prompt
+            return Verdict()  # Gemini CLI and Qwen Code announce the reason as a prompt
         if event.kind == "prompt" and (
             event.prompt or self._run is None
         ):  # Qwen Code fires an empty one after each result
@@ -167,7 +167,7 @@ class AgentSession:
         return Verdict()
 
     async def be_ready(self, event: HookEvent) -> Verdict:
-        """Have a run, and the tool of this call in its catalog; or why there can be none."""
+        """Begin a run if none is open, and add the tool of this call to its catalog; a refusal if no run may begin."""
         async with self._turn:
             blocked = Verdict() if self._run else await self._begin_run("")
             if not blocked.deny:
@@ -182,8 +182,8 @@ class AgentSession:
         return Verdict(deny=str(step.problem)) if step.problem else Verdict()
 
     async def _finish(self, event: HookEvent) -> Verdict:
-        """The turn ends, unless a plugin says that it may not yet."""
-        if self._run is None:  # of a judge that has died since
+        """End the run with the model's turn, unless a plugin sends the model on."""
+        if self._run is None:  # the turn began with an earlier judge
             await self._begin_run("")
         verdict, blocked = Verdict(), None
         try:
@@ -212,7 +212,7 @@ class AgentSession:
         return self._step
 
     async def _know(self, event: HookEvent) -> None:
-        """Have the tool in the catalog: an agent does not say which ones it has."""
+        """Add the tool of this call to the catalog, since an agent does not list its tools."""
         assert self._run is not None
         if self._calls.know(event):
             await self._run.resolve_tools(self._calls.tools)
@@ -237,7 +237,7 @@ class AgentSession:
 
 
 class _Step:
-    """What a session's task is to do next: begin a run with a prompt, or end the one that is open, or all of it."""
+    """A step for the task of a session: begin a run with a prompt, end the open run, or end the session."""
 
     def __init__(
         self, *, prompt: str = "", ends: bool = False, pauses: bool = False, blocked: RunBlocked | None = None

@@ -34,14 +34,12 @@ from hooksdk.mcp._fill import AskInput, ServerInput
 from hooksdk.mcp._fleet import Fleet
 from hooksdk.mcp._life import Terms
 from hooksdk.mcp._listings import Listings
-from hooksdk.mcp._offer import ServerOffer, as_tool
+from hooksdk.mcp._offer import ERROR, ERROR_MARGIN, ROLE, ServerOffer, as_tool, to_result
 from hooksdk.mcp._relay import ASKED, Client, RunningCall, SilentClient, current_client, is_own_meta
-from hooksdk.mcp._results import ERROR, ERROR_MARGIN, ROLE, to_result
 from hooksdk.mcp._scope import LOCAL, Scope, ScopeKey
-from hooksdk.mcp._sign_ins import ServerSignIns
+from hooksdk.mcp._sign_ins import Pages, ServerSignIns
 from hooksdk.mcp._status import CallFailed, ServerStatus, SignInNeeded, State
-from hooksdk.mcp.sign_in._pages import Pages, SignInPage
-from hooksdk.mcp.sign_in._store import SignInProblem, SignIns
+from hooksdk.mcp.sign_in._store import SignInPage, SignInProblem, SignIns
 from hooksdk.tools import Tool
 
 logger = logging.getLogger("hooksdk")

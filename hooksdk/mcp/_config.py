@@ -31,7 +31,7 @@ from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.mcp._fill import AskInput, Filling, read_inputs
 from hooksdk.mcp._scope import SCOPES, Scope, asks_secrets, default_scope
 from hooksdk.mcp.settings import BARE_FOLDERS, ENTRY_KEYS, MOST_SECONDS, Shape, find_servers, load_file, plain_entry
-from hooksdk.mcp.sign_in._settings import OAuthSettings, read_oauth
+from hooksdk.mcp.sign_in._store import OAuthSettings, read_oauth
 
 _STREAMABLE_HTTP = ("http", "streamable-http", "streamable_http", "streamablehttp")
 _EXAMPLE = '{"command": "mcp-server-git"} or {"url": "http://127.0.0.1:8000/mcp"}'

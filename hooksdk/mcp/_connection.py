@@ -14,12 +14,11 @@ from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
 
 from hooksdk.mcp._config import ServerSpec
-from hooksdk.mcp._life import Attempts, Life, Send, Terms
+from hooksdk.mcp._life import Attempts, Life, Send, Terms, agree, answers, is_modern
 from hooksdk.mcp._offer import ServerOffer, check_offered
 from hooksdk.mcp._offering import Offering
-from hooksdk.mcp._protocol import agree, answers, is_modern
 from hooksdk.mcp._relay import Callers, Client, RunningCall, current_client, masked, send_call
-from hooksdk.mcp._scope import NOBODY, ScopeKey
+from hooksdk.mcp._scope import EVERYBODY, NOBODY, ScopeKey
 from hooksdk.mcp._status import (
     CallFailed,
     ServerStatus,
@@ -82,8 +81,10 @@ class Connection:
         self._settled.set()
         self._attempts = Attempts()
         self._queued = False
-        self._callers = Callers(terms.relay, one_client=bool(key.session))
-        self.offering = Offering(spec, terms, self._callers, offer, self._listed, key)
+        self._callers = Callers(terms.relay, bool(key.session))
+        told_to = EVERYBODY if spec.own_scope == "gateway" else key
+        offer = offer or ServerOffer(server=spec.name)
+        self.offering = Offering(offer, spec, told_to, terms, self._callers, self._listed)
         self._calls = 0
         self._last_call = 0.0
         # Set, and replaced, when no call is under way.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, final
 
 import anyio
@@ -16,9 +17,8 @@ from hooksdk.catalog import ToolContext
 from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._fleet import Fleet
 from hooksdk.mcp._life import Terms
-from hooksdk.mcp._offer import ServerOffer
+from hooksdk.mcp._offer import ERROR_MARGIN, ROLE, ServerOffer, failed, own_meta_left_out, plain_text
 from hooksdk.mcp._relay import RunningCall, send_call
-from hooksdk.mcp._results import ERROR_MARGIN, ROLE, failed, own_meta_left_out, plain_text
 from hooksdk.mcp._scope import ScopeKey
 from hooksdk.mcp._status import CallFailed
 from hooksdk.tools import Annotations, Tool
@@ -62,17 +62,19 @@ class Listener(Protocol):
 
 
 @final
+@dataclass(eq=False)
 class Features:
     """The prompts and resources of the servers of an `McpServers`."""
 
-    def __init__(self, fleet: Fleet, terms: Terms, limit: float) -> None:
-        """A request may take `limit` seconds, unless the server's entry has a limit."""
-        self._fleet = fleet
-        self._terms = terms
-        self._limit = limit
-        self._listeners: list[Listener] = []
-        # The tools of each offer, by the id of the offer, which is kept with them.
-        self._made: dict[int, tuple[ServerOffer, dict[str, Tool]]] = {}
+    _fleet: Fleet
+    _terms: Terms
+    # Seconds that a request may take, unless the server's entry has a limit.
+    _limit: float
+    _listeners: list[Listener] = field(default_factory=list[Listener], init=False)
+    # The tools of each offer, by the id of the offer, which is kept with them.
+    _made: dict[int, tuple[ServerOffer, dict[str, Tool]]] = field(
+        default_factory=dict[int, tuple[ServerOffer, dict[str, Tool]]], init=False
+    )
 
     def offers(self) -> list[ServerOffer]:
         """The offer of each server as far as it is known; no server is asked."""
@@ -168,10 +170,10 @@ class Features:
         limit = (known.spec.timeout if known is not None else None) or self._limit
 
         async def execute(arguments: dict[str, Any], context: ToolContext | None = None) -> ToolResult:
-            async def call(connection: Connection, call: RunningCall) -> ToolResult:
+            async def request(connection: Connection, call: RunningCall) -> ToolResult:
                 return await connection.request(own_name, limit, call, lambda session: send(session, call, arguments))
 
-            return await self._fleet.call(server, context, call, reads=True)
+            return await self._fleet.call(server, context, request, reads=True)
 
         return Tool(
             name=f"{source}:{server}:{own_name}",

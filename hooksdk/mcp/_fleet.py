@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -19,8 +19,8 @@ from hooksdk.mcp._config import Reading, ServerSpec
 from hooksdk.mcp._connection import Connection
 from hooksdk.mcp._files import Reload, Wanted
 from hooksdk.mcp._life import Terms, secrets_of
+from hooksdk.mcp._offer import failed
 from hooksdk.mcp._relay import Client, RunningCall, current_client
-from hooksdk.mcp._results import failed
 from hooksdk.mcp._scope import LOCAL, ScopeKey
 from hooksdk.mcp._status import CallFailed, ServerStatus, removed
 from hooksdk.mcp._transport import NoiseFilter
@@ -86,7 +86,7 @@ class Fleet:
             own = self._own[name, key] = Connection(base.spec, self._own_terms(base, key), offer, key)
             own.client = client
             to_list = own.open()
-            self._spawn(own.keep)
+            self.start_soon(own.keep)
             if to_list and base.spec.is_personal:
                 self._list(own)
         return own
@@ -154,7 +154,7 @@ class Fleet:
         for place, own in list(self._own.items()):
             if own.key.session == session:
                 del self._own[place]
-                self._spawn(own.retire)
+                self.start_soon(own.retire)
 
     def _key_of(self, spec: ServerSpec, client: Client | None) -> ScopeKey:
         """The clients that share a connection with this client."""
@@ -267,8 +267,9 @@ class Fleet:
             for key, status in wanted.refused.items():
                 if told.refused.get(key) != status:
                     self._terms.report(status)
-            for connection in [*others.values(), *self._take_own(others)]:
-                self._spawn(connection.retire)
+            own = [self._own.pop(place) for place in list(self._own) if place[0] in others]
+            for connection in [*others.values(), *own]:
+                self.start_soon(connection.retire)
             for name in fresh:
                 self._begin(self.connections[name])
             for name in {**others, **dict.fromkeys(fresh)}:
@@ -279,10 +280,6 @@ class Fleet:
             removed=tuple(name for name in others if name not in self.connections),
         )
 
-    def _take_own(self, names: Collection[str]) -> list[Connection]:
-        """Take out the connections of single tokens and sessions to these servers."""
-        return [self._own.pop(place) for place in list(self._own) if place[0] in names]
-
     def _begin(self, connection: Connection) -> None:
         name, spec = connection.spec.name, connection.spec
         self._held.pop(name, None)
@@ -290,7 +287,7 @@ class Fleet:
             self._terms.report(connection.status)
             return
         to_list = connection.open()
-        self._spawn(connection.keep)
+        self.start_soon(connection.keep)
         if spec.asks_secrets or (spec.is_personal and self._holder is None):
             self._held[name] = to_list
         elif self._terms.listings is None:
@@ -299,7 +296,7 @@ class Fleet:
             self._list(connection)
 
     def _list(self, connection: Connection) -> None:
-        self._spawn(self._list_in_turn, connection)
+        self.start_soon(self._list_in_turn, connection)
 
     async def _list_in_turn(self, connection: Connection) -> None:
         async with self._turns:
@@ -307,11 +304,7 @@ class Fleet:
             await connection.settled()
 
     def start_soon(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
-        """Begin a task that ends with the servers."""
-        self._spawn(work, *arguments)
-
-    def _spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: object) -> None:
-        """Begin a task without the context of the call that causes it."""
+        """Begin a task that ends with the servers, without the context of the call that causes it."""
         assert self._group is not None
         contextvars.Context().run(self._group.start_soon, work, *arguments)
 

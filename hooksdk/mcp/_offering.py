@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, final
 
@@ -18,12 +18,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from hooksdk.mcp._config import ServerSpec
-from hooksdk.mcp._life import Life, Terms
+from hooksdk.mcp._life import Life, LifeDispatcher, Terms
 from hooksdk.mcp._listings import Listing
 from hooksdk.mcp._offer import Kind, ServerOffer, all_offered, list_anew
-from hooksdk.mcp._protocol import DeclaringDispatcher
 from hooksdk.mcp._relay import Callers
-from hooksdk.mcp._scope import EVERYBODY, ScopeKey
+from hooksdk.mcp._scope import ScopeKey
 from hooksdk.mcp._status import CallFailed, describe
 from hooksdk.mcp._transport import client_info
 
@@ -42,36 +41,27 @@ _LISTEN_AGAIN = 5.0
 
 
 @final
+@dataclass(eq=False)
 class Offering:
     """One server's offer, and the resources of it that are watched.
 
     Attributes:
-        offer: The offer as it is known now.
+        offer: The offer as it is known now. An earlier one counts until the server, or a kept listing, gives another.
         watched: Addresses of resources, each with the number of those that want to hear of its changes.
-
+        _key: The clients that the connection is for.
+        _on_listed: Is called when a list was read again.
+        _news: Set when other resources are watched.
     """
 
-    def __init__(
-        self,
-        spec: ServerSpec,
-        terms: Terms,
-        callers: Callers,
-        offer: ServerOffer | None,
-        on_listed: Callable[[], Awaitable[None]],
-        key: ScopeKey,
-    ) -> None:
-        """`offer` counts until the server, or a kept listing, gives another one; `on_listed` is called when a list
-        was read again."""
-        self.offer = offer or ServerOffer(server=spec.name)
-        self.watched: dict[str, int] = {}
-        self._spec = spec
-        self._key = EVERYBODY if spec.own_scope == "gateway" else key
-        self._terms = terms
-        self._callers = callers
-        self._on_listed = on_listed
-        # Set when other resources are watched.
-        self._news = anyio.Event()
-        self._stream: anyio.CancelScope | None = None
+    offer: ServerOffer
+    _spec: ServerSpec
+    _key: ScopeKey
+    _terms: Terms
+    _callers: Callers
+    _on_listed: Callable[[], Awaitable[None]]
+    watched: dict[str, int] = field(default_factory=dict[str, int], init=False)
+    _news: anyio.Event = field(default_factory=anyio.Event, init=False)
+    _stream: anyio.CancelScope | None = field(default=None, init=False)
 
     def read_kept(self) -> Listing | None:
         """Take the kept listing of the server's last run as its offer, if there is one."""
@@ -101,7 +91,7 @@ class Offering:
     def session(self, life: Life, read: Any, write: Any) -> ClientSession:
         """The connection over these streams; `hear` is called with the server's messages."""
         return ClientSession(
-            dispatcher=DeclaringDispatcher(read, write),
+            dispatcher=LifeDispatcher(life, read, write),
             message_handler=partial(self.hear, life),
             client_info=client_info(),
             extensions=dict(self._terms.wishes.extensions) or None,

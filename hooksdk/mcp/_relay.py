@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from hooksdk.catalog import ToolContext
 from hooksdk.errors import ConfigError
 from hooksdk.mcp._scope import LOCAL
-from hooksdk.mcp.sign_in._pages import SignInPage
+from hooksdk.mcp.sign_in._store import SignInPage
 from hooksdk.values import fill_secrets, secret_names
 
 # The kinds of questions that a server may ask of a client.
@@ -112,11 +112,21 @@ class SilentClient:
         id: The id of its session.
         holder: The holder of the session, who may have others.
         secrets: Values by name, for the environment and the headers of its servers.
+        protocol_version: The newest: it needs no connection in an older one.
+        capabilities: None: it can answer no questions.
+        meta: Nothing: its requests have no `_meta`.
+        log_level: None: it hears no log messages.
+        shows_pages: False: it has nobody to show a page to.
     """
 
     id: str
     holder: str = LOCAL
     secrets: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    protocol_version: str = field(default=LATEST_MODERN_VERSION, init=False, repr=False)
+    capabilities: types.ClientCapabilities | None = field(default=None, init=False, repr=False)
+    meta: Mapping[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False)
+    log_level: types.LoggingLevel | None = field(default=None, init=False, repr=False)
+    shows_pages: bool = field(default=False, init=False, repr=False)
 
     async def fill_secrets(self, server: str, texts: Mapping[str, Any], *, shared: bool) -> dict[str, Any]:
         """The texts with its secrets; shared servers get none of them. Raises `ConfigError` for an unknown secret."""
@@ -139,31 +149,6 @@ class SilentClient:
 
     async def log(self, message: types.LoggingMessageNotificationParams) -> None:
         """Nobody hears it."""
-
-    @property
-    def protocol_version(self) -> str:
-        """The newest: it needs no connection in an older one."""
-        return LATEST_MODERN_VERSION
-
-    @property
-    def capabilities(self) -> types.ClientCapabilities | None:
-        """None: it can answer no questions."""
-        return None
-
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        """Nothing: its requests have no `_meta`."""
-        return {}
-
-    @property
-    def log_level(self) -> types.LoggingLevel | None:
-        """None: it hears no log messages."""
-        return None
-
-    @property
-    def shows_pages(self) -> bool:
-        """False: it has nobody to show a page to."""
-        return False
 
     async def show_page(self, page: SignInPage) -> None:
         """Nobody sees it."""
@@ -249,16 +234,19 @@ class RunningCall:
 
 
 @final
+@dataclass(eq=False)
 class Callers:
-    """The calls that one server is serving, and their clients."""
+    """The calls that one server is serving, and their clients.
 
-    def __init__(self, allowed: Collection[str], *, one_client: bool = False) -> None:
-        """`allowed` are the kinds of questions that the server may ask. With `one_client` it serves a single session,
-        so all of its questions are for that one."""
-        self._allowed = allowed
-        self._one_client = one_client
-        self._calls: list[RunningCall] = []
-        self._last: RunningCall | None = None
+    Attributes:
+        _allowed: The kinds of questions that the server may ask.
+        _one_client: True where it serves a single session, so that all of its questions are for that one.
+    """
+
+    _allowed: Collection[str]
+    _one_client: bool = False
+    _calls: list[RunningCall] = field(default_factory=list[RunningCall], init=False)
+    _last: RunningCall | None = field(default=None, init=False)
 
     def callbacks(self) -> dict[str, Any]:
         """The callbacks of a connection, one for each kind of question that is allowed. The server is told that there
@@ -353,23 +341,24 @@ async def _answers(
     session: ClientSession, call: RunningCall, asked: Mapping[str, types.InputRequest]
 ) -> dict[str, types.InputResponse]:
     """The client's answers to questions that are asked at once. Raises `MCPError` where one is not answered."""
-    given: dict[str, types.InputResponse | types.ErrorData] = {}
+    responses: dict[str, types.InputResponse] = {}
+    refusals: list[types.ErrorData] = []
 
     async def ask(name: str, request: types.InputRequest) -> None:
         _asked_in.set(_Question(call, name, len(asked)))
         context = ClientRequestContext(session=session, request_id=name)
-        answer = given[name] = await session.dispatch_input_request(context, request)
+        answer = await session.dispatch_input_request(context, request)
         if isinstance(answer, types.ErrorData):
+            refusals.append(answer)
             group.cancel_scope.cancel()  # the others are of no use
+        else:
+            responses[name] = answer
 
     async with anyio.create_task_group() as group:
         for name, request in asked.items():
             group.start_soon(ask, name, request)
-    responses: dict[str, types.InputResponse] = {}
-    for name, answer in given.items():
-        if isinstance(answer, types.ErrorData):
-            raise MCPError.from_error_data(answer)
-        responses[name] = answer
+    if refusals:
+        raise MCPError.from_error_data(refusals[0])
     return {name: responses[name] for name in asked}
 
 

@@ -1,15 +1,25 @@
-"""The sign-ins to the servers of one `McpServers`."""
+"""The sign-ins to the servers of one `McpServers`, and the pages for signing in that are open, for clients that can
+show one."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import final
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import anyio
 
 from hooksdk.errors import did_you_mean
 from hooksdk.mcp._files import Wanted
 from hooksdk.mcp._scope import LOCAL
-from hooksdk.mcp.sign_in._settings import Target
-from hooksdk.mcp.sign_in._store import SignInProblem, SignIns
+from hooksdk.mcp.sign_in._store import SignInPage, SignInProblem, SignIns, Target, canonical
+from hooksdk.tasks import describe
+
+logger = logging.getLogger("hooksdk")
+
+# Seconds for which a page is good.
+WAIT = 600.0
 
 
 @final
@@ -81,3 +91,49 @@ class ServerSignIns:
                 f"the entry of '{name}' has an 'Authorization' header, which is sent instead: take it out"
             )
         return Target(name=name, server=spec.url, settings=spec.oauth, headers=spec.headers, holder=holder)
+
+
+@final
+@dataclass(eq=False)
+class Pages:
+    """The pages that are open, one for each server and holder."""
+
+    _sign_ins: SignIns
+    _start_soon: Callable[..., Any]
+    _open: dict[tuple[str, str], SignInPage] = field(default_factory=dict[tuple[str, str], SignInPage], init=False)
+    # Those that are asked for.
+    _coming: dict[tuple[str, str], anyio.Event] = field(default_factory=dict[tuple[str, str], anyio.Event], init=False)
+
+    async def open(self, target: Target) -> SignInPage | None:
+        """The page of a server, which is open already or is asked for now; None where none can be had, as the log
+        says."""
+        key = canonical(target.server), target.holder
+        if key not in self._open:
+            if key not in self._coming:
+                self._coming[key] = anyio.Event()
+                self._start_soon(self._keep, key, target)
+            await self._coming[key].wait()
+        return self._open.get(key)
+
+    async def _keep(self, key: tuple[str, str], target: Target) -> None:
+        from hooksdk.mcp.sign_in._flow import sign_in
+
+        page: SignInPage | None = None
+
+        async def show(url: str) -> None:
+            nonlocal page
+            page = self._open[key] = SignInPage(target.name, url)
+            self._coming.pop(key).set()
+
+        try:
+            await sign_in(target, self._sign_ins, show=show, wait=WAIT)
+            if page is not None:
+                page.signed_in = True
+        except Exception as problem:  # the servers go on
+            logger.warning("nobody has signed in to the MCP server '%s': %s", target.name, describe(problem))
+        finally:
+            if page is None:
+                self._coming.pop(key).set()
+            else:
+                del self._open[key]
+                page.over.set()

@@ -10,19 +10,17 @@ import re
 import shutil
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import anyio
 import httpx2
 import mcp_types as types
 from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.message import SessionMessage
 
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp._relay import sent_for
@@ -83,20 +81,18 @@ def first_cause(error: BaseException) -> BaseException:
 
 
 class Transport:
-    """Opens the connection to one server once. `on_end` is called when the server ends the connection; `signed_in`
-    adds access tokens.
+    """Opens the connection to one server once. `signed_in` adds access tokens.
 
     Attributes:
         http_status: The HTTP status that refused the last request, such as `HTTP 401 Unauthorized`; empty where none
             did.
     """
 
-    def __init__(self, spec: ServerSpec, on_end: Callable[[], None], signed_in: SignedIn | None = None) -> None:
+    def __init__(self, spec: ServerSpec, signed_in: SignedIn | None = None) -> None:
         self._spec = spec
         self._signed_in = signed_in
         if signed_in is not None:
             signed_in.needs = ""  # of an earlier connection
-        self._on_end = on_end
         self._stderr = b""
         self._reader: threading.Thread | None = None
         self.http_status = ""
@@ -112,12 +108,9 @@ class Transport:
         """The reason for which a person must sign in, and what to type; empty where nobody must."""
         return self._signed_in.needs if self._signed_in else ""
 
-    @asynccontextmanager
-    async def open(self) -> AsyncGenerator[tuple[Any, Any]]:
+    def open(self) -> AbstractAsyncContextManager[tuple[Any, Any]]:
         """The streams of the connection, for a `ClientSession`."""
-        transport = self._http() if self._spec.url else self._stdio()
-        async with transport as (read, write):
-            yield _Watched(read, self._on_end), write
+        return self._http() if self._spec.url else self._stdio()
 
     @asynccontextmanager
     async def _stdio(self) -> AsyncGenerator[tuple[Any, Any]]:
@@ -208,43 +201,6 @@ def resolve_command(spec: ServerSpec) -> str:
     path = (get_default_environment() | dict(spec.env)).get("PATH")
     beside = str(Path(sys.executable).parent)
     return shutil.which(command, path=path) or shutil.which(command, path=beside) or command
-
-
-class _Watched:
-    """The stream of a server's messages, which also reports its end."""
-
-    def __init__(self, inner: Any, on_end: Callable[[], None]) -> None:
-        self._inner = inner
-        self._on_end = on_end
-
-    @property
-    def last_context(self) -> Any:
-        return getattr(self._inner, "last_context", None)
-
-    async def receive(self) -> SessionMessage | Exception:
-        return await self._inner.receive()
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    def __aiter__(self) -> _Watched:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self._inner.__anext__()
-        except (StopAsyncIteration, anyio.ClosedResourceError):
-            self._on_end()
-            raise
-
-    async def __aenter__(self) -> Self:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return await self._inner.__aexit__(kind, error, trace)
 
 
 class LineDecoder(codecs.IncrementalDecoder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
 import json
@@ -19,7 +20,7 @@ import anyio
 
 from hooksdk.errors import ConfigError, check, check_function, check_mapping, check_number, check_text, refuse
 from hooksdk.formats import HasDeferral, Message, get_format
-from hooksdk.models import DeferralRefused, ModelReply, ModelUnavailable, OnText
+from hooksdk.models import DeferralRefused, ModelReply, ModelUnavailable, OnText, current_session
 from hooksdk.models._deferral import WORDS_OF_REFUSALS, has_refused, known_deferral, remember_refusal
 from hooksdk.tools import Deferral
 from hooksdk.values import as_object
@@ -227,6 +228,25 @@ class SdkModel(ABC):
         response = getattr(error, "response", None)
         seconds = _retry_after(response.headers) if response is not None else None
         return seconds if seconds is not None else min(_MAX_WAIT, _MIN_WAIT * 2 ** (self._failures - 1))
+
+
+class OpenAISdkModel(SdkModel):
+    """A model behind one of OpenAI's APIs, at OpenAI itself or at another server that speaks it."""
+
+    _package = "openai"
+    _client_class = "AsyncOpenAI"
+    _default_url = "https://api.openai.com/v1"
+
+    @property
+    def _asks_openai(self) -> bool:
+        """True where no other server was named, to hooksdk or to the SDK."""
+        return not ("base_url" in self._options or os.environ.get("OPENAI_BASE_URL"))
+
+    def _cache_key(self) -> str | None:
+        """A digest of the session's id, which may name a person: the same for all requests of a session. None for other
+        servers, which may refuse the field."""
+        session = current_session.get() if self._asks_openai else ""
+        return hashlib.blake2b(session.encode(), digest_size=16).hexdigest() if session else None
 
 
 def _load(who: str, package: str) -> Any:

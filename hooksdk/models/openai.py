@@ -14,8 +14,7 @@ from typing import Any, final
 
 from hooksdk.formats import Message
 from hooksdk.models import ModelReply, OnText
-from hooksdk.models._openai import OpenAISdkModel
-from hooksdk.models._shared import Unreadable, plain, read_stream, without
+from hooksdk.models._shared import OpenAISdkModel, Unreadable, plain, read_stream, without
 from hooksdk.values import is_list, is_object
 
 __all__ = ["OpenAIModel"]

@@ -17,8 +17,7 @@ from hooksdk.errors import WrongArgument
 from hooksdk.formats import Message
 from hooksdk.formats.openai_responses import OpenAIResponses, as_input
 from hooksdk.models import ModelReply, OnText
-from hooksdk.models._openai import OpenAISdkModel
-from hooksdk.models._shared import Unreadable, plain, read_stream, without
+from hooksdk.models._shared import OpenAISdkModel, Unreadable, plain, read_stream, without
 from hooksdk.transcript import without_loose_ends
 from hooksdk.values import UNREADABLE, as_list, as_object, is_list, is_object
 

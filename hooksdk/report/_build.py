@@ -1,9 +1,11 @@
-"""A report of a trace, of stored sessions, or of both."""
+"""A report of a trace, of stored sessions, or of both: the runs with what the messages have of their calls, and what
+the rules say of their tools."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,20 +13,23 @@ from typing import Any
 from hooksdk.costs import PriceList
 from hooksdk.errors import HookSDKError
 from hooksdk.formats import get_format
-from hooksdk.report._join import explain_trims, join
-from hooksdk.report._model import Report, Run, Session, Step
-from hooksdk.report._policy import policy_lines
+from hooksdk.patterns import SOURCES
+from hooksdk.report._model import CatalogTool, PolicyLine, Report, Run, Session, Step
 from hooksdk.report._stored import StoredSession, read_stored
-from hooksdk.report._texts import Room
+from hooksdk.report._texts import Room, arguments_text, as_text
 from hooksdk.report._trace import read_runs
 from hooksdk.rules import Rules
+from hooksdk.rules.verdicts import case_words, hint_words, riskiest_first, verdict_of
 from hooksdk.stores import summarize
-from hooksdk.transcript import SessionBeginning
+from hooksdk.tools import Annotations, Tool
+from hooksdk.transcript import Ledger, ResultRow, SessionBeginning
 from hooksdk.values import clip, is_object
 
 RUNS_SHOWN = 40
 STEPS_SHOWN = 12_000
 TITLE_CHARS = 140
+# Seconds by which the journal's time of a result may lie outside of the time of its call.
+SLACK = 1.0
 
 
 class NoTrace(HookSDKError, ValueError):
@@ -163,3 +168,94 @@ def _most_telling(steps: Sequence[Step], count: int) -> list[Step]:
 
 def _went_wrong(step: Step) -> bool:
     return step.kind == "call" and step.status not in {"ok", "answered"}
+
+
+def join(runs: Sequence[Run], ledger: Ledger, journal: Sequence[Mapping[str, Any]], room: Room) -> None:
+    """Give the steps of a session's runs the arguments and results that its messages have. A call whose result cannot
+    be told from others with the same id gets none."""
+    steps: dict[str, list[tuple[float, Step]]] = defaultdict(list)
+    for run in runs:
+        for step in run.steps:
+            if step.kind == "call" and step.origin in {"model", "bridge"}:
+                steps[step.call_id].append((run.started + step.at, step))
+    times = _times(ledger, journal)
+    for call_id, made in steps.items():
+        records = ledger.records.by_id(call_id)
+        if len(records) == len(made):
+            pairs = [(step, record) for (_, step), record in zip(made, records, strict=True)]
+        else:
+            pairs = [(step, record) for start, step in made if (record := _during(start, step, records, times))]
+        for step, record in pairs:
+            _fill(step, record, ledger, room)
+
+
+def explain_trims(runs: Sequence[Run], session: Session) -> None:
+    """Give the trims of a session's runs the reasons that its journal has."""
+    reasons = {(trim.handle, trim.kind): trim.reason for trim in session.trims}
+    for trim in (trim for run in runs for trim in run.trims):
+        trim.reason = reasons.get((trim.handle, trim.kind), "")
+
+
+def _times(ledger: Ledger, journal: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """The times of results, by number, as far as the journal has them."""
+    times: dict[int, float] = {}
+    staged: dict[str, list[float]] = defaultdict(list)
+    for entry in journal:
+        if entry.get("kind") == "answered" and (records := _results_at(ledger, int(entry.get("m", -1)))):
+            times[records[0].number] = float(entry.get("time", 0))
+        elif entry.get("kind") == "staged":
+            staged[as_text(entry["call"][0])].append(float(entry.get("time", 0)))
+    for call_id, moments in staged.items():
+        records = ledger.records.by_id(call_id)
+        if len(records) == len(moments):
+            times.update({record.number: moment for record, moment in zip(records, moments, strict=True)})
+    return times
+
+
+def _results_at(ledger: Ledger, position: int) -> list[ResultRow]:
+    return ledger.records.at(position) if 0 <= position < ledger.count else []
+
+
+def _during(start: float, step: Step, records: Sequence[ResultRow], times: Mapping[int, float]) -> ResultRow | None:
+    end = start + (step.seconds or 0) + SLACK
+    found = [record for record in records if start - SLACK <= times.get(record.number, 0) <= end]
+    return found[0] if len(found) == 1 else None
+
+
+def _fill(step: Step, record: ResultRow, ledger: Ledger, room: Room) -> None:
+    step.message = record.position
+    step.result = room.text(ledger.body(record).text, chars=600, lines=8)
+    if record.call is not None:
+        step.arguments = room.text(arguments_text(ledger.call_at(record.call).arguments), chars=600, lines=12)
+
+
+def policy_lines(runs: Sequence[Run], policies: Mapping[str, Rules]) -> list[PolicyLine]:
+    """A line for each tool that a run was granted, as it says of itself in the newest of them."""
+    if not policies:
+        return []
+    verdicts = riskiest_first(verdict_of(tool, policies) for tool in _tools(runs))
+    return [
+        PolicyLine(
+            tool=one.tool.id, verdict=one.words, says=hint_words(one.tool.annotations), decided_by=case_words(one)
+        )
+        for one in verdicts
+    ]
+
+
+def _tools(runs: Sequence[Run]) -> Iterator[Tool]:
+    listed: dict[str, CatalogTool] = {}
+    for run in runs:
+        for catalog in run.catalogs[-1:]:
+            listed |= {tool.tool: tool for tool in catalog.tools or () if tool.place != "bridge"}
+    for tool_id, tool in listed.items():
+        parts = tool_id.split(":", 2)
+        if len(parts) < 3 or parts[0] not in SOURCES:  # a trace that somebody else wrote
+            continue
+        said = {name: value for name, value in tool.annotations.items() if name in Annotations.names()}
+        yield Tool(
+            name=tool.name or parts[2],
+            own_name=parts[2],
+            source=parts[0],
+            owner=parts[1],
+            annotations=Annotations(**said),
+        )

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable
 from typing import TypeAlias
 
 # Characters that are not seen, or turn the words around them: they are shown by their numbers.
-HIDDEN = [
-    0x00AD, 0x061C, 0x180E, *range(0x200B, 0x200C), *range(0x200E, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070),
-    0xFEFF, *range(0xFFF9, 0xFFFC), *range(0xE0000, 0xE0080),
-]  # fmt: skip
-_TABLE: dict[int, str] = {
-    **dict.fromkeys([*range(32), *range(127, 160), *range(55296, 57344)], "�"),
-    **{number: f"[U+{number:04X}]" for number in HIDDEN},
-}
-del _TABLE[0x09], _TABLE[0x0A]
+_HIDDEN = re.compile(
+    "[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+# Control characters but tab and line feed, and halves of characters: no page may hold them.
+_FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class Html(str):
@@ -29,7 +26,8 @@ Child: TypeAlias = "str | Html | Iterable[Child] | None"
 
 def visible(text: str) -> str:
     """The text without what no page may hold, and with a mark for what a reader would not see."""
-    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_TABLE)
+    text = _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return _HIDDEN.sub(lambda match: f"[U+{ord(match[0]):04X}]", text)
 
 
 def escaped(text: str) -> str:

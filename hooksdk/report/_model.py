@@ -1,4 +1,4 @@
-"""What a report holds, before it is a page. `dataclasses.asdict` makes JSON of it; times are seconds, sizes estimated
+"""The content of a report, before it is a page. `dataclasses.asdict` makes JSON of it; times are seconds, sizes estimated
 tokens."""
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ Kind = Literal["start", "tools", "model", "call", "trim", "note", "end"]
 
 @dataclass(kw_only=True)
 class Text:
-    """A text by others, whole or cut. `whole`: the whole text, where `shown` is its beginning and there is room for all
-    of it on the page."""
+    """A text by others, whole or cut.
+
+    Attributes:
+        whole: The whole text, where `shown` is its beginning and there is room for all of it on the page.
+    """
 
     shown: str
     whole: str | None
@@ -36,8 +39,12 @@ class HookLine:
 
 @dataclass(kw_only=True)
 class Approval:
-    """One question to a person. `evidence`: where values of the arguments come from, as the person was shown. `waited`:
-    seconds until the answer; None while there is none in the trace."""
+    """One question to a person.
+
+    Attributes:
+        evidence: The origins of values of the arguments, as the person was shown them.
+        waited: Seconds until the answer; None while there is none in the trace.
+    """
 
     at: float
     plugin: str
@@ -90,13 +97,13 @@ class Step:
 
     @property
     def outcome(self) -> str:
-        """What a reader looks for: `asked` for a call that a person was asked about and that ran, else its status."""
+        """The word that a reader looks for: `asked` for a call that a person was asked about and that ran, else its status."""
         return "asked" if self.approvals and self.status == "ok" else self.status
 
 
 @dataclass(kw_only=True)
 class CatalogTool:
-    """One tool of the catalog. `annotations`: what it says of itself, where it says anything."""
+    """One tool of the catalog, with the hints that it gives about itself."""
 
     name: str
     tool: str
@@ -117,8 +124,7 @@ class WithheldTools:
 
 @dataclass(kw_only=True)
 class Catalog:
-    """What the model might use in an attempt. `tools`: none where the trace does not say, as those of earlier
-    versions."""
+    """The tools that the model might use in an attempt; `tools` is None in traces of earlier versions."""
 
     attempt: int
     granted: int
@@ -158,7 +164,7 @@ class TrimLine:
 
 @dataclass(kw_only=True)
 class Shares:
-    """Where a run's time went, in seconds."""
+    """The shares of a run's time, in seconds."""
 
     model: float
     tools: float
@@ -168,7 +174,7 @@ class Shares:
 
 @dataclass(kw_only=True)
 class Paid:
-    """What the requests to one model used and cost, as its provider counted them.
+    """The tokens and the cost of the requests to one model, as its provider counted them.
 
     Attributes:
         prompt: Tokens of the prompts, those from the cache among them.
@@ -190,8 +196,11 @@ class Paid:
 
 @dataclass(kw_only=True)
 class Run:
-    """One run of a session, from the trace. `reason`: `completed`, `paused`, `error` or `cancelled`; empty where the
-    trace has no end of it."""
+    """One run of a session, from the trace.
+
+    Attributes:
+        reason: `completed`, `paused`, `error` or `cancelled`; empty where the trace has no end of it.
+    """
 
     number: int
     session_id: str
@@ -253,14 +262,14 @@ class Result:
         labels: What its text is worth, as far as it is to be shown.
     """
 
-    handle: str
-    tool: str
+    handle: str = ""
+    tool: str = ""
     tokens: int
     characters: int
     is_error: bool
     text: Text
-    instead: Text | None
-    queued: str
+    instead: Text | None = None
+    queued: str = ""
     labels: Sequence[str] = ()
 
 
@@ -277,9 +286,9 @@ class Message:
     position: int | None
     role: str
     text: Text | None
-    calls: list[Call]
-    results: list[Result]
-    others: list[str]
+    calls: list[Call] = field(default_factory=list[Call])
+    results: list[Result] = field(default_factory=list[Result])
+    others: list[str] = field(default_factory=list[str])
     hidden: bool
 
 
@@ -313,8 +322,8 @@ class Search:
 
 @dataclass(kw_only=True)
 class Bill:
-    """What a history's prompts cost under a policy of trims, in prices of a token without a cache. `share`: of the
-    untrimmed price."""
+    """The cost of a history's prompts under a policy of trims: its price, counted in tokens without a cache, and the share
+    of the untrimmed price."""
 
     policy: str
     tokens: int
@@ -359,8 +368,12 @@ class Session:
 
 @dataclass(kw_only=True)
 class PolicyLine:
-    """What the rules of the project say of one tool of the runs. `verdict`: `allow`, `ask`, `deny`, or those that are
-    possible: `allow or deny`. `says`: what it says of itself, as `policy table` shows it."""
+    """The verdict of the project's rules on one tool of the runs.
+
+    Attributes:
+        verdict: `allow`, `ask`, `deny`, or those that are possible: `allow or deny`.
+        says: The tool's hints about itself, as `policy table` shows them.
+    """
 
     tool: str
     verdict: str

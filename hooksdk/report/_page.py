@@ -13,7 +13,7 @@ from hooksdk.costs import usage_of
 from hooksdk.report import _sections as sections
 from hooksdk.report._html import Child, Html, escaped, join, tag
 from hooksdk.report._model import Report, Run, Session
-from hooksdk.report._paid import paid_section
+from hooksdk.report._paid import bills, paid_section, run_cost
 from hooksdk.report._timeline import timeline
 from hooksdk.report._words import badge, code, counted, duration, moment, percent, section, table, tile, tiles
 
@@ -62,20 +62,20 @@ def _header(report: Report) -> Html:
 
 def _run_tiles(runs: Sequence[Run]) -> list[Html | None]:
     calls, asked, granted = (sum(getattr(run, name) for run in runs) for name in ("calls", "asked", "granted"))
-    blocked, failed = sum(run.by_status.get("blocked", 0) for run in runs), sum(run.failed for run in runs)
+    fine, blocked = (sum(run.by_status.get(status, 0) for run in runs) for status in ("ok", "blocked"))
+    failed = sum(run.failed for run in runs)
     usages = [usage for run in runs if (usage := usage_of(run.usage))]
     tokens_in, tokens_out = sum(usage.prompt for usage in usages), sum(usage.output for usage in usages)
     requests = sum(run.requests for run in runs)
     used = f"{tokens_in:,.0f} tokens in, {tokens_out:,.0f} out" if tokens_in or tokens_out else "no usage recorded"
     return [
-        tile("Calls", f"{calls:,}", f"{sum(run.by_status.get('ok', 0) for run in runs):,} ok"
-             + (f", {failed:,} failed" if failed else "")),
+        tile("Calls", f"{calls:,}", f"{fine:,} ok" + (f", {failed:,} failed" if failed else "")),
         tile("Blocked", f"{blocked:,}", "by a policy or a person" if blocked else "no call", "bad" if blocked else ""),
         tile("Asked", f"{asked:,}", f"{granted:,} granted" if asked else "nobody", "warn" if asked else ""),
         _saved_tile(runs),
         tile("Requests", f"{requests:,}", used),
         tile("Time", duration(sum(run.seconds for run in runs)), counted(len(runs), "run") if len(runs) > 1 else None),
-    ]  # fmt: skip
+    ]
 
 
 def _saved_tile(runs: Sequence[Run]) -> Html:
@@ -89,15 +89,19 @@ def _saved_tile(runs: Sequence[Run]) -> Html:
 
 
 def _session_tiles(sessions: Sequence[Session]) -> list[Html | None]:
-    stored, seen = sum(one.tokens for one in sessions), sum(one.tokens_seen for one in sessions)
+    count, requests, results, trimmed, stored, seen = (
+        sum(getattr(one, name) for one in sessions)
+        for name in ("count", "requests", "results", "trimmed", "tokens", "tokens_seen")
+    )
+    is_less = seen < stored
+    note = f"tokens, {percent(stored - seen, stored)} less" if is_less else "tokens"
     return [
-        tile("Messages", f"{sum(one.count for one in sessions):,}", f"{sum(one.requests for one in sessions):,} replies"),
-        tile("Results", f"{sum(one.results for one in sessions):,}", f"{sum(one.trimmed for one in sessions):,} trimmed"),
+        tile("Messages", f"{count:,}", f"{requests:,} replies"),
+        tile("Results", f"{results:,}", f"{trimmed:,} trimmed"),
         tile("Stored", f"{stored:,}", "tokens"),
-        tile("The model sees", f"{seen:,}", f"tokens, {percent(stored - seen, stored)} less" if seen < stored else "tokens",
-             "good" if seen < stored else ""),
+        tile("The model sees", f"{seen:,}", note, "good" if is_less else ""),
         tile("Searches", f"{sum(len(one.searches) for one in sessions):,}", "for tools"),
-    ]  # fmt: skip
+    ]
 
 
 def _notes(report: Report) -> Html | None:
@@ -125,11 +129,17 @@ def _parts(report: Report) -> list[Html | None]:
 def _contents(report: Report) -> Html:
     rows = [
         (
-            tag("a", _run_name(run), href=f"#run{run.number}"), code(run.session_id), moment(run.started), badge(run.reason) if run.reason else "no end",
-            f"{run.calls:,}", f"{run.by_status.get('blocked', 0):,}", f"{run.asked:,}", duration(run.seconds),
+            tag("a", _run_name(run), href=f"#run{run.number}"),
+            code(run.session_id),
+            moment(run.started),
+            badge(run.reason) if run.reason else "no end",
+            f"{run.calls:,}",
+            f"{run.by_status.get('blocked', 0):,}",
+            f"{run.asked:,}",
+            duration(run.seconds),
         )
         for run in report.runs
-    ]  # fmt: skip
+    ]
     note = None
     if report.runs_left_out:
         note = f"The newest {len(report.runs):,} are here; {report.runs_left_out:,} earlier ones are left out: --run ID shows one."
@@ -149,26 +159,42 @@ def _run(run: Run, *, several: bool, with_messages: bool) -> Html:
     ]
     words += [f"begun by {run.trigger}" if run.trigger else "", f"sub-agent of {run.parent}" if run.parent else ""]
     words += [f"{run.attempts} attempts" if run.attempts > 1 else ""]
-    found = (
-        f"{counted(run.searches, 'search')} for tools: the queries and hits are in the messages, which were not given."
-    )
+    searched = None
+    if run.searches and not with_messages:
+        found = counted(run.searches, "search").replace("searchs", "searches")
+        searched = section(
+            3,
+            "Searches for tools",
+            note=f"{found} for tools: the queries and hits are in the messages, which were not given.",
+        )
     return section(
-        2, join(_run_name(run), " ", badge(run.reason) if run.reason else None),
+        2,
+        join(_run_name(run), " ", badge(run.reason) if run.reason else None),
         tiles(*_run_tiles([run])) if several else None,
-        timeline(run), sections.decisions(run, with_messages=with_messages), sections.catalogs(run),
-        section(3, "Searches for tools", note=found.replace("searchs", "searches")) if run.searches and not with_messages else None,
-        sections.trims(run.trims), sections.run_cost(run),
-        id_=f"run{run.number}", note=" · ".join(filter(None, words)),
-    )  # fmt: skip
+        timeline(run),
+        sections.decisions(run, with_messages=with_messages),
+        sections.catalogs(run),
+        searched,
+        sections.trims(run.trims),
+        run_cost(run),
+        id_=f"run{run.number}",
+        note=" · ".join(filter(None, words)),
+    )
 
 
 def _session(session: Session, *, with_trims: bool) -> Html:
     note = f"{session.format or 'no format yet'} · {counted(session.count, 'message')} · {counted(session.results, 'tool result')}"
     return section(
-        2, join("Session ", code(session.session_id)), sections.searches(session),
+        2,
+        join("Session ", code(session.session_id)),
+        sections.searches(session),
         sections.trims(session.trims) if with_trims else None,
-        paid_section("What was paid", session.paid, session.cache), paid_section("With its sub-agents", session.with_subagents), sections.bills(session), sections.transcript(session), note=note,
-    )  # fmt: skip
+        paid_section("What was paid", session.paid, session.cache),
+        paid_section("With its sub-agents", session.with_subagents),
+        bills(session),
+        sections.transcript(session),
+        note=note,
+    )
 
 
 def _footer() -> Html:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 from hooksdk.report._html import Child, Html, join, tag
 from hooksdk.report._model import (
-    Bill,
     Catalog,
     CatalogTool,
+    Hit,
     HookLine,
     Message,
     PolicyLine,
+    Query,
     Result,
     Run,
     Search,
@@ -20,7 +21,6 @@ from hooksdk.report._model import (
     Step,
     TrimLine,
 )
-from hooksdk.report._paid import paid_words
 from hooksdk.report._timeline import approval_words, tone_of, word_of
 from hooksdk.report._words import badge, code, counted, offset, percent, quote, section, table
 
@@ -29,8 +29,6 @@ ROWS = 60
 DECISIONS = 2_000
 TOOLS = 3_000
 WHY_CHARS = 300
-# A bill above this share of the untrimmed one is not worth a table.
-WORTH_IT = 0.995
 # Messages of a long session that are folded together.
 GROUP = 50
 
@@ -39,13 +37,18 @@ GROUP = 50
 
 
 def decisions(run: Run, *, with_messages: bool) -> Html | None:
-    """Who said what about which call, and what came of it."""
+    """The section of decisions: the plugin, its verdict on a call, and the consequence."""
     rows = [
-        (offset(line.at), _call_name(step), join(badge(word_of(line), tone_of(line))),
-         join(code(line.plugin), " ", tag("span", line.handler, class_="quiet")), _consequence(step, line, with_messages))
+        (
+            offset(line.at),
+            _call_name(step),
+            join(badge(word_of(line), tone_of(line))),
+            join(code(line.plugin), " ", tag("span", line.handler, class_="quiet")),
+            _consequence(step, line, with_messages),
+        )
         for step in run.steps
         for line in step.decisions
-    ]  # fmt: skip
+    ]
     orphans = [
         (
             offset(approval.at),
@@ -63,8 +66,12 @@ def decisions(run: Run, *, with_messages: bool) -> Html | None:
         policies = any(line.hook == "before_tool_call" for step in run.steps for line in step.hooks)
         why = "Policies judged the calls, and had no objection." if policies else "No policy judged a call."
         return section(3, "Decisions", note=why) if run.calls else None
-    return section(3, "Decisions and approvals", _folded(("When", "About", "Said", "By", "What came of it"), every[:DECISIONS]),
-                   note=_left_out(len(every), DECISIONS))  # fmt: skip
+    return section(
+        3,
+        "Decisions and approvals",
+        _folded(("When", "About", "Said", "By", "What came of it"), every[:DECISIONS]),
+        note=_left_out(len(every), DECISIONS),
+    )
 
 
 def _call_name(step: Step) -> Html:
@@ -94,7 +101,7 @@ def _consequence(step: Step, line: HookLine, with_messages: bool) -> Child:
 
 
 def catalogs(run: Run) -> Html | None:
-    """What the model might use, with what each definition costs."""
+    """The section of tools that the model might use, with the tokens of each definition."""
     if not run.catalogs:
         return None
     parts = [_catalog(catalog, several=len(run.catalogs) > 1) for catalog in run.catalogs[-5:]]
@@ -121,8 +128,8 @@ def _catalog(catalog: Catalog, *, several: bool) -> Html:
         ]
         parts += [tag("h4", "Withheld"), table(("By", "How many", "Tools", "Why"), rows)]
     if catalog.notes:
-        parts.append(tag("details", tag("summary", f"{counted(len(catalog.notes), 'note')} on tools renamed or left out"),
-                         tag("ul", *(tag("li", note) for note in catalog.notes[:500]))))  # fmt: skip
+        summary = tag("summary", f"{counted(len(catalog.notes), 'note')} on tools renamed or left out")
+        parts.append(tag("details", summary, tag("ul", *(tag("li", note) for note in catalog.notes[:500]))))
     return tag("div", *parts)
 
 
@@ -157,13 +164,18 @@ def _weight(tokens: int, most: int) -> Html:
 
 
 def policy(lines: Sequence[PolicyLine]) -> Html | None:
-    """What the rules of the project say of the tools, the riskiest first."""
+    """The section of the project's rules on the tools, the riskiest first."""
     if not lines:
         return None
     rows = [
-        (badge(line.verdict, _VERDICT_TONES.get(line.verdict, "warn")), code(line.tool), ", ".join(line.says), line.decided_by)
+        (
+            badge(line.verdict, _VERDICT_TONES.get(line.verdict, "warn")),
+            code(line.tool),
+            ", ".join(line.says),
+            line.decided_by,
+        )
         for line in lines[:TOOLS]
-    ]  # fmt: skip
+    ]
     note = "By the project's rules as they are now, for the tools that the runs above were granted; the riskiest come first. "
     note += "A ? marks what a tool does not say, and MCP takes for granted."
     return section(
@@ -182,7 +194,7 @@ _VERDICT_TONES = {"allow": "good", "deny": "bad"}
 
 
 def searches(session: Session) -> Html | None:
-    """What was looked for, and what was found."""
+    """The section of searches, with the hits of each query."""
     if not session.searches:
         return None
     parts = [_search(search) for search in session.searches[:100]]
@@ -190,42 +202,44 @@ def searches(session: Session) -> Html | None:
 
 
 def _search(search: Search) -> Html:
-    queries = [
-        tag(
-            "li", tag("q", query.query),
-            tag("ol", *(
-                tag("li", code(hit.name), " ", tag("span", hit.owner, class_="owner"), " ",
-                    badge("weak", "warn") if hit.weak else None, tag("span", hit.description, class_="quiet"))
-                for hit in query.hits
-            )) if query.hits else tag("p", "nothing found", class_="quiet"),
-            tag("p", query.note, class_="quiet") if query.note else None,
-        )
-        for query in search.queries
-    ]  # fmt: skip
+    count = counted(len(search.queries), "query").replace("querys", "queries")
     link = tag("a", f"message #{search.message}", href=f"#m{search.message}")
-    head = tag(
-        "p",
-        f"{counted(len(search.queries), 'query').replace('querys', 'queries')}, answered in {search.tokens:,} tokens: ",
-        link,
-    )
-    return tag("div", head, tag("ul", *queries, class_="queries"), class_="search")
+    head = tag("p", f"{count}, answered in {search.tokens:,} tokens: ", link)
+    return tag("div", head, tag("ul", *map(_query, search.queries), class_="queries"), class_="search")
+
+
+def _query(query: Query) -> Html:
+    hits = tag("ol", *map(_hit, query.hits)) if query.hits else tag("p", "nothing found", class_="quiet")
+    note = tag("p", query.note, class_="quiet") if query.note else None
+    return tag("li", tag("q", query.query), hits, note)
+
+
+def _hit(hit: Hit) -> Html:
+    weak = badge("weak", "warn") if hit.weak else None
+    about = tag("span", hit.description, class_="quiet")
+    return tag("li", code(hit.name), " ", tag("span", hit.owner, class_="owner"), " ", weak, about)
 
 
 # Trims
 
 
 def trims(lines: Sequence[TrimLine]) -> Html | None:
-    """What was shortened, by whom, and what it saves."""
+    """The section of trims: the result, the plugin, and the tokens saved."""
     if not lines:
         return None
     rows = [
         (
-            code(line.handle), code(line.tool) if line.tool else "", badge(line.status) if line.kind == "trim" else join("restore ", badge(line.status)),
-            code(line.plugin) if line.plugin else "", line.reason, _pays(line), f"{line.before:,} → {line.after:,}" if line.before or line.after else "",
+            code(line.handle),
+            code(line.tool) if line.tool else "",
+            badge(line.status) if line.kind == "trim" else join("restore ", badge(line.status)),
+            code(line.plugin) if line.plugin else "",
+            line.reason,
+            _pays(line),
+            f"{line.before:,} → {line.after:,}" if line.before or line.after else "",
             "" if line.tokens_saved is None else f"{line.tokens_saved:,}",
         )
         for line in lines[:DECISIONS]
-    ]  # fmt: skip
+    ]
     headings = ("Result", "Of", "State", "By", "Why", "Pays back", "Characters", "Tokens saved")
     return section(3, "Trims", _folded(headings, rows, numbers="gh"), note=_left_out(len(lines), DECISIONS))
 
@@ -234,61 +248,6 @@ def _pays(line: TrimLine) -> str:
     if line.status != "applied" or line.kind == "restore" or not line.settled:
         return ""
     return "never" if line.pays_back_after is None else f"after {counted(line.pays_back_after, 'request')}"
-
-
-# Costs
-
-
-def run_cost(run: Run) -> Html | None:
-    """What the model used, as its provider told it."""
-    rows: list[Sequence[Child]] = [(name.replace("_", " "), f"{value:,.0f}") for name, value in run.usage.items()]
-    if run.paid:
-        rows.append(("in money", paid_words(run.paid)))
-    if run.requests and run.catalogs:
-        first = run.catalogs[-1]
-        rows.append(("tool definitions of all requests, as offered", f"{first.tokens_offered * run.requests:,}"))
-        if run.tokens_not_sent:
-            rows.append(("the same without tool search", f"{first.tokens * run.requests:,}"))
-    note = None if run.usage else "The host recorded no usage with the replies, so there is none here."
-    return (
-        section(3, "Cost", table(("Tokens", "In all"), rows, numbers="b") if rows else None, note=note)
-        if run.requests
-        else None
-    )
-
-
-def bills(session: Session) -> Html | None:
-    """What the prompts of the stored messages would cost."""
-    if not session.requests:
-        return None
-    if not session.bills:
-        words = f"With {session.count:,} messages this takes long: "
-        note = join(words, code("hooksdk sessions cost ID"), " works it out.")
-        return section(3, "Cost of the prompts", note=note)
-    if session.bills[-1].share > WORTH_IT:
-        note = f"{counted(session.requests, 'request')}, {session.bills[0].tokens:,} tokens of prompts. Trims could save next to nothing of it."
-        return section(3, "Cost of the prompts", note=note)
-    rows = [_bill(bill) for bill in session.bills]
-    note = "Worked out from the stored messages, one request before each reply, as if nothing had been trimmed before. In prices of "
-    note += "a token without a cache: a token that the cache holds counts 0.1, one that is written to it 1.25."
-    return section(
-        3,
-        "Cost of the prompts",
-        table(("Policy", "Tokens", "Bill", "Share", "", "Trims"), rows, numbers="bcdf"),
-        note=note,
-    )
-
-
-def _bill(bill: Bill) -> Sequence[Child]:
-    weight = tag("span", class_="weight", style=f"--w:{min(100 * bill.share, 100):.1f}%", aria_hidden="true")
-    return (
-        bill.policy,
-        f"{bill.tokens:,}",
-        f"{bill.price:,.0f}",
-        f"{bill.share:.0%}".replace("%", " %"),
-        weight,
-        f"{bill.trims:,}",
-    )
 
 
 # Messages
@@ -354,11 +313,18 @@ def _role(message: Message) -> str:
 def _result(result: Result) -> Html:
     size = f"{result.characters:,} characters, {result.tokens:,} tokens"
     head = tag(
-        "p", "result ", code(result.handle) if result.handle else None, " of " if result.tool else None,
-        code(result.tool) if result.tool else None, " ", tag("span", size, class_="quiet"),
-        badge("error") if result.is_error else None, badge("trimmed") if result.instead else None,
-        badge(f"{result.queued} queued", "warn") if result.queued else None, *map(badge, result.labels),
-    )  # fmt: skip
+        "p",
+        "result ",
+        code(result.handle) if result.handle else None,
+        " of " if result.tool else None,
+        code(result.tool) if result.tool else None,
+        " ",
+        tag("span", size, class_="quiet"),
+        badge("error") if result.is_error else None,
+        badge("trimmed") if result.instead else None,
+        badge(f"{result.queued} queued", "warn") if result.queued else None,
+        *map(badge, result.labels),
+    )
     if result.instead is None:
         return tag("div", head, quote(result.text), class_="result")
     before = tag("div", tag("h4", "Stored"), quote(result.text), class_="before")

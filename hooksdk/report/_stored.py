@@ -128,15 +128,7 @@ class _Reader:
         form = self._ledger.format
         if form is None:
             text = self._room.text(json.dumps(message, ensure_ascii=False, indent=2, default=str))
-            return model.Message(
-                position=position,
-                role=as_text(message.get("role")),
-                text=text,
-                calls=[],
-                results=[],
-                others=[],
-                hidden=hidden,
-            )
+            return model.Message(position=position, role=as_text(message.get("role")), text=text, hidden=hidden)
         found, made, prose = form.results(message), form.calls(message), form.text(message)
         others = [
             describe_part(part)
@@ -164,20 +156,15 @@ class _Reader:
         return self._room.text(arguments_text(value), chars=600, lines=12)
 
     def _result(self, record: ResultRow | None, text: str, *, is_error: bool) -> model.Result:
-        short = None if record is None else record.short_text
-        entry = None if record is None else record.marks.queued_entry
-        queued = entry["kind"] if entry else ""
-        return model.Result(
-            handle=record.handle if record else "",
-            tool=record.tool if record else "",
-            tokens=record.tokens if record else schema.estimate_tokens(text),
-            characters=len(text),
-            is_error=is_error,
-            text=self._room.text(text),
-            instead=None if short is None else self._room.text(short),
-            queued=queued,
-            labels=shown_labels(record.labels) if record else (),
+        result = model.Result(
+            tokens=schema.estimate_tokens(text), characters=len(text), is_error=is_error, text=self._room.text(text)
         )
+        if record is not None:
+            short, entry = record.short_text, record.marks.queued_entry
+            result.handle, result.tool, result.tokens = record.handle, record.tool, record.tokens
+            result.instead = None if short is None else self._room.text(short)
+            result.queued, result.labels = entry["kind"] if entry else "", shown_labels(record.labels)
+        return result
 
 
 def _trims(journal: Sequence[Mapping[str, Any]], ledger: Ledger) -> list[model.TrimLine]:

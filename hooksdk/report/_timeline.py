@@ -15,9 +15,9 @@ GROUP = 100
 # Handlers of one step at most.
 HOOKS_SHOWN = 60
 _TICKS = [
-    *(part * 10.0**power for power in range(-6, 2) for part in (1, 2, 5)), 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200,
-    14_400, 43_200, 86_400,
-]  # fmt: skip
+    *(part * 10.0**power for power in range(-6, 2) for part in (1, 2, 5)),
+    *(60 * minutes for minutes in (1, 2, 5, 10, 20, 30, 60, 120, 240, 720, 1_440)),
+]
 _BAR_TONES = {"blocked": " bad", "error": " bad", "invalid": " bad", "unknown": " bad"}
 _PARTS = (("model", "the model"), ("tools", "tools"), ("person", "waiting for a person"), ("rest", "everything else"))
 
@@ -61,11 +61,11 @@ class Axis:
         return Axis(start, max(end - start, 1e-6), tick)
 
     def place(self, at: float) -> str:
-        """Where a time stands, as a share of the width."""
+        """The place of a time, as a share of the width."""
         return f"{min(max(100 * (at - self.start) / self.span, 0), 100):.3f}%"
 
     def width(self, seconds: float) -> str:
-        """How wide a time is."""
+        """The width of a duration."""
         return f"{min(100 * seconds / self.span, 100):.3f}%"
 
 
@@ -80,10 +80,14 @@ def tick_of(span: float) -> float:
 def _axis(axis: Axis) -> Html:
     ticks = [axis.start + number * axis.tick for number in range(int(axis.span / axis.tick + 1e-9) + 1)]
     marks = [
-        tag("span", "0" if at < axis.tick / 2 else duration(at) if axis.tick >= 1 or at < 10 else offset(at)[1:], style=f"--x:{axis.place(at)}")
+        tag(
+            "span",
+            "0" if at < axis.tick / 2 else duration(at) if axis.tick >= 1 or at < 10 else offset(at)[1:],
+            style=f"--x:{axis.place(at)}",
+        )
         for at in ticks
         if at - axis.start <= axis.span * 0.95
-    ]  # fmt: skip
+    ]
     return tag("div", tag("div", *marks, class_="lane"), class_="axis", aria_hidden="true")
 
 
@@ -132,9 +136,11 @@ def _list(steps: Sequence[Step]) -> Html:
 def _step(step: Step, axis: Axis) -> Html:
     took = "not ended" if step.open else "" if step.seconds is None else duration(step.seconds)
     line = join(
-        tag("span", offset(step.at), class_="at"), tag("span", _label(step), class_="what"), _lane(step, axis),
+        tag("span", offset(step.at), class_="at"),
+        tag("span", _label(step), class_="what"),
+        _lane(step, axis),
         tag("span", took, class_="took"),
-    )  # fmt: skip
+    )
     body = _body(step)
     inner = (
         tag("details", tag("summary", line), tag("div", body, class_="body"))
@@ -142,9 +148,13 @@ def _step(step: Step, axis: Axis) -> Html:
         else tag("div", line, class_="flat")
     )
     return tag(
-        "li", inner, class_=step.kind, data_tool=step.name if step.kind == "call" else None, data_outcome=step.outcome or None,
+        "li",
+        inner,
+        class_=step.kind,
+        data_tool=step.name if step.kind == "call" else None,
+        data_outcome=step.outcome or None,
         style=f"--depth:{min(step.depth, 4)}" if step.depth else None,
-    )  # fmt: skip
+    )
 
 
 def _label(step: Step) -> Html:
@@ -161,12 +171,12 @@ def _label(step: Step) -> Html:
 
 
 def word_of(line: HookLine) -> str:
-    """What a handler came to, in a word or two."""
+    """The outcome of a handler, in a word or two."""
     return f"{line.outcome}{' (shadow)' if line.shadow else ''}"
 
 
 def tone_of(line: HookLine) -> str | None:
-    """Its colour: what is without effect has none."""
+    """The colour of an outcome; one without effect has none."""
     tones = {"Block": "bad", "failed": "bad", "Ask": "warn", "Answer": "note"}
     return "plain" if line.shadow else tones.get(line.outcome)
 
@@ -218,19 +228,26 @@ def _hooks(lines: Iterable[HookLine]) -> Html:
     lines = list(lines)
     items = [
         tag(
-            "li", tag("span", line.hook, class_="hook"), f" {line.plugin} ", tag("span", line.handler, class_="quiet"), " ",
-            badge(word_of(line), tone_of(line)) if line.outcome != "passed" else tag("span", "no opinion", class_="quiet"),
-            f" {line.problem}" if line.problem else "", tag("span", f" {duration(line.seconds)}", class_="quiet"),
+            "li",
+            tag("span", line.hook, class_="hook"),
+            f" {line.plugin} ",
+            tag("span", line.handler, class_="quiet"),
+            " ",
+            badge(word_of(line), tone_of(line))
+            if line.outcome != "passed"
+            else tag("span", "no opinion", class_="quiet"),
+            f" {line.problem}" if line.problem else "",
+            tag("span", f" {duration(line.seconds)}", class_="quiet"),
         )
         for line in lines[:HOOKS_SHOWN]
-    ]  # fmt: skip
+    ]
     if len(lines) > HOOKS_SHOWN:
         items.append(tag("li", f"and {len(lines) - HOOKS_SHOWN:,} more", class_="quiet"))
     return tag("ul", *items, class_="hooks")
 
 
 def approval_words(approval: Approval) -> str:
-    """Who asked, who answered, and after how long."""
+    """An approval in words: the plugin, the answer, the person and the time that it took."""
     asked = f"{approval.plugin} asked ({approval.severity})" if approval.plugin else "it was asked in an earlier run"
     if approval.questions > 1:
         asked += f", with {approval.questions - 1} more"

@@ -325,12 +325,8 @@ def _attach(step: Step, line: HookLine) -> None:
 
 def _short_name(usage: str) -> str:
     """A short word for a count, such as `tokens in` for `input_tokens`."""
-    known = {
-        "input_tokens": "tokens in",
-        "prompt_tokens": "tokens in",
-        "output_tokens": "out",
-        "completion_tokens": "out",
-    }
+    known: dict[str, str] = dict.fromkeys(("input_tokens", "prompt_tokens"), "tokens in")
+    known |= dict.fromkeys(("output_tokens", "completion_tokens"), "out")
     return known.get(usage, usage.replace("_", " "))
 
 
@@ -358,7 +354,7 @@ def _tool_of(entry: Mapping[str, Any]) -> CatalogTool:
 
 
 def _shares(steps: list[Step], seconds: float) -> Shares:
-    """How the time was spent. Times that overlap count once: first as a person's, then as a tool's, then as the
+    """The shares of a run's time. Times that overlap count once: first as a person's, then as a tool's, then as the
     model's."""
     persons = [(one.at, one.at + (one.waited or 0)) for step in steps for one in step.approvals]
     tools = [(step.at, step.at + (step.seconds or 0)) for step in steps if step.kind == "call"]

@@ -8,17 +8,14 @@ from datetime import UTC, datetime
 from hooksdk.report._html import Child, Html, join, tag
 from hooksdk.report._model import Text
 
+_WORDS = {
+    "good": "ok completed applied offered granted trusted",
+    "bad": "blocked error failed Block refused cancelled invalid unknown stale gone critical",
+    "warn": "untrusted asked Ask queued paused not_run warning",
+    "note": "answered Answer bridge trimmed",
+}
 # The colour that a word has on the page. Every colour stands beside its word, so nobody needs to see it.
-TONES = {
-    "ok": "good", "completed": "good", "applied": "good", "offered": "good", "granted": "good",
-    "trusted": "good", "untrusted": "warn",
-    "blocked": "bad", "error": "bad", "failed": "bad", "Block": "bad", "refused": "bad", "cancelled": "bad", "invalid": "bad",
-    "unknown": "bad", "stale": "bad", "gone": "bad",
-    "asked": "warn", "Ask": "warn", "queued": "warn", "paused": "warn", "not_run": "warn", "critical": "bad", "warning": "warn",
-    "answered": "note", "Answer": "note", "bridge": "note", "trimmed": "note",
-}  # fmt: skip
-
-
+TONES = {word: tone for tone, words in _WORDS.items() for word in words.split()}
 # Between a number and its unit.
 _JOINT = "\N{NO-BREAK SPACE}"
 
@@ -89,26 +86,18 @@ def tiles(*each: Html | None) -> Html:
     return tag("dl", *each, class_="tiles")
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[Child]], *, numbers: str = "", caption: str = "") -> Html:
+def table(headings: Sequence[str], rows: Iterable[Sequence[Child]], *, numbers: str = "") -> Html:
     """A table; `numbers` are the columns, by a letter each (`a` is the first), that stand right."""
-    right = {ord(letter) - ord("a") for letter in numbers}
-    head = [tag("th", word, scope="col", class_="number" if at in right else None) for at, word in enumerate(headings)]
-    body = [
-        tag("tr", *[
-            tag("td", cell, class_="number" if at in right else None, data_label=headings[at]) for at, cell in enumerate(row)
-        ])
-        for row in rows
-    ]  # fmt: skip
-    whole = tag("table", tag("caption", caption, class_="quiet") if caption else None, tag("thead", tag("tr", *head)),
-                tag("tbody", *body))  # fmt: skip
-    return tag(
-        "div",
-        whole,
-        class_="scroll",
-        tabindex="0",
-        role="region",
-        aria_label=caption or f"Table: {', '.join(filter(None, headings))}",
-    )
+    classes = ["number" if chr(ord("a") + at) in numbers else None for at in range(len(headings))]
+    head = [tag("th", word, scope="col", class_=each) for word, each in zip(headings, classes, strict=True)]
+    body = [tag("tr", *map(_cell, row, classes, headings)) for row in rows]
+    whole = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body))
+    label = f"Table: {', '.join(filter(None, headings))}"
+    return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=label)
+
+
+def _cell(content: Child, class_: str | None, heading: str) -> Html:
+    return tag("td", content, class_=class_, data_label=heading)
 
 
 def quote(text: Text, *, class_: str = "") -> Html:

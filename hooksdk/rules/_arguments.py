@@ -10,8 +10,7 @@ from typing import Any
 
 from hooksdk import schema
 from hooksdk.errors import did_you_mean
-from hooksdk.rules._facts import CallFact, Fact, NamedArgument, ToolFact, ToolNamed
-from hooksdk.rules._rules import Action, DescribedRule, Rules
+from hooksdk.rules._facts import Action, CallFact, DescribedRule, Fact, NamedArgument, Rules, ToolFact, ToolNamed
 from hooksdk.tools import Tool
 from hooksdk.values import as_list, as_object, is_object, place_of
 
@@ -107,11 +106,6 @@ def as_judged(rules: Rules, tools: Sequence[Tool]) -> Rules:
         met = [one.fact for one in unknown_arguments(rule.facts, tools) if one.closed] if counts else []
         changed.append(replace(rule, facts=[fact for fact in rule.facts if fact not in met]))
     return replace(rules, rules=changed)
-
-
-def named_arguments(facts: Iterable[Fact]) -> list[NamedArgument]:
-    """Those that the facts of a rule name, each once."""
-    return list(dict.fromkeys(chain.from_iterable(fact.named() for fact in facts if isinstance(fact, CallFact))))
 
 
 def is_about(facts: Iterable[Fact], tool: Tool) -> bool:

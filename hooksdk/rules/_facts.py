@@ -1,16 +1,17 @@
-"""What a rule can ask of a tool, a run or a call. Each fact is data, by which it is matched here and modelled in
-proofs."""
+"""What a rule can ask of a tool, a run or a call: facts. Each is data, by which it is matched here and modelled in proofs.
+The rules of a plugin, and a class of calls, are made of them."""
 
 from __future__ import annotations
 
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from itertools import chain
+from typing import Any, Literal, cast, get_args
 
 from hooksdk.hooks import BeforeToolCall, Event
 from hooksdk.patterns import ToolPattern
@@ -251,6 +252,57 @@ class Requested(RunFact):
         words += [f"the role {' or '.join(self.roles)}"] if self.roles is not None else []
         words += [f"the requester {' or '.join(self.ids)}"] if self.ids is not None else []
         return " with ".join(words)
+
+
+Action = Literal["allow", "ask", "deny"]
+# The mildest first; the gravest that fits a call counts.
+ACTIONS: tuple[Action, ...] = get_args(Action)
+# Of a class of calls: that none runs, that none runs unless a person was asked, that a person is asked about each.
+Claim = Literal["never", "only_asked", "always_asked"]
+CLAIMS: tuple[Claim, ...] = get_args(Claim)
+
+
+@dataclass(frozen=True)
+class DescribedRule:
+    """One rule: for a call of which all facts hold it says its action, unless a graver rule says another. A deny is
+    graver than an ask, an ask than an allow.
+
+    Attributes:
+        number: From 1, by which people call it.
+        words: The rule as it is written, in one line.
+    """
+
+    action: Action
+    facts: Sequence[Fact]
+    number: int
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """All that a plugin's settings say of calls. Of no call that begins may the plugin say anything milder than
+    this.
+
+    Attributes:
+        default: What holds where no rule fits.
+        added: The actions of the rules that a project which nobody trusts may add.
+    """
+
+    rules: Sequence[DescribedRule]
+    default: Action = "allow"
+    added: Sequence[Action] = field(default=())
+
+
+@dataclass(frozen=True)
+class CallClass:
+    """The calls of which all facts hold."""
+
+    facts: Sequence[Fact]
+
+
+def named_arguments(facts: Iterable[Fact]) -> list[NamedArgument]:
+    """Those that the facts of a rule name, each once."""
+    return list(dict.fromkeys(chain.from_iterable(fact.named() for fact in facts if isinstance(fact, CallFact))))
 
 
 def says_part_of_a_name(pattern: str) -> bool:

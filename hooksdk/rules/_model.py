@@ -120,7 +120,7 @@ class Model:
 
     @staticmethod
     def _joined(fact: ToolNamed) -> list[tuple[str, list[ToolPattern]]]:
-        """Its patterns, together where all but the name is the same."""
+        """The patterns of a fact, in groups with the same source and owner."""
         groups: dict[str, list[ToolPattern]] = {}
         for pattern in fact.compiled:
             groups.setdefault(pattern.text.rpartition(":")[0], []).append(pattern)
@@ -306,7 +306,7 @@ class Model:
 
     @cached_property
     def call_facts(self) -> list[CallFact]:
-        """What is not modelled, but for what one of them says of another."""
+        """The facts about calls, which are not modelled: only implications between them are."""
         return [fact for fact in self.facts if isinstance(fact, CallFact)]
 
     @cached_property
@@ -335,7 +335,7 @@ class Model:
 
     @property
     def plain(self) -> list[Any]:
-        """What makes a call plainer for people, the most important first."""
+        """The terms that make a call plainer for people, the most important first."""
         chains = [*self._agents[1:], *[(trigger, 0, name) for name, trigger in self._trigger.items() if name != "user"]]
         texts = (self._own_name, self._name, self._owner)
         return [

@@ -14,9 +14,8 @@ from typing import Any, final
 import z3 as _untyped  # pyright: ignore[reportMissingTypeStubs]
 
 from hooksdk.rules._cells import Budget, Unknown
-from hooksdk.rules._facts import CallFact, Fact, ToolNamed
+from hooksdk.rules._facts import ACTIONS, Action, CallClass, CallFact, Claim, Fact, Rules, ToolNamed
 from hooksdk.rules._model import Example, Model
-from hooksdk.rules._rules import ACTIONS, Action, CallClass, Claim, Rules
 
 __all__ = ["BUDGET", "Change", "Example", "RuleOf", "Search", "Unknown", "changes"]
 
@@ -41,7 +40,7 @@ class RuleOf:
 
 @final
 class _Policy:
-    """What one plugin says, as terms.
+    """The rules of one plugin, as terms of the solver.
 
     Attributes:
         order: The rules in the order in which they decide, each with whether it fits; the last one is the default.
@@ -52,7 +51,7 @@ class _Policy:
 
     @classmethod
     def of(cls, plugin: str, rules: Rules, model: Model, *, added: bool = False) -> _Policy:
-        """What its rules say; with `added` whatever a project may add that nobody trusts, too."""
+        """The policy of a plugin's rules; with `added` also whatever an untrusted project may add."""
         said: list[tuple[RuleOf, Action, Any]] = [
             (RuleOf(plugin, rule.number), rule.action, z3.And([model.term(fact) for fact in rule.facts]))
             for rule in rules.rules
@@ -63,9 +62,9 @@ class _Policy:
         return cls([*gravest_first, (RuleOf(plugin, 0), rules.default, z3.BoolVal(True))])
 
     def switched(self) -> tuple[_Policy, dict[str, RuleOf]]:
-        """The same where each rule that stops calls may be missing, and the default, in whose place nothing is said of
-        a call; and for each term's name the rule that is there where it is true. What allows stays: nothing rests on
-        it."""
+        """The policy with a switch for each rule that stops calls, and for the default: without it nothing is said of a
+        call. Also the rule of each switch, by the name of its term. Rules that allow have none: no proof rests on
+        them."""
         order: list[tuple[RuleOf, Action, Any]] = []
         switches: dict[str, RuleOf] = {}
         unsaid = z3.Not(z3.Or([fits for _, _, fits in self.order[:-1]]))

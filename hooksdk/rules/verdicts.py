@@ -1,4 +1,4 @@
-"""What rules say of a tool before anybody calls it: one verdict, or what it depends on."""
+"""The verdict of rules on a tool before anybody calls it, or the facts on which it depends."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
-from hooksdk.rules._facts import CallFact, Fact, RunFact, ToolFact
-from hooksdk.rules._rules import ACTIONS, Action, DescribedRule, Rules
+from hooksdk.rules._facts import ACTIONS, Action, CallFact, DescribedRule, Fact, Rules, RunFact, ToolFact
 from hooksdk.tools import Annotations, Tool
 
 __all__ = ["Case", "Known", "ToolVerdict", "case_words", "hint_words", "riskiest_first", "verdict_of"]
@@ -19,7 +18,7 @@ Known = Callable[[Fact], bool | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What one rule says of the tool's calls for which no case before it holds.
+    """The verdict of one rule on the tool's calls for which no case before it holds.
 
     Attributes:
         rule: None where no rule fits: the default.
@@ -38,18 +37,18 @@ class Case:
 
     @property
     def whom(self) -> list[str]:
-        """What it asks of the run, in words."""
+        """The conditions on the run, in words."""
         return [fact.in_words() for fact in self.facts if isinstance(fact, RunFact)]
 
     @property
     def conditions(self) -> list[str]:
-        """What it asks of the call, in words."""
+        """The conditions on the call, in words."""
         return [fact.in_words() for fact in self.facts if isinstance(fact, CallFact)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolVerdict:
-    """What the rules of several plugins say of a tool. The gravest word of all counts.
+    """The verdict of several plugins' rules on a tool. The gravest word of all counts.
 
     Attributes:
         cases: By plugin, in the order in which they decide.
@@ -60,14 +59,14 @@ class ToolVerdict:
 
     @cached_property
     def actions(self) -> Sequence[Action]:
-        """What may come of a call, the mildest first; only one where nothing of the run or the call matters."""
+        """The possible verdicts on a call, the mildest first; one where neither the run nor the call matters."""
         said = [[ACTIONS.index(case.action) for case in cases] for cases in self.cases.values()]
         mildest = max(map(min, said), default=0)
         return [ACTIONS[at] for at in sorted({mildest, *chain.from_iterable(said)}) if at >= mildest]
 
     @property
     def mildest(self) -> Action:
-        """What comes of a call at best for whoever makes it."""
+        """The mildest verdict that a call may get."""
         return self.actions[0]
 
     @property
@@ -93,7 +92,7 @@ class ToolVerdict:
 
 
 def verdict_of(tool: Tool, policies: Mapping[str, Rules], known: Known = lambda _: None) -> ToolVerdict:
-    """What these plugins' rules say of a tool's calls. `policies` are the plugins that describe their rules, by id;
+    """The verdict of these plugins' rules on a tool's calls. `policies` are the plugins that describe their rules, by id;
     `known` says which facts about the run are settled already. What no call can meet any more, after the cases before
     it, is left out."""
     return ToolVerdict(
@@ -102,7 +101,7 @@ def verdict_of(tool: Tool, policies: Mapping[str, Rules], known: Known = lambda 
 
 
 def hint_words(annotations: Annotations) -> list[str]:
-    """What a tool says of itself that makes it risky or harmless, in MCP's terms; a `?` where it says nothing, and
+    """The hints of a tool that make it risky or harmless, in MCP's terms; a `?` where it says nothing, and
     MCP's default is so."""
     words = ["read_only"] if annotations.read_only else []
     if annotations.destructive or (annotations.destructive is None and not annotations.read_only):
@@ -115,7 +114,7 @@ def hint_words(annotations: Annotations) -> list[str]:
 
 
 def case_words(verdict: ToolVerdict) -> str:
-    """What decides about a tool, in one line: `rule 2 denies if path_inside = ["/etc"]; else the default allows`."""
+    """The rules that decide about a tool, in one line: `rule 2 denies if path_inside = ["/etc"]; else the default allows`."""
     several = len(verdict.cases) > 1
     parts = [_words(f"{plugin} " if several else "", cases) for plugin, cases in verdict.cases.items()]
     return "; ".join(parts) or "no rule"

@@ -1,8 +1,8 @@
 """Files of JSON lines that only grow: the part of `JsonlStore` that runs in worker threads.
 
-A step is one or more lines that are stored whole or not at all: every line of it but the last begins with a blank,
-which JSON ignores. What a crash can leave is a torn last step; it is left out on reading and cut off before the next
-append. Any other damage is reported and nothing is touched.
+A step is one or more lines that are stored whole or not at all: each of its lines but the last begins with a blank,
+which JSON ignores. A crash can leave a torn last step, which is left out on reading and cut off before the next append.
+Any other damage is reported, and the file stays as it is.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from hooksdk.transcript import encode_for
 
 logger = logging.getLogger("hooksdk")
 _BLANK = ord(" ")
-# How many bytes are read at a time where not all are needed at once.
+# The number of bytes that are read at a time if not all are needed at once.
 CHUNK = 1 << 20
 
 
 def read_at(fd: int, size: int, offset: int) -> bytes:
-    """So many bytes of an open file from `offset` on, or fewer where it ends."""
+    """The `size` bytes of an open file from `offset` on; fewer at its end."""
     data = b""
     while more := _read_once(fd, size - len(data), offset + len(data)):
         data = data + more if data else more
@@ -46,7 +46,7 @@ def _read_once(fd: int, size: int, offset: int) -> bytes:
 
 
 def read_from(fd: int, offset: int) -> bytes:
-    """Everything in an open file from `offset` on."""
+    """All bytes of an open file from `offset` on."""
     data = read_at(fd, os.fstat(fd).st_size + 1 - offset, offset)
     while more := read_at(fd, CHUNK, offset + len(data)):
         data += more
@@ -54,7 +54,7 @@ def read_from(fd: int, offset: int) -> bytes:
 
 
 def _lines_in(data: bytes, start: int, stop: int) -> Iterator[tuple[bytes, int]]:
-    """Each line of a part of a file, with where the next begins."""
+    """Each line of a part of a file, with the place at which the next line begins."""
     while start < stop:
         end = data.find(b"\n", start, stop)
         end, start, before = (stop, stop, start) if end < 0 else (end, end + 1, start)
@@ -86,8 +86,8 @@ class StoredLines:
 
 @final
 class AppendFile:
-    """One file of JSON objects, a line each, that only grows. It is open while it is read or written and no longer: a
-    descriptor for each session that waits for its user would soon be all that a process may have."""
+    """One file of JSON objects, a line each, that only grows. It is open only while it is read or written: with a
+    descriptor for each session that waits for its user, a process would soon have all that it may have."""
 
     def __init__(self, path: Path, session_id: str, *, read_only: bool = False) -> None:
         self.path = path
@@ -115,7 +115,7 @@ class AppendFile:
 
     @property
     def size(self) -> int:
-        """How many bytes of it are whole steps."""
+        """The number of bytes in whole steps."""
         return self._size
 
     @contextlib.contextmanager
@@ -133,15 +133,15 @@ class AppendFile:
     # Reading
 
     def read(self) -> list[dict[str, Any]]:
-        """All complete steps. Raises `StoreError` for damage other than a torn end."""
+        """The objects of all complete steps. Raises `StoreError` for damage other than a torn end."""
         objects: list[dict[str, Any]] = []
         self.begin(None)
         self.scan(lambda value, _: objects.append(value))
         return objects
 
     def begin(self, covered: Covered | None) -> bool:
-        """Before `scan`: what was read so far is forgotten. True where the file begins with what is `covered`, which is
-        not read again then. Raises `StoreError`."""
+        """Begin to read anew, before `scan`. True if the file begins with the `covered` part, which `scan` then leaves
+        out. Raises `StoreError`."""
         self._earlier = self._lines if self._lines.ends else self._earlier
         self._forget()
         try:
@@ -160,8 +160,8 @@ class AppendFile:
         return True
 
     def scan(self, take: Callable[[dict[str, Any], int], None]) -> None:
-        """Give each object of the complete steps that follow, with its size in bytes. Raises `StoreError` for damage
-        other than a torn end."""
+        """Give `take` each object of the complete steps that follow, with its size in bytes. Raises `StoreError` for
+        damage other than a torn end."""
         try:
             with self._open() as fd:
                 data = read_from(fd, self._size)
@@ -180,17 +180,17 @@ class AppendFile:
             self._take(data, begun, len(data), number, take)
             self._size, self._join = before + len(data), b"\n"
         self._torn = before + len(data) - self._size
-        if self._torn and not self._read_only:  # a reader may meet a line that its holder is writing now
+        if self._torn and not self._read_only:  # the holder may be writing the line that a reader meets
             logger.warning("%s ends in a torn line (%d bytes): left out, as after a crash", self.path, self._torn)
         self._hash.update(memoryview(data)[: self._size - before])
-        if self._lines == self._earlier:  # who reads by it goes on doing so
+        if self._lines == self._earlier:  # readers have this table
             self._lines = self._earlier
 
     def _take(
         self, data: bytes, start: int, stop: int, number: int, take: Callable[[dict[str, Any], int], None]
     ) -> int:
-        """Give the lines of one step, which begins where `_size` is, one by one: a step may be as long as the file.
-        Answers the number of the last."""
+        """Give `take` the lines of one step, which begins at `_size`, one by one: a step may be as long as the file.
+        Answers the number of the last line."""
         before = self._size - start
         for line, end in _lines_in(data, start, stop):
             number += 1
@@ -206,18 +206,18 @@ class AppendFile:
                 parse_line(self.path, line, each)
 
     def covered(self) -> Covered | None:
-        """What was read and appended so far, for a later `begin`; None while its end is not whole."""
+        """The part that was read and appended so far, for a later `begin`; None while its end is not whole."""
         is_whole = not (self._torn or self._join)
         return Covered(self._size, self._hash.hexdigest(), self._lines) if is_whole else None
 
     def stored(self) -> StoredLines:
-        """What was read, and what is appended later, to be read again by number."""
+        """The lines that were read, and those that are appended later, to be read again by number."""
         return StoredLines(self, self._lines)
 
     # Writing
 
     def append(self, values: Sequence[object]) -> None:
-        """Store one step: durable when it returns, and nothing of it after a failure. Raises `StoreError`."""
+        """Store one step: durable when this returns; after a failure nothing of it is stored. Raises `StoreError`."""
         if not values:
             return
         lines = [encode_for(str(self.path), value) + b"\n" for value in values]
@@ -234,7 +234,7 @@ class AppendFile:
         self._size += len(self._join)
         self._add_lines(step)
         self._join = b""
-        if sys.platform == "win32":  # a file's time may change once more when it is closed
+        if sys.platform == "win32":  # closing a file may change its time once more
             stamp = self._now()
         self._stamp = stamp if stamp[:1] == (self._size,) else ()
 
@@ -242,11 +242,11 @@ class AppendFile:
         try:
             if self._torn:
                 self._cut(fd)
-            if self._renamed:  # until then a power cut may bring the old file back, without what is appended here
+            if self._renamed:  # else a power cut may bring the old file back, without these lines
                 sync_directory(self.path.parent)
                 self._renamed = False
             write_all(fd, data)
-            stamp = self._now()  # at once: an edit by somebody else while the disk is waited for shall show
+            stamp = self._now()  # before the disk is waited for, so that another's edit meanwhile shows
             sync(fd)
         except OSError:
             with contextlib.suppress(OSError):
@@ -262,8 +262,8 @@ class AppendFile:
             self._lines.add(line, self._size)
 
     def rewrite(self, values: Sequence[object]) -> None:
-        """Put a new file with these values, one step each, in the place of this one, which stays where that is a
-        `StoreError`."""
+        """Replace the file by a new one with these values, one step each. Raises `StoreError`; then the old file
+        stays."""
         data = b"".join(encode_for(str(self.path), value) + b"\n" for value in values)
         beside = self.path.with_name(f".{self.path.name}.tmp")
         try:
@@ -299,9 +299,9 @@ class AppendFile:
             return ()
 
     def verify(self) -> None:
-        """Raise `TranscriptChanged` when the content is not what was read and appended here. It is read again only
-        where inode, size or times are not those after the last append: a drain shall not cost more in a longer session.
-        """
+        """Raise `TranscriptChanged` if the content is not what was read and appended here. The file is read again only
+        if inode, size or times differ from those after the last append, so a drain costs the same in a longer
+        session."""
         try:
             if self._look() != self._stamp:
                 with self._open() as fd:
@@ -333,8 +333,8 @@ class AppendFile:
         return TranscriptChanged(self.session_id, line, problem)
 
     def lines(self, table: LineTable, start: int, stop: int) -> Iterator[dict[str, Any]]:
-        """The objects of some lines of a table, each read anew. Raises `TranscriptChanged` for one that is not what was
-        stored, `StoreError` for a file that cannot be read."""
+        """The objects of some lines of a table, each read anew. Raises `TranscriptChanged` for a line that was changed,
+        and `StoreError` for a file that cannot be read."""
         while start < stop:
             begin = table.start(start)
             until = max(start + 1, bisect_right(table.ends, begin + CHUNK, start, stop))
@@ -352,7 +352,7 @@ class AppendFile:
 
 
 def _rename(old: Path, new: Path, fd: int) -> None:
-    """Put a file, open as `fd`, in another one's place. A network's answer may be lost although it was done."""
+    """Put a file, open as `fd`, in another one's place. A network file system may do so and still report a failure."""
     try:
         old.replace(new)
     except OSError:

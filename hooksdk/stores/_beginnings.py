@@ -1,4 +1,4 @@
-"""The beginning of a session that is read for its summary."""
+"""Read the beginning of a session, for its summary."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, cast
 
 from hooksdk.transcript import SessionBeginning
 
-# Instructions of the system and of the developer, and the user's first words, stand among these.
+# The number of messages among which instructions and the user's first words stand.
 FIRST_MESSAGES = 4
-# The entry that says format, model and folder stands among these.
+# The number of entries among which the one with format, model and folder stands.
 FIRST_ENTRIES = 4
-# Of one file: instructions may be long, and so may be what the user has pasted.
+# Bytes that are read of one file: instructions and pasted text may be long.
 MOST_BYTES = 256 * 1024
 
 
 def read_beginning(base: Path) -> SessionBeginning | None:
-    """Of a session's two files; None where the journal does not say whose they are."""
+    """The beginning of a session's two files; None if the journal does not name its session."""
     journal, messages = (base.with_name(f"{base.name}.{kind}.jsonl") for kind in ("journal", "messages"))
     session_id = session_of(journal)
     if session_id is None:
@@ -34,7 +34,7 @@ def read_beginning(base: Path) -> SessionBeginning | None:
 
 
 def session_of(journal: Path) -> str | None:
-    """Whose journal this file is; None where its first line does not say it."""
+    """The id of the session whose journal this file is; None if its first line does not name it."""
     try:
         with journal.open("rb") as file:
             header = parse_line(file.readline())

@@ -1,5 +1,5 @@
-"""An index of a long session, kept beside its file or rows for the next reader. It is never needed: where it does not
-fit them to the byte it is not used, and all is read."""
+"""An index of a long session, kept beside its file or rows, by which the next reader is faster. It is never needed: if
+it does not fit them to the byte, all is read instead."""
 
 from __future__ import annotations
 
@@ -18,23 +18,16 @@ from hooksdk.stores.files import BINARY, write_all
 
 logger = logging.getLogger("hooksdk")
 
-# Less is read faster than an index is written and checked.
-MIN_BYTES = 1_000_000
 VERSION = 1
-# Bytes of the SHA-256 at its end, which covers all the rest.
+# Bytes of the SHA-256 at its end, over everything before.
 _DIGEST = 32
 
 
 class Index(NamedTuple):
-    """What the file began with, and what its reader knows of that."""
+    """The covered beginning of the file, and the reader's note about it."""
 
     covered: Covered
     note: bytes
-
-
-def is_due(size: int, covered: int) -> bool:
-    """True when so much was stored since that reading it takes longer than reading the index."""
-    return size - covered >= max(MIN_BYTES, covered // 8)
 
 
 def _header(session_id: str) -> dict[str, Any]:
@@ -43,14 +36,14 @@ def _header(session_id: str) -> dict[str, Any]:
 
 
 def write_index(path: Path, session_id: str, index: Index) -> None:
-    """Put an index in the place of the one that is there. It is not waited for: what a power cut leaves does not fit. A
-    disk that cannot take it is no problem."""
+    """Replace the index, without waiting for the disk: a half of one, as after a power cut, does not fit. An index that
+    cannot be written is no problem."""
     size, digest, lines = index.covered.size, index.covered.digest, index.covered.lines
     header = {**_header(session_id), "size": size, "sha256": digest, "lines": len(lines)}
     data = _seal(header, lines.ends.tobytes() + lines.marks.tobytes() + index.note)
     beside = path.with_name(f".{path.name}.tmp")
     try:
-        no_link = getattr(os, "O_NOFOLLOW", 0)  # one that somebody put there would lead to another file
+        no_link = getattr(os, "O_NOFOLLOW", 0)  # a link that somebody put there would lead to another file
         fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | BINARY | no_link, 0o600)
         try:
             write_all(fd, data)
@@ -62,7 +55,7 @@ def write_index(path: Path, session_id: str, index: Index) -> None:
 
 
 def read_index(path: Path, session_id: str) -> Index | None:
-    """The index of a session; None where it is missing, damaged, or of another kind of machine."""
+    """The index of a session; None if it is missing, damaged, or of another kind of machine."""
     try:
         header, body = _unseal(path.read_bytes(), _header(session_id))
         lines, count, start = LineTable(), int(header["lines"]), 0
@@ -82,7 +75,7 @@ def index_of_rows(session_id: str, rows: Sequence[bytes], note: bytes) -> bytes:
 
 
 def note_on_rows(index: bytes, session_id: str, rows: Sequence[bytes]) -> tuple[int, bytes] | None:
-    """How many of the rows an index covers, and what it says of them; None for one that does not fit."""
+    """The number of rows that an index covers, and its note about them; None for an index that does not fit."""
     try:
         header, note = _unseal(index, _row_header(session_id))
         count = int(header["rows"])
@@ -109,7 +102,7 @@ def _seal(header: dict[str, Any], body: bytes) -> bytes:
 
 
 def _unseal(data: bytes, expected: dict[str, Any]) -> tuple[dict[str, Any], memoryview]:
-    """Header and body of what was sealed. Raises `ValueError` for what is not whole or not what is expected."""
+    """Header and body of a sealed index. Raises `ValueError` for one that is not whole or not the expected one."""
     whole = memoryview(data)[:-_DIGEST]
     start = data.index(b"\n") + 1
     if hashlib.sha256(whole).digest() != data[-_DIGEST:]:

@@ -8,34 +8,37 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar, TypeVarTuple, final
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple, final
 
 import anyio
 
 from hooksdk.errors import StoreError
 from hooksdk.formats import Message
 from hooksdk.stores._append_file import AppendFile
-from hooksdk.stores._index import Index, is_due, read_index, write_index
+from hooksdk.stores._lines import is_index_due
 from hooksdk.stores.files import replace_file
 from hooksdk.stores.locks import Lease
 from hooksdk.tasks import in_thread, run_shielded
 from hooksdk.transcript import Entry, MessageReader, MessageSource, encode
+
+if TYPE_CHECKING:
+    from hooksdk.stores._index import Index
 
 logger = logging.getLogger("hooksdk")
 
 T = TypeVar("T")
 P = TypeVarTuple("P")
 
-# Of the journal's header. A file of a higher version is refused.
+# The version in the journal's header. A file of a higher version is refused.
 VERSION = 1
-# How many sessions read and write their files at the same time: a thousand that are asked at once need no thousand
+# The number of sessions that read and write their files at the same time: a thousand sessions need no thousand
 # descriptors.
 AT_WORK = 64
 _workers = threading.BoundedSemaphore(AT_WORK)
 
 
 def _all_are_free() -> None:
-    global _workers  # noqa: PLW0603 - the threads that were at work are not in a forked child
+    global _workers  # noqa: PLW0603 - a forked child has none of the threads that were at work
     _workers = threading.BoundedSemaphore(AT_WORK)
 
 
@@ -54,7 +57,7 @@ class JsonlLog:
         self.materialized = materialized
         self.token = lease.token
         self._index_path = base.with_name(base.name + ".index")
-        # How much of the messages the index covers.
+        # The bytes of the messages that the index covers.
         self._covered = 0
         self._view_path = base.with_name(base.name + ".view.jsonl")
         self._lease = lease
@@ -111,13 +114,12 @@ class JsonlLog:
         return with_header(self._journal)[1:] if first is None else first
 
     async def read_lazily(self, reader: MessageReader) -> MessageSource:
-        """Show the journal and the messages to a reader; of those that an index covers nothing but their hash is
-        read."""
+        """Show the journal and the messages to a reader. Messages that an index covers are only hashed."""
         return await self._alone(self._read_lazily, reader)
 
     def _read_lazily(self, reader: MessageReader) -> MessageSource:
         journal = self._journal_again()
-        index = read_index(self._index_path, self.session_id)
+        index = self._read_index()
         if index and not self._messages.begin(index.covered):
             index = None
         known = reader.begin(journal, index.note if index else None)
@@ -131,19 +133,28 @@ class JsonlLog:
         self._loaded = True
         return self._messages.stored()
 
+    def _read_index(self) -> Index | None:
+        if not self._index_path.exists():
+            return None
+        from hooksdk.stores._index import read_index  # most sessions are short, and have none
+
+        return read_index(self._index_path, self.session_id)
+
     @property
     def index_is_due(self) -> bool:
-        """True when the next opening would have to read much."""
-        return self._loaded and is_due(self._messages.size, self._covered)
+        """True if the next opening would have to read much."""
+        return self._loaded and is_index_due(self._messages.size, self._covered)
 
     async def keep_index(self, index: bytes, count: int) -> None:
-        """Write an index beside the messages, if these are as many."""
+        """Write an index beside the messages, if it is about all of them."""
         await self._alone(self._keep_index, index, count)
 
     def _keep_index(self, note: bytes, count: int) -> None:
         self._lease.check(self.session_id)
         covered = self._messages.covered()
         if covered is not None and len(covered.lines) == count:
+            from hooksdk.stores._index import Index, write_index
+
             write_index(self._index_path, self.session_id, Index(covered, note))
             self._covered = covered.size
 
@@ -165,7 +176,7 @@ class JsonlLog:
         file.append(values)
 
     async def rewrite_journal(self, entries: Sequence[Entry]) -> None:
-        """Store these entries instead, in a new file that takes the place of the journal."""
+        """Replace the journal by a new file with these entries."""
         await self._alone(self._rewrite, [self._header, *entries])
 
     def _rewrite(self, entries: Sequence[Entry]) -> None:
@@ -179,7 +190,7 @@ class JsonlLog:
         )
 
     async def verify(self) -> None:
-        """Raise `TranscriptChanged` when somebody else changed one of the files."""
+        """Raise `TranscriptChanged` if somebody else changed one of the files."""
         await self._alone(self._verify)
 
     def _verify(self) -> None:
@@ -204,7 +215,7 @@ class JsonlLog:
 
 
 def with_header(journal: AppendFile) -> list[Entry]:
-    """Everything in a journal; its header is the first, once that is written."""
+    """All entries of a journal, its header first; none before the header is written."""
     entries = journal.read()
     if entries:
         header = entries[0]

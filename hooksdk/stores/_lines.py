@@ -1,4 +1,4 @@
-"""The lines of an append-only file: what each holds, and what is damage."""
+"""The lines of an append-only file: their content, what is damage, and when they are worth an index."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any, cast, final
 
 from hooksdk.errors import StoreError
 
-# Without the steps around it that make `json.loads` twice as slow for a short line.
+# Less is read faster than an index is written and checked.
+MIN_INDEX_BYTES = 1_000_000
+# The decoder itself: `json.loads` takes twice as long for a short line.
 _DECODER = json.JSONDecoder()
 
 
@@ -33,9 +35,8 @@ def parse_line(path: Path, line: bytes, number: int) -> dict[str, Any]:
 
 
 def is_whole(path: Path, tail: bytes, number: int) -> bool:
-    """False for what a torn write leaves: the beginning of an object, or of a step that goes on. Raises `StoreError`
-    for what no write leaves.
-    """
+    """False for the rest of a torn write: the beginning of an object, or of a step with more lines. Raises `StoreError`
+    for a rest that no write leaves."""
     if b"\0" in tail or not tail.startswith((b"{", b" ")):
         raise _damage(path, number, "this is no line that was begun here (a block of zeros, or foreign text)")
     try:
@@ -52,11 +53,16 @@ def _damage(path: Path, number: int, problem: str) -> StoreError:
     return StoreError(f"{path}, line {number}", f"{problem}. Nothing was changed; repair or move the file")
 
 
+def is_index_due(size: int, covered: int) -> bool:
+    """True when so many bytes were stored since the index was written that reading them takes longer than reading
+    it."""
+    return size - covered >= max(MIN_INDEX_BYTES, covered // 8)
+
+
 @final
 @dataclass(slots=True)
 class LineTable:
-    """The ends of a file's lines, and a number that tells its content from another. A line between two ends includes
-    the blank lines before it."""
+    """The ends of a file's lines, and a checksum of each. A line includes the blank lines before it."""
 
     ends: array[int] = field(default_factory=lambda: array("Q"))
     marks: array[int] = field(default_factory=lambda: array("I"))
@@ -65,20 +71,20 @@ class LineTable:
         return len(self.ends)
 
     def start(self, number: int) -> int:
-        """Where a line begins."""
+        """The place at which a line begins."""
         return self.ends[number - 1] if number else 0
 
     def add(self, line: bytes, end: int) -> None:
-        """One more line, which ends there."""
+        """Add a line that ends at this place."""
         self.marks.append(zlib.crc32(line.strip()))
         self.ends.append(end)
 
     def fits(self, number: int, data: bytes) -> bool:
-        """True for what this line holds."""
+        """True for the content of this line."""
         return zlib.crc32(data.strip()) == self.marks[number]
 
     def first_change(self, data: bytes) -> int:
-        """The number of the first line that a file with this content has otherwise."""
+        """The number of the first line in which this content of the file differs."""
         changed = (n for n in range(len(self)) if not self.fits(n, data[self.start(n) : self.ends[n]]))
         number = next(changed, len(self))
         return data.count(b"\n", 0, self.start(number))

@@ -13,7 +13,8 @@ import anyio
 from hooksdk.errors import HookSDKError, SessionBusy, StoreError, TranscriptChanged
 from hooksdk.formats import Message
 from hooksdk.stores import _holders
-from hooksdk.stores._index import index_of_rows, is_due, note_on_rows
+from hooksdk.stores._index import index_of_rows, note_on_rows
+from hooksdk.stores._lines import is_index_due
 from hooksdk.stores.jsonl import file_name
 from hooksdk.tasks import in_thread, run_shielded
 from hooksdk.transcript import EncodedMessages, Entry, MessageReader, MessageSource, encode_for
@@ -137,7 +138,7 @@ class SqlLog:
     @property
     def index_is_due(self) -> bool:
         """True when the next opening would have to judge much."""
-        return self._loaded and is_due(self._size, self._covered)
+        return self._loaded and is_index_due(self._size, self._covered)
 
     async def read_lazily(self, reader: MessageReader) -> MessageSource:
         """Show the journal and the messages to a reader; of those that an index covers nothing but their hash is looked

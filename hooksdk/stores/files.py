@@ -14,12 +14,12 @@ from hooksdk.errors import StoreError
 __all__ = ["BINARY", "advice_for", "replace_file", "sync", "sync_directory", "with_advice", "write_all"]
 
 BINARY: int = getattr(os, "O_BINARY", 0)
-"""What `os.open` needs on Windows, so that bytes stay as they are."""
+"""A flag of `os.open` that keeps bytes as they are on Windows; 0 elsewhere."""
 _sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Write a file whole or not at all: beside it first, then in its place. Raises `StoreError`."""
+    """Write a file whole or not at all: a new file beside it takes its place. Raises `StoreError`."""
     try:
         for old in path.parent.glob(f".{path.name}.*.tmp"):
             old.unlink(missing_ok=True)
@@ -41,17 +41,17 @@ def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 
 
 def sync(fd: int) -> None:
-    """Wait until what was written to an open file is on the disk."""
+    """Wait until the content of an open file is on the disk."""
     _sync(fd)
 
 
 def with_advice(error: Exception) -> str:
-    """The error for a failed write: its cause, the state of the stored content, and what to do where that is known."""
+    """The words for a failed write: its cause, the state of the stored content, and what to do, if that is known."""
     return f"{error}. What was stored before is whole{advice_for(error)}"
 
 
 def advice_for(error: Exception) -> str:
-    """What to do about it, as a sentence more; empty where that is not known."""
+    """What to do about an error, as one more sentence; empty if that is not known."""
     too_many = ". Close files or connections that this process has open, or allow it more (`ulimit -n`), then try again"
     advice = {
         errno.EMFILE: too_many,
@@ -75,7 +75,7 @@ def sync_directory(path: Path) -> None:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write all of it to an open file, in as many steps as the system takes."""
+    """Write all the data to an open file, in as many steps as the system needs."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]

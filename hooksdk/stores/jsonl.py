@@ -12,8 +12,10 @@ import hashlib
 import json
 import os
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, final
+from typing import Any, cast, final
 
 import anyio
 
@@ -23,17 +25,17 @@ from hooksdk.formats import Message
 from hooksdk.stores._append_file import AppendFile
 from hooksdk.stores._beginnings import read_beginning, session_of
 from hooksdk.stores._jsonl_log import VERSION, JsonlLog, with_header
-from hooksdk.stores._values import ValueFile
-from hooksdk.stores.files import with_advice
-from hooksdk.stores.locks import Lease
+from hooksdk.stores.files import BINARY, replace_file, with_advice
+from hooksdk.stores.locks import Lease, lock, unlock
 from hooksdk.tasks import in_thread, keep_trying, run_shielded
-from hooksdk.transcript import Entry, SessionBeginning, encode_for, is_same, unknown_session
+from hooksdk.transcript import Entry, SessionBeginning, encode, encode_for, is_same, unknown_session
 
 __all__ = ["VERSION", "JsonlLog", "JsonlStore", "ValueFile", "file_name"]
 
 
 def file_name(name: str) -> str:
-    """A safe file name for any text: its readable part, and a hash that tells it from all others in any file system."""
+    """A safe file name for any text: its readable part, and a hash by which no two texts share a name in any file
+    system."""
     readable = re.sub(r"[^A-Za-z0-9_-]+", "_", name[:200])[:40].strip("_") or "session"
     return f"{readable}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
@@ -118,10 +120,10 @@ class JsonlStore:
             try:
                 ends = (".view.jsonl", ".index", ".*.bak")
                 others = (*(base.name + end for end in ends), f".{base.name}.*.tmp")
-                # The journal goes last: it names the session, so a deletion that was cut short can be done again.
+                # The journal goes last: it names the session, so a deletion that was cut short can be repeated.
                 for path in (*(path for name in others for path in base.parent.glob(name)), messages, journal):
                     path.unlink(missing_ok=True)
-                with contextlib.suppress(PermissionError):  # Windows keeps a file that is open; alone it means nothing
+                with contextlib.suppress(PermissionError):  # Windows keeps an open file; alone it does no harm
                     lease.path.unlink()
             except OSError as error:
                 raise StoreError(str(self.directory), f"session '{session_id}' cannot be removed: {error}") from error
@@ -217,6 +219,47 @@ class JsonlStore:
         """Let every session go."""
         for log in self._logs:
             await log.close()
+
+
+@final
+class ValueFile:
+    """One space of key-value storage: a JSON file, changed under a lock that other processes honour."""
+
+    def __init__(self, path: Path, space: str) -> None:
+        self.path = path
+        self.space = space
+
+    def read(self) -> dict[str, Any]:
+        """All values."""
+        try:
+            return cast("dict[str, Any]", json.loads(self.path.read_bytes())["values"])
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(str(self.path), f"cannot be read: {error}. Nothing was changed") from error
+
+    def change(self, change: Callable[[dict[str, Any]], bool], wait: float = 5.0) -> bool:
+        """Read, change and write the values while no other process does. If `change` answers False, nothing is written,
+        and this answers False, too."""
+        deadline = time.monotonic() + wait
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fd = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | BINARY, 0o600)
+        except OSError as error:
+            raise StoreError(str(self.path), f"cannot be opened: {error}") from error
+        try:
+            while not lock(fd):
+                if time.monotonic() > deadline:
+                    raise StoreError(str(self.path), f"another process has held it for {wait:g} s")
+                time.sleep(0.005)
+            values = self.read()
+            changed = change(values)
+            if changed:
+                replace_file(self.path, encode({"space": self.space, "values": values}))
+            unlock(fd)
+            return changed
+        finally:
+            os.close(fd)
 
 
 def _look(base: Path, session_id: str) -> tuple[list[Message], list[Entry]]:

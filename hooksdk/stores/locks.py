@@ -22,7 +22,7 @@ __all__ = ["Lease", "held_locks", "is_held", "lock", "unlock"]
 
 
 def lock(fd: int) -> bool:
-    """Lock an open file for this holder alone, if nobody else has it. The system lets it go when the process dies."""
+    """Lock an open file, if nobody else has locked it. The system unlocks it when the process dies."""
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -39,7 +39,7 @@ def lock(fd: int) -> bool:
 
 
 def unlock(fd: int) -> None:
-    """Let the lock go for everybody: a forked child has the same open file, and would hold it on."""
+    """Unlock an open file, also for forked children, which have the same open file."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -124,18 +124,18 @@ class _Holder:
         self._fd = fd
         self._inode = os.fstat(fd).st_ino
         self._leases: dict[str, Lease] = {}
-        # Given up, and still names of this file, since the disk could not take another one.
+        # Sessions that were given up, and whose lock file is still this one, since no other could be written.
         self._over: list[Path] = []
         self._folder = folder
         _holders.setdefault(folder, []).append(self)
 
     def lease(self, path: Path) -> Lease:
-        """The file has this name now."""
+        """The lease of a session whose lock file this is now."""
         lease = self._leases[path.name] = Lease(path, self)
         return lease
 
     def add(self, path: Path, token: int) -> Lease | None:
-        """Put this file in the place of a session's own, which is locked as well; None where the system does not."""
+        """Replace a session's own lock file, which is locked as well, by this one; None if the system cannot."""
         source = next((lease.path for lease in self._leases.values() if self.has(lease)), None)
         if source is None:
             return None
@@ -147,7 +147,7 @@ class _Holder:
             beside = _place_beside(path)
             beside.hardlink_to(source)
             beside.replace(path)
-        except OSError:  # no hard links here, or no more of this file
+        except OSError:  # no hard links here, or no more for this file
             return None
         return self.lease(path)
 
@@ -162,7 +162,7 @@ class _Holder:
             return False
 
     def let_go(self, lease: Lease) -> None:
-        """Free the session. With the last one goes the lock."""
+        """Free the session, and with the last session the lock."""
         if self._leases.get(lease.path.name) is lease:
             del self._leases[lease.path.name]
             self._over.append(lease.path)
@@ -202,7 +202,7 @@ class _Holder:
 _Folder = tuple[int, int, int]
 _holders: dict[_Folder, list[_Holder]] = {}
 _alone = threading.RLock()
-# Seconds before a lock is tried again that is taken in passing.
+# Seconds before the next attempts at a lock that is held for a moment only.
 _PAUSES = (0.001, 0.004, 0.016, 0.064)
 
 
@@ -236,9 +236,9 @@ def _take_in(folder: _Folder, path: Path) -> Lease | None:
             if lease := holder.add(path, token):
                 os.close(fd)
                 return lease
-        if os.fstat(fd).st_nlink > 1:  # other sessions of a killed process have it, too
+        if os.fstat(fd).st_nlink > 1:  # it is also the lock file of other sessions of a killed process
             own = _put(path, token, locked=True)
-            os.close(fd)  # before the disk is waited for: these are busy as long as it is locked
+            os.close(fd)  # before the disk is waited for: the other sessions are busy until then
             fd = own
         else:
             _write(fd, token)
@@ -250,7 +250,7 @@ def _take_in(folder: _Folder, path: Path) -> Lease | None:
 
 
 def _open_locked(path: Path) -> tuple[int, int] | None:
-    """The file that has this name, open and locked, and the next token; None while somebody else has it."""
+    """The lock file of this name, open and locked, and the next token; None while somebody else has locked it."""
     while True:
         try:
             fd, is_new = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY, 0o600), True
@@ -268,7 +268,7 @@ def _open_locked(path: Path) -> tuple[int, int] | None:
         except BaseException:
             os.close(fd)
             raise
-        os.close(fd)  # it got another file meanwhile
+        os.close(fd)  # the name has got another file meanwhile
 
 
 def _is_same(fd: int, path: Path) -> bool:
@@ -279,14 +279,14 @@ def _is_same(fd: int, path: Path) -> bool:
 
 
 def _place_beside(path: Path) -> Path:
-    """A free name for the file that is to take a lock file's place. Who has that one locked is alone with this name."""
+    """A free name for the file that will replace a lock file. The holder of that lock alone uses this name."""
     beside = path.with_name(f".{path.name}.tmp")
-    beside.unlink(missing_ok=True)  # of a process that was killed, and maybe one more name of its locks
+    beside.unlink(missing_ok=True)  # left by a killed process, and maybe one more name of its lock file
     return beside
 
 
 def _put(path: Path, token: int, *, locked: bool = False) -> int:
-    """Put a new file in the place of a lock file. Answers it, open."""
+    """Replace a lock file by a new one. Answers the new one, open."""
     beside = _place_beside(path)
     fd = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
     try:
@@ -303,11 +303,13 @@ def _put(path: Path, token: int, *, locked: bool = False) -> int:
 
 def _write(fd: int, token: int) -> None:
     os.lseek(fd, 0, os.SEEK_SET)
-    write_all(fd, b"%020d %-12d\n" % (token, os.getpid()))  # of one length, so that no longer one shows behind
+    write_all(
+        fd, b"%020d %-12d\n" % (token, os.getpid())
+    )  # always of one length, so that nothing of an earlier text is left
 
 
 def _make_durable(lease: Lease) -> None:
-    """A power cut must not bring back the file that was there before, whose token is lower."""
+    """Keep a power cut from bringing back the file before, whose token is lower."""
     try:
         sync_directory(lease.path.parent)
     except BaseException:
@@ -316,8 +318,8 @@ def _make_durable(lease: Lease) -> None:
 
 
 def _is_locked_in_passing(path: Path) -> bool:
-    """True where a lock will be gone in a moment: a file that several sessions of a killed process share is locked
-    while somebody takes over one of them."""
+    """True for a lock that is held for a moment only: the file that several sessions of a killed process share is
+    locked while one of them is taken over."""
     try:
         process = _process(path) if path.stat().st_nlink > 1 else None
         if process:

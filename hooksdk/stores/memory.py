@@ -10,7 +10,6 @@ from typing import Any, final
 
 from hooksdk.errors import SessionBusy, StoreError
 from hooksdk.formats import Message
-from hooksdk.stores._beginnings import FIRST_ENTRIES, FIRST_MESSAGES
 from hooksdk.tasks import keep_trying
 from hooksdk.transcript import (
     EncodedMessages,
@@ -43,8 +42,8 @@ class MemoryLog:
     """One session in memory.
 
     Attributes:
-        volatile: What is stored ends with the process: beginnings of calls are not kept for a later one.
-        index_is_due: Never: it would be gone with the messages.
+        volatile: True: the log ends with the process, so no beginning of a call is kept for a later one.
+        index_is_due: False: an index would be gone with the messages.
     """
 
     materialized = False
@@ -156,7 +155,7 @@ class MemoryStore:
         if not await self.session_exists(session_id):
             return False
         stored = await self._hold(session_id, wait)
-        # In place: others may be waiting for this very object.
+        # Emptied in place: others may be waiting for this very object.
         stored.messages, stored.journal, stored.token, stored.is_held, stored.changed = [], [], 0, False, None
         return True
 
@@ -177,6 +176,8 @@ class MemoryStore:
 
     async def list_beginnings(self) -> list[SessionBeginning]:
         """The first lines of every session, and when it was last written."""
+        from hooksdk.stores._beginnings import FIRST_ENTRIES, FIRST_MESSAGES
+
         return [
             SessionBeginning(
                 session_id=name,
@@ -217,6 +218,6 @@ class MemoryStore:
         return sorted(self._values.get(space, {}))
 
     async def aclose(self) -> None:
-        """Let every session go. What is stored stays."""
+        """Let every session go. Stored messages and values stay."""
         for stored in self._sessions.values():
             stored.is_held = False

@@ -1,4 +1,4 @@
-"""What the sessions of a store are about, to choose one from."""
+"""Short descriptions of the sessions of a store, to choose one from."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["SessionSummary", "list_summaries", "summarize"]
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSummary:
-    """What one session is about.
+    """A short description of one session.
 
     Attributes:
         prompt: The user's first words; empty before there are any, and in a format that only its host knows.
-        model: The model of the first run; empty where that run named none, and for what 0.2.0 has stored.
-        folder: The workspace of the first run, likewise.
+        model: The model of the first run; empty if that run named none, and for sessions of version 0.2.0.
+        folder: The workspace of the first run; empty as for `model`.
         format: The message format's name; empty before the first run.
-        changed: When it was last written, in seconds since 1970; None where that is not known.
-        problem: Why its first lines cannot be read; empty where nothing is wrong with them.
+        changed: The time of the last write, in seconds since 1970; None if it is not known.
+        problem: Why the first lines cannot be read; empty if nothing is wrong with them.
     """
 
     session_id: str
@@ -37,8 +37,8 @@ class SessionSummary:
 
 
 async def list_summaries(store: Store) -> list[SessionSummary]:
-    """What every session is about, the last changed first. Of the stores that come with hooksdk only the first lines of
-    each are read, and so of others that are a `ListingStore`. Takes nothing, and waits for nobody.
+    """Describe every session, the last changed first. Only the first lines of each session are read, if the store is a
+    `ListingStore`, as those of hooksdk are. Takes no session, and waits for nobody.
 
     ```python
     import anyio
@@ -74,7 +74,7 @@ async def _read_beginning(store: Store, session_id: str) -> SessionBeginning:
 
 
 def summarize(beginning: SessionBeginning) -> SessionSummary:
-    """What a session is about, by its first lines."""
+    """Describe a session by its first lines."""
     entry = next((entry for entry in beginning.journal if entry.get("kind") == "format"), None) or {}
     name, model, folder = (str(entry.get(key) or "") for key in ("name", "model", "folder"))
     return SessionSummary(

@@ -13,7 +13,7 @@ Status: stable.
 from __future__ import annotations
 
 from hooksdk.sync._lazy import LazyHost
-from hooksdk.sync._plain import Approver, PlainModel, Restart
+from hooksdk.sync._mirror import Approver, PlainModel, Restart
 from hooksdk.sync._twins import Compaction, Host, JudgedCall, Results, Run, Session, Storage, run_agent
 
 __all__ = [

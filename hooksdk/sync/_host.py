@@ -11,8 +11,7 @@ from typing import Any, Self, TypeVar, final
 
 from hooksdk import host as async_side
 from hooksdk.config import Config
-from hooksdk.sync._mirror import Opened
-from hooksdk.sync._plain import Approver, Restart, as_async
+from hooksdk.sync._mirror import Approver, Opened, Restart, as_async
 from hooksdk.sync._portal import Portal
 from hooksdk.transcript import Store
 

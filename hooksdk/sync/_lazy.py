@@ -17,8 +17,8 @@ from hooksdk.config import Config
 from hooksdk.errors import SessionClosed
 from hooksdk.session import Session
 from hooksdk.sync._host import open_hosts
-from hooksdk.sync._loops import Loop, LoopProxy, call_in
-from hooksdk.sync._plain import Approver, Restart
+from hooksdk.sync._mirror import Approver, Restart
+from hooksdk.sync._portal import Loop, LoopProxy, call_in
 from hooksdk.sync._twins import Host
 from hooksdk.transcript import Store
 

@@ -1,24 +1,98 @@
-"""How a plain class gets the public members of an async one, without `async`."""
+"""How a plain class gets the public members of an async one, without `async`. Plain functions that take the place of
+async ones are called in a worker thread, so that the event loop goes on."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from types import FunctionType, TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
+import anyio
+import anyio.to_thread
+
+from hooksdk.agent import Model, ModelReply
+from hooksdk.approvals import Approval, ApprovalRequest, Later
 from hooksdk.errors import PlainOnly
-from hooksdk.sync._plain import as_async
-from hooksdk.sync._portal import Portal
+from hooksdk.formats import Message, MessageFormat
+from hooksdk.sync._portal import Portal, is_async
+
+__all__ = ["Approver", "PlainModel", "Restart"]
 
 T = TypeVar("T")
+Answer = ModelReply | Mapping[str, Any] | str
+
+# How a person is asked: a plain or an async function.
+Approver = Callable[[ApprovalRequest], Approval | Later | Awaitable[Approval | Later]]
+# How the program is restarted: a plain or an async function.
+Restart = Callable[[str], Awaitable[None] | None]
 F = TypeVar("F", bound=Callable[..., Any])
 # The class in the annotation of what a member answers.
 _ANSWER = re.compile(r"(?:Sequence\[|AsyncGenerator\[)?(\w+)")
 # The plain classes by name: what an async object hands out of such a class is handed out as its twin.
 _twins: dict[str, type[Twin[Any]]] = {}
+
+
+class _Replies(Protocol):
+    """A model whose `reply` is a plain method."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def format(self) -> str | MessageFormat: ...
+    @property
+    def context_window(self) -> int | None: ...
+    def reply(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> Answer: ...
+
+
+# A model as `hooksdk.agent` has it, one whose `reply` is a plain method, or a plain function `(messages, tools)` that
+# answers with a `ModelReply`, with a message in the format `openai-chat`, or with text.
+PlainModel = Model | _Replies | Callable[[Sequence[Message], Sequence[dict[str, Any]]], Answer]
+
+
+def as_async(function: Callable[..., Awaitable[T] | T]) -> Callable[..., Awaitable[T]]:
+    """The function itself where it is async; else one that calls it in a worker thread."""
+    if is_async(function):
+        return cast("Callable[..., Awaitable[T]]", function)
+
+    async def call(*args: Any) -> T:
+        value = await anyio.to_thread.run_sync(function, *args, abandon_on_cancel=True)
+        return await cast("Awaitable[T]", value) if inspect.isawaitable(value) else cast("T", value)
+
+    return call
+
+
+def as_model(model: Any) -> Model:
+    """The model as the agent loop takes it: one whose `reply` is async."""
+    reply = getattr(model, "reply", None)
+    if inspect.iscoroutinefunction(reply) or (reply is None and not callable(model)):
+        return model
+    return _ThreadedModel(model, model if reply is None else reply)
+
+
+class _ThreadedModel:
+    """A model of plain code, as an async one."""
+
+    def __init__(self, model: Any, reply: Callable[..., Any]) -> None:
+        self._reply = as_async(reply)
+        self.name: str = getattr(model, "name", None) or getattr(model, "__name__", type(model).__name__)
+        self.format: str | MessageFormat = getattr(model, "format", "openai-chat")
+        self.provider: str | None = getattr(model, "provider", None)
+        self.context_window: int | None = getattr(model, "context_window", None)
+
+    async def reply(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> ModelReply:
+        answer: object = await self._reply(messages, tools)
+        if isinstance(answer, str):
+            return ModelReply(message={"role": "assistant", "content": answer})
+        if isinstance(answer, dict):
+            return ModelReply(message=cast("Message", answer))
+        if isinstance(answer, ModelReply):
+            return answer
+        raise TypeError(
+            f"the model '{self.name}' answered {answer!r:.100}; expected a ModelReply, a message (a dict) or text"
+        )
 
 
 class Twin(Generic[T]):

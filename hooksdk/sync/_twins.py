@@ -8,8 +8,7 @@ from typing import Any
 from hooksdk import agent, catalog, host, run, session, transcript
 from hooksdk.config import Config
 from hooksdk.sync._host import OpenedHost
-from hooksdk.sync._mirror import Opened, Twin, like, plain_options
-from hooksdk.sync._plain import as_model
+from hooksdk.sync._mirror import Opened, Twin, as_model, like, plain_options
 
 
 class Results(Twin[transcript.Results], of=transcript.Results):
@@ -28,9 +27,9 @@ class Storage(Twin[catalog.Storage], of=catalog.Storage):
 class JudgedCall(Twin[run.JudgedCall], of=run.JudgedCall):
     """A call that went through unwrapping, scope, repair, rewriting, validation, the policies and their approvals.
 
-    It ends once: it is settled already, or by `execute()`, `supply()` or `refuse()`. One that nobody ends is `not_run` when
-    its run ends, and stays open when the run is paused. One whose approval comes later is `pending`: after `approve()`, or
-    once it is judged again and the approver says yes, it can be executed.
+    It ends once: it is settled already, or by `execute()`, `supply()` or `refuse()`. One that nobody ends is `not_run`
+    when its run ends, and stays open when the run is paused. One whose approval comes later is `pending`: after
+    `approve()`, or once it is judged again and the approver says yes, it can be executed.
     """
 
 
@@ -87,16 +86,18 @@ class Host(OpenedHost, of=host.Host):
     """Plugins, configuration, stores and background workers of one process.
 
     - `plugins`: modules and classes, in the order in which their handlers run; installed plugins come after them.
-    - `store`: where transcripts and plugins' values live: a store such as `JsonlStore("sessions")`, a `Path` of such a folder,
-      or text as in the configuration (`"memory"`, `"jsonl:sessions"`, `"sqlite:///sessions.db"`). Without it, and without a
-      `store` in the configuration, they are in memory and gone with the host. The host closes a store that it opened.
+    - `store`: where transcripts and plugins' values live: a store such as `JsonlStore("sessions")`, a `Path` of such a
+      folder, or text as in the configuration (`"memory"`, `"jsonl:sessions"`, `"sqlite:///sessions.db"`). Without it,
+      and without a `store` in the configuration, they are in memory and gone with the host. The host closes a store
+      that it opened.
     - `config`: a mapping laid over the configuration files and the environment, or a whole `Config` instead of them.
     - `approver`: how a person is asked, `def (request) -> Approval`; without one every `Ask` is refused.
-    - `folder`: the project folder whose configuration counts; by default the current one, or the nearest above it with a
-      `hooksdk.toml`, within the same repository.
-    - `restart`: how the program is restarted, `def (reason)`, for plugins that ask for it; without one they cannot.
-    - `record_first`: no tool runs, one that only reads neither, before a plugin such as `audit` has durably written that it may;
-      by default what the configuration says, which is no. Needs a plugin that handles `record_decision`.
+    - `folder`: the project folder whose configuration counts; by default the current one, or the nearest above it with
+      a `hooksdk.toml`, within the same repository.
+    - `restart`: how the program is restarted, `def (reason)`, for plugins that ask for it; without one they
+      cannot.
+    - `record_first`: no tool runs, one that only reads neither, before a plugin such as `audit` has durably written
+      that it may; by default what the configuration says, which is no. Needs a plugin that handles `record_decision`.
 
     Raises `ConfigError`, `PluginError` or `MissingGrant` at once for what cannot be loaded, and `WrongArgument`.
 

@@ -23,8 +23,7 @@ from hooksdk.records import CallStatus
 from hooksdk.run import Finish, PreparedMessages
 from hooksdk.session import Listener
 from hooksdk.sync._host import OpenedHost
-from hooksdk.sync._mirror import Opened, Twin
-from hooksdk.sync._plain import Approver, PlainModel
+from hooksdk.sync._mirror import Approver, Opened, PlainModel, Twin
 from hooksdk.tools import Deferral, Expose, Tool
 from hooksdk.transcript import DrainReport, Store
 
@@ -85,14 +84,14 @@ class Storage(Twin[catalog_side.Storage]):
 class JudgedCall(Twin[run_side.JudgedCall]):
     """A call that went through unwrapping, scope, repair, rewriting, validation, the policies and their approvals.
 
-    It ends once: it is settled already, or by `execute()`, `supply()` or `refuse()`. One that nobody ends is `not_run` when
-    its run ends, and stays open when the run is paused. One whose approval comes later is `pending`: after `approve()`, or
-    once it is judged again and the approver says yes, it can be executed."""
+    It ends once: it is settled already, or by `execute()`, `supply()` or `refuse()`. One that nobody ends is `not_run`
+    when its run ends, and stays open when the run is paused. One whose approval comes later is `pending`: after
+    `approve()`, or once it is judged again and the approver says yes, it can be executed."""
 
     @property
     def call(self) -> ToolCall:
-        """The call under the tool's real name, whatever bridge it came by, with the arguments that run; where they are invalid,
-        as they were written."""
+        """The call under the tool's real name, whatever bridge it came by, with the arguments that run; where they are
+        invalid, as they were written."""
 
     @property
     def tool(self) -> Tool | None:
@@ -100,8 +99,8 @@ class JudgedCall(Twin[run_side.JudgedCall]):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What was judged and what runs: repaired, rewritten, valid; a fresh copy. Placeholders of secrets are not filled.
-        Of an invalid call, as far as they could be read."""
+        """What was judged and what runs: repaired, rewritten, valid; a fresh copy. Placeholders of secrets are not
+        filled. Of an invalid call, as far as they could be read."""
 
     @property
     def status(self) -> CallStatus | None:
@@ -117,48 +116,50 @@ class JudgedCall(Twin[run_side.JudgedCall]):
 
     @property
     def approval(self) -> Approval | None:
-        """The yes that counts for the call, asked for just now, remembered or given before it waited; None where nobody had to
-        say one. For a framework that asks, too: this call was asked about."""
+        """The yes that counts for the call, asked for just now, remembered or given before it waited; None where nobody
+        had to say one. For a framework that asks, too: this call was asked about."""
 
     def approve(self, approval: Approval = YES) -> None:
-        """Give the answer that the call waits for, in the approver's place; `execute()` runs it then. With a yes the call is
-        judged again, by the policies of now: it may be blocked, or wait for the answer to a question that is new. An
-        `Approval` that grants nothing refuses it. Raises `CallSettled` for a call that has a result, and `RunClosed` after its
-        run."""
+        """Give the answer that the call waits for, in the approver's place; `execute()` runs it then. With a yes the
+        call is judged again, by the policies of now: it may be blocked, or wait for the answer to a question that is
+        new. An `Approval` that grants nothing refuses it. Raises `CallSettled` for a call that has a result, and
+        `RunClosed` after its run."""
 
     def refuse(
         self, reason: str = "", *, by: str = "", text: str | None = None, unanswered: Unanswered = ""
     ) -> ToolResult:
-        """A person said no: the result is a refusal with this reason, recorded, observed and traced like any other. `by` is
-        who said so, or `unanswered` says why it was nobody; `text` is what the model was told already, in the place of
-        hooksdk's words. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
+        """A person said no: the result is a refusal with this reason, recorded, observed and traced like any other.
+        `by` is who said so, or `unanswered` says why it was nobody; `text` is what the model was told already, in the
+        place of hooksdk's words. Raises `CallSettled` for a call that has a result, and `RunClosed` after its run."""
 
     def execute(self, *, native: object = None, confirms: bool = False) -> ToolResult:
-        """Run the tool, and record its result; of a settled call answer the result, and of one that another task executes the
-        result that comes of that. `native` is an object of yours, which the executor finds in `ToolContext.native`. With `confirms`
-        you hand the result on and say with `confirm()` when it has arrived, in a run that keeps no transcript: should the process
-        die before, the call is in doubt. Without it the end is written with what the session writes next. Raises
-        `ApprovalPending` while it waits for an approval, `RunClosed` after its run, and `StoreError`, without running anything,
-        where a record of the run could not be written."""
+        """Run the tool, and record its result; of a settled call answer the result, and of one that another task
+        executes the result that comes of that. `native` is an object of yours, which the executor finds in
+        `ToolContext.native`. With `confirms` you hand the result on and say with `confirm()` when it has arrived, in a
+        run that keeps no transcript: should the process die before, the call is in doubt. Without it the end is written
+        with what the session writes next. Raises `ApprovalPending` while it waits for an approval, `RunClosed` after
+        its run, and `StoreError`, without running anything, where a record of the run could not be written."""
 
     def confirm(self, *, arrived: bool = True) -> None:
-        """Whoever made the call has the result of `execute(confirms=True)`; or will not get it, so that the call is in doubt, as it
-        is where the run ends unconfirmed. Nothing happens for a call that was not executed so, or whose run is over."""
+        """Whoever made the call has the result of `execute(confirms=True)`; or will not get it, so that the call is in
+        doubt, as it is where the run ends unconfirmed. Nothing happens for a call that was not executed so, or whose
+        run is over."""
 
     @property
     def effect_id(self) -> str:
-        """Stands for what the call does: the same whenever it is made again, in this run, a later one or another process. Hand it
-        to the service that the tool calls, which can tell a repeated request by it. Of a call without a tool it is empty."""
+        """Stands for what the call does: the same whenever it is made again, in this run, a later one or another
+        process. Hand it to the service that the tool calls, which can tell a repeated request by it. Of a call without
+        a tool it is empty."""
 
     def begin(self) -> str:
-        """Say that the tool begins now, elsewhere: durable when this returns, so that a call without a result is in doubt from here
-        on, and is not called not run. Answers its `effect_id`. `supply` it the result. Nothing is written for a tool that only
-        reads. Raises as `supply` does, and `StoreError`: then the tool must not run."""
+        """Say that the tool begins now, elsewhere: durable when this returns, so that a call without a result is in
+        doubt from here on, and is not called not run. Answers its `effect_id`. `supply` it the result. Nothing is
+        written for a tool that only reads. Raises as `supply` does, and `StoreError`: then the tool must not run."""
 
     def supply(self, result: ToolResult | str) -> ToolResult:
         """Record a result made elsewhere, after the same masking, output check and transforming as the tool's own;
-        answers what was recorded. Raises `CallSettled` for a call that has a result, `ApprovalPending` for one that waits for
-        an approval, and `RunClosed` after its run."""
+        answers what was recorded. Raises `CallSettled` for a call that has a result, `ApprovalPending` for one that
+        waits for an approval, and `RunClosed` after its run."""
 
 class Compaction(Twin[run_side.Compaction]):
     """An open compaction."""
@@ -192,7 +193,8 @@ class Run(Opened[run_side.Run]):
 
     @property
     def format(self) -> MessageFormat:
-        """The format of its messages: `run.format.tools(...)` writes what is offered as the provider's request wants it."""
+        """The format of its messages: `run.format.tools(...)` writes what is offered as the provider's request wants
+        it."""
 
     @property
     def tools(self) -> Catalog:
@@ -205,8 +207,9 @@ class Run(Opened[run_side.Run]):
 
     @property
     def definitions(self) -> list[ProviderJson]:
-        """What is offered now as the `tools` of a request, with what is declared to the provider without being shown, where a
-        plugin does that (`session.run(deferral=...)`); else `run.format.tools(run.offered)`. Ask after `prepare_messages`."""
+        """What is offered now as the `tools` of a request, with what is declared to the provider without being shown,
+        where a plugin does that (`session.run(deferral=...)`); else `run.format.tools(run.offered)`. Ask after
+        `prepare_messages`."""
 
     @property
     def stats(self) -> dict[str, Any]:
@@ -218,13 +221,13 @@ class Run(Opened[run_side.Run]):
 
     @property
     def in_doubt(self) -> Sequence[CallInDoubt]:
-        """The session's calls that began, and of which nobody knows how they ended: they may have taken effect. Those of the newest
-        reply are among `pending`, too."""
+        """The session's calls that began, and of which nobody knows how they ended: they may have taken effect. Those
+        of the newest reply are among `pending`, too."""
 
     @property
     def reminder(self) -> str | None:
-        """What to tell the model when its newest reply wrote a call as text, where it does nothing; else None. Record it
-        as a message to go on, or leave it: the trace has noticed it, and such a call is never run."""
+        """What to tell the model when its newest reply wrote a call as text, where it does nothing; else None. Record
+        it as a message to go on, or leave it: the trace has noticed it, and such a call is never run."""
 
     def resolve_tools(
         self,
@@ -233,27 +236,30 @@ class Run(Opened[run_side.Run]):
         core: Sequence[str] | None = None,
         missing: Mapping[str, str] | None = None,
     ) -> list[Tool]:
-        """Settle the catalog of this attempt and answer what to offer the model. `tools` are `Tool`s, functions that become
-        tools, and definitions in a provider's JSON, which have no executor (`Tool.from_json` gives them one). They and the
-        plugins' tools pass `narrow_tools` and `assemble_tools`. What it answers has no executors: `call_tool` runs the tools. Raises
-        `PolicyFailed` when a narrowing plugin fails. `core` names the tools of yours, by name or pattern, that are always shown,
-        and lets tool search hide the others; without it each says so itself (`Tool.core`). `missing` are owners whose tools cannot be
-        called now, by name, and why: a model that searches, or calls a tool that is not there, is told. By default it is what the
-        object has as `missing` whose method `tools` is, such as an `McpServers`."""
+        """Settle the catalog of this attempt and answer what to offer the model. `tools` are `Tool`s, functions that
+        become tools, and definitions in a provider's JSON, which have no executor (`Tool.from_json` gives them one).
+        They and the plugins' tools pass `narrow_tools` and `assemble_tools`. What it answers has no executors:
+        `call_tool` runs the tools. Raises `PolicyFailed` when a narrowing plugin fails. `core` names the tools of
+        yours, by name or pattern, that are always shown, and lets tool search hide the others; without it each says so
+        itself (`Tool.core`). `missing` are owners whose tools cannot be called now, by name, and why: a model that
+        searches, or calls a tool that is not there, is told. By default it is what the object has as `missing` whose
+        method `tools` is, such as an `McpServers`."""
 
     def use_model(self, *names: tuple[str | None, str], context_window: int | None = None) -> None:
-        """Say which model the next requests go to, for a framework that tells so late, or changes it: provider (None: not known)
-        and name. Of several names for one model the first that has a price counts. Without a `context_window` it is the one
-        that genai-prices has, if any."""
+        """Say which model the next requests go to, for a framework that tells so late, or changes it: provider (None:
+        not known) and name. Of several names for one model the first that has a price counts. Without a
+        `context_window` it is the one that genai-prices has, if any."""
 
     def prepare_messages(
         self, messages: Sequence[GivenMessage] | None = None, *, follow: bool = False, said: Sequence[str] = ()
     ) -> PreparedMessages:
         """The messages for the next model call: the transcript (or the list that you keep, which must match it) with
         trims applied and the plugins' edits for this request. Raises `TranscriptChanged` for a list that does not
-        match, and `RunBlocked` where a plugin says that the request is not made: leave the run then. With `follow` your list is the truth: of a fork, or of a list that was filtered or rewritten, the results keep
-        their trims, and no compaction is told. Such a list is never refused: what no call of it waits for becomes a text. Of its
-        messages in the user's place only those count as the user's that are the run's input or among the texts that were `said`."""
+        match, and `RunBlocked` where a plugin says that the request is not made: leave the run then. With `follow` your
+        list is the truth: of a fork, or of a list that was filtered or rewritten, the results keep their trims, and no
+        compaction is told. Such a list is never refused: what no call of it waits for becomes a text. Of its messages
+        in the user's place only those count as the user's that are the run's input or among the texts that were
+        `said`."""
 
     def record(
         self,
@@ -263,19 +269,20 @@ class Run(Opened[run_side.Run]):
         stop_reason: str | None = None,
     ) -> None:
         """Append a message (or several) to the transcript; durable when this returns. A reply of the model opens its
-        calls and is shown to `after_model_call`. Objects of the provider's SDK are taken as they are; of a whole answer its
-        message, usage and reason to stop. Raises `WrongArgument` for what is no message."""
+        calls and is shown to `after_model_call`. Objects of the provider's SDK are taken as they are; of a whole answer
+        its message, usage and reason to stop. Raises `WrongArgument` for what is no message."""
 
     def call_tool(
         self, call: ToolCall | GivenMessage, *, only: Callable[[Tool], str | None] | None = None
     ) -> ToolResult:
-        """Judge a call, run its tool, and record its result. `call` is one of `pending`, or a call as the provider's SDK or
-        API has it. Whatever goes wrong with the call is a result that the model can read; only the host's own mistakes raise,
-        and `StoreError` for a record that cannot be written: the run takes no call then. `ApprovalPending` is for a call whose
-        approval comes later: call it again then, in this run or in a later one. It is judged again, by the policies of now, and
-        runs with the arguments that were judged. A call of the newest reply that has its result already, such as when a loop is
-        resumed, is not run again: that result is the answer, and while somebody else makes the same call, the one that comes of
-        that. `only` is asked about the real tool before anybody judges the call: the reason that it answers refuses it."""
+        """Judge a call, run its tool, and record its result. `call` is one of `pending`, or a call as the provider's
+        SDK or API has it. Whatever goes wrong with the call is a result that the model can read; only the host's own
+        mistakes raise, and `StoreError` for a record that cannot be written: the run takes no call then.
+        `ApprovalPending` is for a call whose approval comes later: call it again then, in this run or in a later one.
+        It is judged again, by the policies of now, and runs with the arguments that were judged. A call of the newest
+        reply that has its result already, such as when a loop is resumed, is not run again: that result is the answer,
+        and while somebody else makes the same call, the one that comes of that. `only` is asked about the real tool
+        before anybody judges the call: the reason that it answers refuses it."""
 
     def judge(
         self,
@@ -286,36 +293,40 @@ class Run(Opened[run_side.Run]):
         made: bool = False,
     ) -> JudgedCall:
         """Take one call through every policy and approval, without running it: for a loop that runs its tools itself.
-        One that was judged before is judged again, with the arguments of then, and what was approved of it is not asked again.
-        `only` is as for `call_tool`. `tool` is what the call is of where that is none of the catalog, and no model is to be offered
-        it, such as a resource that a person picks: the plugins that narrow the catalog are asked about it first.
-        One that waited, and was `made` elsewhere since, is not judged again: `supply` it the result."""
+        One that was judged before is judged again, with the arguments of then, and what was approved of it is not asked
+        again. `only` is as for `call_tool`. `tool` is what the call is of where that is none of the catalog, and no
+        model is to be offered it, such as a resource that a person picks: the plugins that narrow the catalog are asked
+        about it first. One that waited, and was `made` elsewhere since, is not judged again: `supply` it the result."""
 
     def grant(self, tools: Sequence[Tool]) -> Catalog:
-        """Which of these tools, that are none of the catalog, the session may have: what `judge(tool=...)` would find withheld is in
-        `withheld`. Raises `PolicyFailed` when a narrowing plugin fails."""
+        """Which of these tools, that are none of the catalog, the session may have: what `judge(tool=...)` would find
+        withheld is in `withheld`. Raises `PolicyFailed` when a narrowing plugin fails."""
 
     def mask(self, value: Any) -> Any:
-        """A JSON value with the session's secrets as placeholders, for what reaches somebody on another way than by a call."""
+        """A JSON value with the session's secrets as placeholders, for what reaches somebody on another way than by a
+        call."""
 
     def fill_secrets(self, tool: Tool, value: Any, *, shared: bool = False) -> Any:
-        """A copy of a JSON value with each `{{secret:NAME}}` filled in, as for a call of `tool`: for what is started before the
-        first call, such as a server with a key in its environment. `shared` is for what others use as well: the plugins are told
-        of no requester. The values are masked in the session from then on. Raises `ConfigError` for a secret without a value."""
+        """A copy of a JSON value with each `{{secret:NAME}}` filled in, as for a call of `tool`: for what is started
+        before the first call, such as a server with a key in its environment. `shared` is for what others use as well:
+        the plugins are told of no requester. The values are masked in the session from then on. Raises `ConfigError`
+        for a secret without a value."""
 
     @property
     def waits_for_finish(self) -> bool:
-        """True where the session ends with a reply that calls nothing and that no plugin was asked about yet, though one handles
-        `before_answer`: `finish` it before you ask the model, where you go on with what a crash has left."""
+        """True where the session ends with a reply that calls nothing and that no plugin was asked about yet, though
+        one handles `before_answer`: `finish` it before you ask the model, where you go on with what a crash has
+        left."""
 
     def finish(
         self, reply: GivenMessage | Sequence[GivenMessage] | str | None = None, *, can_go_on: bool = True
     ) -> Finish:
-        """Ask the plugins whether the run may finish with the newest reply, which calls no tool, once it is recorded. Where one
-        says no, `refused` is why: it is recorded as a message, so prepare the messages for the model again. `reply` is what is
-        judged in its place: a message, or text such as a structured answer. `can_go_on=False` is for a loop that is over whatever
-        they say: it counts as a limit that is used up. Raises `RunBlocked` where a plugin blocks it: leave
-        the run then. Where no plugin handles `before_answer`, nothing is asked and nothing is written."""
+        """Ask the plugins whether the run may finish with the newest reply, which calls no tool, once it is recorded.
+        Where one says no, `refused` is why: it is recorded as a message, so prepare the messages for the model again.
+        `reply` is what is judged in its place: a message, or text such as a structured answer. `can_go_on=False` is for
+        a loop that is over whatever they say: it counts as a limit that is used up. Raises `RunBlocked` where a plugin
+        blocks it: leave the run then. Where no plugin handles `before_answer`, nothing is asked and nothing is
+        written."""
 
     @contextmanager
     def compaction(self) -> Generator[Compaction, None, None]:
@@ -323,8 +334,9 @@ class Run(Opened[run_side.Run]):
         `compaction.replace(messages)`. The stored messages stay whole; the view starts anew from these."""
 
     def retry(self, *, deferral: Deferral | None = None, reason: str = "") -> None:
-        """Begin the next attempt, such as with another model: resolve the tools anew, then go on. `deferral` takes the place of
-        what was said when the run began, such as `off` for a provider that refused declared tools. The trace has the `reason`."""
+        """Begin the next attempt, such as with another model: resolve the tools anew, then go on. `deferral` takes the
+        place of what was said when the run began, such as `off` for a provider that refused declared tools. The trace
+        has the `reason`."""
 
     def pause(self, reason: str) -> None:
         """Let the run end as `paused` when the block is left: calls without a result stay open for the next run."""
@@ -356,7 +368,8 @@ class Session(Opened[session_side.Session]):
 
     @property
     def view(self) -> list[Message]:
-        """The messages as the model sees them: compacted, with the applied trims, and with ids that its provider takes."""
+        """The messages as the model sees them: compacted, with the applied trims, and with ids that its provider
+        takes."""
 
     @property
     def format(self) -> str | None:
@@ -368,7 +381,8 @@ class Session(Opened[session_side.Session]):
 
     @property
     def trimmed(self) -> Mapping[tuple[str, int], str]:
-        """By call id, and which of the results with this id in the view: the text in the place of each trimmed result."""
+        """By call id, and which of the results with this id in the view: the text in the place of each trimmed
+        result."""
 
     @property
     def requests(self) -> list[Request]:
@@ -379,29 +393,33 @@ class Session(Opened[session_side.Session]):
         """The calls that began, and of which nobody knows how they ended: they may have taken effect."""
 
     def settle(self, reference: str, result: ToolResult | str) -> CallInDoubt:
-        """Say what came of a call that is in doubt, by its call id or its effect id; durable when this returns. The result becomes
-        the call's own where the conversation has not gone on without it. An equal call runs without a question then. Answers the
-        call; raises `WrongArgument` where no call, or more than one, has this id."""
+        """Say what came of a call that is in doubt, by its call id or its effect id; durable when this returns. The
+        result becomes the call's own where the conversation has not gone on without it. An equal call runs without a
+        question then. Answers the call; raises `WrongArgument` where no call, or more than one, has this id."""
 
     def trim(self, reference: str, replacement: str | None = None, *, reason: str = "") -> TrimReceipt:
-        """Shorten a tool result for the model, by its handle or call id, as `results.trim` does. Raises `UnknownResult`."""
+        """Shorten a tool result for the model, by its handle or call id, as `results.trim` does. Raises
+        `UnknownResult`."""
 
     def restore(self, reference: str) -> TrimReceipt:
         """Let the model see a trimmed result whole again, as `results.restore` does. Raises `UnknownResult`."""
 
     def drain(self) -> DrainReport:
-        """Apply every queued trim and restore now. Raises `FenceClosed` while a run is open: it drains them at its end."""
+        """Apply every queued trim and restore now. Raises `FenceClosed` while a run is open: it drains them at its
+        end."""
 
     def load(self, messages: Sequence[GivenMessage], format: str | MessageFormat | None = None) -> None:
-        """Record a history from elsewhere into this new session; durable when this returns, and its results can be trimmed.
+        """Record a history from elsewhere into this new session; durable when this returns, and its results can be
+        trimmed.
 
         `format` is guessed where it is None. A call without a result gets an error, except the last reply's. Raises
-        `ConfigError`, and records nothing, for a message that a provider would refuse, with its place, and where the session
-        has messages already; `FenceClosed` while a run is open."""
+        `ConfigError`, and records nothing, for a message that a provider would refuse, with its place, and where the
+        session has messages already; `FenceClosed` while a run is open."""
 
     def on_event(self, listener: Listener) -> Callable[[], None]:
-        """Let a function have every trace event from now on, its sub-agents' too, with what it is about (`event.content`).
-        Plain or async, within 5 seconds each; the run does not wait for it. Answers the function that ends this."""
+        """Let a function have every trace event from now on, its sub-agents' too, with what it is about
+        (`event.content`). Plain or async, within 5 seconds each; the run does not wait for it. Answers the function
+        that ends this."""
 
     @property
     def open(self) -> bool:
@@ -439,26 +457,27 @@ class Session(Opened[session_side.Session]):
     ) -> Run:
         """A run of this session, to use as `with session.run(...) as run`.
 
-        `input` is what `agent_start` handlers judge; record it yourself. `context_window` is in tokens. `requester` is a
-        mapping with id, is_owner and roles; `trigger` is user (unless you say so), schedule, subagent or other. In a
+        `input` is what `agent_start` handlers judge; record it yourself. `context_window` is in tokens. `requester` is
+        a mapping with id, is_owner and roles; `trigger` is user (unless you say so), schedule, subagent or other. In a
         sub-agent's session `requester` and `workspace_dir` are the parent's unless others are given, and `trigger` is
-        subagent. `family` is the `run.info.family` of a run in another process that this one works for: what plugins keep for that
-        family is this run's, too, where both have one store. `approver` answers in this run, in the place of the host's. `transcript=False` is for a host without a model: calls
-        go past every policy, and neither messages nor results are kept, however many there are. `withhold` is asked about each
-        tool, plugins' own among them: one that it answers a reason for is not granted to this run. `expose` is how a client that
-        lists the tools is shown them, for the plugins that search (`AssembleTools.expose`). `deferral` says whether your requests
-        have `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. `continues` is how often plugins may send the model on,
-        instead of letting the run finish (`run.finish`). `in_doubt` answers calls of
-        other sessions that are in doubt, for a host whose sessions are new after a crash: equal ones are asked about. Entering raises `RunAlreadyOpen`,
-        `RunBlocked` or `PolicyFailed`."""
+        subagent. `family` is the `run.info.family` of a run in another process that this one works for: what plugins
+        keep for that family is this run's, too, where both have one store. `approver` answers in this run, in the place
+        of the host's. `transcript=False` is for a host without a model: calls go past every policy, and neither
+        messages nor results are kept, however many there are. `withhold` is asked about each tool, plugins' own among
+        them: one that it answers a reason for is not granted to this run. `expose` is how a client that lists the tools
+        is shown them, for the plugins that search (`AssembleTools.expose`). `deferral` says whether your requests have
+        `run.definitions` as their tools, and what their provider then takes: `search` or `additions`. `continues` is
+        how often plugins may send the model on, instead of letting the run finish (`run.finish`). `in_doubt` answers
+        calls of other sessions that are in doubt, for a host whose sessions are new after a crash: equal ones are asked
+        about. Entering raises `RunAlreadyOpen`, `RunBlocked` or `PolicyFailed`."""
 
     def child(self, session_id: str | None = None, *, tools: Iterable[str] | None = None) -> Session:
         """A sub-agent's session, with a transcript and plugin instances of its own. `tools` are patterns (`read_*`,
         `mcp:github:*`): what matches none of them is withheld there.
 
         It never gets more than its parent: a tool that the parent's run does not have, or has lost since, is withheld.
-        Its runs inherit the requester, the workspace, and the chains of triggers and agents of the run that is open now;
-        where none is, of the one that is open, or was last, when they begin."""
+        Its runs inherit the requester, the workspace, and the chains of triggers and agents of the run that is open
+        now; where none is, of the one that is open, or was last, when they begin."""
 
     def save(self) -> None:
         """Store now what the plugins keep for this session; a run stores it with each message, with each result and at
@@ -466,13 +485,14 @@ class Session(Opened[session_side.Session]):
         store raises."""
 
     def write_ends(self) -> None:
-        """Write now which calls have ended, and which were cut off: without it that is written with what comes next, and whoever
-        reads the session from another process takes them for calls that run. Raises `SessionClosed`, and what the store raises."""
+        """Write now which calls have ended, and which were cut off: without it that is written with what comes next,
+        and whoever reads the session from another process takes them for calls that run. Raises `SessionClosed`, and
+        what the store raises."""
 
     def refresh(self) -> None:
-        """Take over what plugins have kept since for a session that other workers have open, too (`host.hold(shared_as=...)`):
-        entries of a `PluginState` that were changed here and not stored yet stay. Raises `SessionClosed`, and what the store
-        raises."""
+        """Take over what plugins have kept since for a session that other workers have open, too
+        (`host.hold(shared_as=...)`): entries of a `PluginState` that were changed here and not stored yet stay. Raises
+        `SessionClosed`, and what the store raises."""
 
     def close(self, reason: SessionEndReason = "closed") -> None:
         """Close the session: `session_end` handlers run, within a time limit. Closing twice is fine."""
@@ -481,16 +501,18 @@ class Host(OpenedHost):
     """Plugins, configuration, stores and background workers of one process.
 
     - `plugins`: modules and classes, in the order in which their handlers run; installed plugins come after them.
-    - `store`: where transcripts and plugins' values live: a store such as `JsonlStore("sessions")`, a `Path` of such a folder,
-      or text as in the configuration (`"memory"`, `"jsonl:sessions"`, `"sqlite:///sessions.db"`). Without it, and without a
-      `store` in the configuration, they are in memory and gone with the host. The host closes a store that it opened.
+    - `store`: where transcripts and plugins' values live: a store such as `JsonlStore("sessions")`, a `Path` of such a
+      folder, or text as in the configuration (`"memory"`, `"jsonl:sessions"`, `"sqlite:///sessions.db"`). Without it,
+      and without a `store` in the configuration, they are in memory and gone with the host. The host closes a store
+      that it opened.
     - `config`: a mapping laid over the configuration files and the environment, or a whole `Config` instead of them.
     - `approver`: how a person is asked, `def (request) -> Approval`; without one every `Ask` is refused.
-    - `folder`: the project folder whose configuration counts; by default the current one, or the nearest above it with a
-      `hooksdk.toml`, within the same repository.
-    - `restart`: how the program is restarted, `def (reason)`, for plugins that ask for it; without one they cannot.
-    - `record_first`: no tool runs, one that only reads neither, before a plugin such as `audit` has durably written that it may;
-      by default what the configuration says, which is no. Needs a plugin that handles `record_decision`.
+    - `folder`: the project folder whose configuration counts; by default the current one, or the nearest above it with
+      a `hooksdk.toml`, within the same repository.
+    - `restart`: how the program is restarted, `def (reason)`, for plugins that ask for it; without one they
+      cannot.
+    - `record_first`: no tool runs, one that only reads neither, before a plugin such as `audit` has durably written
+      that it may; by default what the configuration says, which is no. Needs a plugin that handles `record_decision`.
 
     Raises `ConfigError`, `PluginError` or `MissingGrant` at once for what cannot be loaded, and `WrongArgument`.
 
@@ -535,17 +557,17 @@ class Host(OpenedHost):
         `SessionBusy`."""
 
     def hold(self, session_id: str, *, idle: float | None = 600.0, shared_as: str | None = None) -> Session:
-        """The open session of this id, opened where it is not: the host keeps it open for whoever holds it next, without a
-        block of anybody's own. Hold it again before each run.
+        """The open session of this id, opened where it is not: the host keeps it open for whoever holds it next,
+        without a block of anybody's own. Hold it again before each run.
 
-        It is closed as `idle` once nobody held it and no run was open for `idle` seconds (None: never), which the first of
-        its holders says, and else with the host; one that is in use is never closed. Raises what opening a session raises,
-        such as `SessionBusy` where somebody has opened it in a block.
+        It is closed as `idle` once nobody held it and no run was open for `idle` seconds (None: never), which the first
+        of its holders says, and else with the host; one that is in use is never closed. Raises what opening a session
+        raises, such as `SessionBusy` where somebody has opened it in a block.
 
-        `shared_as` is for a session that several workers have open at once, on one database: each holds a part under an id of
-        its own, and plugins are told this one. They have their `PluginState` in common, entry by entry as it was stored last,
-        once `session.refresh()` was called; their `FamilyState`, remembered answers, approvals and limits for the session are
-        those of this id everywhere."""
+        `shared_as` is for a session that several workers have open at once, on one database: each holds a part under an
+        id of its own, and plugins are told this one. They have their `PluginState` in common, entry by entry as it was
+        stored last, once `session.refresh()` was called; their `FamilyState`, remembered answers, approvals and limits
+        for the session are those of this id everywhere."""
 
     @property
     def sessions(self) -> Sequence[Session]:
@@ -559,9 +581,10 @@ class Host(OpenedHost):
         """Remove what plugins have kept for a session that several workers had open: none has it any more."""
 
     def in_doubt(self, beginning: str = "") -> dict[str, list[CallInDoubt] | None]:
-        """What sessions that are over have left in doubt, by their ids, of those whose ids begin so: for a host whose sessions have new
-        ids after a crash, to be given to `session.run(in_doubt=...)`. They are read, not opened; the host's open sessions are left
-        out, and one that another process has open has None: look again. `session.settle` of such a session ends a doubt."""
+        """What sessions that are over have left in doubt, by their ids, of those whose ids begin so: for a host whose
+        sessions have new ids after a crash, to be given to `session.run(in_doubt=...)`. They are read, not opened; the
+        host's open sessions are left out, and one that another process has open has None: look again. `session.settle`
+        of such a session ends a doubt."""
 
     def storage(self, plugin_id: str) -> Storage:
         """A plugin's own key-value space."""

@@ -38,11 +38,10 @@ from hooksdk.testing._hook_session import HookSession, OpenHookSession
 from hooksdk.testing._model import Call, Reply, Script, ScriptedApprover, ScriptedModel, SeenResult, Turn, call, say
 from hooksdk.testing._replay import read_catalog, replay, replay_async
 from hooksdk.testing._session import Played, open_host, open_session, play
-from hooksdk.testing._snapshots import DecisionSnapshot, decision_changes
 from hooksdk.testing._store_cases import MakeStore, StoreCase, store_cases
 from hooksdk.testing._store_faults import Fault, check_fault
 from hooksdk.testing._tool_server import ToolServer
-from hooksdk.testing._verdicts import CallVerdict, Replay
+from hooksdk.testing._verdicts import CallVerdict, DecisionSnapshot, Replay, decision_changes
 
 __all__ = [
     "Answer",

@@ -144,17 +144,22 @@ class Driver(Protocol):
         ...
 
 
-def answering(hook: str, answer: object, **options: Any) -> type:
-    """A plugin that has one answer to a hook: `answering("before_tool_call", Block("no"), tools="delete_*")`."""
+def handling(hook: str, handle: Callable[[Any], object], *, name: str = "handles", **options: Any) -> type:
+    """A plugin with one handler: `handling("before_model_call", lambda event: seen.append(event.model))`."""
 
-    class Answers:
-        plugin_id = f"answers_{type(answer).__name__.lower()}"
+    class Handles:
+        plugin_id = name
 
         @HOOKS[hook](**options)
-        def handle(self, event: Event) -> Any:
-            return answer
+        def handler(self, event: Event) -> Any:
+            return handle(event)
 
-    return Answers
+    return Handles
+
+
+def answering(hook: str, answer: object, **options: Any) -> type:
+    """A plugin that always answers a hook alike: `answering("before_tool_call", Block("no"), tools="delete_*")`."""
+    return handling(hook, lambda _event: answer, name=f"answers_{type(answer).__name__.lower()}", **options)
 
 
 NO_DELETES = answering("before_tool_call", Block("nothing is deleted here"), tools="delete_*")

@@ -8,17 +8,7 @@ import anyio
 
 from hooksdk import hooks
 from hooksdk.catalog import ToolContext
-from hooksdk.hooks import (
-    BeforeToolCall,
-    Block,
-    Replace,
-    ResolveSecrets,
-    Rewrite,
-    Secrets,
-    TransformToolResult,
-    Withhold,
-)
-from hooksdk.testing._conformance import CITY, DELETE, NO_DELETES, WEATHER, Stage, answering, case
+from hooksdk.testing._conformance import CITY, DELETE, NO_DELETES, WEATHER, Stage, answering, case, handling
 from hooksdk.testing._model import Call, Turn, call, say
 from hooksdk.tools import Tool, tool
 
@@ -40,7 +30,7 @@ async def _broken(stage: Stage, plugin: type) -> None:
 async def a_policy_that_raises_blocks(stage: Stage) -> None:
     class Raises:
         @hooks.before_tool_call
-        def judge(self, event: BeforeToolCall) -> None:
+        def judge(self, event: hooks.BeforeToolCall) -> None:
             raise RuntimeError("broken")
 
     await _broken(stage, Raises)
@@ -50,7 +40,7 @@ async def a_policy_that_raises_blocks(stage: Stage) -> None:
 async def a_policy_that_hangs_blocks(stage: Stage) -> None:
     class Hangs:
         @hooks.before_tool_call(timeout=0.05)
-        async def judge(self, event: BeforeToolCall) -> None:
+        async def judge(self, event: hooks.BeforeToolCall) -> None:
             await anyio.sleep_forever()
 
     await _broken(stage, Hangs)
@@ -63,7 +53,7 @@ async def a_policy_that_answers_nonsense_blocks(stage: Stage) -> None:
 
 @case("03")
 async def a_withheld_tool_is_neither_shown_nor_run(stage: Stage) -> None:
-    withholds = answering("narrow_tools", Withhold(["delete_city"], "not in this house"))
+    withholds = answering("narrow_tools", hooks.Withhold(["delete_city"], "not in this house"))
     await stage.play(withholds, script=[DELETE, "done"])
     assert [turn.offered for turn in stage.model.turns] == [["get_weather"]] * 2
     assert (stage.ran, list(stage.statuses.values())) == ([], ["blocked"])
@@ -73,19 +63,16 @@ async def a_withheld_tool_is_neither_shown_nor_run(stage: Stage) -> None:
 async def rewritten_arguments_are_judged_and_run(stage: Stage) -> None:
     judged: list[object] = []
 
-    class Judges:
-        @hooks.before_tool_call
-        def judge(self, event: BeforeToolCall) -> None:
-            judged.append(event.arguments)
-
-    await stage.play(answering("rewrite_tool_call", Rewrite({"city": "Oslo"})), Judges, script=[WEATHER, "done"])
+    rewrites = answering("rewrite_tool_call", hooks.Rewrite({"city": "Oslo"}))
+    judges = handling("before_tool_call", lambda event: judged.append(event.arguments))
+    await stage.play(rewrites, judges, script=[WEATHER, "done"])
     assert (judged, stage.ran) == ([{"city": "Oslo"}], ["get_weather of Oslo"])
     assert stage.shown() == ["get_weather of Oslo"]
 
 
 @case("04b")
 async def a_rewrite_to_nonsense_is_refused(stage: Stage) -> None:
-    await stage.play(answering("rewrite_tool_call", Rewrite({"town": ["Oslo"]})), script=[WEATHER, "done"])
+    await stage.play(answering("rewrite_tool_call", hooks.Rewrite({"town": ["Oslo"]})), script=[WEATHER, "done"])
     assert stage.ran == []
     assert stage.statuses["get_weather"] != "ok"
 
@@ -214,7 +201,7 @@ async def a_plugins_own_tool_is_offered_and_runs(stage: Stage) -> None:
 
 @case("10b")
 async def a_rule_by_owner_holds(stage: Stage) -> None:
-    no_archive = answering("before_tool_call", Block("the archive is closed"), tools="mcp:archive:*")
+    no_archive = answering("before_tool_call", hooks.Block("the archive is closed"), tools="mcp:archive:*")
     script = [[call("archive_report_0", city="Rome"), WEATHER], "done"]
     await stage.play(no_archive, script=script, tools=[*stage.tools, *stage.many_tools(1)])
     assert stage.statuses == {"archive_report_0": "blocked", "get_weather": "ok"}
@@ -241,12 +228,10 @@ async def a_tool_that_raises_is_a_result(stage: Stage) -> None:
 
 @case("23")
 async def a_changed_result_is_what_model_and_store_have(stage: Stage) -> None:
-    class Redacts:
-        @hooks.transform_tool_result
-        def redact(self, event: TransformToolResult) -> Replace:
-            return Replace(event.result.text.replace("Rome", "[city]"))
-
-    async with stage.open(Redacts, script=[WEATHER, "done"]) as driver:
+    redacts = handling(
+        "transform_tool_result", lambda event: hooks.Replace(event.result.text.replace("Rome", "[city]"))
+    )
+    async with stage.open(redacts, script=[WEATHER, "done"]) as driver:
         await driver.ask("go")
         stored = await driver.stored()
     assert (stage.shown(), list(stored)) == (["get_weather of [city]"], ["get_weather of [city]"])
@@ -254,12 +239,8 @@ async def a_changed_result_is_what_model_and_store_have(stage: Stage) -> None:
 
 @case("27")
 async def a_secret_is_never_shown_to_model_or_plugins(stage: Stage) -> None:
-    class Vault:
-        @hooks.resolve_secrets
-        def resolve(self, event: ResolveSecrets) -> Secrets:
-            return Secrets({"TOWN": "s3cr3t-value"})
-
-    async with stage.open(Vault, script=[call("get_weather", city="{{secret:TOWN}}"), "done"]) as driver:
+    vault = answering("resolve_secrets", hooks.Secrets({"TOWN": "s3cr3t-value"}))
+    async with stage.open(vault, script=[call("get_weather", city="{{secret:TOWN}}"), "done"]) as driver:
         await driver.ask("go")
         stored = await driver.stored()
     assert "s3cr3t-value" not in str([turn.messages for turn in stage.model.turns]) + str(stage.calls) + str(stored)

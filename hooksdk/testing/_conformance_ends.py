@@ -15,19 +15,9 @@ import anyio.to_thread
 
 from hooksdk import hooks
 from hooksdk.errors import RunAlreadyOpen, RunBlocked
-from hooksdk.hooks import (
-    AddContext,
-    AfterToolCall,
-    BeforeAnswer,
-    BeforeModelCall,
-    BeforeToolCall,
-    Block,
-    Continue,
-    Replace,
-)
 from hooksdk.state import PluginState
 from hooksdk.stores import JsonlStore
-from hooksdk.testing._conformance import DELETE, NO_DELETES, WEATHER, Answer, Driver, Stage, answering, case
+from hooksdk.testing._conformance import DELETE, NO_DELETES, WEATHER, Answer, Driver, Stage, answering, case, handling
 from hooksdk.testing._model import Call, call
 
 
@@ -122,9 +112,9 @@ class OnceASession:
         self.state = state
 
     @hooks.before_tool_call
-    def judge(self, event: BeforeToolCall) -> Block | None:
+    def judge(self, event: hooks.BeforeToolCall) -> hooks.Block | None:
         if self.state.get("spent"):
-            return Block("the budget is spent")
+            return hooks.Block("the budget is spent")
         self.state["spent"] = True
         return None
 
@@ -196,12 +186,8 @@ async def without_plugins_definitions_and_messages_are_as_given(stage: Stage) ->
 
 @case("29")
 async def context_that_a_plugin_adds_is_read_and_not_stored(stage: Stage) -> None:
-    class Adds:
-        @hooks.before_model_call
-        def add(self, event: BeforeModelCall) -> AddContext:
-            return AddContext(f"This is request {len(event.messages)}.")
-
-    await stage.play(Adds, script=["one", "two"], tools=[], prompts=["first", "second"])
+    adds = handling("before_model_call", lambda event: hooks.AddContext(f"This is request {len(event.messages)}."))
+    await stage.play(adds, script=["one", "two"], tools=[], prompts=["first", "second"])
     assert ["This is request" in str(turn.messages) for turn in stage.model.turns] == [True, True]
     assert str(stage.model.turns[1].messages).count("This is request") == 1
 
@@ -209,7 +195,7 @@ async def context_that_a_plugin_adds_is_read_and_not_stored(stage: Stage) -> Non
 @case("30")
 async def a_run_that_a_plugin_blocks_does_not_begin(stage: Stage) -> None:
     raised: BaseException | None = None
-    async with stage.open(answering("agent_start", Block("closed today")), script=["hello"], tools=[]) as driver:
+    async with stage.open(answering("agent_start", hooks.Block("closed today")), script=["hello"], tools=[]) as driver:
         try:
             await driver.ask("go")
         except RunBlocked as error:
@@ -225,12 +211,12 @@ class Unfinished:
         self._looked = False
 
     @hooks.after_tool_call(tools="get_weather")
-    def note(self, event: AfterToolCall) -> None:
+    def note(self, event: hooks.AfterToolCall) -> None:
         self._looked = True
 
     @hooks.before_answer
-    def judge(self, event: BeforeAnswer) -> Continue | None:
-        return None if self._looked else Continue(LOOK)
+    def judge(self, event: hooks.BeforeAnswer) -> hooks.Continue | None:
+        return None if self._looked else hooks.Continue(LOOK)
 
 
 LOOK = "Look at the weather first."
@@ -269,12 +255,8 @@ async def a_finish_that_is_refused_too_often_goes_through(stage: Stage) -> None:
 
 @case("31d")
 async def an_answer_that_a_plugin_replaces_is_the_answer(stage: Stage) -> None:
-    class Redacts:
-        @hooks.before_answer
-        def judge(self, event: BeforeAnswer) -> Replace:
-            return Replace(event.text.replace("Rome", "[city]"))
-
-    async with stage.open(Redacts, script=["It is Rome.", "Bye."], tools=[]) as driver:
+    redacts = handling("before_answer", lambda event: hooks.Replace(event.text.replace("Rome", "[city]")))
+    async with stage.open(redacts, script=["It is Rome.", "Bye."], tools=[]) as driver:
         answer = await driver.ask("go")
         await driver.ask("thanks")
     assert (answer.text, _told(stage, 1)[-2:]) == ("It is [city].", ["It is [city].", "thanks"])
@@ -284,7 +266,7 @@ async def an_answer_that_a_plugin_replaces_is_the_answer(stage: Stage) -> None:
 async def an_answer_that_a_plugin_blocks_reaches_nobody(stage: Stage) -> None:
     answer = Answer()
     with contextlib.suppress(RunBlocked):  # `run_agent` has an outcome for it
-        blocks = answering("before_answer", Block("not for outsiders"))
+        blocks = answering("before_answer", hooks.Block("not for outsiders"))
         answer = await stage.play(blocks, script=["It is Rome."], tools=[])
     assert (answer.text, stage.ends) == ("", ["blocked"])
 
@@ -353,15 +335,11 @@ async def policies_hold_for_a_sub_agent_with_a_host_of_its_own(stage: Stage) -> 
 async def the_frameworks_model_is_known(stage: Stage) -> None:
     asked: list[str | None] = []
 
-    class Models:
-        @hooks.before_model_call
-        def note(self, event: BeforeModelCall) -> None:
-            asked.append(event.model)
-
+    notes = handling("before_model_call", lambda event: asked.append(event.model))
     rule = {"action": "deny", "limit": {"dollars": 5.0}}
     config = {
         "prices": {"acme:scripted": {"input": 1.0, "output": 4.0}},
         "plugins": {"tool_policy": {"config": {"rules": [rule]}}},
     }
-    answer = await stage.play(Models, script=[WEATHER, "done"], allow=["tool_policy"], config=config)
+    answer = await stage.play(notes, script=[WEATHER, "done"], allow=["tool_policy"], config=config)
     assert (answer.text, asked) == ("done", [stage.model.name] * 2)

@@ -7,8 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from hooksdk import hooks
 from hooksdk.approvals import Approval, ApprovalRequest
-from hooksdk.hooks import AgentEnd, Ask, BeforeModelCall, BeforeToolCall, Block, Trim
-from hooksdk.testing._conformance import DELETE, NO_DELETES, WEATHER, Answer, Driver, Stage, answering, case
+from hooksdk.testing._conformance import DELETE, NO_DELETES, WEATHER, Answer, Driver, Stage, answering, case, handling
 from hooksdk.testing._model import Call, call
 from hooksdk.tools import Tool
 
@@ -29,7 +28,7 @@ class Trims:
     """Shortens every result at the end of its run."""
 
     @hooks.agent_end
-    async def shorten(self, event: AgentEnd) -> None:
+    async def shorten(self, event: hooks.AgentEnd) -> None:
         for result in event.transcript.results.list():
             if result.trimmable and result.characters > 1000:
                 await event.transcript.results.trim(result.handle, "a long listing")
@@ -55,13 +54,13 @@ async def a_trim_lasts_in_the_frameworks_store(stage: Stage) -> None:
 
 @case("11c")
 async def a_result_can_be_trimmed_within_the_run(stage: Stage) -> None:
-    class TrimsAtOnce:
-        @hooks.before_model_call
-        def shorten(self, event: BeforeModelCall) -> Trim | None:
-            found = [one.handle for one in event.results.list() if one.trimmable and one.characters > 1000]
-            return Trim(found, "read already") if found else None
+    def shorten(event: hooks.BeforeModelCall) -> hooks.Trim | None:
+        found = [one.handle for one in event.results.list() if one.trimmable and one.characters > 1000]
+        return hooks.Trim(found, "read already") if found else None
 
-    await stage.play(TrimsAtOnce, script=[LIST_A, WEATHER, "done"], tools=[LISTING, *stage.tools])
+    await stage.play(
+        handling("before_model_call", shorten), script=[LIST_A, WEATHER, "done"], tools=[LISTING, *stage.tools]
+    )
     assert [len(text) < 1000 for text in stage.shown(1)] == [False]
     assert [len(text) < 1000 for text in stage.shown(2)] == [True, True]
 
@@ -122,7 +121,7 @@ async def a_program_that_starts_again_keeps_the_trims(stage: Stage) -> None:
     assert short(stage.shown()) == [True]
 
 
-ASKS = answering("before_tool_call", Ask("Delete a city?"), tools="delete_*")
+ASKS = answering("before_tool_call", hooks.Ask("Delete a city?"), tools="delete_*")
 
 
 async def _asked(stage: Stage, driver: Driver, count: int = 1) -> Sequence[str]:
@@ -194,17 +193,16 @@ async def a_policy_that_was_tightened_meanwhile_holds(stage: Stage) -> None:
 
 @case("41")
 async def what_a_framework_adds_is_no_word_of_the_persons(stage: Stage) -> None:
-    class OnlyWhatWasAsked:
-        @hooks.before_tool_call(tools="get_weather")
-        def judge(self, event: BeforeToolCall) -> Block | None:
-            return None if all(one.cleared for one in event.origins("city")) else Block("nobody asked about it")
+    def judge(event: hooks.BeforeToolCall) -> hooks.Block | None:
+        return None if all(one.cleared for one in event.origins("city")) else hooks.Block("nobody asked about it")
 
+    only_what_was_asked = handling("before_tool_call", judge, tools="get_weather")
     summary = [
         {"role": "user", "content": "A summary of what was said: go on with Gotham."},
         {"role": "assistant", "content": "Understood."},
     ]
     script = [WEATHER, "one", call("get_weather", city="Gotham"), "two"]
-    async with stage.open(OnlyWhatWasAsked, script=script) as driver:
+    async with stage.open(only_what_was_asked, script=script) as driver:
         await driver.ask("The weather of Rome, please")
         await driver.adopt(summary)
         await driver.ask("And now?")

@@ -11,7 +11,6 @@ from hooksdk.calls import ToolCall
 from hooksdk.costs import Usage
 from hooksdk.formats import Message
 from hooksdk.testing._model import Reply, Turn
-from hooksdk.testing._wire_responses import pieces, responses_answer, responses_events, responses_messages
 from hooksdk.values import as_list, is_object
 
 Body = dict[str, Any]
@@ -30,7 +29,7 @@ _ERRORS = {
 def sent_messages(format_name: str, body: Mapping[str, Any]) -> list[Message]:
     """The messages of a request, with Anthropic's `system` or Gemini's `systemInstruction` as the first of them."""
     if format_name == "openai-responses":
-        return responses_messages(body)
+        return _responses_messages(body)
     if format_name == "gemini":
         system: Body = body.get("systemInstruction") or {}
         head: list[Message] = [{"role": "system", "parts": system["parts"]}] if system.get("parts") else []
@@ -94,7 +93,7 @@ def answer_body(
     message = messages[0]
     counts = usage or _counts(format_name, prompt, schema.estimate_tokens(list(messages)))
     if format_name == "openai-responses":
-        return responses_answer(request, messages, number, counts, stop_reason)
+        return _responses_answer(request, messages, number, counts, stop_reason)
     if format_name == "gemini":
         candidate = {"content": message, "finishReason": stop_reason or "STOP", "index": 0}
         return {"candidates": [candidate], "usageMetadata": dict(counts), "responseId": f"r{number}"}
@@ -156,7 +155,7 @@ def answer_events(format_name: str, request: Body, body: Body) -> list[str]:
     if format_name == "gemini":
         return [f"data: {_line(chunk)}\n\n" for chunk in _gemini_chunks(body)]
     if format_name in ("anthropic", "openai-responses"):
-        events = _anthropic_events(body) if format_name == "anthropic" else responses_events(body)
+        events = _anthropic_events(body) if format_name == "anthropic" else _responses_events(body)
         return [f"event: {event['type']}\ndata: {_line(event)}\n\n" for event in events]
     options: Body = request.get("stream_options") or {}
     with_usage = options.get("include_usage") is True
@@ -184,13 +183,13 @@ def _openai_chunks(body: Body, *, with_usage: bool) -> Iterator[Body]:
     for key, value in choice["message"].items():
         if key in ("role", "tool_calls", "annotations") or value is None:
             continue
-        for piece in pieces(value) if isinstance(value, str) else (value,):
+        for piece in _pieces(value) if isinstance(value, str) else (value,):
             yield chunk({key: piece})
     for number, call in enumerate(choice["message"].get("tool_calls") or ()):
         index = call.get("index", number)  # a script may number them wrongly, as some servers do
         function = call["function"]
         yield chunk({"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]})
-        for piece in pieces(function["arguments"]):
+        for piece in _pieces(function["arguments"]):
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
     yield chunk({}, choice["finish_reason"])
     if with_usage:
@@ -216,7 +215,7 @@ def _gemini_chunks(body: Body) -> Iterator[Body]:
     """Each part by itself, a text in pieces; the last chunk has the reason to stop and the counts."""
     (candidate,) = body["candidates"]
     for part in candidate["content"]["parts"]:
-        for piece in [{**part, "text": text} for text in pieces(part["text"])] if part.get("text") else [part]:
+        for piece in [{**part, "text": text} for text in _pieces(part["text"])] if part.get("text") else [part]:
             content = {**candidate["content"], "parts": [piece]}
             yield {"candidates": [{"content": content, "index": 0}], "responseId": body["responseId"]}
     yield {**body, "candidates": [{**candidate, "content": {"role": "model", "parts": [{"text": ""}]}}]}
@@ -226,13 +225,139 @@ def _in_deltas(block: Body) -> tuple[Body, list[Body]]:
     """A block as it starts, and the deltas that fill it."""
     match block["type"]:
         case "text":
-            return {**block, "text": ""}, [{"type": "text_delta", "text": piece} for piece in pieces(block["text"])]
+            return {**block, "text": ""}, [{"type": "text_delta", "text": piece} for piece in _pieces(block["text"])]
         case "tool_use":
-            parts = pieces(_line(block["input"]))
+            parts = _pieces(_line(block["input"]))
             return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": piece} for piece in parts]
         case "thinking":
-            thoughts = [{"type": "thinking_delta", "thinking": piece} for piece in pieces(block["thinking"])]
+            thoughts = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(block["thinking"])]
             signature = {"type": "signature_delta", "signature": block["signature"]}
             return {**block, "thinking": "", "signature": ""}, [*thoughts, signature]
         case _:
             return block, []
+
+
+# The answers of OpenAI's Responses API
+
+# How the ids of items begin.
+_PREFIXES = {
+    "message": "msg",
+    "function_call": "fc",
+    "custom_tool_call": "ctc",
+    "reasoning": "rs",
+    "tool_search_call": "tsc",
+    "tool_search_output": "tso",
+    "web_search_call": "ws",
+    "image_generation_call": "ig",
+}
+_WITHOUT_STATUS = ("reasoning", "compaction")
+# The field that comes in pieces, and how the events of it begin.
+_GROWING = {
+    "function_call": ("arguments", "response.function_call_arguments"),
+    "custom_tool_call": ("input", "response.custom_tool_call_input"),
+}
+
+_PIECES = 3
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """A text in three pieces, if it has as many characters."""
+    size = max(1, -(-len(text) // _PIECES))
+    yield from (text[at : at + size] for at in range(0, len(text), size))
+
+
+def _responses_messages(body: Mapping[str, Any]) -> list[Message]:
+    """The items of a request, with its `instructions` as the first of them."""
+    given = body.get("input") or ()
+    messages: list[Message] = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+    if body.get("instructions"):
+        return [{"role": "system", "content": body["instructions"]}, *messages]
+    return messages
+
+
+def _responses_answer(
+    request: Body, items: Sequence[Message], number: int, usage: Mapping[str, Any], stop_reason: str | None
+) -> Body:
+    """The whole answer. With a `stop_reason` of its own, such as `max_output_tokens`, it is incomplete; an item that is
+    a whole `response` itself, such as one that failed, has what else there is to say."""
+    own: Body = dict(items[0]) if items and items[0].get("object") == "response" else {}
+    items = own.get("output", ()) if own else items
+    answer: Body = {
+        "id": f"resp_{number}",
+        "object": "response",
+        "created_at": 1,
+        "model": request.get("model", ""),
+        "status": "incomplete" if stop_reason else "completed",
+        "error": None,
+        "incomplete_details": {"reason": stop_reason} if stop_reason else None,
+        "output": [_with_id(item, f"{number}_{at}") for at, item in enumerate(items)],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": request.get("tools") or [],
+        "usage": dict(usage),
+    }
+    return {**answer, **own, "output": answer["output"]}
+
+
+def _responses_events(body: Body) -> Iterator[Body]:
+    """The events of a streamed answer."""
+    events = [*_events(body)]
+    for number, event in enumerate(events):
+        yield {**event, "sequence_number": number}
+
+
+def _with_id(item: Message, number: str) -> Message:
+    """The item as the API completes it. A name cannot hold a dot: what stands before one is the tool's namespace."""
+    if item.get("type") == "message" and isinstance(item.get("content"), str):
+        text: Body = {"type": "output_text", "text": item["content"], "annotations": [], "logprobs": []}
+        item = {**item, "content": [text]}
+    if item.get("type") == "function_call" and "." in item["name"]:
+        namespace, _, name = item["name"].rpartition(".")
+        item = {**item, "namespace": namespace, "name": name}
+    prefix = _PREFIXES.get(str(item.get("type")), "item")
+    status = {} if item.get("type") in _WITHOUT_STATUS else {"status": "completed"}
+    return {"id": f"{prefix}_{number}", **status, **item}
+
+
+def _events(body: Body) -> Iterator[Body]:
+    begun: Body = {**body, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    yield {"type": "response.created", "response": begun}
+    yield {"type": "response.in_progress", "response": begun}
+    for index, item in enumerate(body["output"]):
+        place = {"output_index": index, "item_id": item["id"]}
+        yield {"type": "response.output_item.added", "output_index": index, "item": _begun(item)}
+        if item["type"] == "message":
+            for at, part in enumerate(item["content"]):
+                yield from _text_events(part, {**place, "content_index": at})
+        elif item["type"] in _GROWING:
+            field, kind = _GROWING[item["type"]]
+            for piece in _pieces(item[field]):
+                yield {"type": f"{kind}.delta", **place, "delta": piece}
+            yield {"type": f"{kind}.done", **place, "name": item["name"], field: item[field]}
+        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+    yield {"type": f"response.{body['status']}", "response": body}
+
+
+def _begun(item: Message) -> Message:
+    """An item as it is announced. The encrypted content of reasoning may be a half of it then."""
+    match item["type"]:
+        case "message":
+            return {**item, "status": "in_progress", "content": []}
+        case "reasoning":
+            encrypted = item.get("encrypted_content")
+            return {**item, "encrypted_content": encrypted[: len(encrypted) // 2]} if encrypted else item
+        case kind if kind in _GROWING:
+            return {**item, "status": "in_progress", _GROWING[kind][0]: ""}
+        case _:
+            return {**item, "status": "in_progress"}
+
+
+def _text_events(part: Body, place: Body) -> Iterator[Body]:
+    refusal = part["type"] == "refusal"
+    field, kind = ("refusal", "response.refusal") if refusal else ("text", "response.output_text")
+    more: Body = {} if refusal else {"logprobs": []}
+    yield {"type": "response.content_part.added", **place, "part": {**part, field: ""}}
+    for piece in _pieces(part[field]):
+        yield {"type": f"{kind}.delta", **place, "delta": piece, **more}
+    yield {"type": f"{kind}.done", **place, field: part[field], **more}
+    yield {"type": "response.content_part.done", **place, "part": part}

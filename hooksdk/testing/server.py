@@ -41,16 +41,8 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from hooksdk.costs import MarkedCache, PrefixCache, PromptCache
 from hooksdk.formats import FORMATS, Message, get_format
 from hooksdk.formats.prompt_cache import request_blocks
+from hooksdk.testing import _wire
 from hooksdk.testing._model import Answer, Reply, Turn, as_reply, read_turn
-from hooksdk.testing._wire import (
-    answer_body,
-    answer_events,
-    calls_in,
-    error_body,
-    error_event,
-    own_messages,
-    sent_messages,
-)
 from hooksdk.testing._wire_refusals import refusal_of
 
 __all__ = ["Fault", "ScriptedServer", "SeenRequest", "ServerScript", "cut", "garble", "hang", "interrupt", "refuse"]
@@ -243,8 +235,10 @@ class ScriptedServer:
         async with self._one_at_a_time:
             self.requests.append(request)
             if refusal := refusal_of(format_name, request.body, request.headers):
-                return refuse(refusal.status), error_body(format_name, 400, refusal.text, refusal.code, refusal.param)
-            messages = sent_messages(format_name, request.body)
+                return refuse(refusal.status), _wire.error_body(
+                    format_name, 400, refusal.text, refusal.code, refusal.param
+                )
+            messages = _wire.sent_messages(format_name, request.body)
             turn = read_turn(message_format, len(self.turns) + 1, messages, request.body.get("tools") or ())
             self.turns.append(turn)
             try:
@@ -254,13 +248,13 @@ class ScriptedServer:
                 answer = refuse(400, text=f"The script raised {type(error).__name__}: {error}")
             fault, answer = (answer, answer.answer) if isinstance(answer, Fault) else (None, answer)
             if fault and fault.kind == "refuse":
-                return fault, error_body(format_name, fault.status, fault.text, fault.code)
-            own = own_messages(answer)
+                return fault, _wire.error_body(format_name, fault.status, fault.text, fault.code)
+            own = _wire.own_messages(answer)
             reply = Reply() if own else as_reply(cast("Answer", answer))
-            calls = calls_in(reply, turn, request.body, format_name, self._next_id)
+            calls = _wire.calls_in(reply, turn, request.body, format_name, self._next_id)
             messages = own or message_format.reply_messages(reply.text, calls)
             used = self._caches[format_name].send(request_blocks(format_name, request.body))
-            return fault, answer_body(
+            return fault, _wire.answer_body(
                 format_name, request.body, messages, turn.number, reply.usage, reply.stop_reason, used
             )
 
@@ -302,12 +296,12 @@ class _Connection:
         goes_on = headers.get("connection", "").lower() != "close"
         format_name = _FORMATS.get(path) or _FORMATS.get(path[path.rfind(":") :])
         if format_name is None:
-            await self._send_json(error_body("openai-chat", 404, f"There is nothing at {path}."), 404)
+            await self._send_json(_wire.error_body("openai-chat", 404, f"There is nothing at {path}."), 404)
             return goes_on
         try:
             body: Any = json.loads(raw)
         except ValueError as error:
-            await self._send_json(error_body(format_name, 400, f"The body is no JSON: {error}"), 400)
+            await self._send_json(_wire.error_body(format_name, 400, f"The body is no JSON: {error}"), 400)
             return goes_on
         request = SeenRequest(path=path, body=body, size=len(raw), headers=headers)
         fault, answer = await self._answer(request, format_name)
@@ -315,9 +309,9 @@ class _Connection:
         if fault and fault.kind == "refuse":
             await self._send_json(answer, fault.status, fault.retry_after)
         elif fault and fault.kind == "interrupt" and not is_streamed:
-            await self._send_json(error_body(format_name, fault.status, fault.text), fault.status)
+            await self._send_json(_wire.error_body(format_name, fault.status, fault.text), fault.status)
         elif is_streamed:
-            await self._send_events(answer_events(format_name, body, answer), fault, format_name)
+            await self._send_events(_wire.answer_events(format_name, body, answer), fault, format_name)
         else:
             await self._send_whole(answer, fault)
         return goes_on and (fault is None or fault.kind not in ("hang", "cut"))
@@ -352,7 +346,9 @@ class _Connection:
         if fault and fault.kind == "hang":
             await self._received.receive()  # as above
         elif fault and fault.kind == "interrupt":
-            await self._send_chunk(error_event(format_name, error_body(format_name, fault.status, fault.text)))
+            await self._send_chunk(
+                _wire.error_event(format_name, _wire.error_body(format_name, fault.status, fault.text))
+            )
         elif fault and fault.kind == "garble":
             await self._send_chunk(events[middle][: -(len(events[middle]) // 3)] + "\n\n")
         if fault is None or fault.kind in ("interrupt", "garble"):

@@ -54,11 +54,12 @@ def list_results(
     *,
     arguments: bool = False,
 ) -> list[ResultInfo]:
-    """The tool results in these messages, oldest first, without their bodies: sizes, tools, and whether each can be trimmed.
-    With `arguments` also the long arguments of each call, before its result: `read` and `trim` take their handles as well.
+    """The tool results in these messages, oldest first, without their bodies: sizes, tools, and whether each can be
+    trimmed. With `arguments` also the long arguments of each call, before its result: `read` and `trim` take their
+    handles as well.
 
-    `format` is a name or a format of your own; None guesses it. Raises `ConfigError` with the place of a message that is not
-    of the format.
+    `format` is a name or a format of your own; None guesses it. Raises `ConfigError` with the place of a message that
+    is not of the format.
     """
     return _ledger(messages, format).infos(arguments=arguments)
 
@@ -74,9 +75,9 @@ def trim(
     results: Mapping[str, str | None] | Iterable[str],
     format: str | MessageFormat | None = None,  # noqa: A002
 ) -> list[Message]:
-    """A new list in which these results are short. `results` are handles or call ids, or a mapping of them to what is to be
-    kept of each. Everything else is equal to what it was. Raises `UnknownResult`, or `NotTrimmed` for a result that cannot
-    be trimmed, with the reason; ask `list_results` first.
+    """A new list in which these results are short. `results` are handles or call ids, or a mapping of them to what is
+    to be kept of each. Everything else is equal to what it was. Raises `UnknownResult`, or `NotTrimmed` for a result
+    that cannot be trimmed, with the reason; ask `list_results` first.
     """
     ledger = _ledger(messages, format)
     replacements: Mapping[str, str | None] = (
@@ -93,10 +94,10 @@ def trim(
 
 
 def problem(messages: Sequence[GivenMessage], format: str | MessageFormat | None = None) -> str | None:  # noqa: A002
-    """Why the provider would refuse this list, with the place: a message that is not of the format, a result without its call,
-    a call whose result is missing before the conversation goes on, reasoning that nothing follows; and what is known of this
-    provider besides: ids of calls, empty content, thinking of another provider, a reply at the beginning. None where nothing
-    is known to be wrong."""
+    """Why the provider would refuse this list, with the place: a message that is not of the format, a result without
+    its call, a call whose result is missing before the conversation goes on, reasoning that nothing follows; and what
+    is known of this provider besides: ids of calls, empty content, thinking of another provider, a reply at the
+    beginning. None where nothing is known to be wrong."""
     try:
         whole, message_format = _checked(messages, format)
         tied = without_loose_ends(whole, message_format)
@@ -116,12 +117,12 @@ def repair(
     *,
     only_pairs: bool = False,
 ) -> list[Message]:
-    """A new list without anything that `problem` tells of. A call that has no result, although the conversation goes on, gets
-    an error. Results of one turn are put into one message where the format wants that, and reasoning of a reply that was cut
-    off behind it is left out. Ids that were used before get others, empty content a few words.
+    """A new list without anything that `problem` tells of. A call that has no result, although the conversation goes
+    on, gets an error. Results of one turn are put into one message where the format wants that, and reasoning of a
+    reply that was cut off behind it is left out. Ids that were used before get others, empty content a few words.
 
-    With `only_pairs` ids and content stay as they are, as in a session, which mends its view. Raises `ConfigError` with the
-    place of what cannot be repaired, such as a result without its call.
+    With `only_pairs` ids and content stay as they are, as in a session, which mends its view. Raises `ConfigError` with
+    the place of what cannot be repaired, such as a result without its call.
     """
     try:
         whole, message_format = _checked(messages, format)
@@ -133,7 +134,8 @@ def repair(
 
 
 def guess_format(messages: Sequence[GivenMessage]) -> str:
-    """The format that these messages are in, by where their calls and results stand; `openai-chat` where nothing tells."""
+    """The format that these messages are in, by where their calls and results stand; `openai-chat` where nothing
+    tells."""
     for message in map(plain, check_list("messages", messages, "messages")):
         if not is_object(message):
             continue  # whoever checks it says so

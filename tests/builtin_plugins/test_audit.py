@@ -18,8 +18,7 @@ import anyio
 import pytest
 
 from builtin_plugins.audit import Audit
-from builtin_plugins.audit._recorder import Recorder
-from builtin_plugins.audit._stored import StoreChain
+from builtin_plugins.audit._recorder import Recorder, StoreChain
 from builtin_plugins.audit._writer import FileChain
 from hooksdk import Approval, ApprovalRequest, Host, MemoryStore, ToolCall, hooks
 from hooksdk.approvals import digest_of

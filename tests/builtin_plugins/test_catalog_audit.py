@@ -316,6 +316,7 @@ async def test_names_cannot_forge_lines_of_the_log(log: Log):
 READ = make("read_file", owner="files")
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize("name", [attack.value for attack in attacks("name")])
 async def test_a_new_tool_whose_name_resembles_a_known_one_is_reported(name: str, log: Log):
     await see(MemoryStore(), [READ], [READ, make(name, owner="evil")])
@@ -324,6 +325,7 @@ async def test_a_new_tool_whose_name_resembles_a_known_one_is_reported(name: str
     assert '"mcp:files:read_file"' in record.getMessage()
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("letter", "abcdefghijklmnopqrstuvwxyz0123456789")
 def test_of_unicodes_own_table_no_single_letter_gets_through(letter: str):
     from confusable_homoglyphs import confusables  # pyright: ignore[reportMissingTypeStubs] - it has none
@@ -466,6 +468,7 @@ async def test_a_suspect_definition_is_reported_once_and_can_be_withheld(setting
     assert await see(MemoryStore(), [suspect], **{setting: "accept"}) == [["create_issue"]]
 
 
+@pytest.mark.light(every=3)
 @pytest.mark.parametrize(
     "text", [" " * 300_000, "\n " * 150_000, " \n" * 150_000 + "x", "read ~/" * 40_000, "\u200b" * 100_000, "ignore all " * 30_000, "a\u200d" * 90_000]
 )  # fmt: skip

@@ -209,6 +209,7 @@ SEEN = {"input_tokens": 10, "cache_read_input_tokens": 50_000, "cache_creation_i
 MISSED = {**SEEN, "cache_read_input_tokens": 0}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("usage", "clears"), [(SEEN, 10), (MISSED, 8)])
 async def test_where_the_cache_holds_no_beginnings_it_learns_to_clear_seldom(usage: Any, clears: int) -> None:
     """An answer of the cache counts from the next run on: observers are told of a reply in the background."""
@@ -224,6 +225,7 @@ def fetch_line(page: int) -> str:
     return LONG[:3_900]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("provider", "clears"), [("anthropic", 0), ("OpenAI", 1), (None, 0)])
 async def test_the_providers_own_prices_decide(provider: str | None, clears: int) -> None:
     """Where the cache is written for nothing, clearing pays for less."""

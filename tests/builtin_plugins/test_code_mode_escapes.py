@@ -386,12 +386,14 @@ async def going_on() -> AsyncGenerator[None, None]:
     assert grown < 200_000
 
 
+@pytest.mark.in_ci(every=4)
 @pytest.mark.parametrize("value", [value for _, value in SHARED], ids=[name for name, _ in SHARED])
 async def test_a_small_value_that_is_endless_when_written_out_costs_the_host_nothing(value: str) -> None:
     async with attacked() as played, going_on():
         assert (await attempt(played, f"{SHARING}\n{value}")).text.startswith('{"value":')
 
 
+@pytest.mark.in_ci(every=5)
 @pytest.mark.parametrize(
     "call",
     [
@@ -416,6 +418,7 @@ async def test_a_call_with_such_a_value_is_refused_and_the_script_can_catch_that
         assert RECEIVED == []
 
 
+@pytest.mark.in_ci(every=4)
 @pytest.mark.parametrize(
     "code",
     [

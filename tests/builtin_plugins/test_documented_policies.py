@@ -56,6 +56,7 @@ def test_a_documented_policy_is_valid_and_has_nothing_unsafe_in_it(config: dict[
     assert [problem for problem in problems_of(rules, None) if "is no wall" not in problem] == []
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("rule", allow_rules())
 def test_no_attack_gets_past_a_documented_rule_that_allows(rule: dict[str, Any], tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path / "workspace", "/etc/passwd")
@@ -116,6 +117,7 @@ def good_and_bad(rule: dict[str, Any]) -> dict[str, tuple[Any, list[Any]]]:
     return cases
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("config", policies())
 def test_what_a_documented_policy_denies_or_asks_is_proved_of_all_calls(config: dict[str, Any]) -> None:
     proofs = pytest.importorskip("hooksdk.rules.proofs", reason="needs the extra `prove`")

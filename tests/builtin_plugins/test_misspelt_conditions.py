@@ -87,6 +87,7 @@ def told(*rules: dict[str, Any], tools: Sequence[Tool]) -> list[str]:
     return [line for line in ToolPolicy.diagnose(config, tools) if "has an argument" in line]
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("form", FORMS)
 async def test_a_rule_that_names_what_its_tools_cannot_have_stops_their_calls(form: str) -> None:
     async with playing(tools=[act()], config=settings(rule(form))) as stage:
@@ -115,6 +116,7 @@ async def test_names_for_other_tools_and_other_spellings_of_a_name_are_no_slips(
     assert told(rule, tools=[act()]) == []
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("form", FORMS)
 async def test_where_tools_may_take_more_the_call_runs_and_the_log_says_so(
     form: str, caplog: pytest.LogCaptureFixture
@@ -166,6 +168,7 @@ NO_ALARM: dict[str, tuple[dict[str, Any], list[Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("case", NO_ALARM)
 async def test_no_rule_is_called_misspelt_whose_tools_may_have_the_argument(
     case: str, caplog: pytest.LogCaptureFixture

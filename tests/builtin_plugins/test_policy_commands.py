@@ -117,6 +117,7 @@ echo 'git push' > s.sh; bash s.sh
 """.strip().split("\n"), "git \\\npush", "git\\\npush", "cat <<EOF | sh\ngit push\nEOF", "bash <<EOF\ngit push\nEOF", "true\ngit push"]  # fmt: skip
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("line", SPELLINGS)
 def test_a_denied_command_of_a_program_is_denied_in_every_spelling(line: str):
     assert denied(line)
@@ -286,6 +287,7 @@ WRAPPERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.heavy
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(line=LINES, wrapper=st.sampled_from(WRAPPERS), command=st.sampled_from(["rm", PUSH]))
 @example(line="rm x", wrapper="sh -c {q}", command="rm")
@@ -341,6 +343,7 @@ def test_whatever_a_real_shell_runs_is_denied(line: str, tmp_path: Path):
             assert denied(line, command)
 
 
+@pytest.mark.in_ci(every=5)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     "text",

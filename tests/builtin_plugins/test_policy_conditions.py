@@ -88,6 +88,7 @@ def filled(value: Any, folder: Path) -> Any:
     return value
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("path", ATTACKS_ON_PATHS, ids=repr)
 def test_whatever_is_not_surely_a_path_inside_is_not_allowed(path: Any, folder: Path):
     for tool in (FILES, SILENT):
@@ -180,6 +181,7 @@ def test_an_allow_only_fits_what_the_system_puts_inside_and_a_deny_all_of_it(
 ETC = values("path", reaches="denied", allowed="{w}", denied="/etc/passwd", links=True)
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("path", ETC, ids=repr)
 def test_whatever_may_be_a_path_inside_is_denied(path: Any, folder: Path):
     for tool in (FILES, SILENT):
@@ -239,6 +241,7 @@ def test_an_address_of_a_listed_host_is_allowed(url: str):
 ATTACKS_ON_HOSTS: list[Any] = [None, *values("host", allowed="example.org", denied="evil.com")]
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("url", ATTACKS_ON_HOSTS, ids=repr)
 def test_whatever_is_not_surely_an_address_of_a_listed_host_is_not_allowed(url: Any):
     for tool in (WEB, SILENT):
@@ -261,6 +264,7 @@ def test_a_pattern_for_hosts_below_does_not_fit_the_host_itself():
     assert allows(WEB, {"url": "https://[::1]:80/x"}, url_host="[::1]")
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("url", values("host", reaches="denied", allowed="evil.com", denied="example.org"), ids=repr)
 def test_whatever_may_lead_to_a_denied_host_is_denied(url: Any):
     for tool in (WEB, SILENT):
@@ -268,6 +272,7 @@ def test_whatever_may_lead_to_a_denied_host_is_denied(url: Any):
         assert denies(tool, {"url": url}, url_host={"url": "example.org"})
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("url", values("host", reaches="denied", allowed="evil.com", denied="127.0.0.1"), ids=repr)
 def test_a_denied_ip_address_is_denied_in_every_spelling(url: Any):
     assert denies(WEB, {"url": url}, url_host="127.0.0.1")
@@ -311,6 +316,7 @@ def test_a_line_that_runs_only_listed_programs_is_allowed(line: str):
 ATTACKS_ON_COMMANDS: list[Any] = [None, *values("command", allowed="git", denied="rm")]
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("line", ATTACKS_ON_COMMANDS, ids=repr)
 def test_whatever_does_not_surely_run_a_listed_program_is_not_allowed(line: Any):
     for tool in (SHELL, SILENT):
@@ -323,6 +329,7 @@ def test_an_argument_that_the_tool_does_not_declare_is_not_allowed_beside_a_comm
     assert not allows(SHELL, {"command": "git status", **more}, command=PROGRAMS)
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("line", values("command", reaches="denied", allowed="git", denied="rm"), ids=repr)
 def test_whatever_may_run_a_denied_program_is_denied(line: Any):
     for tool in (SHELL, SILENT):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_policy_conditions import allows, denies
 from test_policy_does import BASH
 
-from builtin_plugins.tool_policy._effects import parts_of_line
+from builtin_plugins.tool_policy._does import parts_of_line
 
 CANARY = "canary-5d1f"
 SSH: dict[str, Any] = {"path_inside": "~/.ssh"}
@@ -205,6 +205,7 @@ shopt -s cdable_vars; d=~; cd d; cat .ssh/config
 """Each prints the key, in bash, from the project."""
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("line", READING)
 def test_a_line_that_goes_to_a_denied_folder_is_denied(line: str, home: Path):
     assert denies(BASH, {"command": line}, project(home), **READS)
@@ -284,6 +285,7 @@ DIR="$(cd "$(dirname "$0")" && pwd)"; cat "$DIR/x.txt"
 """.strip().splitlines()
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("line", HARMLESS)
 def test_everyday_work_in_a_project_is_left_alone(line: str, home: Path):
     assert not denies(BASH, {"command": line}, project(home), **READS)
@@ -302,6 +304,7 @@ def test_a_pattern_that_is_a_link_leads_outside(home: Path):
     assert denies(BASH, {"command": "echo x > lin[k]/config"}, project(home), **OUTSIDE)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("command", ["eval cd a", "xargs cat", "cat {a,b}{c,d}{e,f}"])
 def test_equal_commands_are_judged_once(command: str):
     """Some thousands took minutes, in which no other agent was answered."""
@@ -354,6 +357,8 @@ RULES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.heavy
+@pytest.mark.in_ci(examples=[20])
 @pytest.mark.parametrize("examples", [20, pytest.param(400, marks=pytest.mark.heavy)])
 def test_a_line_and_its_twin_with_the_folder_written_out_are_judged_alike(examples: int, home: Path):
     @settings(max_examples=examples, deadline=None)
@@ -398,6 +403,7 @@ def test_each_line_of_the_table_prints_the_key(home: Path):
     assert [line for line in READING if CANARY not in printed(line, home, "bash")] == []
 
 
+@pytest.mark.in_ci(shell=["bash"])
 @pytest.mark.heavy
 @pytest.mark.parametrize("shell", ["bash", "dash"])
 def test_no_line_that_prints_the_key_passes(shell: str, home: Path):

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builtin_plugins.tool_policy import ToolPolicy
-from builtin_plugins.tool_policy._limits import MOST_ENTRIES, Limit, count, with_amount
+from builtin_plugins.tool_policy._counts import MOST_ENTRIES, count, with_amount
+from builtin_plugins.tool_policy._limits import Limit
 from hooksdk import Approval, ApprovalRequest, Host, JsonlStore, Run, Session, ToolCall, hooks
 from hooksdk.agent import run_agent
 from hooksdk.approvals import Later
@@ -112,10 +113,10 @@ async def test_only_what_the_rule_is_about_counts() -> None:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Sets the time by which limits are counted."""
-    from builtin_plugins.tool_policy import _limits
+    from builtin_plugins.tool_policy import _counts
 
     now = [1_700_000_000.0]
-    monkeypatch.setattr(_limits.time, "time", lambda: now[0])
+    monkeypatch.setattr(_counts.time, "time", lambda: now[0])
 
     def go(seconds: float) -> None:
         now[0] += seconds
@@ -480,7 +481,7 @@ def test_in_no_window_more_is_counted_than_its_limit_whatever_the_clock_does(
         latest = max(latest, clock[0])
         for _ in range(tries):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("builtin_plugins.tool_policy._limits.time.time", lambda: clock[0])
+                patch.setattr("builtin_plugins.tool_policy._counts.time.time", lambda: clock[0])
                 current, used = count(stored, limit, "calls")
             if used.is_full:
                 assert used.free_at is not None
@@ -503,6 +504,7 @@ def test_a_count_of_many_entries_stays_short_and_frees_nothing_too_early(clock: 
     assert len(current["entries"]) <= MOST_ENTRIES
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.both_loops
 @pytest.mark.parametrize("seed", range(6))
 async def test_a_limit_is_never_exceeded_by_agents_at_work_at_the_same_time(seed: int) -> None:
@@ -558,6 +560,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.in_ci(False)
 @pytest.mark.heavy
 @pytest.mark.parametrize(
     ("kind", "per"),

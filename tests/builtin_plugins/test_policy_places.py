@@ -69,6 +69,7 @@ CONDITIONS: dict[str, tuple[Any, str, str]] = {
 """What each lists, what it stops and what it lets through."""
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("key", CONDITIONS)
 def test_a_deny_looks_at_each_spelling_of_the_place_that_it_names(key: str, spelling: str) -> None:

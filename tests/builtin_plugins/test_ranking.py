@@ -203,6 +203,7 @@ def test_a_limit_below_one_answers_nothing(office: Bm25Ranker):
     assert len(office.search("file", 1)) == 1
 
 
+@pytest.mark.heavy
 def test_eight_threads_stem_as_one_does():
     words = [f"{root}{number}{end}" for number in range(500) for root in ("walk", "nation") for end in ("ing", "s")]
     english: Any = import_module("Stemmer").Stemmer("english")
@@ -346,6 +347,7 @@ VERBS, THINGS = ("open", "close", "read", "write"), "abcdefgh"
 QUERIES = [f"{verb} {thing}" for verb in ("open", "shut", "raed", "writing") for thing in THINGS]
 
 
+@pytest.mark.heavy
 def test_eight_threads_with_500_searches_each_see_what_one_sees():
     tools = [tool(f"{a}_{b}", f"Can {a} any {b}.") for a in VERBS for b in THINGS]
     queries = [QUERIES[n % len(QUERIES)] for n in range(8 * 500)]
@@ -404,6 +406,7 @@ def load(path: Path, name: str) -> Any:
     return module
 
 
+@pytest.mark.heavy
 def test_recall_stays_above_the_floor_on_a_sample_of_the_sets():
     scorer, adapter = (load(ROOT / "benchmarks" / f"{name}.py", name) for name in ("_scorer", "ranker"))
     recalls: list[float] = []

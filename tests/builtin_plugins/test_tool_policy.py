@@ -421,6 +421,7 @@ async def test_a_foreign_tool_that_is_named_like_a_bridge_is_judged_like_any_oth
 # Mistakes in the configuration
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize(
     ("rule", "told"),
     [
@@ -513,6 +514,7 @@ async def test_a_rule_that_another_one_always_beats_is_told_at_the_start_with_bo
 pieces = st.lists(st.sampled_from(["a", "B", "c2", "_", "-", "*", "?"]), min_size=1, max_size=6).map("".join)
 
 
+@pytest.mark.heavy
 @limits(max_examples=400, deadline=None)
 @given(pieces, pieces, st.text("aAbBcC2_-.", min_size=1, max_size=8), st.sampled_from(["ask", "allow"]))
 def test_whatever_a_rule_that_never_decides_is_about_the_other_one_is_about_too(
@@ -558,6 +560,7 @@ rules_of_any_kind = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.heavy
 @limits(max_examples=200, deadline=None)
 @example([{"action": "deny", "tools": ["\u0345"]}, {"action": "allow", "tools": ["_"]}])
 @given(st.lists(rules_of_any_kind, min_size=2, max_size=8))

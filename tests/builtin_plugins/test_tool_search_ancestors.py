@@ -328,6 +328,7 @@ async def test_hermes_109798_a_tool_that_comes_back_is_called_as_before() -> Non
 # Hermes 98943: 216 searches in one run for a tool that did not exist
 
 
+@pytest.mark.heavy
 async def test_hermes_98943_many_searches_for_what_does_not_exist_are_told_to_stop_and_grow_no_larger() -> None:
     async with searching() as played:
         answers = [await played.call("tool_search", {"queries": [f"gmail inbox {n}"]}) for n in range(216)]
@@ -531,6 +532,7 @@ async def test_when_the_catalog_falls_below_the_threshold_the_bridge_is_gone_and
 QUERIES = ["create an issue", "send an email", "weather in a city", "labels", "gmail", "nothing of the kind", "state"]
 
 
+@pytest.mark.heavy
 @pytest.mark.both_loops
 async def test_eight_sessions_that_search_at_once_find_what_each_finds_alone() -> None:
     def tools_of(index: int) -> list[Tool]:
@@ -560,6 +562,7 @@ async def test_eight_sessions_that_search_at_once_find_what_each_finds_alone() -
     assert len(together) == 8
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "query",
     ["create an issue " * 65_000, "x" * 1_000_000, "é" * 1_000_000, "create an issue " + "\x00\n\t" * 330_000],

@@ -102,6 +102,7 @@ REPAIRED: list[tuple[str, object]] = [
 """What models write and what it is, where the meaning is certain. All of it is the first."""
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize("required", [["title"], []], ids=["required", "optional"])
 @pytest.mark.parametrize("written", [written for _, written in REPAIRED], ids=str)
 async def test_openclaw_96115_every_shape_of_a_bridge_call_reaches_the_tool_alike(
@@ -228,6 +229,7 @@ REFUSED: list[tuple[str, object, str]] = [
 """What models write, what it is, and what they are told."""
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize(("written", "told"), [row[1:] for row in REFUSED], ids=str)
 async def test_every_refusal_says_what_to_do_next_and_runs_nothing(written: object, told: str) -> None:
     ran: list[str] = []

@@ -25,7 +25,7 @@ NO_MARKS: dict[str, dict[str, Any]] = {"openai-chat": {}, "openai-responses": {}
 """The definitions and messages are compared as they are, without the marks of the prompt cache."""
 from tests.measured import DATA
 
-pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio, pytest.mark.in_ci(form=["openai-responses"])]
 
 Json = dict[str, Any]
 

@@ -354,6 +354,7 @@ async def test_a_tool_that_came_is_found_and_one_that_went_is_not() -> None:
         assert "create_issue" not in json.dumps(await played.search("create an issue"))
 
 
+@pytest.mark.heavy
 async def test_sessions_searching_in_eight_threads_at_once_find_what_one_finds() -> None:
     many = [make(f"{verb}_{noun}", f"{verb.title()} the {noun}.", noun)
             for verb in ("list", "create", "delete", "update") for noun in ("issue", "email", "file", "invoice", "ship")]  # fmt: skip

@@ -64,6 +64,7 @@ def test_a_listing_stays_within_its_budget() -> None:
             assert schema.estimate_tokens(json.dumps(listing(tools, budget))) <= budget
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("setting", "window", "most"),
     [(True, None, 4_000), (True, 200_000, 4_000), (True, 8_000, 800), (500, 200_000, 500), (5_000, 20_000, 2_000)],

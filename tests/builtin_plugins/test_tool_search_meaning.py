@@ -70,6 +70,7 @@ def test_a_missing_package_is_named_when_the_configuration_is_read(monkeypatch: 
         ToolSearch.Config(ranker="embeddings")
 
 
+@pytest.mark.in_ci(False)
 @pytest.mark.heavy
 def test_more_is_found_on_the_queries_by_which_nothing_was_chosen() -> None:
     from tests.measured import scorer

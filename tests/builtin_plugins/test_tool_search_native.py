@@ -637,6 +637,7 @@ def test_endpoints_and_models_that_take_it_are_known(
     assert kind(name, **options).deferral == deferral
 
 
+@pytest.mark.in_ci(every=4)
 @pytest.mark.parametrize("deferral", ["search", "additions"])
 @pytest.mark.parametrize("into", ["openai-chat", "anthropic", "openai-responses", "gemini"])
 async def test_the_session_is_read_into_every_format_and_what_is_lost_is_named(

@@ -182,6 +182,7 @@ async def test_a_tool_that_does_not_fit_the_budget_is_passed_over_for_the_next_s
         assert names(run) == [*BRIDGE, "send_email"]
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("budget", [0, 50, 100, 160, 400])
 async def test_the_budget_is_never_exceeded_by_what_is_prefetched_and_revealed_in_a_session(budget: int) -> None:
     async with hosted(prefetch_tokens=budget) as host, host.session() as session:

@@ -113,6 +113,7 @@ VALUES = st.recursive(
 )
 
 
+@pytest.mark.heavy
 @given(VALUES)
 def test_any_result_has_a_short_form_that_holds_no_value(value: Any) -> None:
     marked: Any = {"secret_of": {"at": "s3cr3t-value", "number": 48151623, "more": value}, "list": ["s3cr3t-value"]}

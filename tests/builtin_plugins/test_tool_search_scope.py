@@ -63,6 +63,7 @@ def _texts(value: object) -> list[str]:
     return [text for part in cast("list[object]", parts) for text in _texts(part)] if isinstance(parts, list) else []
 
 
+@pytest.mark.in_ci(enabled=["on"])
 @pytest.mark.heavy
 @pytest.mark.parametrize("enabled", ["on", "off"])
 async def test_sessions_with_disjoint_grants_never_learn_each_others_names(enabled: str) -> None:

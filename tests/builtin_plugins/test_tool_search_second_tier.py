@@ -130,6 +130,7 @@ async def test_each_prompt_brings_its_own() -> None:
             assert not await lines(run)
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("budget", [0, 40, 100, 160, 240, 400, 2_000])
 async def test_schemas_and_signatures_are_within_one_budget(budget: int) -> None:
     async with hosted(prefetch_tokens=budget) as host, host.session() as session:

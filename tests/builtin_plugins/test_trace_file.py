@@ -203,6 +203,7 @@ def _append_from_three_processes(path: Path, count: int, max_bytes: int | None) 
         assert writer.exitcode == 0
 
 
+@pytest.mark.in_ci(max_bytes=[20_000])
 @pytest.mark.heavy
 @pytest.mark.parametrize("max_bytes", [None, 20_000])
 def test_processes_that_append_at_once_lose_and_mix_nothing(tmp_path: Path, max_bytes: int | None):
@@ -264,6 +265,7 @@ async def test_when_there_is_room_again_it_says_how_many_records_are_lost(tmp_pa
     assert {line["session_id"] for line in others} == {"two"}
 
 
+@pytest.mark.heavy
 def test_a_record_of_which_only_a_part_fits_does_not_spoil_the_next(tmp_path: Path):
     """In a process of its own, whose files may not grow over 1,000 bytes for a while."""
     pytest.importorskip("resource")

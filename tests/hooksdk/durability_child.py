@@ -20,11 +20,11 @@ from transcripts import OPENAI, body, call, history, opened
 
 from hooksdk.calls import ToolResult
 from hooksdk.errors import StoreError
-from hooksdk.stores import JsonlStore, SqlStore, Store, _index
+from hooksdk.stores import JsonlStore, SqlStore, Store, _lines
 from hooksdk.transcript import Results
 
 MakeStore = Callable[[], Store]
-_index.MIN_BYTES = 1  # every session counts as a long one, and may be killed while its index is written
+_lines.MIN_INDEX_BYTES = 1  # every session counts as a long one, and may be killed while its index is written
 
 
 def maker(place: str, lease: float) -> MakeStore:

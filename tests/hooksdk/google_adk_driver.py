@@ -19,7 +19,7 @@ from google.adk.tools.base_tool import BaseTool
 from google.genai import types
 
 from hooksdk import Host, Tool
-from hooksdk.adapters._adk_contents import native_content, plain_messages
+from hooksdk.adapters._adk_forms import native_content, plain_messages
 from hooksdk.adapters.google_adk import REQUEST_CONFIRMATION as CONFIRMATION
 from hooksdk.adapters.google_adk import HookSDK
 from hooksdk.adapters.google_adk import _schema as schema_of  # pyright: ignore[reportPrivateUsage]

@@ -18,7 +18,7 @@ from openai.types.responses import (
 )
 
 from hooksdk import Host, Tool
-from hooksdk.adapters._openai_items import Handoffs, native_items, plain_messages
+from hooksdk.adapters._openai_forms import Handoffs, native_items, plain_messages
 from hooksdk.adapters.openai_agents import HookSDK
 from hooksdk.formats import Message
 from hooksdk.formats.openai_chat import OpenAIChat

@@ -40,6 +40,7 @@ async def test_a_run_goes_on_in_the_next_worker_on_one_sqlite_file(tmp_path: Pat
     assert (figures["kills"], figures["questions"]) == (1, 0), "its reply was recorded, and no payment had begun"
 
 
+@pytest.mark.in_ci(False)
 @pytest.mark.parametrize(
     ("kills", "backlog", "points"),
     [(1, 6, ["paid"]), pytest.param(200, 30, worker.POINTS, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])],

@@ -21,7 +21,7 @@ from google.adk.tools.function_tool import FunctionTool
 from google.genai import types
 
 from hooksdk import Host, hooks
-from hooksdk.adapters._adk_contents import GO_ON
+from hooksdk.adapters._adk_forms import GO_ON
 from hooksdk.adapters.google_adk import HookSDK
 from hooksdk.approvals import Later
 from hooksdk.hooks import AfterToolCall, AgentEnd, Ask, BeforeModelCall, BeforeToolCall, Block, ReplaceMessages

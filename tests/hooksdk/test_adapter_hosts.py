@@ -156,6 +156,7 @@ async def test_several_agents_that_one_tool_runs_at_once_are_judged_each(world: 
     assert sorted(world.deleted) == ["a", "b"]
 
 
+@pytest.mark.in_ci(every=4)
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("hosts", ["one", "the agents' own", "each its own"])
 @pytest.mark.parametrize("stored", [False, True])

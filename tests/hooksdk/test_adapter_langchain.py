@@ -1,4 +1,4 @@
-"""hooksdk in LangChain's agents: each case of the adapters' conformance, by a real agent over a scripted model."""
+"""hooksdk in LangChain's agents, by a real agent over a scripted model; its conformance is in test_conformance_langchain.py."""
 
 from __future__ import annotations
 
@@ -56,10 +56,8 @@ from hooksdk.hooks import (
     Withhold,
 )
 from hooksdk.sync import LazyHost
-from hooksdk.testing import ConformanceCase, conformance_cases
 from tests.hooksdk.finishing import NeedsProof, Redacts
 from tests.hooksdk.strangers_words import EVE, SAYS, OnlyToThePersons
-from tests.hooksdk.test_conformance import hold, in_ci_a_few
 
 create_agent = cast("Any", agents).create_agent
 LONG = "entry of a long listing\n" * 200
@@ -919,14 +917,6 @@ async def test_31c_a_text_takes_no_structured_answers_place(seen: Seen) -> None:
         with pytest.raises(RunBlocked, match="in the place of a structured answer"):
             await agent.ainvoke({"messages": "go"})
     assert seen.ends == ["blocked"]
-
-
-@in_ci_a_few
-@pytest.mark.parametrize("case", conformance_cases(), ids=str)
-async def test_the_conformance_suite(case: ConformanceCase, request: pytest.FixtureRequest):
-    from tests.hooksdk.langchain_driver import LangChainDriver
-
-    await hold(case, LangChainDriver(), request)
 
 
 @tool

@@ -360,6 +360,7 @@ except NotWaiting:
 """
 
 
+@pytest.mark.in_ci(kind=["jsonl"])
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["jsonl", "sqlite", "postgres"])
 async def test_of_two_processes_that_answer_at_once_one_does(
@@ -403,6 +404,7 @@ anyio.run(ask)
 """
 
 
+@pytest.mark.in_ci(False)
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["jsonl", "sqlite", "postgres"])
 async def test_of_many_processes_each_grant_is_taken_by_one_and_none_is_lost_also_when_one_is_killed(
@@ -539,6 +541,7 @@ async def change(records: ApprovalRecords, **fields: Any) -> None:
     await store.set_value("hooksdk.desk.questions", entry["place"], fields.get("torn", json.dumps(asked)))
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize(
     "fields",
     [

@@ -191,6 +191,7 @@ async def test_all_questions_about_a_call_are_one_request_the_gravest_first() ->
     assert result.text == "Blocked: 'Wire 10,000 USD?' was not approved: no"
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize("name", ["granted", "reason", "scope", "by", "arguments", "expires", "__class__"])
 @pytest.mark.parametrize("kind", [ValueError, SystemExit, asyncio.CancelledError])
 async def test_an_answer_whose_attributes_raise_means_no(name: str, kind: type[BaseException]) -> None:
@@ -208,6 +209,7 @@ async def test_an_answer_whose_attributes_raise_means_no(name: str, kind: type[B
     assert await play(approver) == "the approval could not be asked for"
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize(
     "fields",
     [

@@ -111,6 +111,7 @@ async def test_what_is_not_denied_at_all_is_through_as_it_stands(tmp_path: Path)
     assert told["targets"][0]["attacks"][0]["value"] == "curl"
 
 
+@pytest.mark.in_ci(False)
 async def test_a_limit_stops_no_attack_because_others_came_before_it(tmp_path: Path) -> None:
     limit = '[[plugins.tool_policy.config.rules]]\naction = "deny"\nlimit = { calls = 1, per = "requester" }\n'
     through = [
@@ -170,6 +171,7 @@ async def test_a_policy_of_ones_own_is_attacked_in_fresh_sessions_and_what_it_ma
     assert "curl" not in runs
 
 
+@pytest.mark.in_ci(False)
 async def test_strangers_cases_count_beside_the_projects_and_say_who_wrote_them(tmp_path: Path) -> None:
     cases = """
 origin = "a stranger"
@@ -192,6 +194,7 @@ values = ["./copy-of-<denied> x", "curl"]
     assert f"1 of {target['tried']} attacks through" in done.out
 
 
+@pytest.mark.in_ci(False)
 async def test_tools_that_are_not_what_they_seem_get_through_unless_they_are_withheld(tmp_path: Path) -> None:
     targets = '[[target]]\nkind = "name"\ntool = "mcp:files:read_file"\n[[target]]\nkind = "description"\ntool = "mcp:files:read_file"\n'
     code, told = await attack(tmp_path, "[plugins.catalog_audit.config]\n", targets)

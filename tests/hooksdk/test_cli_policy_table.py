@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from builtin_plugins.tool_policy import ToolPolicy
 from hooksdk import Annotations, MemoryStore, Tool, hooks
-from hooksdk.cli._policy_rules import Judge, Judges, judges_of, misspelt
+from hooksdk.cli._policy_calls import Judge, Judges, judges_of, misspelt
 from hooksdk.cli._policy_table import Catalog, Line, lines_of
 from hooksdk.config import Config
 from hooksdk.gateway import Profile

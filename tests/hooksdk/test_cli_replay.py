@@ -182,6 +182,7 @@ def pytest_in(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.in_ci(False)
 async def test_a_test_is_written_that_passes_and_fails_when_the_policy_changes(project: Path) -> None:
     done = await hooksdk(
         "replay", "session.jsonl", "--plugin", "mine.py", "--as-test", "tests/test_mine.py", folder=project

@@ -32,6 +32,7 @@ def messages_of(form: MessageFormat) -> list[Message]:
     return [*history(form, [body(number, 4_000) for number in range(6)]), form.user("And now?"), form.reply("Nothing.")]
 
 
+@pytest.mark.in_ci(every=4)
 @pytest.mark.parametrize("form", [OPENAI, ANTHROPIC], ids=["openai-chat", "anthropic"])
 @pytest.mark.parametrize("kind", ["list", "lines", "request", "stdin"])
 async def test_it_reads_a_history_and_prints_a_row_for_each_policy(

@@ -196,6 +196,7 @@ async def test_a_stream_that_breaks_off_is_said_and_the_answer_comes_anew(tmp_pa
     assert "Once." in lines[notice:]
 
 
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_ctrl_c_in_the_middle_of_the_words_leaves_a_session_that_goes_on(provider: str, tmp_path: Path) -> None:
     servers = write_servers(tmp_path / "mcp.json")

@@ -211,6 +211,7 @@ def test_what_fits_badly_is_marked_and_what_is_offered_already_is_named(capsys: 
     )
 
 
+@pytest.mark.in_ci(every=4)
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

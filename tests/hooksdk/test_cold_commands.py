@@ -198,6 +198,7 @@ def test_a_grant_left_out_is_told(tmp_path: Path) -> None:
     assert done.complaint.endswith("hooksdk plugins enable evil --grant conversation")
 
 
+@pytest.mark.in_ci(every=3)
 @pytest.mark.skipif(not CAN_FORK, reason="needs a terminal of its own")
 @pytest.mark.parametrize(("answer", "enabled"), [("y\n", True), ("n\n", False), ("\n", False)])
 def test_on_a_terminal_a_person_is_asked(tmp_path: Path, answer: str, enabled: bool) -> None:
@@ -282,6 +283,7 @@ class Plugin:
     assert probe["output"] == "hello from someone_elses_dependency_code\n"
 
 
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize(
     ("kind", "outcome", "words"),
     [

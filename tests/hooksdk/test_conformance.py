@@ -41,11 +41,13 @@ async def hold(case: ConformanceCase, driver: Driver, request: pytest.FixtureReq
     await case(driver)
 
 
+@pytest.mark.in_ci(every=1)
 @pytest.mark.parametrize("case", CASES, ids=str)
 async def test_run_agent(case: ConformanceCase, request: pytest.FixtureRequest):
     await hold(case, RunAgentDriver(), request)
 
 
+@pytest.mark.in_ci(every=1)
 @pytest.mark.parametrize("case", CASES, ids=str)
 async def test_a_loop_that_judges_and_executes(case: ConformanceCase, request: pytest.FixtureRequest):
     await hold(case, JudgeDriver(), request)

@@ -160,6 +160,7 @@ def check(lines: list[str], request: ApprovalRequest) -> None:
         assert sum(1 if char.isascii() else 2 for char in line) <= WIDTH or line.startswith("Allow it?")
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("text", FORGERIES)
 @pytest.mark.parametrize("place", ["title", "description", "plugin", "tool", "owner", "name", "value", "nested"])
 async def test_nothing_that_others_wrote_looks_like_a_line_of_the_question(place: str, text: str) -> None:

@@ -61,6 +61,7 @@ def check(history: History, *, sdk: bool = True) -> None:
         accepts(form)(history.messages)
 
 
+@pytest.mark.in_ci(every=4)
 @pytest.mark.heavy
 @EACH_WAY
 def test_real_transcripts_come_through_every_way_and_back_with_every_text_call_and_result(
@@ -160,6 +161,7 @@ WORDS = {
 """What is lost of the rich conversations, as the docs' table says it."""
 
 
+@pytest.mark.light(every=5)
 @EACH_WAY
 async def test_all_that_has_a_place_arrives_and_the_rest_is_named(source: str, into: str) -> None:
     history = read_history(RICH[source], source, into=into)

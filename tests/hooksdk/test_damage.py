@@ -32,6 +32,7 @@ def store(tmp_path: Path) -> JsonlStore:
 # --- what a crash leaves ---
 
 
+@pytest.mark.heavy
 def test_a_file_cut_at_any_byte_opens_with_all_complete_lines_and_can_be_continued(tmp_path: Path) -> None:
     whole = tmp_path / "whole"
     file = AppendFile(whole, "s")
@@ -93,6 +94,7 @@ async def lived_in(store: JsonlStore) -> list[Message]:
         return transcript.messages
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("step", [61, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])])
 @pytest.mark.parametrize("which", [messages_file, journal_file])
 async def test_a_session_cut_at_any_byte_opens_and_goes_on(
@@ -259,6 +261,7 @@ async def test_trims_of_a_result_that_was_edited_meanwhile_are_stale_and_not_sho
 # --- a disk that cannot be written ---
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("number", "advice"), [(errno.ENOSPC, "Free some space on this disk"), (errno.EROFS, "Make the disk writable")]
 )

@@ -33,14 +33,15 @@ def no_built_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what a test installs is there."""
     from importlib.metadata import distributions
 
-    from hooksdk._plugins import installed
+    from hooksdk._config import entry_points
 
     real = {one for one in sys.path if "site-packages" in one}
 
     def fakes() -> list[Any]:
         return list(distributions(path=[one for one in sys.path if one not in real]))
 
-    monkeypatch.setattr(installed, "distributions", fakes)
+    monkeypatch.setattr(entry_points, "distributions", fakes)
+    monkeypatch.setattr(entry_points, "read_entries", entry_points.read_entries.__wrapped__)
 
 
 @pytest.fixture

@@ -230,6 +230,7 @@ def test_a_file_of_servers_that_is_not_trusted_or_has_changed_is_a_problem(tmp_p
     assert "mcp.json has changed since you trusted it" in changed.out
 
 
+@pytest.mark.in_ci(False)
 def test_a_server_that_is_down_is_one_problem_whatever_is_for_its_tools(tmp_path: Path) -> None:
     rule = '[[plugins.tool_policy.config.rules]]\naction = "deny"\ntools = "mcp:broken:delete_*"\n'
     (tmp_path / "hooksdk.toml").write_text(rule)
@@ -254,6 +255,7 @@ def test_a_wrong_configuration_is_the_usual_line_and_code(tmp_path: Path) -> Non
     assert "'timeout' is not a setting. Did you mean 'timeouts'?" in done.err
 
 
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize(
     ("code", "what"),
     [

@@ -45,7 +45,7 @@ def answer_of(*arguments: object) -> dict[str, int]:
 # --- kills and other processes ---
 
 
-@pytest.mark.in_ci(kind=["jsonl", "sqlite"])
+@pytest.mark.in_ci(kind=["jsonl"])
 @pytest.mark.parametrize("times", [12, pytest.param(500, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])])
 @pytest.mark.parametrize("kind", ["jsonl", "jsonl with its view", "sqlite", "postgres"])
 def test_no_acknowledged_trim_is_lost_when_the_process_is_killed(

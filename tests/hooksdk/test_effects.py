@@ -788,6 +788,7 @@ async def test_a_result_of_which_nobody_says_that_it_has_arrived_leaves_its_call
         assert [one.call_id for one in session.in_doubt] == ["c1"]
 
 
+@pytest.mark.heavy
 async def test_the_journal_of_a_run_without_a_transcript_is_shortened_meanwhile(
     bank: Bank, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -943,6 +944,7 @@ async def test_an_mcp_server_is_told_the_effect_id_and_one_that_dies_leaves_its_
     ]
 
 
+@pytest.mark.heavy
 async def test_the_client_of_a_gateway_that_died_is_asked_in_its_next_session(bank: Bank) -> None:
     from hooksdk.gateway import Gateway
     from tests.hooksdk.gateways import Source, client, text_of

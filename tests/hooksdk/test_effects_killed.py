@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.in_ci(kind=["jsonl", "postgres"], loop=["own"])
+@pytest.mark.in_ci(kind=["jsonl"], loop=["own"])
 @pytest.mark.parametrize("times", [6, pytest.param(57, marks=[pytest.mark.slow, pytest.mark.timeout(3_600)])])
 @pytest.mark.parametrize("kind", ["jsonl", "jsonl with its view", "sqlite", "postgres"])
 @pytest.mark.parametrize("loop", ["own", "gateway"])

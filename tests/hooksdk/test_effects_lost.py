@@ -93,6 +93,7 @@ class Bank:
         return [f"{one.arguments['path']} {'ended' if RAN in one.description else 'doubt'}" for one in self.asked]
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("saved", SAVED)
 @pytest.mark.parametrize("dies_in", [1, 2, 3])
 @pytest.mark.parametrize("turned", [False, True])

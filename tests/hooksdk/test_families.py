@@ -77,6 +77,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]
     return lambda: SqlStore(url)
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.anyio
 @pytest.mark.both_loops
 async def test_what_one_agent_of_a_task_spends_counts_at_once_for_its_parent_and_its_siblings(
@@ -263,7 +264,7 @@ async def test_a_store_that_cannot_change_a_value_in_one_step_is_refused_and_not
 WORKER = """
 import sys, anyio
 from hooksdk import Storage
-from hooksdk._run.changing import change_stored
+from hooksdk._run.plugin_states import change_stored
 from hooksdk.stores import open_store
 
 async def main():
@@ -288,6 +289,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.in_ci(kind=["sqlite"])
 @pytest.mark.heavy
 @pytest.mark.parametrize("kind", ["jsonl", "sqlite", "postgres"])
 def test_eight_processes_with_three_tasks_each_take_of_one_familys_hundred_calls_not_one_more(

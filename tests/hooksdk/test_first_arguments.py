@@ -219,6 +219,7 @@ DOORS: dict[str, Door] = {
 }  # fmt: skip
 
 
+@pytest.mark.in_ci(every=4)
 @pytest.mark.parametrize("name", DOORS)
 @pytest.mark.filterwarnings("ignore:coroutine 'forgotten' was never awaited")  # of those that nobody looks at, too
 async def test_an_argument_works_or_is_refused_by_an_error_of_ours(

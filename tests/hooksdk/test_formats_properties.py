@@ -165,6 +165,7 @@ def test_the_rules_refuse_what_a_provider_refuses(form: str, messages: list[Mess
     assert violations(form, messages)
 
 
+@pytest.mark.in_ci(every=4)
 @pytest.mark.heavy
 @EVERY
 @settings(max_examples=100, deadline=None)
@@ -181,6 +182,7 @@ def transcript(path: Path) -> tuple[Message, ...]:
     return tuple(json.loads(line) for line in path.read_text("utf-8").splitlines())
 
 
+@pytest.mark.light(every=5)
 @EVERY
 def test_no_trim_breaks_a_real_transcript(form: MessageFormat) -> None:
     chance = random.Random(7)  # the same trims at every run
@@ -197,6 +199,7 @@ def test_no_trim_breaks_a_real_transcript(form: MessageFormat) -> None:
     assert trimmed > 100
 
 
+@pytest.mark.in_ci(every=4)
 @pytest.mark.heavy
 @EVERY
 @settings(max_examples=100, deadline=None)
@@ -214,6 +217,7 @@ def test_trims_in_any_order_give_the_same_bytes(form: MessageFormat, data: st.Da
     assert view(list(chosen)) == view(data.draw(st.permutations(list(chosen))))
 
 
+@pytest.mark.in_ci(every=4)
 @pytest.mark.heavy
 @EVERY
 @settings(max_examples=100, deadline=None)
@@ -282,6 +286,7 @@ junk = st.recursive(
 roles = values | st.just(["x"]) | st.none()
 
 
+@pytest.mark.in_ci(every=4)
 @pytest.mark.heavy
 @EVERY
 @settings(max_examples=100, deadline=None)
@@ -361,6 +366,7 @@ def test_naughty_strings_come_back_as_they_were(form: MessageFormat) -> None:
 CATALOGS = sorted((DATA / "retrieval").glob("*/catalog.jsonl"))
 
 
+@pytest.mark.light(every=5)
 @EVERY
 def test_real_tools_make_valid_definitions(form: MessageFormat) -> None:
     listed = [json.loads(line) for path in CATALOGS for line in path.read_text("utf-8").splitlines()[:80]]

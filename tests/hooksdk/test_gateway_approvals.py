@@ -131,7 +131,7 @@ async def at_gateway(
 
 @pytest.fixture(autouse=True)
 def measured(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("_session_calls", "_session_client"):
+    for module in ("_session_calls", "_client"):
         monkeypatch.setattr(f"hooksdk.gateway.{module}.monotonic", clock)
 
 

@@ -81,6 +81,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize(
     ("client", "path", "text"),
     [*((one, path, ODD) for one, path in FILES.items()), *((one, *two) for one, two in OTHERS.items())],
@@ -363,6 +364,7 @@ def test_codex_gives_a_call_the_time_that_its_servers_had(desk: Desk) -> None:
     assert tomllib.loads(file.read_text())["mcp_servers"]["hooksdk"]["tool_timeout_sec"] == 3660
 
 
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [

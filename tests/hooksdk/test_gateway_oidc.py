@@ -21,7 +21,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from pydantic import AnyUrl
 
 from hooksdk import Host
-from hooksdk.gateway import Gateway, _oidc, config_problems
+from hooksdk.gateway import Gateway, _tokens, config_problems
 from tests.hooksdk.gateways import ERAS, gateway, http_client, names, source
 from tests.hooksdk.issuers import RESOURCE, Issuer, issuing
 from tests.hooksdk.mcp_servers import until
@@ -209,7 +209,7 @@ async def test_the_resources_metadata_names_the_issuer(issuer: Issuer) -> None:
 async def test_keys_that_the_issuer_rotates_count_and_the_old_no_longer(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_oidc, "PAUSE", 0.0)
+    monkeypatch.setattr(_tokens, "PAUSE", 0.0)
     async with gateway(source(), config=settings(issuer)) as made, asking(made) as http:
         before = issuer.token()
         assert (await ask(http, before)).status_code == 200
@@ -228,7 +228,7 @@ async def test_tokens_under_made_up_keys_make_the_gateway_ask_the_issuer_once(is
 async def test_without_the_issuers_keys_nobody_is_told_that_his_token_is_bad(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_oidc, "PAUSE", 0.0)
+    monkeypatch.setattr(_tokens, "PAUSE", 0.0)
     issuer.works = False
     async with gateway(source(), config=settings(issuer)) as made, asking(made) as http:
         unknown = await ask(http, issuer.token())
@@ -236,7 +236,7 @@ async def test_without_the_issuers_keys_nobody_is_told_that_his_token_is_bad(
         issuer.works = True
         assert (await ask(http, issuer.token())).status_code == 200
         issuer.works = False
-        monkeypatch.setattr(_oidc, "KEEP_KEYS", 0.0)
+        monkeypatch.setattr(_tokens, "KEEP_KEYS", 0.0)
         assert (await ask(http, issuer.token())).status_code == 200  # by the keys from before
 
 

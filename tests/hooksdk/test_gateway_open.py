@@ -26,9 +26,9 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from hooksdk import hooks
 from hooksdk.errors import ConfigError
-from hooksdk.gateway import GatewayConfig, _admission, _connections, config_problems
-from hooksdk.gateway._admission import RateLimit, sends_tokens_unencrypted
+from hooksdk.gateway import GatewayConfig, _connections, _http, config_problems
 from hooksdk.gateway._connections import Connections, Tls, most_connections
+from hooksdk.gateway._http import RateLimit, sends_tokens_unencrypted
 from hooksdk.gateway._metrics import Metrics
 from hooksdk.hooks import BeforeToolCall, Block
 from tests.hooksdk.certificates import trusting, write_certificate
@@ -452,7 +452,7 @@ async def test_a_token_asks_as_often_as_it_may_and_is_told_when_it_may_again(tok
 
 def test_what_a_client_has_used_becomes_free_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000.0
-    monkeypatch.setattr(_admission.time, "monotonic", lambda: now)
+    monkeypatch.setattr(_http.time, "monotonic", lambda: now)
     limit = RateLimit(cast("Any", None), lambda _: 30, Metrics())
     assert [limit.take("ann", 30) for _ in range(32)] == [0] * 30 + [2, 2]
     now += 4

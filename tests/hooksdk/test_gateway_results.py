@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 
 from hooksdk import Host, ToolResult, hooks
 from hooksdk.gateway import Gateway
-from hooksdk.gateway._text import cut_after, cut_before, page_end
+from hooksdk.gateway._long_results import cut_after, cut_before, page_end
 from hooksdk.hooks import Replace, TransformToolResult
 from tests.hooksdk.gateways import ERAS, Source, client, gateway, source, text_of
 

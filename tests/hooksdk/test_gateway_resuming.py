@@ -13,7 +13,7 @@ import pytest
 from mcp_types import JSONRPCNotification, JSONRPCResponse
 
 from hooksdk import Tool
-from hooksdk.gateway._resuming import GRACE, MOST_CHARS, MOST_EVENTS, Events, RequestConnection
+from hooksdk.gateway._answers import GRACE, MOST_CHARS, MOST_EVENTS, Events, RequestConnection
 from tests.hooksdk.gateways import Source
 from tests.hooksdk.mcp_servers import until
 from tests.hooksdk.test_gateway_transports import listening
@@ -151,7 +151,7 @@ async def test_the_call_of_a_client_that_is_back_goes_on_however_long_it_takes()
 
 
 async def test_the_call_of_a_client_that_stays_away_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hooksdk.gateway._resuming.GRACE", 0.1)
+    monkeypatch.setattr("hooksdk.gateway._answers.GRACE", 0.1)
     tools = Slow()
     async with session(tools) as client:
         async with client.calling() as response:

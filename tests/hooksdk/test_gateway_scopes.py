@@ -152,6 +152,7 @@ async def test_the_status_says_whose_each_process_is(folder: Path, capsys: pytes
     assert said == [("shared", "gateway", ""), ("quick", "token", ""), ("quick", "token", "ann")]
 
 
+@pytest.mark.in_ci(False)
 async def test_each_token_has_its_own_connection_in_the_older_protocol_with_its_own_secret(
     folder: Path, home: Path
 ) -> None:
@@ -191,6 +192,7 @@ def answering(who: str) -> dict[str, Any]:
     return {"elicitation_callback": elicit}
 
 
+@pytest.mark.in_ci(False)
 @in_both_eras
 async def test_a_server_that_is_asked_by_two_clients_at_once_may_ask_where_each_has_its_own(
     tmp_path: Path, era: str

@@ -20,7 +20,7 @@ from hooksdk import ToolResult
 from hooksdk.cli._gateway.serve import parse_address
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway
-from hooksdk.gateway._admission import check_address
+from hooksdk.gateway._http import check_address
 from tests.hooksdk.gateways import ERAS, Source, gateway, names, source, text_of
 from tests.hooksdk.gateways import http_client as client
 
@@ -157,6 +157,7 @@ def command(folder: Path) -> list[str]:
     ]
 
 
+@pytest.mark.in_ci(era=["auto"])
 @in_both_eras
 async def test_over_stdio_prints_of_plugins_do_not_disturb_the_protocol(era: str, tmp_path: Path) -> None:
     server = StdioServerParameters(command=sys.executable, args=["-m", "hooksdk", *command(tmp_path)])

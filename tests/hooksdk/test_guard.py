@@ -15,7 +15,7 @@ from hooksdk.errors import ConfigError
 from hooksdk.guard import Judge, UnreadableHook, _project
 from hooksdk.stores import open_store
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio]
 Json = dict[str, Any]
 
 DENY_RM = """

@@ -124,6 +124,7 @@ def test_what_is_no_duration_is_said(home: Home, duration: str):
     assert f"'{duration}' is no duration: expected a whole number and s, m, h or d" in done.complaint
 
 
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_trial_refuses_nothing_whatever_goes_wrong(home: Home, agent: str):
     done = home.guard("install", "--client", agent, "--try", "--yes")
@@ -191,6 +192,7 @@ def gateway(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
     return home
 
 
+@pytest.mark.in_ci(every=2)
 @pytest.mark.parametrize("agent", AGENTS)
 def test_the_gateway_that_was_installed_is_known(gateway: Home, agent: str):
     assert is_gateway(agent, "hooksdk", gateway.project)

@@ -73,6 +73,7 @@ CALLS = [
 ]  # fmt: skip
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize(("rule", "folder", "command", "denied"), CALLS)
 async def test_a_relative_word_of_a_line_is_a_path_from_where_the_line_runs_and_from_where_the_session_began(
     project: Path, agent: str, rule: str, folder: str, command: str, denied: bool

@@ -80,6 +80,7 @@ def test_a_time_limit_is_in_the_agents_own_unit(home: Home, agent: str):
     assert home.hooks(agent)["Stop" if agent == "qwen" else "AfterAgent"][0]["hooks"][0]["timeout"] == 60_000
 
 
+@pytest.mark.in_ci(every=3)
 @pytest.mark.parametrize(
     ("agent", "text"),
     [

@@ -24,7 +24,7 @@ from hooksdk.cli._config.around import VARIABLES, agent_around, is_agent, progra
 from hooksdk.cli._edits.configuration import record_trust
 from hooksdk.config import read_config
 from hooksdk.errors import ConfigError
-from hooksdk.guard import Judge, _loosened, let_count, to_let_count, waiting
+from hooksdk.guard import Judge, _versions, let_count, to_let_count, waiting
 
 pytestmark = [pytest.mark.anyio, pytest.mark.heavy]
 RULE = '[[plugins.tool_policy.config.rules]]\naction = "{}"\ntools = "Bash"\n{}\n'
@@ -512,7 +512,7 @@ async def test_without_the_solver_an_added_deny_or_ask_alone_tightens(
 
 
 async def test_a_comparison_that_takes_too_long_counts_as_loosening(place: Place, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(_loosened, "STEPS", 100)
+    monkeypatch.setattr(_versions, "STEPS", 100)
     old, new = TIGHTENED["a wider condition"]
     place.rules.write_text(old)
     async with Judge() as judge:

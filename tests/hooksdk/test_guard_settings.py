@@ -111,6 +111,7 @@ SWITCHES: list[tuple[str, str, Json | str, str]] = [
 """Those of projects, but for `LD_AUDIT`, were tried in the agents' own programs: a call that the guard denies ran."""
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize(("agent", "file", "content", "entry"), SWITCHES)
 def test_what_ends_the_guards_hooks_is_named_wherever_it_stands(
     project: Path, tmp_path: Path, agent: str, file: str, content: Json | str, entry: str
@@ -187,6 +188,7 @@ SAYS: list[tuple[str, str, Json | str | bytes, bool | None]] = [
 """What ends the hooks (True), may go around them (False), or is an everyday setting (None), as each agent reads its files."""
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize(("agent", "file", "content", "ends"), SAYS)
 def test_settings_are_read_as_the_agent_reads_them(
     project: Path, agent: str, file: str, content: Json | str | bytes, ends: bool | None
@@ -433,6 +435,7 @@ ODD: dict[str, tuple[Callable[[str], str], int, int]] = {
 """What is changed in a transcript with one call, how many sessions are named then, and how many lines it costs."""
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("what", ODD)
 def test_odd_lines_of_a_transcript_hide_nothing_in_silence(project: Path, agent: str, what: str):

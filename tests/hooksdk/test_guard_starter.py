@@ -90,6 +90,7 @@ tail -f log.txt
 ]
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize("line", ORDINARY)
 def test_ordinary_work_is_neither_stopped_nor_asked_about(line: str, folder: Path):
     assert bash(folder, line) == "allow"
@@ -151,6 +152,7 @@ def test_the_doctor_has_nothing_to_say_of_the_rules(folder: Path):
     assert list(ToolPolicy.diagnose(ToolPolicy.Config.model_validate(rules), None)) == []
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(not TRANSCRIPTS.is_dir(), reason="needs the recorded transcripts")
 def test_of_recorded_work_nothing_is_denied_and_only_what_the_rules_name_is_asked_about(folder: Path):
     # These are commands of another agent's own editor, no shell's.

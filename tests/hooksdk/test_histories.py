@@ -518,6 +518,7 @@ def places(value: Any) -> list[Any]:
     return [place for key in keys for place in ((value, key), *places(value[key]))]
 
 
+@pytest.mark.light(every=5)
 @EACH
 def test_whatever_is_wrong_in_a_history_it_is_refused_clearly_or_valid(source: str) -> None:
     chance, valid = random.Random(7), 0
@@ -659,6 +660,7 @@ WRITERS = {
 }
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.skipif(not TRANSCRIPTS, reason=f"the real transcripts are not at {SHARED / 'benchmarks' / 'transcripts'}")
 @pytest.mark.parametrize("source", WRITERS)
 def test_real_transcripts_come_back_the_same_from_every_shape(source: str) -> None:
@@ -678,6 +680,7 @@ def test_real_transcripts_come_back_the_same_from_every_shape(source: str) -> No
     assert calls > 200
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(not TRANSCRIPTS, reason=f"the real transcripts are not at {SHARED / 'benchmarks' / 'transcripts'}")
 async def test_every_real_transcript_is_imported_trimmed_and_sent_on() -> None:
     trimmed = 0

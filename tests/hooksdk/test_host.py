@@ -331,6 +331,7 @@ async def test_a_host_can_be_opened_again() -> None:
     assert EVENTS == ["+pool", "+instance", "-instance", "-pool"] * 2
 
 
+@pytest.mark.heavy
 async def test_many_sessions_at_once_each_see_their_own() -> None:
     class Watch:
         def __init__(self) -> None:

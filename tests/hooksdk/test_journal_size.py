@@ -67,6 +67,7 @@ async def _journal_after(store: JsonlStore, calls: int) -> int:
     return journal_file(store).stat().st_size
 
 
+@pytest.mark.heavy
 async def test_a_state_that_grows_with_the_calls_makes_the_journal_grow_with_the_calls(tmp_path: Path) -> None:
     short, long = [await _journal_after(JsonlStore(tmp_path / str(calls)), calls) for calls in (20, 80)]
     assert long < 4.5 * short

@@ -25,7 +25,7 @@ from hooksdk._transcript.journal import Ledger
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import TranscriptChanged
 from hooksdk.formats import Message, MessageFormat, get_format
-from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store, _append_file, _index
+from hooksdk.stores import JsonlStore, MemoryStore, SqlStore, Store, _append_file, _index, _lines
 from hooksdk.stores._lines import LineTable
 from hooksdk.transcript import Results, Transcript
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.anyio
 def short_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every session counts as a long one: next to nothing is kept as objects, and each has an index."""
     monkeypatch.setattr(messages, "KEPT_BYTES", 200)
-    monkeypatch.setattr(_index, "MIN_BYTES", 1)
+    monkeypatch.setattr(_lines, "MIN_INDEX_BYTES", 1)
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ async def test_only_what_came_after_the_index_is_judged(
 ) -> None:
     async with opened(store) as transcript:
         await transcript.append(history(OPENAI, [f"{number} " * 200 for number in range(50)]))
-    monkeypatch.setattr(_index, "MIN_BYTES", 1_000_000)
+    monkeypatch.setattr(_lines, "MIN_INDEX_BYTES", 1_000_000)
     async with opened(store) as transcript:
         await transcript.append([OPENAI.user("more"), OPENAI.reply("fine")])
     parsed.clear()
@@ -135,7 +135,7 @@ async def test_only_what_came_after_the_index_is_judged(
 
 
 async def test_a_short_session_has_no_index(store: JsonlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_index, "MIN_BYTES", 1_000_000)
+    monkeypatch.setattr(_lines, "MIN_INDEX_BYTES", 1_000_000)
     async with opened(store) as transcript:
         await transcript.append(history(OPENAI, ["short"] * 20))
     assert list(store.directory.glob("*.index")) == []
@@ -259,6 +259,7 @@ async def test_an_index_newer_than_the_messages_is_not_used(store: JsonlStore, p
     assert parsed.count("messages") >= 14
 
 
+@pytest.mark.heavy
 async def test_messages_that_were_cut_anywhere_are_read_as_without_an_index(store: JsonlStore) -> None:
     await filled(store)
     files = {path: path.read_bytes() for path in store.directory.iterdir()}

@@ -337,6 +337,7 @@ async def test_nobody_ends_a_call_while_it_is_judged_again(way: str) -> None:
         assert stage.executed == []
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize("seed", range(25))
 async def test_whoever_gives_up_whenever_and_tries_again_a_call_runs_once_and_has_one_result(seed: int) -> None:
     chance, runs, results = random.Random(seed), list[int](), set[str]()

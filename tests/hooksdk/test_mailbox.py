@@ -51,6 +51,7 @@ async def test_each_plugin_sees_its_events_in_order_whatever_its_handlers_are() 
     assert seen == ["resolved", *(f"{form} c{n}" for n in (1, 2, 3) for form in ("async", "plain"))]
 
 
+@pytest.mark.heavy
 async def test_a_slow_observer_drops_only_its_own_oldest_counted_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -303,6 +304,7 @@ async def test_a_wrapped_coroutine_function_that_observes_is_awaited() -> None:
 # Ends
 
 
+@pytest.mark.heavy
 async def test_no_task_is_left_after_200_sessions(anyio_backend: str) -> None:
     class Busy:
         @hooks.after_tool_call

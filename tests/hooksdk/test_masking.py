@@ -42,6 +42,7 @@ def mask_of(*values: str) -> SecretMask:
 # The writers
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("name", [*LISTED, *OTHERS])
 async def test_a_value_is_found_in_what_servers_and_programs_write(name: str) -> None:
     write = {**LISTED, **OTHERS}[name]
@@ -64,6 +65,7 @@ async def test_a_value_is_found_in_what_servers_and_programs_write(name: str) ->
     assert result.text.endswith("\nafter")
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("value", HARD)
 @pytest.mark.parametrize("name", [*LISTED, *OTHERS])
 def test_so_are_words_other_alphabets_and_keys_of_several_lines(name: str, value: str) -> None:
@@ -129,6 +131,7 @@ def written_by(names: list[str], value: str) -> str:
     return value
 
 
+@pytest.mark.heavy
 @given(VALUES, st.sampled_from([*ESCAPED, *sorted(BROKEN)]), st.lists(st.sampled_from(ESCAPED), min_size=1, max_size=2))
 @example("@-ä0@Hß\\<%:bäS\\gDQß)<J8", "JSON of .NET", ["Markdown", "JSON in JSON in an address"])
 @example("ßtXJ5LYkxAäz<*#c\\f!',<ym%%V@6\\8", "JSON of PHP", ["JSON in JSON", "JSON in JSON"])
@@ -167,6 +170,7 @@ OWN_ESCAPES = st.lists(st.sampled_from(LIKE_ESCAPES) | st.sampled_from(SIGNS), m
 WRITERS = st.lists(st.sampled_from(ESCAPED), max_size=2)
 
 
+@pytest.mark.heavy
 @given(OWN_ESCAPES.filter(is_plain_enough), st.sampled_from([*ESCAPED, *sorted(BROKEN)]), WRITERS)
 @example("0000%00:", "two lines of Windows, in JSON", [])
 @example("%20é41语x", "Compose file", ["HTML of Go", "JSON"])
@@ -256,6 +260,7 @@ def test_of_two_values_that_begin_alike_the_one_that_stands_there_is_named() -> 
 # What stays
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize(
     "value", ["hunter2-password", "12345678", "k7Qz", "p@ss", "a b+c", "%41%42%43%44", "密碼密碼", "C:\\new\\table"]
 )
@@ -373,6 +378,7 @@ def steps_of(text: str) -> int:
     return lines + sum(len(reading.text) for reading in readings(text))
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_text_of_twice_the_length_takes_at_most_twice_the_steps(name: str) -> None:
     once, twice = (steps_of(HOSTILE[name](size)) for size in (3_000, 6_000))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hooksdk.cli._mcp.clients import client_files
+from hooksdk.cli._gateway.places import client_files
 from hooksdk.errors import ConfigError
 from hooksdk.mcp import McpServers, ServerInput
 from hooksdk.mcp._config import Reading, ServerSpec, read_file

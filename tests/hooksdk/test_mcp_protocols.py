@@ -46,7 +46,7 @@ async def test_a_server_of_the_older_protocol_is_asked_once_whether_it_speaks_th
 async def test_a_server_that_leaves_the_question_without_an_answer_is_spoken_to_in_the_older(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hooksdk.mcp._protocol.PATIENCE", 0.3)
+    monkeypatch.setattr("hooksdk.mcp._life.PATIENCE", 0.3)
     first, second = await calls_twice(Scripted(tmp_path / "one", "add", unknown="ignore"))
     assert first[:3] == ["start", "server/discover", "initialize"]
     assert second[:2] == ["start", "initialize"]

@@ -39,7 +39,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 def little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """The seconds that a server has to end by itself, or to answer a ping, are too long for every test."""
     monkeypatch.setattr(stdio, "PROCESS_TERMINATION_TIMEOUT", 0.3)
-    monkeypatch.setattr("hooksdk.mcp._protocol._PING_TIMEOUT", 0.5)
+    monkeypatch.setattr("hooksdk.mcp._life._PING_TIMEOUT", 0.5)
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_one_object_may_be_entered_again_even_on_another_event_loop() -> None:
 
 @on_asyncio
 async def test_a_slow_call_is_cut_off_and_leaves_the_server_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hooksdk.mcp._protocol._PING_TIMEOUT", 30)
+    monkeypatch.setattr("hooksdk.mcp._life._PING_TIMEOUT", 30)
     async with McpServers({"stalling": script("stalling")}, call_timeout=2.0) as servers:
         pid = (await use(servers, "process_id")).text
         result = await use(servers, "slow")

@@ -133,6 +133,7 @@ def test_a_file_called_like_a_module_takes_nobodys_place(folder: Path, capsys: p
     assert sys.modules["json"] is json
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize(
     ("name", "told"),
     [
@@ -162,6 +163,7 @@ def test_what_is_no_plugin_is_one_line_with_the_cure(
     assert told.format(folder=folder) in captured.err
 
 
+@pytest.mark.light(every=3)
 @pytest.mark.parametrize(
     ("code", "told"),
     [

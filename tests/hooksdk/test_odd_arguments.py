@@ -68,6 +68,7 @@ def written(name: str, arguments: Any) -> Message:
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("form", ["anthropic", "gemini", "openai-chat"])
 @pytest.mark.parametrize("arguments", ODD.values(), ids=ODD)
 async def test_a_reply_with_such_arguments_is_recorded_and_its_call_refused(form: str, arguments: Any) -> None:

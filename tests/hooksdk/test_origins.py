@@ -265,6 +265,7 @@ def test_addresses_of_mail_web_and_accounts(text: str, found: list[str]) -> None
     assert addresses_in(text) == found
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "a." * 500_000, "GB29 " * 200_000, "1" * 1_000_000, "a@" * 300_000])
 def test_a_long_text_is_gone_through_once(text: str) -> None:
     """A text that was gone through from each of its characters would take hours."""

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hooksdk import MemoryStore, Session, ToolCall, ToolContext, ToolResult
 from hooksdk._origins.folding import fold_value, undo_escapes
 from hooksdk._origins.texts import Texts
-from hooksdk._run.asked import Asked
+from hooksdk._run.reading import Asked
 from hooksdk.formats import get_format
 from hooksdk.hooks import Origin
 from tests.hooksdk.test_origins import BOB, EVE, FREE, Look
@@ -263,6 +263,7 @@ async def test_what_a_sub_agent_has_asked_is_not_cleared_by_its_answer_or_a_late
         assert await cleared(stage, EVE) == [False]
 
 
+@pytest.mark.heavy
 def test_a_call_of_which_too_much_could_be_made_has_said_everything() -> None:
     long = "".join(f"%25{number:05}" for number in range(100_000))
     assert not is_cleared(BOB, {"name": long}, f"it is {BOB}")

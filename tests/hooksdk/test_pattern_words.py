@@ -214,6 +214,7 @@ def test_a_hostile_pattern_is_answered_without_trying_every_way_to_place_it(patt
     assert ToolPattern(pattern).nearly_means(hostile) == (pattern == "*_A2" * 60 + "_" and "2" in name)
 
 
+@pytest.mark.heavy
 def test_of_seventy_real_servers_every_tool_is_meant_by_its_first_word_in_any_style() -> None:
     lines = (RETRIEVAL / "livemcp" / "catalog.jsonl").read_text(encoding="utf-8").splitlines()
     names = {json.loads(line)["name"] for line in lines}

@@ -95,6 +95,7 @@ def imported(policies: str) -> dict[str, Any]:
     ]["config"]
 
 
+@pytest.mark.heavy
 @settings(max_examples=60, deadline=None)
 @given(st.lists(POLICIES, min_size=1, max_size=4), st.lists(REQUESTS, min_size=20, max_size=20))
 def test_both_say_the_same_of_random_requests(policies: list[str], requests: list[dict[str, Any]]) -> None:

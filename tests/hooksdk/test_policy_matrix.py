@@ -106,6 +106,7 @@ def applies(fault: Fault, anyio_backend: str) -> None:
         pytest.skip("trio has no cancellation that nobody asked for")
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("hook", ["rewrite_tool_call", "before_tool_call", "resolve_secrets"])
@@ -129,6 +130,7 @@ async def test_a_failing_policy_lets_no_call_through(
         assert "test_policy_matrix.py:" in report
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("hook", ["agent_start", "narrow_tools"])
 async def test_a_failing_policy_ends_the_run(hook: str, fault: Fault, anyio_backend: str) -> None:
@@ -141,6 +143,7 @@ async def test_a_failing_policy_ends_the_run(hook: str, fault: Fault, anyio_back
     assert "test_policy_matrix.py:" in caught.value.who
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_failing_policy_among_good_ones_still_blocks(fault: Fault, anyio_backend: str) -> None:
     applies(fault, anyio_backend)

@@ -28,7 +28,7 @@ from hooksdk.hooks import (
     Withhold,
 )
 from hooksdk.testing import DecisionSnapshot, call, open_session, play, replay, replay_async, without_prose
-from hooksdk.testing._snapshots import differences, snapshot_of
+from hooksdk.testing._verdicts import differences, snapshot_of
 
 
 def session(*calls: tuple[str, dict[str, Any], str], form: str = "openai-chat", runs: int = 1) -> list[Any]:

@@ -369,6 +369,7 @@ async def test_scripts_that_join_letters_and_emoji_stay_as_they_are() -> None:
     assert text in page(sessions=[StoredSession(session_id="s", messages=[{"role": "user", "content": text}])])
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("value", ["x", None, True, [], {}, 1e400, float("nan"), -5, 10**400, 1e300])
 async def test_records_with_wrong_values_make_a_page_all_the_same(value: Any) -> None:
     kinds = [

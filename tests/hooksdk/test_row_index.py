@@ -15,7 +15,7 @@ from transcripts import OPENAI, history, opened
 from hooksdk._transcript import messages
 from hooksdk._transcript.journal import Ledger
 from hooksdk.errors import SessionBusy
-from hooksdk.stores import SqlStore, _index, _sql_log
+from hooksdk.stores import SqlStore, _index, _lines, _sql_log
 from hooksdk.stores._sql_log import KEEP_INDEX
 from hooksdk.stores.jsonl import file_name
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.heavy, pytest.mark.in_ci(store=["sq
 def short_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every session counts as a long one, and is read in several pages."""
     monkeypatch.setattr(messages, "KEPT_BYTES", 200)
-    monkeypatch.setattr(_index, "MIN_BYTES", 1)
+    monkeypatch.setattr(_lines, "MIN_INDEX_BYTES", 1)
     monkeypatch.setattr(_sql_log, "PAGE", 5)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -68,6 +69,7 @@ def says(written: Settings, call: BeforeToolCall) -> str:
     return "deny" if isinstance(answer, Block) else "ask" if isinstance(answer, Ask) else "allow"
 
 
+@pytest.mark.heavy
 @settings(max_examples=25, deadline=None)
 @given(POLICIES, POLICIES, st.booleans(), st.lists(CALLS, min_size=25, max_size=25))
 def test_where_no_change_is_reported_the_plugin_says_the_same(
@@ -89,6 +91,7 @@ def test_where_no_change_is_reported_the_plugin_says_the_same(
             assert was == becomes or loosened in {one.is_loosened for one in reported}
 
 
+@pytest.mark.heavy
 @settings(max_examples=25, deadline=None)
 @given(POLICIES, POLICIES)
 def test_each_example_that_can_be_made_is_judged_as_it_says(old: Settings, new: Settings) -> None:

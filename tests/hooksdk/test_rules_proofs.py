@@ -67,6 +67,7 @@ def test_a_tool_that_says_read_only_and_destructive_passes_a_deny_of_what_writes
     assert example(closed, {"triggers": "schedule", "annotations": {"destructive": True}}) is None
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize(
     ("calls", "claim", "holds"),
     [
@@ -154,6 +155,7 @@ OTHERS = ["中文", " .~", "1234567890٣", "xaeioubcdfghjklmnpqrstvwyzжшø", "
 """What stands for characters that no pattern names, by kind; here the patterns name all of them."""
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("chars", OTHERS)
 @pytest.mark.parametrize("shape", ["tools: mcp:x:q{}*", "owners: q{}*", "agents: q{}*", "workspaces: /q{}*"])
 def test_patterns_that_name_every_character_of_a_kind_leave_others(chars: str, shape: str) -> None:
@@ -173,6 +175,7 @@ def test_a_pattern_of_two_letters_without_case_is_proved() -> None:
 MISSPELT: dict[str, Any] = {"tools": "host:*:pay", "arguments": {"required": ["amunt"]}}
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("closed", [False, True])
 @pytest.mark.parametrize("claim", ["never", "only_asked", "always_asked"])
 @pytest.mark.parametrize("default", ["allow", "ask", "deny"])
@@ -363,6 +366,7 @@ def check_agreement(config: ToolPolicy.Config, calls: list[tuple[Example, dict[s
     assert list(modelled(config, events)) == [verdict(config, event) for event in events]
 
 
+@pytest.mark.heavy
 @settings(
     max_examples=40,
     deadline=None,

@@ -169,12 +169,14 @@ async def by_task_again_and_again(work: Work, waiting: Waiting) -> None:
         await task
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize("cancel", [by_scope, by_a_deadline])
 @pytest.mark.parametrize("place", PLACES)
 async def test_a_run_cancelled_anywhere_ends_once_and_drains(place: str, cancel: Cancels) -> None:
     await cancel_at(place, cancel)
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("cancel", [by_task, by_task_again_and_again])
 @pytest.mark.parametrize("place", PLACES)

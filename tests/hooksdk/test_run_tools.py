@@ -164,6 +164,7 @@ async def test_tools_that_hang_in_threads_do_not_starve_other_work_in_threads() 
         free.set()
 
 
+@pytest.mark.heavy
 @pytest.mark.both_loops
 async def test_a_tool_that_hangs_in_threads_gets_no_more_than_its_share_of_them() -> None:
     free = threading.Event()
@@ -229,6 +230,7 @@ class Model(BaseModel):
     name: str
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -49,6 +49,7 @@ async def test_ten_thousand_calls_leave_no_object_behind() -> None:
         assert run.stats["tool_calls"] == {"ok": 10_000}
 
 
+@pytest.mark.heavy
 async def test_the_journal_of_states_that_change_with_every_call_is_shortened_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

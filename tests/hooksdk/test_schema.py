@@ -130,6 +130,7 @@ def wide() -> Any:
     return value
 
 
+@pytest.mark.light(every=3)
 @pytest.mark.parametrize(
     "value",
     [circle(), nested(10_000), wide(), {1: 2}, {None: 1}, {"a": object()}, {"a": {1}}, Broken(a=1), bytearray(b"x")],
@@ -160,6 +161,14 @@ def test_true_and_one_have_different_fingerprints():
 def test_what_is_no_json_has_no_canonical_text(value: Any):
     with pytest.raises(Uncloneable):
         schema.canonical(value)
+
+
+def test_a_schema_that_takes_any_object_refuses_what_is_none_and_what_is_no_json():
+    anything = {"type": "object", "additionalProperties": True}
+    assert schema.check(anything, {"command": "ls", "more": [1, None]}) == []
+    assert only(schema.check(anything, ["ls"])).constraint == "type"
+    assert only(schema.check(anything, {"number": float("nan")})).constraint == "limit"
+    assert only(schema.check(anything, {"object": object()})).constraint == "json"
 
 
 def test_tokens_are_a_quarter_of_the_characters_rounded_up():
@@ -637,6 +646,7 @@ def test_the_same_check_takes_the_same_steps_again(name: str):
     assert (work.steps, schema.check(rules, value)) == first
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     "rules",
     [
@@ -675,6 +685,7 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ROWS)
 def test_five_thousand_rows_are_accepted_with_steps_to_spare(name: str):
     row, value = ROWS[name]
@@ -994,6 +1005,7 @@ def test_repair_makes_nothing_worse_and_leaves_its_input_alone(arguments: dict[s
     assert not containers(repaired) & containers(arguments)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", ["doubling anyOf", "self in a choice", "near names"])
 def test_repair_of_a_hostile_schema_is_bounded(name: str):
     rules, value = HOSTILE[name]

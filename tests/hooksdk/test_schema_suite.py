@@ -54,6 +54,7 @@ def schema_tests() -> list[tuple[str, str, Any, Any, bool]]:
     return found
 
 
+@pytest.mark.heavy
 def test_every_answer_is_the_suites_except_where_a_reason_is_listed():
     wrong: list[str] = []
     right = remote = excused = 0

@@ -334,6 +334,7 @@ NASTY = st.sampled_from(["a", "a-2", "a-2-2", KIMI, "functions_read_file_0", LON
 TURNS = st.lists(st.lists(NASTY, min_size=1, max_size=3), max_size=6)
 
 
+@pytest.mark.light(every=5)
 @EVERY
 @settings(max_examples=100, deadline=None)
 @given(turns=TURNS)
@@ -355,6 +356,7 @@ def test_whatever_the_ids_pairs_stay_paired_and_earlier_ones_do_not_depend_on_la
     ]
 
 
+@pytest.mark.light(every=5)
 @EVERY
 async def test_every_real_transcript_is_sent_as_its_provider_takes_it_though_ids_come_again(
     form: MessageFormat,

@@ -49,6 +49,7 @@ async def never_asked(request: ApprovalRequest) -> Approval:
     raise AssertionError(request.title)
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize(
     ("answer", "name"),
     [

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hooksdk import Host, PluginState, Session, Tool, ToolCall, hooks
-from hooksdk._run.sharing import merged
+from hooksdk._run.plugin_states import merged
 from hooksdk.hooks import BeforeToolCall
 from hooksdk.stores import SqlStore
 

@@ -20,7 +20,7 @@ from hooksdk.mcp._config import read_servers
 from hooksdk.mcp.sign_in import SignIn, SignInProblem, SignIns
 from hooksdk.mcp.sign_in._auth import SignedIn
 from hooksdk.mcp.sign_in._flow import sign_in
-from hooksdk.mcp.sign_in._settings import OAuthSettings, Target
+from hooksdk.mcp.sign_in._store import OAuthSettings, Target
 from tests.hooksdk.oauth_server import Browser, HostedServer, hosted, pasted
 from tests.ports import own_port
 

@@ -43,6 +43,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     return lambda: SqlStore(url)
 
 
+@pytest.mark.light(every=3)
 @pytest.mark.anyio
 @pytest.mark.both_loops
 @pytest.mark.parametrize("make", KINDS, indirect=True)

@@ -220,6 +220,7 @@ async def test_processes_that_begin_at_once_take_each_record_once(home: Path) ->
     assert await states(JsonlStore()) == WAITING
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("operation", range(1, 12))
 async def test_a_takeover_that_was_cut_short_is_done_the_next_time(operation: int, home: Path) -> None:
     store = JsonlStore()

@@ -151,12 +151,37 @@ def test_a_stranger_with_the_id_of_a_built_in_that_is_hidden_keeps_the_host_from
 ) -> None:
     from importlib.metadata import distributions
 
-    from hooksdk._plugins import installed
+    from hooksdk._config import entry_points
 
     strangers.install(site, "tool_policy")
-    monkeypatch.setattr(installed, "distributions", lambda: [one for one in distributions() if one.name != "hooksdk"])
+    monkeypatch.setattr(
+        entry_points, "distributions", lambda: [one for one in distributions() if one.name != "hooksdk"]
+    )
+    monkeypatch.setattr(entry_points, "read_entries", entry_points.read_entries.__wrapped__)
     with pytest.raises(PluginRefused, match="a built-in plugin's id"):
         Host(config=named("tool_policy"))
+
+
+def test_distributions_are_read_once_and_again_after_an_installation(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from importlib.metadata import distributions
+
+    from hooksdk._config import entry_points
+
+    looks: list[str] = []
+
+    def counted() -> Any:
+        looks.append("at the path")
+        return distributions()
+
+    monkeypatch.setattr(entry_points, "distributions", counted)
+    Host(config={})
+    Host(config={})
+    assert len(looks) == 1
+    strangers.install(site)
+    assert "evil" in [plugin.id for plugin in Host(config={}).plugins]
+    assert len(looks) == 2
 
 
 def test_a_distribution_whose_entry_points_cannot_be_read_is_named_and_left_out(

@@ -126,6 +126,7 @@ def test_a_message_that_is_of_no_format_is_refused_with_its_place() -> None:
         list_results([OPENAI.user("question"), {"text": "hello"}])
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.skipif(not TRANSCRIPTS, reason=f"the real transcripts are not at {SHARED / 'benchmarks' / 'transcripts'}")
 @EVERY
 def test_no_trim_of_a_real_transcript_breaks_it_or_makes_it_longer(form: MessageFormat) -> None:

@@ -218,6 +218,7 @@ async def test_a_call_id_serves_as_long_as_it_is_unambiguous(transcript: Transcr
         await results.trim("c2")
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize("wrong", ["r9", "9", "cc3", "", "\ud800"])
 async def test_an_unknown_reference_names_the_handles_that_exist(transcript: Transcript, wrong: str) -> None:
     with pytest.raises(UnknownResult, match=r"from r1 to r3; the newest: r3 \(read_file\)"):
@@ -266,6 +267,7 @@ async def test_a_short_result_is_not_worth_a_note(store: Store, form: MessageFor
         assert "too short" in (await Results(transcript, "p").trim("r1")).text
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize(
     "replacement",
     ["y" * 9_000, '"' * 9_000, "\ud800" * 300, "\n\0\x1b" * 900, "   "],
@@ -286,6 +288,7 @@ async def test_a_replacement_never_makes_the_message_longer(
             receipt.text.encode()
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize(
     "replacement",
     ["y" * 9_000, "\u6c49" * 900, "\U0001f600" * 900, '"' * 900],

@@ -167,6 +167,7 @@ ATTACKS = {
 }  # fmt: skip
 
 
+@pytest.mark.light(every=7)
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("file", ["hooksdk.toml", "pyproject.toml"])
 async def test_no_line_of_a_repository_switches_the_user_s_policy_off(attack: str, file: str, desk: Desk) -> None:
@@ -230,6 +231,7 @@ AGAINST_GUARD = {
 }
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("given_by", ["code", "code with a section", "the user's file", "the environment"])
 @pytest.mark.parametrize("attack", AGAINST_GUARD)
 async def test_a_policy_that_the_operator_gives_is_neither_switched_off_nor_set_by_a_repository(

@@ -20,7 +20,7 @@ from hooksdk import Approval, ApprovalRequest, Host, MemoryStore, Tool, ToolCall
 from hooksdk.approvals import Approver, Later, Unanswered, plain_answer
 from hooksdk.audit import read_records
 from hooksdk.desk import ApprovalDesk, ConsoleApprover
-from hooksdk.desk._webhook import _read_answer  # pyright: ignore[reportPrivateUsage]
+from hooksdk.desk._desk import _read_answer  # pyright: ignore[reportPrivateUsage]
 from hooksdk.hooks import Ask, BeforeToolCall, Trace
 from hooksdk.records import ApprovalAnswered
 from tests.hooksdk.commands import hooksdk
@@ -123,6 +123,7 @@ TYPED: dict[str, tuple[Callable[[], Any], tuple[str, str, str]]] = {
 }
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize("case", TYPED)
 async def test_only_a_no_that_was_typed_is_the_persons(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", sys.stdin)

@@ -58,6 +58,7 @@ class Passes:
         seen.append("pass")
 
 
+@pytest.mark.light(every=5)
 @pytest.mark.parametrize(
     "order", list(permutations([Blocks, Asks, Answers, Passes])), ids=lambda o: "-".join(x.__name__ for x in o)
 )

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hooksdk.cli._view import View
+from hooksdk.cli._console import View
 
 
 def an_answer() -> View:

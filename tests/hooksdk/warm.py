@@ -9,14 +9,17 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
+import importlib
 import io
 import json
 import os
+import pkgutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +27,11 @@ from typing import IO, Any
 
 CAN_FORK = sys.platform == "linux"
 MODULES = [
-    "anthropic", "hooksdk.cli._app", "hooksdk.cli._config.trust", "hooksdk.cli._gateway.commands", "hooksdk.cli._gateway.uninstall", "hooksdk.cli._mcp.import_servers",
-    "hooksdk.cli._demo.play", "hooksdk.cli._demo.real", "hooksdk.cli._report", "hooksdk.cli._run.prompt",
-    "hooksdk.cli._tools.look", "hooksdk.mcp",
-    "hooksdk.models.anthropic", "hooksdk.models.openai", "mcp.client.stdio", "openai",
+    "anthropic", "anyio._backends._asyncio", "hooksdk.mcp", "hooksdk.models.anthropic", "hooksdk.models.openai", "jsonschema",
+    "mcp.client.stdio", "openai", "rich.markdown", "rich.panel", "rich.table", "typer.rich_utils",
 ]  # fmt: skip
+PACKAGES = ["builtin_plugins", "hooksdk.cli"]
+"""Every module of these is imported too: a command loads its own part when it runs."""
 
 
 @dataclass
@@ -150,6 +153,10 @@ def _take_orders(orders: socket.socket) -> Sequence[str] | None:
 def _main() -> None:
     for name in MODULES:
         __import__(name)
+    for name in PACKAGES:
+        folders = importlib.import_module(name).__path__
+        for found in pkgutil.walk_packages(folders, f"{name}."):
+            importlib.import_module(found.name)
     # Whoever runs the tests may be an agent; a person types the commands in them.
     sys.modules["hooksdk.cli._config.trust"].agent_around = lambda: ""  # pyright: ignore[reportAttributeAccessIssue]
     # What is imported here lives as long as the process: without this, each fork walks and copies all of it when it ends,
@@ -162,7 +169,22 @@ def _main() -> None:
         sys.path[0] = os.getcwd()
         from hooksdk.cli import main
 
-        main()
+        try:
+            main()
+        except SystemExit as ended:
+            if isinstance(ended.code, int):
+                _end(ended.code)
+            raise
+
+
+def _end(code: int) -> None:
+    """What Python does when it ends, but for taking all modules apart, which takes longer than the command. Where
+    something goes wrong, Python ends as it always does."""
+    threading._shutdown()  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

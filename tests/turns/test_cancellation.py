@@ -198,6 +198,7 @@ async def test_a_cancelled_tool_in_a_thread_is_told_so(form: str):
         over.set()
 
 
+@pytest.mark.light(every=9)
 async def test_a_run_cancelled_at_any_moment_leaves_a_transcript_that_can_be_sent(form: str):
     class Watches:
         @hooks.before_tool_call

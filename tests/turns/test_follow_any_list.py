@@ -125,6 +125,7 @@ async def hold(session: Session, form: str, messages: list[Message]) -> None:
     assert not session.in_doubt
 
 
+@pytest.mark.light(every=9)
 @pytest.mark.parametrize("beside", [False, True], ids=["alone", "after a turn of the session's"])
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 @pytest.mark.anyio

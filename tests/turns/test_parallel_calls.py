@@ -86,6 +86,7 @@ async def test_a_plain_function_does_not_hold_up_the_others(form: str):
     assert [text for _, text in answers(form, played.messages)] == list("0123")
 
 
+@pytest.mark.light(every=3)
 async def test_a_reply_may_ask_for_fifty_calls(form: str):
     async def work(number: int) -> str:
         """Work."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hooksdk import Tool, hooks
 from hooksdk.agent import Limits, run_agent
-from hooksdk.agent._text_calls import calls_written_in
+from hooksdk.agent._replies import calls_written_in
 from hooksdk.formats import FORMATS, get_format
 from hooksdk.hooks import BeforeToolCall, Block
 from hooksdk.testing import ScriptedModel, Turn, call, open_session

@@ -39,6 +39,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[int]]:
     return errors
 
 
+@pytest.mark.in_ci(every=1)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_pyright_reports_errors_on_exactly_the_marked_lines(path: Path, found: dict[str, set[int]]) -> None:
     marked = {number for number, line in enumerate(path.read_text().splitlines(), 1) if "# error" in line}
@@ -46,6 +47,7 @@ def test_pyright_reports_errors_on_exactly_the_marked_lines(path: Path, found: d
     assert found[path.name] == marked
 
 
+@pytest.mark.in_ci(False)
 def test_mypy_in_strict_mode_accepts_a_plain_program(tmp_path: Path) -> None:
     pytest.importorskip("mypy", reason="mypy is not installed")
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), str(HERE / "good_sync.py")]

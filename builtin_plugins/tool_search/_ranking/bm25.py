@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, pairwise
 
+from builtin_plugins.tool_search._ranking import lexicon
 from builtin_plugins.tool_search._ranking.entries import FIRST, NAME, OWNER, Document, Ranked
 from builtin_plugins.tool_search._ranking.postings import (
     FIELD_BITS,
@@ -25,19 +26,7 @@ from builtin_plugins.tool_search._ranking.postings import (
     arrays,
     only_reads,
 )
-from builtin_plugins.tool_search._ranking.vocabulary import by_stem
-from builtin_plugins.tool_search._ranking.words import (
-    Kind,
-    abbreviations,
-    capabilities,
-    initials,
-    kinds,
-    phrases,
-    split_words,
-    squeeze,
-    stem,
-    synonyms,
-)
+from builtin_plugins.tool_search._ranking.words import split_words, squeeze, stem
 
 _PROMINENT = frozenset({NAME, FIRST, OWNER})
 # The weight of a word that was derived (a pair, a synonym, ...), as a share of one that stands in the query.
@@ -68,9 +57,9 @@ class Bm25Ranker:
     """Rank tools by the words that they share with a query. Safe to share between threads."""
 
     def __init__(self, documents: Sequence[Document], vocabulary: Mapping[str, list[str]] | None = None) -> None:
-        self._short_forms = abbreviations()
+        self._short_forms = lexicon.abbreviations()
         if vocabulary:  # a house's own terms count as short forms do
-            own = by_stem(vocabulary)
+            own = lexicon.by_stem(vocabulary)
             self._short_forms = {**self._short_forms, **{one: own[one] + self._short_forms.get(one, ()) for one in own}}
         self._postings = Postings(documents)
         self._index = self._postings.index
@@ -85,7 +74,7 @@ class Bm25Ranker:
         self._words: dict[str, Word] = {}
         self._parts: dict[str, tuple[Word, ...]] = {}
         self._pairs: dict[tuple[str, str], Values] = {}
-        self._kinds: dict[Kind, Values] = {}
+        self._kinds: dict[lexicon.Kind, Values] = {}
         self._room = _MAX_VALUES
 
     @cached_property
@@ -174,7 +163,7 @@ class Bm25Ranker:
         if len(terms) > _JUDGED_WORDS:
             return 0.0, set()
         missing = {term for term in terms if not self._is_about(term)}
-        wanted, is_short = capabilities().intersection(terms), len(terms) <= _SHORT
+        wanted, is_short = lexicon.capabilities().intersection(terms), len(terms) <= _SHORT
         lacks = not wanted.isdisjoint(missing) and max(terms[term] for term in missing) >= max(terms.values())
         least = _LACKING if lacks else _WEAK if is_short else 0.0
         there = set[str]() if is_short else wanted - missing
@@ -182,7 +171,7 @@ class Bm25Ranker:
         return least * sum(terms.values()) * WEIGHTS[NAME] / (WEIGHTS[NAME] + K1), named
 
     def _is_about(self, term: str) -> bool:
-        forms = (term, *self._short_forms.get(term, ()), *synonyms().get(term, ()))
+        forms = (term, *self._short_forms.get(term, ()), *lexicon.synonyms().get(term, ()))
         return any(self._term(form).prominent for form in forms if form in self._index)
 
     def _with_clauses(self, full: list[float], clauses: Sequence[Sequence[Word]], plain: set[str]) -> list[float]:
@@ -226,7 +215,9 @@ class Bm25Ranker:
         """What the kinds add of which the words name one, each kind once; one that the words name themselves is
         none."""
         named = {word.stem for word in words}
-        wanted = [kind for word in words if not plain or word.text in plain for kind in kinds().get(word.stem, ())]
+        wanted = [
+            kind for word in words if not plain or word.text in plain for kind in lexicon.kinds().get(word.stem, ())
+        ]
         for kind in dict.fromkeys(wanted):
             if named.isdisjoint(kind):
                 values = self._kinds.get(kind)
@@ -235,7 +226,7 @@ class Bm25Ranker:
                     self._use(len(values[0]))
                 yield values
 
-    def _kind(self, kind: Kind) -> Mapping[int, float]:
+    def _kind(self, kind: lexicon.Kind) -> Mapping[int, float]:
         best: dict[int, float] = {}
         for name in kind:
             if name in self._index:
@@ -296,8 +287,8 @@ class Bm25Ranker:
         own = stem(word)
         if own in self._index or any(other in self._index for other in self._short_forms.get(own, ())):
             return (word,)
-        phrase = phrases().get(word, ())
-        if phrase and all(map(self._is_known, phrase)) and (own not in capabilities() or self._stands(phrase)):
+        phrase = lexicon.phrases().get(word, ())
+        if phrase and all(map(self._is_known, phrase)) and (own not in lexicon.capabilities() or self._stands(phrase)):
             return phrase
         return self._split(word, 3) or (word,)
 
@@ -325,10 +316,10 @@ class Bm25Ranker:
             if other in index:
                 weights[other] = weight
         weight = _SYNONYM if is_known else _STAND_IN
-        for other in synonyms().get(own, ()):
+        for other in lexicon.synonyms().get(own, ()):
             if other in index:
                 weights.setdefault(other, weight)
-        return weights or ({} if own in capabilities() else self._repair(text))
+        return weights or ({} if own in lexicon.capabilities() else self._repair(text))
 
     def _collect(self, text: str) -> Word:
         own = stem(text)
@@ -352,7 +343,7 @@ class Bm25Ranker:
     def _pair(self, one: Word, two: Word) -> Mapping[int, float]:
         """What two neighbouring words add to the tools that have them as neighbours, or as one word."""
         best: dict[int, float] = {}
-        for form in (stem(one.text + two.text), initials().get((one.stem, two.stem), "")):
+        for form in (stem(one.text + two.text), lexicon.initials().get((one.stem, two.stem), "")):
             if form in self._index:
                 term = self._term(form)
                 scale = _JOINED * term.idf

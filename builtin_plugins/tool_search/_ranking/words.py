@@ -1,17 +1,16 @@
 """How text becomes search words: names and texts split at case, digits and signs, schemas walked near their root first;
-the stems of English words; and what is known about words beforehand, in the lists of the folder `words`."""
+and the stems of English words."""
 
 from __future__ import annotations
 
 import re
 import threading
 import unicodedata
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.resources import files
-from itertools import accumulate, islice, product
+from itertools import accumulate, islice
 from typing import Any, cast
 
 _MAX_STEMS = 1 << 16
@@ -32,10 +31,7 @@ def stem(word: str) -> str:
         return str(_stemmer().stemWord(word))
 
 
-Kind = tuple[str, ...]
-
-
-def _lines(name: str) -> list[list[str]]:
+def list_lines(name: str) -> list[list[str]]:
     """The lines of a word list, each as its words; a line that begins with # is a comment."""
     text = files("builtin_plugins.tool_search").joinpath("words", f"{name}.txt").read_text("utf-8")
     return [line.split() for line in text.splitlines() if not line.startswith("#")]
@@ -45,99 +41,7 @@ def _lines(name: str) -> list[list[str]]:
 def word_list(name: str) -> frozenset[str]:
     """The words of one of the lists, as they are written: `stop_words` are not searched for, verbs of `reading` ask for
     nothing but an answer, those of `changing` for a change."""
-    return frozenset(word for line in _lines(name) for word in line)
-
-
-@cache
-def phrase_list(name: str) -> frozenset[tuple[str, ...]]:
-    """The phrases of one of the lists, as they are written: sentences begin with `closings` that thank, praise or take
-    leave, and have `dialogue` where they speak of the conversation itself."""
-    return frozenset(tuple(phrase.split("_")) for phrase in word_list(name))
-
-
-def _without_self(groups: Mapping[str, Mapping[str, None]]) -> Mapping[str, tuple[str, ...]]:
-    return {one: tuple(other for other in group if other != one) for one, group in groups.items()}
-
-
-@cache
-def synonyms() -> Mapping[str, tuple[str, ...]]:
-    """Map a stem to the stems that may be written for it."""
-    groups: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for line in _lines("synonyms"):
-        group = dict.fromkeys(map(stem, line))
-        for one in group:
-            groups[one].update(group)
-    return _without_self(groups)
-
-
-@cache
-def abbreviations() -> Mapping[str, tuple[str, ...]]:
-    """Map a stem to its short forms, or to the single words it is short for."""
-    groups: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for short, *long_forms in _lines("abbreviations") + _lines("forms"):
-        for word in long_forms:
-            if "_" not in word:
-                groups[stem(short)][stem(word)] = None
-                groups[stem(word)][stem(short)] = None
-    return _without_self(groups)
-
-
-@cache
-def phrases() -> Mapping[str, tuple[str, ...]]:
-    """Map a short form to the words of the phrase it stands for."""
-    return {
-        short: tuple(word.split("_"))
-        for short, *long_forms in _lines("abbreviations")
-        for word in long_forms
-        if "_" in word
-    }
-
-
-@cache
-def initials() -> Mapping[tuple[str, ...], str]:
-    """Map the stems of a phrase to its short form."""
-    return {tuple(map(stem, words)): stem(short) for short, words in phrases().items()}
-
-
-@cache
-def capabilities() -> frozenset[str]:
-    """Stems that name a capability, so that a catalog without them lacks it."""
-    return frozenset(map(stem, word_list("capabilities")))
-
-
-@cache
-def answer_beginnings() -> frozenset[tuple[str, ...]]:
-    """How sentences begin that ask for words rather than for a tool, as they are written."""
-    return frozenset(words for line in _lines("answers") for words in product(*[place.split("|") for place in line]))
-
-
-@cache
-def kinds() -> Mapping[str, tuple[Kind, ...]]:
-    """Map a stem to the kinds of thing that it is one of, each as stems of equal meaning."""
-    found: dict[str, dict[Kind, None]] = {}
-    for line in _lines("kinds"):
-        names, _, examples = " ".join(line).partition(":")
-        kind = tuple(dict.fromkeys(map(stem, names.split())))
-        for example in map(stem, examples.split()):
-            if example not in kind:
-                found.setdefault(example, {})[kind] = None
-    return {one: tuple(of) for one, of in found.items()}
-
-
-@cache
-def destructive_verbs() -> tuple[frozenset[str], ...]:
-    """Stems of verbs that destroy something, those in one group that are said for one another."""
-    return tuple(frozenset(map(stem, line)) for line in _lines("destructive"))
-
-
-@cache
-def opposites() -> tuple[tuple[tuple[tuple[str, ...], ...], tuple[tuple[str, ...], ...]], ...]:
-    """Pairs of verbs of opposite effect: for either side the phrases that name it, each as stems."""
-    pairs: list[tuple[tuple[tuple[str, ...], ...], ...]] = []
-    for line in _lines("opposites"):
-        sides = " ".join(line).split("|")
-        pairs.append(tuple(tuple(tuple(map(stem, phrase.split("_"))) for phrase in side.split()) for side in sides))
-    return tuple((one, two) for one, two in pairs)
+    return frozenset(word for line in list_lines(name) for word in line)
 
 
 _LETTERS = str.maketrans(

@@ -18,14 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, final
 import anyio
 from anyio.abc import TaskGroup
 
-from builtin_plugins.tool_search._script.serialise import (
-    MAX_TEXT,
-    PRELUDE_FILE,
-    prelude,
-    read_json,
-    reading_value,
-    reading_variables,
-)
+from builtin_plugins.tool_search._script import serialise
 from builtin_plugins.tool_search._script.values import THREAD_FROM, clean
 from builtin_plugins.tool_search._script.variables import Variable, Variables, keeping_value
 from builtin_plugins.tool_search._sentences import SCRIPT_MODULES
@@ -149,7 +142,7 @@ class Script:
         self._waiting: dict[int, Callable[[], Awaitable[object]]] = {}
         self._results: dict[int, monty.ExternalSettledResult] = {}
         self._source = b""
-        self._prelude, self._places = prelude(tuple(functions))
+        self._prelude, self._places = serialise.prelude(tuple(functions))
         names = "|".join(map(re.escape, functions)).encode()
         self._direct = re.compile(rb"await\s+(?:" + names + rb")\s*\(")
         self._problem: BaseException | None = None
@@ -184,7 +177,9 @@ class Script:
         if not keeps_value:
             return None
         self._source = b""
-        reading = functools.partial(worker.session.feed_start, reading_value(code), print_callback=self.printout)
+        reading = functools.partial(
+            worker.session.feed_start, serialise.reading_value(code), print_callback=self.printout
+        )
         snapshot = await worker.step(reading)
         if not isinstance(snapshot, monty.MontyComplete):
             raise OverLimit("It was stopped: its value called something while it was read.")
@@ -238,7 +233,7 @@ class Script:
             self._waiting[snapshot.call_id] = functools.partial(anyio.sleep, seconds)
             return {"future": ...}
         place = snapshot.position
-        name = self._places.get((place.start, place.end)) if place.filename == PRELUDE_FILE else None
+        name = self._places.get((place.start, place.end)) if place.filename == serialise.PRELUDE_FILE else None
         if name is None:  # not one of ours: its arguments are not read
             return {"exc_type": "NameError", "message": f"name '{snapshot.function_name[:100]}' is not defined"}
         self._calls += 1
@@ -300,7 +295,7 @@ class Script:
 
 
 def _read(text: str) -> list[Any]:
-    return read_json(clean(text[: MAX_TEXT + 1]))
+    return serialise.read_json(clean(text[: serialise.MAX_TEXT + 1]))
 
 
 async def read_variables(worker: Worker, wanted: Variables) -> dict[str, Variable]:
@@ -308,7 +303,7 @@ async def read_variables(worker: Worker, wanted: Variables) -> dict[str, Variabl
     defined are left out."""
     import pydantic_monty as monty
 
-    reading = reading_variables(wanted.names, wanted.most, wanted.room)
+    reading = serialise.reading_variables(wanted.names, wanted.most, wanted.room)
     snapshot = await worker.step(functools.partial(worker.session.feed_start, reading))
     while isinstance(snapshot, monty.NameLookupSnapshot):
         snapshot = await worker.step(snapshot.resume)  # there is no such variable

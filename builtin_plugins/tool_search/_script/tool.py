@@ -10,6 +10,7 @@ from typing import Any, final
 
 import anyio.to_thread
 
+from builtin_plugins.tool_search import _sentences as sentences
 from builtin_plugins.tool_search._answers.answers import described, texts_of
 from builtin_plugins.tool_search._answers.scope import Refusal, Scope, reason_of
 from builtin_plugins.tool_search._bridge.tools import CHANGES
@@ -18,12 +19,6 @@ from builtin_plugins.tool_search._script.sandbox import Sandbox, ScriptResult
 from builtin_plugins.tool_search._script.script import Limits
 from builtin_plugins.tool_search._script.values import THREAD_FROM, TooLarge, as_json, beginning, clean, result_value
 from builtin_plugins.tool_search._script.variables import FUNCTIONS, SessionVariables
-from builtin_plugins.tool_search._sentences import (
-    INSTEAD_IN_SCRIPT,
-    NOT_UNDONE,
-    SCRIPT_ADVICE,
-    SCRIPT_MODULES,
-)
 from hooksdk import Catalog, Tool, ToolContext, ToolError, ToolResult, schema
 from hooksdk.errors import did_you_mean
 from hooksdk.values import clip, compact, is_mapping
@@ -205,11 +200,11 @@ class _Functions:
 
     def _failure(self, outcome: ScriptResult, lost: Sequence[str]) -> str:
         problem = clean(outcome.problem or "")
-        advice = [advice for part, advice in SCRIPT_ADVICE if part in problem]
+        advice = [advice for part, advice in sentences.SCRIPT_ADVICE if part in problem]
         if match := _UNDEFINED.search(problem):
             advice.append(self._instead_of(match[1]))
         told = {
-            "Calls that it had made": f"{_few(self.done)}. {NOT_UNDONE}" if self.done else "",
+            "Calls that it had made": f"{_few(self.done)}. {sentences.NOT_UNDONE}" if self.done else "",
             "Calls that failed": _few(self.failed),
             "Kept for later scripts": self._kept(outcome),
             "Not kept for later scripts": "; ".join(lost),
@@ -224,13 +219,13 @@ class _Functions:
 
     def _instead_of(self, name: str) -> str:
         """Advice on a name that is not defined in a script."""
-        if (usual := self.scope.names.bridge(name)) in INSTEAD_IN_SCRIPT:
-            return f"There is no {name} in a script: write {INSTEAD_IN_SCRIPT[usual]}"
+        if (usual := self.scope.names.bridge(name)) in sentences.INSTEAD_IN_SCRIPT:
+            return f"There is no {name} in a script: write {sentences.INSTEAD_IN_SCRIPT[usual]}"
         tool = self.context.catalog.get(name)
         if tool is not None:
             return f'{name} is a tool: write await call("{tool.name}", {{...}})'
         kept = self.variables.names
-        near = did_you_mean(name, (*FUNCTIONS, *SCRIPT_MODULES, *kept)).strip()
+        near = did_you_mean(name, (*FUNCTIONS, *sentences.SCRIPT_MODULES, *kept)).strip()
         return near or (f"Earlier scripts have left: {_few(kept)}" if kept else "")
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import getpass
 import shlex
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -14,11 +15,10 @@ import anyio
 import typer
 
 from hooksdk.approvals import Approval, Remembered
-from hooksdk.cli._console import CommandProblem, complain, counted, printable, stderr_console
+from hooksdk.cli._console import CommandProblem, View, complain, counted, printable, stderr_console
 from hooksdk.cli._groups import GroupWithOptions
 from hooksdk.cli._options import Json, Project, StorePlace
 from hooksdk.cli._project import project_config
-from hooksdk.cli._view import View
 from hooksdk.desk import ApprovalRecord, ApprovalRecords, ConsoleApprover, NotWaiting
 from hooksdk.desk.console import visible
 from hooksdk.errors import did_you_mean
@@ -62,12 +62,16 @@ By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who answer
 def list_waiting(
     context: typer.Context,
     as_json: Json = False,
-    everything: Annotated[bool, typer.Option("--all", help="Those that were answered or have expired, too.")] = False,
+    everything: Annotated[bool, typer.Option("--all")] = False,
     project: Project = Path(),
     store: StorePlace = None,
 ) -> None:
     """Show the calls that wait for an approval, each with its number, and answer them; `list` shows the answers that
-    are remembered."""
+    are remembered.
+
+    Options:
+        everything: Those that were answered or have expired, too.
+    """
     if context.invoked_subcommand is not None:
         return
     shown = _with_records(project, store, lambda records: records.list(waiting=not everything))
@@ -112,15 +116,18 @@ def list_approvals(as_json: Json = False, project: Project = Path(), store: Stor
 
 @approvals_app.command("revoke")
 def revoke_approval(
-    approval_id: Annotated[
-        str | None, typer.Argument(metavar="ID", help="As `hooksdk approvals list` shows it.")
-    ] = None,
-    revoke_all: Annotated[bool, typer.Option("--all", help="Forget every answer.")] = False,
+    approval_id: Annotated[str | None, typer.Argument(metavar="ID")] = None,
+    revoke_all: Annotated[bool, typer.Option("--all")] = False,
     as_json: Json = False,
     project: Project = Path(),
     store: StorePlace = None,
 ) -> None:
-    """Forget a remembered answer: the person is asked anew, in sessions that are open now, too."""
+    """Forget a remembered answer: the person is asked anew, in sessions that are open now, too.
+
+    Options:
+        approval_id: As `hooksdk approvals list` shows it.
+        revoke_all: Forget every answer.
+    """
     if revoke_all is (approval_id is not None):
         raise typer.BadParameter("give an id, or --all", param_hint="ID")
 
@@ -152,19 +159,21 @@ def show(number: Number, as_json: Json = False, project: Project = Path(), store
 @approvals_app.command()
 def grant(
     number: Number,
-    always: Annotated[
-        bool, typer.Option("--always", help="Remember the yes for these arguments, in every session.")
-    ] = False,
-    session: Annotated[bool, typer.Option("--session", help="Remember the yes in this session.")] = False,
-    values: Annotated[
-        bool, typer.Option("--values", help="Let the values that are shown as evidence pass in this session.")
-    ] = False,
+    always: Annotated[bool, typer.Option("--always")] = False,
+    session: Annotated[bool, typer.Option("--session")] = False,
+    values: Annotated[bool, typer.Option("--values")] = False,
     by: By = None,
     as_json: Json = False,
     project: Project = Path(),
     store: StorePlace = None,
 ) -> None:
-    """Approve a waiting call: it runs once, at the agent's next try."""
+    """Approve a waiting call: it runs once, at the agent's next try.
+
+    Options:
+        always: Remember the yes for these arguments, in every session.
+        session: Remember the yes in this session.
+        values: Let the values that are shown as evidence pass in this session.
+    """
     if always and session:
         raise typer.BadParameter("give one of --always and --session", param_hint="--always")
     scope = "always" if always else "session" if session else "once"
@@ -175,24 +184,32 @@ def grant(
 @approvals_app.command()
 def deny(
     number: Number,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="What the model reads.")] = "",
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT")] = "",
     by: By = None,
     as_json: Json = False,
     project: Project = Path(),
     store: StorePlace = None,
 ) -> None:
-    """Refuse a call."""
+    """Refuse a call.
+
+    Options:
+        reason: What the model reads.
+    """
     _answer(number, Approval(False, reason, by=_who(by)), project, store, as_json=as_json)
 
 
 @approvals_app.command()
 def watch(
     by: By = None,
-    once: Annotated[bool, typer.Option("--once", help="Leave when nothing waits any more.")] = False,
+    once: Annotated[bool, typer.Option("--once")] = False,
     project: Project = Path(),
     store: StorePlace = None,
 ) -> None:
-    """Ask at this terminal about every question that waits, as they come, until Ctrl-C or the end of stdin."""
+    """Ask at this terminal about every question that waits, as they come, until Ctrl-C or the end of stdin.
+
+    Options:
+        once: Leave when nothing waits any more.
+    """
     approver = ConsoleApprover(stderr_console(), by=_who(by))
 
     async def ask_about_all(records: ApprovalRecords) -> int:
@@ -243,11 +260,8 @@ def _with_store(project: Path, folder: str | None, look: Callable[[Store], Await
     """The result of `look` for a project's store, or for the one that `--store` names."""
 
     async def work() -> T:
-        store = open_store(project_config(project, folder).store)
-        try:
+        async with aclosing(open_store(project_config(project, folder).store)) as store:
             return await look(store)
-        finally:
-            await store.aclose()
 
     return anyio.run(work)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,8 @@ def typed_sources(files: Sequence[str]) -> list[Source]:
 
 def _stored(spec: str, name: str) -> Source:
     async def read() -> Source:
-        store = open_store(spec)
-        try:
+        async with aclosing(open_store(spec)) as store:
             return await read_store(store, name)
-        finally:
-            await store.aclose()
 
     return anyio.run(read)
 

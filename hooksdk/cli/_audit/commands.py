@@ -17,10 +17,9 @@ import typer
 
 from hooksdk.audit import ChainRecord, Head, Report, public_text, read_public_key, verify
 from hooksdk.cli._audit.chains import audit_plugin, records_of, sources_of, typed_sources
-from hooksdk.cli._console import CommandProblem, counted, json_text, one_line
+from hooksdk.cli._console import CommandProblem, View, counted, json_text, one_line
 from hooksdk.cli._options import Json, Project
 from hooksdk.cli._project import project_config
-from hooksdk.cli._view import View
 from hooksdk.values import clip
 
 # The most characters of a record's own fields in the table.
@@ -44,24 +43,17 @@ Files = Annotated[
 @audit_app.command("verify")
 def verify_chain(
     files: Annotated[list[str], typer.Argument(metavar="FILE|URL...", help=_FILES)],
-    key: Annotated[
-        str,
-        typer.Option(
-            "--key", metavar="PUB|FILE", help="The public key, as `hooksdk audit key` prints it, or a file with it."
-        ),
-    ],
-    head: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--head",
-            metavar="NUMBER:HASH",
-            help="A head that was kept elsewhere; may be given several times. Only it shows a cut end.",
-        ),
-    ] = None,
+    key: Annotated[str, typer.Option("--key", metavar="PUB|FILE")],
+    head: Annotated[list[str] | None, typer.Option("--head", metavar="NUMBER:HASH")] = None,
     as_json: Json = False,
 ) -> None:
     """Verify that nothing in a chain was changed, left out or added. Needs no configuration. The code is 1 where
-    something was."""
+    something was.
+
+    Options:
+        key: The public key, as `hooksdk audit key` prints it, or a file with it.
+        head: A head that was kept elsewhere; may be given several times. Only it shows a cut end.
+    """
     public = read_public_key(key)
     with _readable():
         report = verify(typed_sources(files), public, [Head.of(text) for text in head or ()])
@@ -126,18 +118,21 @@ def print_head(files: Files = None, as_json: Json = False, project: Project = Pa
 @audit_app.command("show")
 def show_records(
     files: Files = None,
-    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Only this session's.")] = None,
-    kind: Annotated[
-        list[str] | None, typer.Option("--kind", metavar="KIND", help="Only these; may be given several times.")
-    ] = None,
-    call: Annotated[
-        str | None, typer.Option("--call", metavar="ID", help="Only those about this call, by its id or effect id.")
-    ] = None,
-    last: Annotated[int | None, typer.Option("--last", min=1, metavar="N", help="Only the last N of them.")] = None,
+    session: Annotated[str | None, typer.Option("--session", metavar="ID")] = None,
+    kind: Annotated[list[str] | None, typer.Option("--kind", metavar="KIND")] = None,
+    call: Annotated[str | None, typer.Option("--call", metavar="ID")] = None,
+    last: Annotated[int | None, typer.Option("--last", min=1, metavar="N")] = None,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Show the records of a chain, as they are: `verify` says whether they are genuine."""
+    """Show the records of a chain, as they are: `verify` says whether they are genuine.
+
+    Options:
+        session: Only this session's.
+        kind: Only these; may be given several times.
+        call: Only those about this call, by its id or effect id.
+        last: Only the last N of them.
+    """
     with _readable():
         records = list(_wanted(records_of(sources_of(project, files or ())), session, kind, call))[-(last or 0) :]
     view = View({"records": [{**record.fields, "hash": record.hash} for record in records]})
@@ -185,15 +180,17 @@ def _word(value: object) -> str:
 @audit_app.command("export")
 def export_records(
     files: Files = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Where they go; by default to stdout.", dir_okay=False),
-    ] = None,
-    session: Annotated[str | None, typer.Option("--session", metavar="ID", help="Only this session's.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", dir_okay=False)] = None,
+    session: Annotated[str | None, typer.Option("--session", metavar="ID")] = None,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Write the records as CloudEvents, one a line, each with its signed line; with --json as one batch."""
+    """Write the records as CloudEvents, one a line, each with its signed line; with --json as one batch.
+
+    Options:
+        output: Where they go; by default to stdout.
+        session: Only this session's.
+    """
     with _readable():
         sources = sources_of(project, files or ())
         events = _events(_wanted(records_of(sources), session), _key_in(records_of(sources)))

@@ -16,11 +16,10 @@ import typer
 
 from hooksdk.cli._config.around import agent_around
 from hooksdk.cli._configuration import read_config
-from hooksdk.cli._console import CommandProblem, complain, safe, says_yes, stdout_console
+from hooksdk.cli._console import CommandProblem, View, complain, safe, says_yes, stdout_console
 from hooksdk.cli._edits.configuration import forget_trust, record_trust
 from hooksdk.cli._mcp.files import project_files, servers_remark
 from hooksdk.cli._options import Json, Project, nearest_project
-from hooksdk.cli._view import View
 from hooksdk.config import (
     Config,
     Merged,
@@ -48,11 +47,13 @@ Place = tuple[str, ...]
 
 @config_app.command()
 def show(
-    origin: Annotated[bool, typer.Option("--origin", help="Say who set each value.")] = False,
-    as_json: Json = False,
-    project: Project = Path(),
+    origin: Annotated[bool, typer.Option("--origin")] = False, as_json: Json = False, project: Project = Path()
 ) -> None:
-    """Show the configuration that counts here, and what does not count and why. No plugin is imported."""
+    """Show the configuration that counts here, and what does not count and why. No plugin is imported.
+
+    Options:
+        origin: Say who set each value.
+    """
     config, merged = read_config(folder=project)
     defaults = config.model_dump(exclude={"plugins", "timeouts"})
     defaults["gateway"] = GatewayConfig.of(config).model_dump()
@@ -115,16 +116,21 @@ def _add_remarks(view: View, heading: str, remarks: list[Remark]) -> None:
 
 @trust_app.command()
 def trust(
-    folder: Annotated[
-        Path, typer.Argument(help="The project's folder; by default the one of this folder.", callback=nearest_project)
-    ] = Path(),
-    yes: Annotated[bool, typer.Option("--yes", help="Trust it without asking.")] = False,
-    show_list: Annotated[bool, typer.Option("--list", help="List the folders that you trust.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Trust the folder no longer.")] = False,
+    folder: Annotated[Path, typer.Argument(callback=nearest_project)] = Path(),
+    yes: Annotated[bool, typer.Option("--yes")] = False,
+    show_list: Annotated[bool, typer.Option("--list")] = False,
+    remove: Annotated[bool, typer.Option("--remove")] = False,
     as_json: Json = False,
 ) -> None:
     """Show what a folder's configuration would widen, such as running its plugins file, and trust it until it
-    changes."""
+    changes.
+
+    Options:
+        folder: The project's folder; by default the one of this folder.
+        yes: Trust it without asking.
+        show_list: List the folders that you trust.
+        remove: Trust the folder no longer.
+    """
     if show_list + remove + yes > 1 or (as_json and not show_list):
         raise typer.BadParameter("--list, --remove and --yes exclude each other, and --json goes with --list")
     if show_list:
@@ -187,7 +193,7 @@ def _check_person() -> None:
 
 def _tell_of_guard(folder: Path) -> None:
     """Print what ends the guard before coding agents here, or goes around it, which no trust allows."""
-    from hooksdk.cli._guard.status import look_at
+    from hooksdk.cli._guard.install import look_at
 
     view = View({})
     look_at(resolve(folder)).add_to(view)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import re
 import shlex
 import shutil
 import signal
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -24,7 +26,6 @@ from rich.console import Console
 
 from hooksdk import Config, Host, Session, Tool, schema
 from hooksdk.agent import Outcome, run_agent
-from hooksdk.cli._clock import seconds_since_start
 from hooksdk.cli._console import CommandProblem, one_line, print_json, print_line
 from hooksdk.cli._demo.script import LIGHT, PROMPT, REAL, Answer, Office, scripted_secretary
 from hooksdk.cli._demo.story import Story, seen
@@ -35,13 +36,14 @@ from hooksdk.cli._run.timeline import Timeline
 from hooksdk.config import without_password
 from hooksdk.testing import ScriptedModel, Turn
 
+_IMPORTED = time.monotonic()
 # The plugins of the light demo, with the tools that its script uses.
 OFFICE = (Commits, Tables)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions:
-    """What the command line asks for.
+    """The options of the demo, as the command has worked them out.
 
     Attributes:
         real: Real MCP servers, in place of the demo's own plugins.
@@ -268,3 +270,14 @@ def _show(console: Console, summary: Mapping[str, Any], folder: Path, options: D
 
 def _less(before: int, after: int) -> str:
     return f"[green]{100 - 100 * after / before:.0f} % less[/]"
+
+
+def seconds_since_start() -> float:
+    """The seconds since this process began: on Linux since its very start, elsewhere since the first import of this
+    module."""
+    try:
+        # Field 22; the name before, in brackets, may hold anything.
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError, ValueError):
+        return time.monotonic() - _IMPORTED

@@ -1,4 +1,4 @@
-"""What the demo takes with `--servers real`: a repository of git, and 115 tools of five MCP servers from PyPI."""
+"""The world of `--servers real`: a repository of git, and 115 tools of five MCP servers from PyPI."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def entries() -> dict[str, Any]:
 
 
 def installed() -> dict[str, Any]:
-    """Those of the entries whose programs are there."""
+    """The entries whose programs are installed."""
     return {name: entry for name, entry in entries().items() if Path(entry["command"]).is_absolute()}
 
 

@@ -1,4 +1,4 @@
-"""What the demo's model does: a function of what it is sent, so it really must find its tools."""
+"""The demo's model as a script: it answers by the messages that it is sent, so it really must find its tools."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _work(turn: Turn, office: Office, repository: Path, folder: Path, elsewhere:
 
 
 def _find_tools(turn: Turn, office: Office) -> Generator[Answer, Turn, dict[str, str]]:
-    """By what each is for, the tool that a search finds; without search, one of those whose definitions are shown."""
+    """The name of a fitting tool for each need, from a search, or from the definitions where there is no search."""
     found: list[dict[str, set[str]]] = []
     if "tool_search" in turn.offered:
         turn = yield call("tool_search", queries=[query for query, _ in office.needs.values()])

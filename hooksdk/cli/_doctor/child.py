@@ -157,7 +157,7 @@ def _examine_guard(report: Report, project: Path) -> None:
     if sys.platform == "win32":
         return
     from hooksdk.cli._guard.hooks import pause_text
-    from hooksdk.cli._guard.status import look_at, places
+    from hooksdk.cli._guard.install import look_at, places
 
     report.step("reading the settings and the transcripts of coding agents", SESSION_SECONDS)
     try:

@@ -23,10 +23,9 @@ from typing import IO, Annotated, Any, Literal
 import typer
 
 from hooksdk.cli._configuration import read_config
-from hooksdk.cli._console import counted, one_line
+from hooksdk.cli._console import View, counted, one_line
 from hooksdk.cli._mcp.files import not_trusted, servers_files
 from hooksdk.cli._options import Json, Mcp, Plugins, Project
-from hooksdk.cli._view import View
 from hooksdk.config import Trust
 from hooksdk.errors import ConfigError
 
@@ -50,21 +49,6 @@ class Symptom:
     advice: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Examination:
-    """The places to examine, and the seconds in which a plugin must be loaded.
-
-    Attributes:
-        mcp: Files with servers, each with the digest of the content that is trusted; empty: any.
-        plugins: The plugins of the command line; the child imports them.
-    """
-
-    project: Path
-    mcp: Mapping[Path, str] = field(default_factory=dict[Path, str])
-    plugins: tuple[str, ...] = ()
-    load_seconds: float
-
-
 @dataclass(kw_only=True)
 class Diagnosis:
     """The findings.
@@ -86,20 +70,27 @@ class Diagnosis:
 def doctor(
     mcp: Mcp = None,
     plugin: Plugins = None,
-    load_seconds: Annotated[
-        float, typer.Option("--limit", min=0.1, metavar="SECONDS", help="How long one plugin may take to be loaded.")
-    ] = 20.0,
+    load_seconds: Annotated[float, typer.Option("--limit", min=0.1, metavar="SECONDS")] = 20.0,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
     """Find what is wrong here: lost policies, missing grants, dead rules, patterns without a tool, servers, the
-    store."""
+    store.
+
+    Options:
+        load_seconds: How long one plugin may take to be loaded.
+    """
     files, unknown = dict.fromkeys(mcp or (), ""), list[Trust]()
     if not files:
         files, unknown = servers_files(project, read_config(folder=project)[0])
     known = [Symptom(severity="problem", who=one.folder.name, what=not_trusted(one, project)) for one in unknown]
-    plugins = tuple(plugin or ())
-    diagnosis = examine(Examination(project=project, mcp=files, plugins=plugins, load_seconds=load_seconds), known)
+    order = {
+        "project": str(project.resolve()),
+        "mcp": {str(path): digest for path, digest in files.items()},
+        "load_seconds": load_seconds,
+        "plugins": plugin or [],
+    }
+    diagnosis = examine(order, known)
     findings, problems = diagnosis.findings, diagnosis.problems
     document = {"judging": diagnosis.judging, "problems": problems, "findings": [asdict(one) for one in findings]}
     view = View(document, indent=10)
@@ -118,14 +109,15 @@ def doctor(
     raise typer.Exit(1 if problems else 0)
 
 
-def examine(examination: Examination, known: Sequence[Symptom]) -> Diagnosis:
+def examine(order: Mapping[str, Any], known: Sequence[Symptom]) -> Diagnosis:
     """Let a child process examine everything but the plugins that end it; `known` are findings of the command itself.
-    Raises `ConfigError`."""
+    The order is its JSON: the project, the plugins of the command line, the seconds in which one must be loaded, and
+    the files with servers, each with the digest of the content that is trusted (empty: any). Raises `ConfigError`."""
     fatal = list(known)
     without: list[str] = []
     while True:
         diagnosis = Diagnosis()
-        end = _examine_in_child(examination, without, diagnosis)
+        end = _examine_in_child({**order, "without": without}, diagnosis)
         if end is None:
             break
         finding, plugin = end
@@ -138,17 +130,8 @@ def examine(examination: Examination, known: Sequence[Symptom]) -> Diagnosis:
     return diagnosis
 
 
-def _examine_in_child(
-    examination: Examination, without: Sequence[str], diagnosis: Diagnosis
-) -> tuple[Symptom, str] | None:
+def _examine_in_child(order: Mapping[str, Any], diagnosis: Diagnosis) -> tuple[Symptom, str] | None:
     """Fill the diagnosis. None when the child came to its end, or else the finding that ended it, and its plugin."""
-    order = {
-        "project": str(examination.project.resolve()),
-        "mcp": {str(path): digest for path, digest in examination.mcp.items()},
-        "load_seconds": examination.load_seconds,
-        "without": without,
-        "plugins": examination.plugins,
-    }
     doing: Mapping[str, Any] = {"step": "starting", "plugin": "", "seconds": START_SECONDS}
     with tempfile.TemporaryFile() as noise, _child(json.dumps(order), noise) as (process, lines):
         while True:
@@ -156,10 +139,10 @@ def _examine_in_child(
             try:
                 line = lines.get(timeout=seconds)
             except queue.Empty:
-                return _fatal(examination, doing, f"{step} is not done after {seconds:g} s")
+                return _fatal(order["plugins"], doing, f"{step} is not done after {seconds:g} s")
             if line is None:
                 end = f"ended the process (exit code {process.wait()}){_last_line(noise)}"
-                return _fatal(examination, doing, f"{step} {end}")
+                return _fatal(order["plugins"], doing, f"{step} {end}")
             message: dict[str, Any] = json.loads(line)
             if "step" in message:
                 doing = message
@@ -174,10 +157,10 @@ def _examine_in_child(
                 return None
 
 
-def _fatal(examination: Examination, doing: Mapping[str, Any], what: str) -> tuple[Symptom, str]:
+def _fatal(named: Sequence[str], doing: Mapping[str, Any], what: str) -> tuple[Symptom, str]:
     plugin = str(doing["plugin"])
     advice = f"hooksdk plugins disable {plugin}" if plugin else ""
-    if plugin in examination.plugins:
+    if plugin in named:
         advice = "Correct it, or leave its --plugin out"
     elif plugin.endswith(".py"):
         advice = "Set plugins_file = false"

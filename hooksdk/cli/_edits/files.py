@@ -13,9 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hooksdk.cli._console import CommandProblem, safe, says_yes, stderr_console, stdout_console
+from hooksdk.cli._console import CommandProblem, View, safe, says_yes, stderr_console, stdout_console
 from hooksdk.cli._options import EditOptions
-from hooksdk.cli._view import View
 from hooksdk.errors import ConfigError, StoreError
 from hooksdk.stores.files import replace_file
 from hooksdk.values import as_object

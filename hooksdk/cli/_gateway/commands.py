@@ -1,4 +1,5 @@
-"""`hooksdk gateway`: one MCP server in front of all the others, and the commands around it."""
+"""`hooksdk gateway`: one MCP server in front of all the others, and the commands around it; `hooksdk mcp`: files with MCP
+servers."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from hooksdk.cli._options import (
     ImportFrom,
     InProject,
     Json,
+    Mcp,
     NoBrowser,
     Plugins,
     Project,
@@ -39,45 +41,34 @@ gateway_app = typer.Typer(
     help="Run one MCP server in front of yours, with policies and tool search.",
     invoke_without_command=True,
 )
+mcp_app = typer.Typer(help="Look after files with MCP servers.", no_args_is_help=True)
 
 
 @gateway_app.callback()
 def serve(
     context: typer.Context,
-    config: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            help="A file with the MCP servers behind the gateway; may be given several times. By default the project's "
-            "mcp.json and .mcp.json, once trusted, and else the gateway's own, which `gateway import` fills.",
-        ),
-    ] = None,
-    profile: Annotated[
-        str | None,
-        typer.Option("--profile", metavar="NAME", help="The profile of the configuration that clients get."),
-    ] = None,
-    http: Annotated[
-        str | None,
-        typer.Option("--http", metavar="HOST:PORT", help="Serve streamable HTTP there instead of stdin and stdout."),
-    ] = None,
-    tls_cert: Annotated[
-        Path | None,
-        typer.Option("--tls-cert", metavar="FILE", help="Serve https with this certificate (PEM), with --tls-key."),
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", metavar="FILE", help="The key of the certificate (PEM).")
-    ] = None,
-    expose: Annotated[
-        Literal["bridge", "direct", "hybrid"] | None,
-        typer.Option(help="bridge: search and call. direct: every tool. hybrid: both, for pinned and read-only tools."),
-    ] = None,
+    config: Annotated[list[Path] | None, typer.Option("--config", metavar="FILE")] = None,
+    profile: Annotated[str | None, typer.Option("--profile", metavar="NAME")] = None,
+    http: Annotated[str | None, typer.Option("--http", metavar="HOST:PORT")] = None,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", metavar="FILE")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE")] = None,
+    expose: Literal["bridge", "direct", "hybrid"] | None = None,
     plugin: Plugins = None,
     store: Store = None,
     project: Project = Path(),
 ) -> None:
     """Serve an MCP client: one server in front of all servers of a file, with plugins, policies and tool search
-    between."""
+    between.
+
+    Options:
+        config: A file with the MCP servers behind the gateway; may be given several times. By default the project's
+            mcp.json and .mcp.json, once trusted, and else the gateway's own, which `gateway import` fills.
+        profile: The profile of the configuration that clients get.
+        http: Serve streamable HTTP there instead of stdin and stdout.
+        tls_cert: Serve https with this certificate (PEM), with --tls-key.
+        tls_key: The key of the certificate (PEM).
+        expose: bridge: search and call. direct: every tool. hybrid: both, for pinned and read-only tools.
+    """
     if context.invoked_subcommand is not None:
         return
     need_mcp()
@@ -128,16 +119,18 @@ OfToken = Annotated[
 def import_servers(
     names: ServerNames = None,
     sources: ImportFrom = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Another file than the gateway's own.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE")] = None,
     in_project: InProject = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Find the MCP servers of the clients on this machine, and add them to the gateway's own file, which is shown
-    first."""
+    first.
+
+    Options:
+        output: Another file than the gateway's own.
+    """
     need_mcp()
     from hooksdk.cli._gateway.places import gateway_file
     from hooksdk.cli._mcp.import_servers import ImportOptions, add_servers
@@ -240,3 +233,58 @@ def _add_status(view: View, one: GatewayStatus) -> None:
     ended = f"{one.blocked:,} blocked, {one.asked:,} asked about, {one.failed:,} failed"
     written = f"written {max(time.time() - one.changed, 0):.0f} s ago"
     view.markup(f"  calls     {one.calls:,}: {ended}  ({written})")
+
+
+@mcp_app.command("import")
+def import_to_mcp_json(
+    names: ServerNames = None,
+    sources: ImportFrom = None,
+    target: Annotated[Path | None, typer.Option("--to", metavar="FILE")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run")] = False,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Find the MCP servers of Claude Desktop and Code, Cursor, VS Code, Cline, Windsurf, Zed, Gemini CLI and Codex, and
+    add them to mcp.json.
+
+    Options:
+        target: Where they are added; by default the project's mcp.json.
+        dry_run: Show what would be added, and write nothing.
+    """
+    need_mcp()
+    from hooksdk.cli._mcp.import_servers import ImportOptions, add_servers
+
+    options = ImportOptions(
+        project=project,
+        names=names or (),
+        sources=sources or (),
+        target=target or project / "mcp.json",
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+    raise typer.Exit(add_servers(options))
+
+
+@mcp_app.command("login")
+def mcp_login(
+    name: ServerName,
+    mcp: Mcp = None,
+    no_browser: NoBrowser = False,
+    client_secret: AskClientSecret = False,
+    project: Project = Path(),
+) -> None:
+    """Sign in to a server on the web, in the browser: all commands and gateways of yours are signed in then."""
+    need_mcp()
+    from hooksdk.cli._mcp.sign_in import SignInOptions, sign_in
+
+    options = SignInOptions(name=name, files=tuple(mcp or ()), project=project)
+    raise typer.Exit(sign_in(options, browser=not no_browser, client_secret=client_secret))
+
+
+@mcp_app.command("logout")
+def mcp_logout(name: ServerName, mcp: Mcp = None, project: Project = Path()) -> None:
+    """End a sign-in, at the server and here."""
+    need_mcp()
+    from hooksdk.cli._mcp.sign_in import SignInOptions, sign_out
+
+    raise typer.Exit(sign_out(SignInOptions(name=name, files=tuple(mcp or ()), project=project)))

@@ -19,15 +19,25 @@ from hooksdk.cli._console import CommandProblem, counted, one_line, print_line, 
 from hooksdk.cli._edits.client_text import ClientText, Hunk
 from hooksdk.cli._edits.files import FileEdit, agreed, decoded, read_bytes, secrets_of, tell_outcome
 from hooksdk.cli._edits.json_text import with_servers
-from hooksdk.cli._gateway.places import Installation, check_link, find_place, gateway_file, read_record
-from hooksdk.cli._mcp.clients import CLIENTS, ClientFile, client_places, essence, with_braces
+from hooksdk.cli._gateway.places import (
+    CLIENTS,
+    ClientFile,
+    Installation,
+    check_link,
+    client_places,
+    essence,
+    find_place,
+    gateway_file,
+    own_entry,
+    read_record,
+)
 from hooksdk.cli._mcp.servers import show_page
 from hooksdk.cli._options import GatewayInstall, typed
 from hooksdk.cli._view import View
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import GatewayConfig, profile_of
 from hooksdk.mcp import McpServers, check_entry
-from hooksdk.mcp.settings import BARE_FOLDERS, ENTRY_KEYS, plain_entry, projects_of
+from hooksdk.mcp.settings import ENTRY_KEYS, plain_entry, projects_of
 from hooksdk.mcp.sign_in import SignInProblem
 from hooksdk.values import is_object
 
@@ -173,8 +183,7 @@ def _taken_over(place: ClientFile, name: str, entry: object) -> tuple[dict[str, 
     if not is_object(entry):
         return {}, [], "it is no object"
     whole = plain_entry(entry)
-    plain = {key: value for key, value in whole.items() if key in ENTRY_KEYS}
-    plain = with_braces(plain) if place.path.parent.name in BARE_FOLDERS else plain
+    plain = own_entry(place.path, whole)
     if plain.get("disabled") is False:
         del plain["disabled"]
     foreign = sorted(set(re.findall(r"\$\{(\w+):(?!-)", json.dumps(plain))) - {"env"})

@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -27,7 +26,7 @@ from hooksdk.config import Config, FileWatch, config_files
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import Gateway, GatewayConfig
 from hooksdk.gateway.status import ServerLine, StatusFile
-from hooksdk.mcp import LOCAL, Features, McpServers, Reload, ServerStatus, SignInPage
+from hooksdk.mcp import LOCAL, McpServers, Reload, ServerStatus
 from hooksdk.stores import open_store
 from hooksdk.tasks import describe
 from hooksdk.tools import Tool
@@ -36,6 +35,8 @@ logger = logging.getLogger("hooksdk")
 
 # Seconds between two writes of the status, at least.
 _STATUS_PAUSE = 1.0
+# The members of a gateway's source that a project leaves to its servers.
+_OF_SERVERS = {"features", "missing", "open_page", "release", "signed_out", "tools_known"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,32 +117,11 @@ class GatewayProject:
         """The servers' tools as they are now."""
         return self.servers.tools()
 
-    @property
-    def features(self) -> Features:
-        """The servers' prompts and resources."""
-        return self.servers.features
-
-    @property
-    def missing(self) -> Mapping[str, str]:
-        """The servers without tools, with the reason."""
-        return self.servers.missing
-
-    @property
-    def signed_out(self) -> Mapping[str, str]:
-        """The servers that wait for a person to sign in."""
-        return self.servers.signed_out
-
-    async def open_page(self, name: str) -> SignInPage | None:
-        """A page on which a person signs in to a server."""
-        return await self.servers.open_page(name)
-
-    async def tools_known(self) -> None:
-        """Wait until the tools of all servers are known for the first time."""
-        await self.servers.tools_known()
-
-    def release(self, session_id: str) -> None:
-        """End the servers of a client's session that is over."""
-        self.servers.release(session_id)
+    def __getattr__(self, name: str) -> Any:
+        """The other members of a source are the servers' own."""
+        if name not in _OF_SERVERS:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
+        return getattr(self.servers, name)
 
     async def catch_up(self) -> Reload | None:
         """Apply the changes of the files. A broken file is told of, and changes nothing."""

@@ -13,7 +13,7 @@ import anyio
 import typer
 
 from hooksdk.cli._console import CommandProblem, safe, says_yes, stdout_console
-from hooksdk.cli._edits.rules import offer_rules
+from hooksdk.cli._edits.configuration import offer_rules
 from hooksdk.cli._guard.hooks import check_agent, hook_command, how_long, judge_folder, need_sockets
 from hooksdk.cli._guard.trial import try_rules
 from hooksdk.cli._options import AGENTS, GuardInstall, GuardOptions, Json, Project, has_mcp, seconds_of, takes
@@ -27,8 +27,8 @@ guard_app.command("try")(try_rules)
 @guard_app.command()
 def policy(
     project: Project = Path(),
-    write: Annotated[bool, typer.Option("--write", help="Write them into the project's hooksdk.toml.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before writing.")] = False,
+    write: Annotated[bool, typer.Option("--write")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y")] = False,
     as_json: Json = False,
 ) -> None:
     """Print rules to begin with for coding agents in a project, made for what is in its folder.
@@ -38,6 +38,10 @@ def policy(
         hooksdk guard policy > rules.toml
 
         hooksdk guard try --policy rules.toml
+
+    Options:
+        write: Write them into the project's hooksdk.toml.
+        yes: Do not ask before writing.
     """
     folder, advice = project.resolve(), "`hooksdk guard try` says what they would have said lately."
     text = starter_policy(folder)
@@ -45,10 +49,12 @@ def policy(
 
 
 @guard_app.command()
-def judge(
-    idle: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Ends after so long without any hook.")] = 900,
-) -> None:
-    """Answer the hooks of this user's coding agents; they start it themselves when there is none."""
+def judge(idle: Annotated[float, typer.Option(min=1, metavar="SECONDS")] = 900) -> None:
+    """Answer the hooks of this user's coding agents; they start it themselves when there is none.
+
+    Options:
+        idle: Ends after so long without any hook.
+    """
     need_sockets()
     is_gateway = None
     if has_mcp():  # without it there is no gateway
@@ -88,27 +94,25 @@ def uninstall(options: GuardOptions) -> int:
 
 
 @guard_app.command()
-def status(
-    prove: Annotated[
-        bool,
-        typer.Option(
-            "--prove", help="Start each agent here once, with a call that must be refused. Its settings count, and run."
-        ),
-    ] = False,
-    as_json: Json = False,
-) -> None:
+def status(prove: Annotated[bool, typer.Option("--prove")] = False, as_json: Json = False) -> None:
     """Say whether a judge runs, before which agents the guard is, what counts against it here, and what stays open in
-    each."""
-    from hooksdk.cli._guard.status import show_status
+    each.
+
+    Options:
+        prove: Start each agent here once, with a call that must be refused. Its settings count, and run.
+    """
+    from hooksdk.cli._guard.install import show_status
 
     raise typer.Exit(show_status(as_json=as_json, proves=prove))
 
 
 @guard_app.command()
-def pause(
-    duration: Annotated[str, typer.Argument(metavar="DURATION", help="Such as 10m or 2h.")],
-) -> None:
-    """Refuse nothing for so long. A person types it at a terminal; what happens meanwhile stands in the trace."""
+def pause(duration: Annotated[str, typer.Argument(metavar="DURATION")]) -> None:
+    """Refuse nothing for so long. A person types it at a terminal; what happens meanwhile stands in the trace.
+
+    Options:
+        duration: Such as 10m or 2h.
+    """
     _pause(seconds_of(duration))
 
 

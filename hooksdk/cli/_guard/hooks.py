@@ -10,9 +10,10 @@ import shlex
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -29,64 +30,18 @@ TITLE = "hooksdk guard"
 # The seconds that an agent waits for a hook: more than the hook itself waits, since at its own limit an agent runs the
 # call.
 SECONDS = 60
-# The name of an agent's folder, in a home and in a project.
-FOLDERS = {"claude-code": ".claude", "codex": ".codex", "gemini": ".gemini", "qwen": ".qwen"}
-_FOLDER_VARIABLES = {"claude-code": "CLAUDE_CONFIG_DIR", "codex": "CODEX_HOME", "qwen": "QWEN_HOME"}
-_SUPPORT = "/Library/Application Support"
-# The machine's own settings of each agent, on Linux and on macOS.
-_MANAGED = {
-    "claude-code": ("/etc/claude-code/managed-settings.json", f"{_SUPPORT}/ClaudeCode/managed-settings.json"),
-    "codex": ("/etc/codex/requirements.toml", "/etc/codex/requirements.toml"),
-    "gemini": ("/etc/gemini-cli/settings.json", f"{_SUPPORT}/GeminiCli/settings.json"),
-    "qwen": ("/etc/qwen-code/settings.json", f"{_SUPPORT}/QwenCode/settings.json"),
-}
-_MANAGED_VARIABLES = {"gemini": "GEMINI_CLI_SYSTEM_SETTINGS_PATH", "qwen": "QWEN_CODE_SYSTEM_SETTINGS_PATH"}
+# Each agent's files, and what the guard cannot close there.
+FACTS: Mapping[str, Mapping[str, Any]] = tomllib.loads(
+    files("hooksdk.cli._guard").joinpath("agents.toml").read_text("utf-8")
+)
+FOLDERS: Mapping[str, str] = {agent: facts["folder"] for agent, facts in FACTS.items()}
+OPEN = {agent: [*facts.get("open_for_users", ()), *facts["open"]] for agent, facts in FACTS.items()}
+_MANAGED: Mapping[str, Sequence[str]] = {agent: facts["managed"] for agent, facts in FACTS.items()}
 # Variables by which every program runs other code.
 LOADERS = ("LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES")
-# Entries of the machine's own settings beside the hooks, which no project can then change.
-_PINS: Mapping[str, Mapping[tuple[str, ...], object]] = {
-    "claude-code": {("env", name): "" for name in ("CLAUDE_CODE_SHELL_PREFIX", "CLAUDE_CODE_SIMPLE", *LOADERS)},
-    "codex": {("features", "hooks"): True},
-    "gemini": {("hooksConfig", "enabled"): True},
-    "qwen": {("disableAllHooks",): False},
-}
 _BEGIN, _END = "# hooksdk guard: begin", "# hooksdk guard: end"
 """The lines around the guard's part of a file of TOML."""
 _IN_MILLISECONDS = {"gemini", "qwen"}
-
-_NOT_REVIEWED = (
-    "Codex skips hooks that you have not reviewed, without a word: start it once in a terminal and look at its hooks"
-)
-_TAKES_NONE = "Qwen Code takes none from a hook"
-_TIME_LIMIT = "runs a call whose hook is ended by its own time limit of 60 s"
-# The gaps that the guard cannot close in each agent, as seen in the programs themselves.
-OPEN: Mapping[str, tuple[str, ...]] = {
-    "claude-code": (
-        "a redactor that fails after a call shows the model the original result",
-        f"before 2.1.330 Claude Code {_TIME_LIMIT}",
-    ),
-    "codex": (
-        _NOT_REVIEWED,
-        f"Codex {_TIME_LIMIT}",
-        "a call whose arguments a policy has changed is not asked about by Codex itself",
-    ),
-    "gemini": (f"Gemini CLI {_TIME_LIMIT}",),
-    "qwen": (
-        f"Qwen Code {_TIME_LIMIT}",
-        f"a call whose arguments a policy changes is refused, and the model told the others: {_TAKES_NONE}",
-        "what a failed call says reaches the model as it is: Qwen Code lets nobody change it",
-    ),
-}
-_AND_HOOKS = "and its settings a hook that changes calls: status and doctor name them"
-# The gaps that a project still has in spite of the machine's own settings.
-_MANAGED_OPEN: Mapping[str, str] = {
-    "claude-code": "a project's env may still have LD_TRACE_LOADED_OBJECTS, SHELLOPTS or LD_LIBRARY_PATH, and a hook "
-    "that changes calls: status and doctor name them",
-    "codex": "a hook of a project that you have reviewed may change calls: status and doctor name it",
-    "gemini": f"a project's .env may still have BASH_ENV, SHELLOPTS or the loader's LD_ variables, {_AND_HOOKS}",
-    "qwen": "a project's .env may still have QWEN_CODE_SIMPLE, QWEN_CODE_SYSTEM_SETTINGS_PATH, NODE_OPTIONS, BASH_ENV, "
-    f"SHELLOPTS or the loader's LD_ variables, {_AND_HOOKS}",
-}
 
 
 @dataclass(frozen=True)
@@ -163,7 +118,8 @@ class HookFile:
 
     @property
     def _pins(self) -> Mapping[tuple[str, ...], object]:
-        return _PINS[self.agent] if self.scope == "managed" else {}
+        pins: Mapping[str, object] = FACTS[self.agent]["pins"] if self.scope == "managed" else {}
+        return {tuple(keys.split(".")): value for keys, value in pins.items()}
 
     @property
     def _events(self) -> Mapping[str, Any]:
@@ -236,8 +192,8 @@ def open_in(agent: str, scope: Scope) -> list[str]:
     """The gaps that the guard cannot close in an agent, with its hooks in this place."""
     if scope != "managed":
         return [*OPEN[agent]]
-    others = [what for what in OPEN[agent] if what != _NOT_REVIEWED]
-    return [*others, _MANAGED_OPEN[agent], f"each user of this machine must be able to run {sys.executable}"]
+    facts = FACTS[agent]
+    return [*facts["open"], facts["open_managed"], f"each user of this machine must be able to run {sys.executable}"]
 
 
 def hook_command(agent: str, *more: str, trial: bool = False) -> str:
@@ -316,11 +272,11 @@ def hook_file(agent: str, scope: Scope, project: Path, file: Path | None = None)
 def own_folder(agent: str) -> Path:
     """The agent's folder of this user."""
     home = os.environ.get("GEMINI_CLI_HOME", "") if agent == "gemini" else ""
-    own = os.environ.get(_FOLDER_VARIABLES.get(agent, "")) or Path(home or Path.home()) / FOLDERS[agent]
+    own = os.environ.get(FACTS[agent].get("folder_variable", "")) or Path(home or Path.home()) / FOLDERS[agent]
     return Path(own).expanduser().absolute()
 
 
 def managed_file(agent: str) -> Path:
     """The machine's own file of the agent's hooks, whose entries no project overrules."""
-    other = os.environ.get(_MANAGED_VARIABLES.get(agent, ""))
+    other = os.environ.get(FACTS[agent].get("managed_variable", ""))
     return Path(other or _MANAGED[agent][sys.platform == "darwin"]).absolute()

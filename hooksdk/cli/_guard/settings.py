@@ -1,7 +1,8 @@
 """Every settings file of an agent that counts in a folder, and its entries that end the guard's hooks or go around
 them.
 
-Files and entries are two tables. Their effects were seen in the agents' own programs: docs/reference/guard.md.
+Files are listed in agents.toml, entries in a table here. Their effects were seen in the agents' own programs:
+docs/reference/guard.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from hooksdk.cli._guard.hooks import FOLDERS, LOADERS, TITLE, hook_command, is_guards, managed_file, own_folder
+from hooksdk.cli._guard.hooks import FACTS, FOLDERS, LOADERS, TITLE, hook_command, is_guards, managed_file, own_folder
 from hooksdk.values import as_list, as_object, is_object, plain_json
 
 Whose = Literal["user", "project", "managed"]
@@ -23,37 +24,6 @@ Whose = Literal["user", "project", "managed"]
 MAX_BYTES = 4_000_000
 # A key of an entry that stands for each key of its level.
 _ANY = "*"
-_GEMINI_FILES: tuple[tuple[Whose, str], ...] = (
-    ("managed", "{machine}/system-defaults.json"),
-    ("user", "{own}/settings.json"),
-    ("project", "{here}/settings.json"),
-    ("managed", "{managed}"),
-    ("project", "{nearest}"),
-)
-# The files that each agent reads when it is started in a folder, the weakest first. `{above}` is its folder in each
-# folder from the root of the repository down, `{nearest}` the file of variables.
-_FILES: Mapping[str, tuple[tuple[Whose, str], ...]] = {
-    "claude-code": (
-        ("user", "{own}/settings.json"),
-        ("project", "{here}/settings.json"),
-        ("project", "{here}/settings.local.json"),
-        ("managed", "{managed}"),
-        ("managed", "{machine}/managed-settings.d/*.json"),
-    ),
-    "codex": (
-        ("managed", "{machine}/config.toml"),
-        ("managed", "{machine}/hooks.json"),
-        ("user", "{own}/config.toml"),
-        ("user", "{own}/hooks.json"),
-        ("user", "{own}/.env"),
-        ("project", "{above}/config.toml"),
-        ("project", "{above}/hooks.json"),
-        ("managed", "{machine}/managed_config.toml"),
-        ("managed", "{managed}"),
-    ),
-    "gemini": _GEMINI_FILES,
-    "qwen": _GEMINI_FILES,
-}
 
 
 @dataclass(frozen=True)
@@ -232,7 +202,7 @@ def settings_files(agent: str, folder: Path) -> list[SettingsFile]:
         "nearest": _variables_file(agent, above),
     }
     found: dict[Path, SettingsFile] = {}
-    for whose, template in _FILES[agent]:
+    for whose, template in FACTS[agent]["files"]:
         word, _, name = template.removeprefix("{").partition("}")
         for place in places[word]:
             paths = _matching(place, name) if _ANY in name else [Path(f"{place}{name}")]

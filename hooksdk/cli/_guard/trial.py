@@ -17,10 +17,9 @@ import typer
 
 from hooksdk import Config, Host, MemoryStore, ToolCall
 from hooksdk.cli._configuration import load_config
-from hooksdk.cli._console import counted, one_line, print_line, safe, stderr_console, warnings_shown
+from hooksdk.cli._console import View, counted, one_line, print_line, safe, stderr_console, warnings_shown
 from hooksdk.cli._guard.transcripts import TRANSCRIPTS, Reading, RecordedCall, read_lately
 from hooksdk.cli._options import Json
-from hooksdk.cli._view import View
 from hooksdk.config import project_folder
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.guard import AGENTS, starter_policy, tool_of
@@ -49,22 +48,9 @@ class Finding:
 
 
 def try_rules(
-    policy: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
-            help="A TOML file with rules, as `guard policy` prints it, in the place of each project's own.",
-        ),
-    ] = None,
-    client: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="This agent alone: claude-code, codex, gemini or qwen; may be given several times."
-        ),
-    ] = None,
-    since: Annotated[str, typer.Option(metavar="TIME", help="How far back: 30m, 12h, 1d or 2w.")] = "1d",
+    policy: Annotated[Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False)] = None,
+    client: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
+    since: Annotated[str, typer.Option(metavar="TIME")] = "1d",
     as_json: Json = False,
 ) -> None:
     """Say what the rules would have denied, or asked about, of what your coding agents did lately.
@@ -72,13 +58,18 @@ def try_rules(
     Reads the transcripts that the agents keep of themselves. Each call is held against the rules of tool_policy of the
     project in which it was made, or against those of `hooksdk guard policy` where it has none. Nothing runs, and
     nothing is changed.
+
+    Options:
+        policy: A TOML file with rules, as `guard policy` prints it, in the place of each project's own.
+        client: This agent alone: claude-code, codex, gemini or qwen; may be given several times.
+        since: How far back: 30m, 12h, 1d or 2w.
     """
     begin = datetime.now(UTC) - _span(since)
     agents = _agents(client)
     fixed = None if policy is None else _rules_of(policy)
     here = Path.cwd()
     folders = list(dict.fromkeys([here, project_folder(here)]))
-    with warnings_shown(stderr_console()), stderr_console().status("reading") as status:
+    with warnings_shown(), stderr_console().status("reading") as status:
 
         def show(path: Path) -> None:
             status.update(f"reading {safe(path.name)}")

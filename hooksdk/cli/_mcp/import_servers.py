@@ -14,12 +14,12 @@ from hooksdk.cli._console import CommandProblem, counted, print_line, safe, stde
 from hooksdk.cli._edits.configuration import record_trust
 from hooksdk.cli._edits.files import FileEdit, agreed, digest_of, read_bytes, secrets_of
 from hooksdk.cli._edits.json_text import set_member, with_servers
-from hooksdk.cli._mcp.clients import ClientFile, client_files, essence, with_braces
+from hooksdk.cli._gateway.places import ClientFile, client_files, essence, own_entry
 from hooksdk.cli._options import EditOptions
 from hooksdk.cli._view import View
 from hooksdk.config import is_inside, look_up_file, resolve, trusted_digests
 from hooksdk.errors import ConfigError, did_you_mean
-from hooksdk.mcp.settings import BARE_FOLDERS, ENTRY_KEYS, find_servers, load_file, plain_entry, read_text
+from hooksdk.mcp.settings import find_servers, load_file, plain_entry, read_text
 from hooksdk.values import as_list, is_mapping, is_object
 
 
@@ -127,12 +127,9 @@ def _look(options: ImportOptions) -> list[Row]:
             continue
         for notice in shape.notices:
             print_line(stderr_console(), "[yellow]note[/]", safe(f"{one.path}: {notice}"))
-        bare = one.path.parent.name in BARE_FOLDERS
         for name, entry in shape.entries.items():
-            whole = plain_entry(entry) if is_mapping(entry) else {}
-            plain = {key: value for key, value in whole.items() if key in ENTRY_KEYS}
+            plain = own_entry(one.path, plain_entry(entry)) if is_mapping(entry) else {}
             if plain.keys() & {"command", "url"}:
-                plain = with_braces(plain) if bare else plain
                 rows.append(Row(one.client, one.path, name, plain, inputs=shape.inputs, own=one.own))
     if not rows and not options.as_json:
         places = ", ".join(str(one.path) for one in files)

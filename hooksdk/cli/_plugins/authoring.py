@@ -1,29 +1,43 @@
-"""`hooksdk plugins manifest`: manifests made from a project's code, which is imported for it."""
+"""`hooksdk plugins new`: a package to begin with. `hooksdk plugins manifest`: manifests made from a project's code,
+which is imported for it."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
+import importlib.util
 import inspect
 import json
+import keyword
+import re
+import sys
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files as files_in
 from pathlib import Path
+from string import Template
 from typing import Annotated, Any, cast
 
 import typer
 
+from hooksdk.cli._console import CommandProblem, View
 from hooksdk.cli._options import Json
 from hooksdk.cli._plugins.validation import Validation, entries_of_project, folder_of, manifest_in
-from hooksdk.cli._view import View
 from hooksdk.config import Config
 from hooksdk.errors import ConfigError, PluginRefused
 from hooksdk.hooks import GRANTS, HOOKS
-from hooksdk.host import Plugin, look_at, plugins_at
+from hooksdk.host import Plugin, look_at, plugins_at, survey
 from hooksdk.manifest import ASKED_FOR, FILE_NAMES, SUFFIX, needed_grants, read_manifest
 
 # What the plugin does that a new package begins with.
 EXAMPLE = "Blocks tool calls whose arguments hold a forbidden text."
+LONGEST_NAME = 40
+# What a package's name may begin with, and a plugin's id need not.
+PREFIX = "hooksdk_"
+TEMPLATES = files_in("hooksdk.cli._plugins") / "package"
+# The files that a package has once, however many plugins are in it.
+PROJECT = ("pyproject.toml", "README.md", ".gitignore", ".github/workflows/tests.yml")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,15 +65,17 @@ class Draft:
 
 
 def make_manifests(
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", exists=True, file_okay=False, help="The project's folder.")
-    ] = Path(),
-    write: Annotated[bool, typer.Option("--write", help="Write what differs.")] = False,
+    path: Annotated[Path, typer.Argument(metavar="PATH", exists=True, file_okay=False)] = Path(),
+    write: Annotated[bool, typer.Option("--write")] = False,
     as_json: Json = False,
 ) -> None:
     """Compare the manifests of a project of yours with its code, which is imported, and write them.
 
     Without --write the code is 1 when one differs.
+
+    Options:
+        path: The project's folder.
+        write: Write what differs.
     """
     made = drafts(path)
     differing = [draft for draft in made if draft.differing]
@@ -174,3 +190,109 @@ def _declared(function: Any) -> set[Any]:
         answer: Any = typing.get_type_hints(function).get("return")
         return {answer, *typing.get_args(answer)}
     return set()
+
+
+def new_package(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    plugin: Annotated[list[str] | None, typer.Option("--plugin", metavar="ID")] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a package with plugins that work: code, manifests, tests, README and CI, in a new folder.
+
+    Options:
+        name: The package's name, such as call-budget.
+        plugin: A plugin in it; may be given several times. One by default.
+    """
+    package = _identifier(name, "NAME")
+    distribution = package.replace("_", "-")
+    if package in sys.stdlib_module_names or importlib.util.find_spec(package) is not None:
+        raise typer.BadParameter(f"there is a module '{package}' already: choose another name", param_hint="NAME")
+    ids = [_plugin_id(one, "--plugin") for one in plugin or ()] or [_plugin_id(package.removeprefix(PREFIX), "NAME")]
+    if len(set(ids)) < len(ids):
+        raise typer.BadParameter(f"two plugins of one id: {', '.join(ids)}", param_hint="--plugin")
+    folder = Path(distribution)
+    if folder.exists():
+        raise CommandProblem(f"{folder} exists already: choose another name, or move it away")
+    plugins = [_words(one, package, alone=len(ids) == 1) for one in ids]
+    files = files_of(distribution, package, plugins)
+    manifests = _write(folder, files)
+    paths = [*files, *(str(path.relative_to(folder)) for path in manifests)]
+    view = View({"folder": str(folder), "plugins": ids, "files": sorted(paths)}, indent=8)
+    view.lines("made", [f"{one['id']}: {folder / one['file']}" for one in plugins])
+    view.line("next", f"cd {folder}")
+    view.line("", "pip install -e '.[dev]'")
+    view.line("", "pytest")
+    view.markup(f"        hooksdk plugins enable {ids[0]}    # in the project that is to use it")
+    view.show(as_json=as_json)
+
+
+def _words(plugin_id: str, package: str, *, alone: bool) -> dict[str, str]:
+    """The words for the templates of a plugin, which is the package itself where it is the only one."""
+    return {
+        "id": plugin_id,
+        "module": package if alone else f"{package}.{plugin_id}",
+        "file": f"src/{package}/{'__init__' if alone else plugin_id}.py",
+        "cls": "".join(part.capitalize() for part in plugin_id.split("_")),
+        "title": plugin_id.replace("_", " ").capitalize(),
+        "example": EXAMPLE,
+    }
+
+
+def files_of(distribution: str, package: str, plugins: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Every file by its path in the project's folder, but the manifests, which are made of the code."""
+    words = {
+        "distribution": distribution,
+        "package": package,
+        # The oldest hooksdk that the new package promises to work with: this one, without its patch.
+        "version": ".".join(importlib.metadata.version("hooksdk").split(".")[:2]),
+        "entries": "\n".join(f'{one["id"]} = "{one["module"]}:{one["cls"]}"' for one in plugins),
+        "settings": "".join(_filled("settings.md", one) for one in plugins),
+        "enable": "\n".join(f"hooksdk plugins enable {one['id']}" for one in plugins),
+    }
+    files = {name: _filled(Path(name).name, words) for name in PROJECT}
+    files[f"src/{package}/py.typed"] = ""
+    if len(plugins) > 1:
+        files[f"src/{package}/__init__.py"] = f'"""{distribution}: plugins for hooksdk."""\n'
+    for one in plugins:
+        files[one["file"]] = _filled("plugin.py", one)
+        files[f"tests/test_{one['id']}.py"] = _filled("test_plugin.py", one)
+    return files
+
+
+def _filled(template: str, words: Mapping[str, str]) -> str:
+    return Template((TEMPLATES / f"{template}.txt").read_text("utf-8")).substitute(words)
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> Sequence[Path]:
+    """Write the files and, made of them, the manifests; answers where these are."""
+    try:
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandProblem(f"{folder} cannot be written: {error.strerror}") from None
+    made = drafts(folder)
+    for draft in made:
+        draft.write()
+    return [draft.path for draft in made]
+
+
+def _identifier(name: str, option: str) -> str:
+    """The name as Python writes it: `call_budget` for `Call Budget` or `CallBudget`. Raises a usage error where it
+    cannot be."""
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.strip())
+    folded = re.sub(r"[-_.\s]+", "_", parted).strip("_").lower()
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", folded) or keyword.iskeyword(folded) or len(folded) > LONGEST_NAME:
+        problem = (
+            f"{name!r} cannot be a Python module: letters and digits, beginning with a letter, at most {LONGEST_NAME}"
+        )
+        raise typer.BadParameter(problem, param_hint=option)
+    return folded
+
+
+def _plugin_id(name: str, option: str) -> str:
+    plugin_id = _identifier(name, option)
+    if any(one.id == plugin_id and one.origin == "built-in" for one in survey(Config(), Path())):
+        raise typer.BadParameter(f"'{plugin_id}' is a built-in plugin's id: choose another", param_hint=option)
+    return plugin_id

@@ -13,12 +13,10 @@ import typer
 from rich.table import Table
 
 from hooksdk.cli._configuration import load_config, read_config
-from hooksdk.cli._console import CommandProblem, complain, one_line, says_yes, stderr_console
+from hooksdk.cli._console import CommandProblem, View, complain, one_line, says_yes, stderr_console
 from hooksdk.cli._edits.configuration import Edit, edit_project
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
-from hooksdk.cli._plugins.authoring import make_manifests
-from hooksdk.cli._plugins.new import new_package
-from hooksdk.cli._view import View
+from hooksdk.cli._plugins.authoring import make_manifests, new_package
 from hooksdk.config import fold, trust_advice
 from hooksdk.errors import PluginError, PluginRefused, did_you_mean, unknown_key
 from hooksdk.hooks import GRANTS
@@ -55,17 +53,18 @@ def list_plugins(plugin: Plugins = None, as_json: Json = False, project: Project
 @plugins_app.command("inspect")
 def inspect_plugin(
     plugin_id: PluginId,
-    runtime: Annotated[
-        bool, typer.Option("--runtime", help="Import it too, in a process of its own: this runs its code.")
-    ] = False,
-    seconds: Annotated[
-        float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long its import may take.")
-    ] = 10.0,
+    runtime: Annotated[bool, typer.Option("--runtime")] = False,
+    seconds: Annotated[float, typer.Option("--timeout", min=0.1, metavar="SECONDS")] = 10.0,
     named: Plugins = None,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Show what a plugin says of itself, from its manifest; with --runtime what it does when it is imported."""
+    """Show what a plugin says of itself, from its manifest; with --runtime what it does when it is imported.
+
+    Options:
+        runtime: Import it too, in a process of its own: this runs its code.
+        seconds: How long its import may take.
+    """
     plugin = _find(project, plugin_id, import_plugins(named))
     probe: Probe | None = None
     if runtime:
@@ -88,14 +87,17 @@ def inspect_plugin(
 @plugins_app.command("enable")
 def enable_plugin(
     plugin_id: PluginId,
-    grant: Annotated[
-        list[str] | None, typer.Option(metavar="WORD", help="A grant to give; may be given several times.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Give every grant that it asks for.")] = False,
+    grant: Annotated[list[str] | None, typer.Option(metavar="WORD")] = None,
+    yes: Annotated[bool, typer.Option("--yes")] = False,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Switch a plugin on in the project's configuration. On a terminal you are asked for the grants that it needs."""
+    """Switch a plugin on in the project's configuration. On a terminal you are asked for the grants that it needs.
+
+    Options:
+        grant: A grant to give; may be given several times.
+        yes: Give every grant that it asks for.
+    """
     words = list(grant or ())
     for word in words:
         if word not in GRANTS:

@@ -25,7 +25,7 @@ OUTPUT_CHARS = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """What came of importing a plugin.
+    """The outcome of importing a plugin.
 
     Attributes:
         outcome: `exit` and `signal`: the process ended before it had reported.

@@ -23,7 +23,7 @@ AnyPath = Path | zipfile.Path
 
 @dataclass
 class Validation:
-    """What was checked, and what is wrong with it.
+    """The outcome of checking plugins.
 
     Attributes:
         plugins: Those that were imported for it.

@@ -17,9 +17,9 @@ import typer
 
 from hooksdk import Annotations
 from hooksdk.cli._console import CommandProblem, complain
-from hooksdk.cli._edits.rules import offer_rules
+from hooksdk.cli._edits.configuration import offer_rules
 from hooksdk.cli._options import Json, Project
-from hooksdk.cli._proofs.versions import load_version
+from hooksdk.cli._proofs.diff import load_version
 from hooksdk.config import project_settings
 from hooksdk.patterns import SOURCES
 
@@ -55,12 +55,10 @@ class Imported:
 
 
 def import_cedar(
-    file: Annotated[Path, typer.Argument(metavar="FILE.cedar", exists=True, dir_okay=False, help="Policies in Cedar.")],
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Leave out each permit that does not map. A forbid is never left out.")
-    ] = False,
-    write: Annotated[bool, typer.Option("--write", help="Write the rules into the project's hooksdk.toml.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Write them without asking.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE.cedar", exists=True, dir_okay=False)],
+    partial: Annotated[bool, typer.Option("--partial")] = False,
+    write: Annotated[bool, typer.Option("--write")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y")] = False,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
@@ -68,6 +66,12 @@ def import_cedar(
 
     Where anything has none, nothing is printed and the code is 1, unless only permits are concerned and --partial is
     given.
+
+    Options:
+        file: Policies in Cedar.
+        partial: Leave out each permit that does not map. A forbid is never left out.
+        write: Write the rules into the project's hooksdk.toml.
+        yes: Write them without asking.
     """
     try:
         policies = read_cedar(file.read_text("utf-8"), file.name)
@@ -142,7 +146,7 @@ def _once(known: Mapping[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 def _conditions(policy: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What the policy asks for, by the keys of a rule."""
+    """The keys and values of a rule with the policy's conditions."""
     for variable in ("principal", "action", "resource"):
         yield from _scope(variable, policy[variable])
     for condition in policy["conditions"]:
@@ -187,7 +191,7 @@ def _entities(variable: str, operator: str, entities: Sequence[Mapping[str, str]
 
 
 def _expression(body: Mapping[str, Any], *, holds: bool) -> Iterator[tuple[str, Any]]:
-    """What an expression asks for where it must be true, or must not."""
+    """The keys and values of a rule for an expression that must hold, or must not."""
     ((operator, parts),) = body.items()
     match operator, parts:
         case "!", {"arg": inner}:

@@ -1,19 +1,24 @@
-"""`hooksdk policy diff`: the calls that two versions of a configuration judge differently. Nothing runs."""
+"""`hooksdk policy diff`: the calls that two versions of a configuration judge differently: a file, a revision of git,
+or the folder now. Nothing runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from hooksdk.cli._console import CommandProblem, stderr_console, warnings_shown
+from hooksdk.cli._configuration import read_config
+from hooksdk.cli._console import CommandProblem, View, warnings_shown
 from hooksdk.cli._options import Json, Project
+from hooksdk.cli._policy_calls import Judges, judges_of
 from hooksdk.cli._proofs.prove import JUDGING, call_lines, shown
-from hooksdk.cli._proofs.versions import Version, read_version
-from hooksdk.cli._view import View
+from hooksdk.config import PROJECT_FILES, PluginConfig, Source, fold, project_settings, read_project
+from hooksdk.errors import ConfigError, HookSDKError, did_you_mean
+from hooksdk.host import Plugin, load_plugins
 from hooksdk.rules import Action, CallFact, Rules
 
 if TYPE_CHECKING:
@@ -21,6 +26,23 @@ if TYPE_CHECKING:
 
 _NO_RULES = Rules(())
 _WORDS: dict[Action, str] = {"deny": "denied", "ask": "asked about", "allow": "allowed"}
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version of a configuration, with the plugins that it loads.
+
+    Attributes:
+        plugins: By folded id.
+        not_installed: By name, the sections of plugins that are not installed here, such as those of the project's own
+            plugins file.
+    """
+
+    where: str
+    plugins: Mapping[str, Plugin]
+    judges: Judges
+    not_installed: Mapping[str, PluginConfig]
+    plugins_file: bool | str
 
 
 @dataclass(frozen=True)
@@ -46,17 +68,9 @@ class PluginChange:
 
 
 def diff(
-    old: Annotated[
-        str,
-        typer.Argument(metavar="OLD", help="A TOML file, or a revision of git: HEAD~1, main, main:path/hooksdk.toml."),
-    ],
-    new: Annotated[
-        str | None, typer.Argument(metavar="[NEW]", help="The same; by default what stands here now.")
-    ] = None,
-    fail_on: Annotated[
-        Literal["loosened", "any"] | None,
-        typer.Option("--fail-on", help="Exit with 1 where something is loosened, or where anything changes."),
-    ] = None,
+    old: Annotated[str, typer.Argument(metavar="OLD")],
+    new: Annotated[str | None, typer.Argument(metavar="[NEW]")] = None,
+    fail_on: Annotated[Literal["loosened", "any"] | None, typer.Option("--fail-on")] = None,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
@@ -68,8 +82,13 @@ def diff(
     hooksdk policy diff main --fail-on loosened
 
     Each version counts as it does in a trusted folder, over your own settings. Nothing of the project is run.
+
+    Options:
+        old: A TOML file, or a revision of git: HEAD~1, main, main:path/hooksdk.toml.
+        new: The same; by default what stands here now.
+        fail_on: Exit with 1 where something is loosened, or where anything changes.
     """
-    with warnings_shown(stderr_console()):
+    with warnings_shown():
         before, after = (read_version(one, project) for one in (old, new))
         remarks, changes = compare(before, after)
     view = View(
@@ -92,7 +111,7 @@ def diff(
 
 
 def compare(before: Version, after: Version) -> tuple[list[Remark], list[PluginChange]]:
-    """What changes between two versions, what is loosened first. Raises `CommandProblem` without the solver."""
+    """The differences of two versions, loosened calls first. Raises `CommandProblem` without the solver."""
     remarks: list[Remark] = []
     changes: list[PluginChange] = []
     for folded in sorted({*before.plugins, *after.plugins}):
@@ -191,3 +210,76 @@ def _tell(view: View, one: PluginChange) -> None:
     for fact, holds, whose in _conditions(one):
         of = f" (as the {whose} rules take it)" if whose else ""
         view.line("  where", f"{fact.in_words()} {'holds' if holds else 'does not hold'}{of}")
+
+
+def read_version(text: str | None, project: Path) -> Version:
+    """The version in a file or a revision, or in the folder now where `text` is None. It counts as in a trusted folder,
+    over the user's own settings. Raises `ConfigError` for what is wrong in it, and `CommandProblem` where there is no
+    such version."""
+    return load_version(read_project(project) if text is None else _source(text, project), project)
+
+
+def load_version(source: Source, project: Path) -> Version:
+    """The version that has these settings. Raises `ConfigError`."""
+    config, _ = read_config(folder=project, project=source)
+    trusting = config.model_copy(update={"plugins_file": False})
+    try:
+        plugins, _ = load_plugins((), trusting, folder=project, on_refusal=_raise)
+        known = [plugin.id for plugin in plugins]
+        not_installed = {name: one for name, one in config.plugins.items() if fold(name) not in set(map(fold, known))}
+        for name in not_installed:
+            if hint := did_you_mean(name, known):
+                raise ConfigError("configuration", (f"'plugins.{name}': no such plugin is installed.{hint}",))
+    except ConfigError as error:
+        raise ConfigError(f"{source.where}: {error.where}", error.problems) from None
+    loaded = {fold(plugin.id): plugin for plugin in plugins if plugin.loaded}
+    return Version(source.where, loaded, judges_of(plugins, config), not_installed, config.plugins_file)
+
+
+def _raise(plugin: Plugin, error: HookSDKError) -> None:  # noqa: ARG001 - as `load_plugins` calls it
+    raise error
+
+
+def _source(text: str, project: Path) -> Source:
+    path = Path(text)
+    if path.is_file():
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise ConfigError(text, (f"cannot be read: {error.strerror}",)) from None
+        return _settings(content, text) or Source(text, {})
+    revision, colon, name = text.partition(":")
+    commit = _git(project, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if commit is None or not revision:
+        raise CommandProblem(
+            f"'{text}' is neither a file nor a revision of git; write such as hooksdk.toml, HEAD~1 or main:hooksdk.toml"
+        )
+    for each in [name] if colon else [f"./{file}" for file in PROJECT_FILES]:
+        content = _git(project, "cat-file", "blob", f"{commit.decode().strip()}:{each}")
+        where = f"{revision}:{each.removeprefix('./')}"
+        if content is not None and (source := _settings(content, where)) is not None:
+            return source
+    if colon:
+        raise CommandProblem(
+            f"{text}: the revision has no such file with settings; a path counts from the top of the repository"
+        )
+    return Source(f"{revision}:{PROJECT_FILES[0]}", {})  # before the project had any
+
+
+def _settings(content: bytes, where: str) -> Source | None:
+    try:
+        return project_settings(content.decode("utf-8"), where)
+    except UnicodeDecodeError as error:
+        raise ConfigError(where, (f"is not TOML: {error}",)) from None
+
+
+def _git(project: Path, *words: str) -> bytes | None:
+    """The output of git in the folder; None where git fails."""
+    try:
+        command = ["git", "-C", str(project), *words]  # git's own words alone
+        done = subprocess.run(command, check=False, capture_output=True, stdin=subprocess.DEVNULL)  # noqa: S603 - see above
+    except OSError as error:
+        raise CommandProblem(
+            f"a revision needs git, which cannot be run: {error.strerror}. A file needs none"
+        ) from None
+    return done.stdout if done.returncode == 0 else None

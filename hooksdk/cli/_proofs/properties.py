@@ -38,12 +38,12 @@ class Property(BaseModel):
 
     @property
     def claim(self) -> Claim:
-        """What is claimed."""
+        """The claim: `never`, `only_asked` or `always_asked`."""
         return next(claim for claim in CLAIMS if getattr(self, claim) is not None)
 
     @property
     def calls(self) -> dict[str, Any]:
-        """Of which calls."""
+        """The class of calls, as a rule writes it."""
         return getattr(self, self.claim)
 
 
@@ -73,7 +73,7 @@ def _settings_at(path: Sequence[str]) -> list[str]:
 
 
 def read_properties(path: Path) -> Mapping[str, Property]:
-    """Those of a file: a TOML with `[policy.properties]`. Raises `typer.BadParameter` with everything that is wrong."""
+    """The properties in a TOML file with `[policy.properties]`. Raises `typer.BadParameter` with everything that is wrong."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -13,13 +13,11 @@ import anyio
 import typer
 
 from hooksdk import Config, Host
-from hooksdk.cli._console import CommandProblem, stderr_console, warnings_shown
+from hooksdk.cli._console import CommandProblem, View, warnings_shown
 from hooksdk.cli._options import Json, Plugins, Project, import_plugins
-from hooksdk.cli._policy_calls import SeenCall
-from hooksdk.cli._policy_rules import Judges, judges_of
+from hooksdk.cli._policy_calls import Judges, SeenCall, judges_of
 from hooksdk.cli._project import open_host, project_config
 from hooksdk.cli._proofs.properties import PolicyConfig, Property, read_properties
-from hooksdk.cli._view import View
 from hooksdk.host import Plugin
 from hooksdk.rules import CallClass, CallFact, Claim, Rules
 from hooksdk.testing import ScriptedApprover
@@ -36,7 +34,7 @@ JUDGING = frozenset({"before_tool_call", "narrow_tools", "tool_call_start", "rew
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What was found out of one property.
+    """The outcome of proving one property.
 
     Attributes:
         status: `open`: the rules do not prove it, and no real call breaks it. `unknown`: the proof took too many steps.
@@ -72,7 +70,7 @@ class Policies:
 
     @classmethod
     def of(cls, host: Host, config: Config) -> Policies:
-        """Those that are loaded."""
+        """The policies of the plugins that this host has loaded."""
         loaded = [plugin for plugin in host.plugins if plugin.loaded]
         judges = judges_of(loaded, config)
         silent = [plugin.id for plugin in loaded if JUDGING.isdisjoint(plugin.hooks)]
@@ -178,12 +176,7 @@ def shown(example: Example) -> dict[str, Any]:
 
 
 def prove(
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[FILE]", help="A TOML file with `policy.properties`; without it the configuration's count."
-        ),
-    ] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]")] = None,
     plugin: Plugins = None,
     as_json: Json = False,
     project: Project = Path(),
@@ -194,9 +187,12 @@ def prove(
     Properties stand in `policy.properties.NAME` of hooksdk.toml. Each has never, only_asked or always_asked, with a
     class of calls that is written as a rule is. The code is 0 where all hold, 1 where one is broken, open or unknown, 2
     for a file that cannot be read.
+
+    Options:
+        file: A TOML file with `policy.properties`; without it the configuration's count.
     """
     plugins = import_plugins(plugin)
-    with warnings_shown(stderr_console()):
+    with warnings_shown():
         config = project_config(project)
         properties = read_properties(file) if file else PolicyConfig.model_validate(config.policy).properties
         if not properties:

@@ -30,7 +30,7 @@ _BREAKS: Mapping[Claim, Sequence[Outcome]] = {
 
 @dataclass(frozen=True)
 class Reality:
-    """What became of a call.
+    """The outcome of a real call.
 
     Attributes:
         reason: What the model would read of a call that did not run.

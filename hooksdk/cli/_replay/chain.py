@@ -17,7 +17,7 @@ from hooksdk.testing import CallVerdict
 
 @dataclass(frozen=True)
 class ChainCall:
-    """What the chain says of one call.
+    """The records of one call in the chain.
 
     Attributes:
         status: How it ended, or `begun` where no end is recorded.
@@ -94,7 +94,7 @@ class Comparison:
     """The chain beside the session.
 
     Attributes:
-        calls: What the chain says of each verdict's call; None where it does not tell of it.
+        calls: The chain's call for each verdict; None where the chain has none.
         problems: Where the two do not tell the same.
     """
 

@@ -1,30 +1,42 @@
-"""`hooksdk replay`: what plugins would have done with the calls of a recorded session."""
+"""`hooksdk replay`: what plugins would have done with the calls of a recorded session; with `--as-test` a test of
+it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import anyio
+import typer
 
-from hooksdk import Config, Host, Tool
-from hooksdk.cli._console import CommandProblem, counted, printable, stderr_console, stdout_console, warnings_shown
+from hooksdk import Annotations, Config, Host, Tool
+from hooksdk.cli._console import (
+    CommandProblem,
+    View,
+    counted,
+    printable,
+    stderr_console,
+    stdout_console,
+    warnings_shown,
+)
+from hooksdk.cli._options import Json, Project, takes
 from hooksdk.cli._project import open_servers, project_config, without_records
 from hooksdk.cli._replay.chain import ChainCall, ChainSession, Comparison, compare, is_chain, session_of_chain
-from hooksdk.cli._replay.options import ReplayOptions
-from hooksdk.cli._replay.recorded_test import Recorded, write_test
 from hooksdk.cli._sessions.look import look_at, with_session
-from hooksdk.cli._view import View
 from hooksdk.config import fold
+from hooksdk.errors import ConfigError
+from hooksdk.formats import get_format
 from hooksdk.histories import History, read_history
 from hooksdk.host import Plugin, names_file, plugins_at
-from hooksdk.testing import CallVerdict, DecisionSnapshot, Replay, read_catalog, replay
+from hooksdk.testing import CallVerdict, DecisionSnapshot, Replay, decision_changes, read_catalog, replay, without_prose
 from hooksdk.values import clip
 
+replay_app = typer.Typer(add_completion=False)
 # Of a call's arguments in the table at most.
 ARGUMENTS_CHARS = 48
 # Cells of a terminal's line that the columns besides tool and arguments take, with some room for the reason.
@@ -38,19 +50,69 @@ _WORDS: Mapping[str, str] = {
     "withhold": "withheld",
     "invalid": "invalid",
 }
+TEST_NAME = "test_the_decisions_stay"
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions:
+    """The options of `hooksdk replay`.
+
+    Attributes:
+        source: A stored session's id, a file of any history, or a chain of the plugin audit.
+        plugins: A Python file, a class, or an installed plugin's id; may be given several times.
+        everything: The plugins of this project's configuration judge, too.
+        history_format: Where a file comes from; guessed by default.
+        mcp: Servers whose tools were called: asked for their definitions only.
+        tools: Definitions of the tools, as JSON; by default any arguments fit.
+        workspace: The workspace of the runs, for rules about paths.
+        only_differing: Show only calls that would go otherwise than recorded.
+        write: Write the decisions as a snapshot.
+        check: Compare with a snapshot; the code is 1 where they differ.
+        values: Snapshots hold arguments as they are, not their digests.
+        as_test: Write a test for pytest, with its data beside it.
+        whole: With --as-test: what was said and answered stays in the data.
+        session: With a chain: which of its sessions, where it tells of several.
+        store: Where the session is; by default the configuration's store.
+    """
+
+    source: Annotated[str, typer.Argument(metavar="SESSION|FILE")]
+    plugins: Annotated[list[str] | None, typer.Option("--plugin", metavar="FILE|MODULE:CLASS|ID")] = None
+    everything: Annotated[bool, typer.Option("--all")] = False
+    history_format: Annotated[str | None, typer.Option("--format", metavar="NAME")] = None
+    mcp: Annotated[list[Path] | None, typer.Option("--mcp", metavar="FILE")] = None
+    tools: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False)] = None
+    workspace: Annotated[str | None, typer.Option(metavar="FOLDER")] = None
+    only_differing: Annotated[bool, typer.Option("--diff")] = False
+    write: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False)] = None
+    check: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False)] = None
+    values: Annotated[bool, typer.Option("--values")] = False
+    as_test: Annotated[Path | None, typer.Option(metavar="FILE.py", dir_okay=False)] = None
+    whole: Annotated[bool, typer.Option("--whole")] = False
+    session: Annotated[str | None, typer.Option("--session", metavar="ID")] = None
+    store: Annotated[str | None, typer.Option(metavar="FOLDER|URL")] = None
+    as_json: Json = False
+    project: Project = Path()
+
+
+@replay_app.command()
+@takes(ReplayOptions)
 def replay_session(options: ReplayOptions) -> int:
-    """Replay, print, write and compare; 1 where a snapshot says otherwise."""
+    """Show what plugins would have done with the calls of a recorded session. Nothing is executed.
+
+    The code is 1 where --check finds a difference, and where a chain and the session beside it do not tell the same.
+    """
+    if not options.plugins and not options.everything:
+        raise typer.BadParameter("name a plugin with --plugin FILE, or take this project's with --all")
     path = Path(options.source)
     chain = session_of_chain(path, options.session) if path.is_file() and is_chain(path) else None
     if chain is None and options.session is not None:
         raise CommandProblem("--session is for a chain of the plugin audit")
     history = _history(options, chain)
     check = DecisionSnapshot(options.check) if options.check else None
-    with warnings_shown(stderr_console()):
-        ids = [one for one in options.plugins if ":" not in one and not names_file(one)]
-        holders = plugins_at(*(one for one in options.plugins if one not in ids))
+    with warnings_shown():
+        named = options.plugins or []
+        ids = [one for one in named if ":" not in one and not names_file(one)]
+        holders = plugins_at(*(one for one in named if one not in ids))
         config = _config(options, ids, holders)
         tools = read_catalog(options.tools or ())
         if options.mcp:
@@ -64,8 +126,8 @@ def replay_session(options: ReplayOptions) -> int:
 
         played = played_again(history)
         notes = list(played.notes)
-        if options.test is not None:
-            notes += write_test(options.test, options, Recorded(history, played, tools, config), played_again)
+        if options.as_test is not None:
+            notes += write_test(options.as_test, options, Recorded(history, played, tools, config), played_again)
     if options.write:
         DecisionSnapshot(options.write, values=options.values).write(played)
     problems = check.differences(played) if check is not None else []
@@ -176,3 +238,112 @@ def _row(verdict: CallVerdict, room: int, then: str) -> Sequence[str]:
         why = f"{why} ({changed})" if verdict.outcome != "rewrite" else f"{why}: {changed}"
     arguments = ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in verdict.arguments.items())
     return (str(verdict.number), clip(verdict.tool, 60), clip(arguments, room), then, str(verdict.outcome), why)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A replayed history, with the tools and the configuration of the replay."""
+
+    history: History
+    played: Replay
+    tools: Sequence[Tool]
+    config: Config
+
+
+def write_test(file: Path, options: ReplayOptions, recorded: Recorded, play: Callable[[History], Replay]) -> list[str]:
+    """Write the test, the session, the snapshot and, where some were given, the tools; answers notes for the user.
+    Raises `CommandProblem` where one of the files is there already."""
+    path = file if file.suffix == ".py" else file.with_name(f"{file.name}.py")
+    if not options.plugins:
+        raise CommandProblem("--as-test needs --plugin: a test cannot know the plugins of this project's configuration")
+    session = path.with_name(f"{path.stem}.session.jsonl")
+    snapshot = path.with_name(f"{path.stem}.{TEST_NAME}.decisions.json")
+    tools = path.with_name(f"{path.stem}.tools.json") if recorded.tools else None
+    for one in (path, session, snapshot, tools):
+        if one is not None and one.exists():
+            raise CommandProblem(f"{one} is there already; remove it, or name another file")
+    history, notes = recorded.history, list[str]()
+    if not options.whole:
+        bare = without_prose(history.messages, get_format(history.format))
+        history = replace(history, messages=bare)
+        problems = decision_changes(recorded.played, play(history))
+        if problems:
+            notes.append(
+                f"without what was said and answered, {len(problems)} decisions are others; --whole keeps it: "
+                f"{problems[0]}"
+            )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = (json.dumps(message, ensure_ascii=False) + "\n" for message in history.messages)
+        session.write_text("".join(lines), "utf-8")
+        if tools is not None:
+            definitions = [_definition_of(tool) for tool in recorded.tools]
+            tools.write_text(json.dumps(definitions, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        path.write_text(_code(options, recorded, path, session, tools), "utf-8")
+    except OSError as error:
+        raise ConfigError(str(path), (f"the test cannot be written: {error.strerror}",)) from None
+    decided = recorded.played if options.whole else play(history)
+    DecisionSnapshot(snapshot, values=options.values).write(decided)
+    left = "with everything that was said" if options.whole else "without what was said and answered"
+    written = ", ".join(one.name for one in (path, session, snapshot, tools) if one is not None)
+    return [
+        f"written: {written}. Run it with: pytest {path}",
+        f"{session.name} has the arguments of every call as they are, {left}: look at it before you commit it",
+        *notes,
+    ]
+
+
+def _definition_of(tool: Tool) -> dict[str, Any]:
+    """A tool as a file of definitions has it."""
+    hints = {name: value for name in Annotations.names() if (value := getattr(tool.annotations, name)) is not None}
+    return {"id": tool.id, "description": tool.description, "parameters": tool.parameters, "annotations": hints}
+
+
+def _code(options: ReplayOptions, recorded: Recorded, path: Path, session: Path, tools: Path | None) -> str:
+    plugins = ", ".join(_place(one, path.parent) for one in options.plugins or ())
+    arguments = [f"HERE / {_quoted(session.name)}", f"[{plugins}]", f"format={_quoted(recorded.history.format)}"]
+    if tools is not None:
+        arguments.append(f"tools=HERE / {_quoted(tools.name)}")
+    if settings := _settings(recorded.config):
+        arguments.append(f"config={settings!r}")
+    if options.workspace:
+        arguments.append(f"workspace_dir={_quoted(options.workspace)}")
+    lines = "".join(f"        {one},\n" for one in arguments)
+    return f'''"""What the plugins decide about the calls of a recorded session.
+
+When a change is meant, `pytest --hooksdk-update` writes the snapshot anew. Made by `hooksdk replay`, and yours to change.
+"""
+
+from pathlib import Path
+
+from hooksdk.testing import replay
+
+HERE = Path(__file__).parent
+
+
+def {TEST_NAME}(decision_snapshot):
+    decisions = replay(
+{lines}    )
+    assert decisions == decision_snapshot
+'''
+
+
+def _quoted(text: str) -> str:
+    """The text as a literal of Python, in double quotes."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _place(place: str, folder: Path) -> str:
+    """A plugin as the test names it: a file by its way from the test, anything else as it was named."""
+    if names_file(place):
+        way = os.path.relpath(Path(place).expanduser().resolve(), folder.resolve())
+        return f"HERE / {_quoted(Path(way).as_posix())}"
+    return _quoted(place)
+
+
+def _settings(config: Config) -> Mapping[str, Any]:
+    """The plugins' settings in the configuration, for `replay(config=...)`."""
+    sections = {
+        name: section.model_dump(exclude_defaults=True, mode="json") for name, section in config.plugins.items()
+    }
+    return {"plugins": sections} if sections else {}

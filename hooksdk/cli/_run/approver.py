@@ -1,4 +1,4 @@
-"""Who answers when a plugin asks for an approval: the person at the terminal, or an option of the command line."""
+"""The approvers of commands: the person at the terminal, or an option of the command line."""
 
 from __future__ import annotations
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Annotated, Any, TextIO
 
 import anyio
 import typer
@@ -16,11 +16,13 @@ from rich.console import Console
 from hooksdk import Host, JsonlStore, Tool
 from hooksdk.agent import Limits, Outcome, run_agent, tokens_of
 from hooksdk.cli._console import counted, one_line, print_json, print_line, printable, stderr_console, warnings_shown
+from hooksdk.cli._options import WINDOW, ContextWindow, Json, Mcp, Plugins, Project, import_plugins, takes
+from hooksdk.cli._options import Store as SessionStore
 from hooksdk.cli._project import open_servers, project_config
 from hooksdk.cli._run.approver import approver_of
-from hooksdk.cli._run.provider import ATTEMPTS, CommandModel, ModelOptions
+from hooksdk.cli._run.provider import ATTEMPTS, CommandModel, check_model, model_of_session
 from hooksdk.cli._run.timeline import Prose, Timeline
-from hooksdk.cli._sessions.ids import match_session, new_id, newest
+from hooksdk.cli._sessions.look import LAST, match_session, new_id, newest
 from hooksdk.cli._spent import spent_json, spent_words
 from hooksdk.cli._traces import trace_files
 from hooksdk.config import without_password
@@ -30,35 +32,46 @@ from hooksdk.formats import get_format
 from hooksdk.stores import SqlStore, Store
 from hooksdk.stores.jsonl import file_name
 
+run_app = typer.Typer(add_completion=False)
 # The exit code of a run that a limit stopped.
 AT_A_LIMIT = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What the command line asks for.
+    """The options of `hooksdk run`.
 
     Attributes:
-        plugins: Modules and classes that were named with `--plugin`.
-        plugin_names: Those names, as they were typed.
-        go_on: With the newest session of this folder.
-        approve: True: grant all; False: ask on stdin, whatever it is; None: ask if a person is there.
+        model: Such as openai:gpt-5, openai-responses:gpt-5 or anthropic:claude-sonnet-4-5; by default that of the
+            session that goes on.
+        prompt: What the model is to do; - or nothing: read from stdin.
+        system: The system message of a new session.
+        session: Go on with this session, or `last`; a name that is new begins one. By default a new one is begun.
+        go_on: Go on with the newest session of this folder.
+        approve: Grant every approval that a plugin asks for, unseen; or ask on stdin. By default you are asked on a
+            terminal, and elsewhere each one is refused.
+        max_turns: Replies of the model at most.
+        reminders: How often a model that writes a call as text is told how to call.
+        max_tokens: Tokens of one reply at most.
+        base_url: Where the API is; else OPENAI_BASE_URL or ANTHROPIC_BASE_URL says it.
     """
 
-    prompt: str
-    model: ModelOptions
-    mcp: tuple[Path, ...] = ()
-    plugins: tuple[Any, ...] = ()
-    plugin_names: tuple[str, ...] = ()
-    system: str | None = None
-    max_turns: int
-    reminders: int = 0
-    session: str | None = None
-    go_on: bool = False
-    store: str | None = None
-    approve: bool | None = None
-    as_json: bool = False
-    project: Path
+    model: Annotated[str | None, typer.Option(metavar="PROVIDER:NAME", callback=check_model)] = None
+    prompt: Annotated[str | None, typer.Argument(metavar="[PROMPT]")] = None
+    mcp: Mcp = None
+    plugins: Plugins = None
+    system: Annotated[str | None, typer.Option(metavar="TEXT")] = None
+    session: Annotated[str | None, typer.Option(metavar="ID")] = None
+    go_on: Annotated[bool, typer.Option("--continue", "-c")] = False
+    store: SessionStore = None
+    approve: Annotated[bool | None, typer.Option("--yes/--ask", show_default=False)] = None
+    max_turns: Annotated[int, typer.Option(min=1)] = 20
+    reminders: Annotated[int, typer.Option(min=0)] = 0
+    max_tokens: Annotated[int | None, typer.Option(min=1)] = None
+    context_window: ContextWindow = WINDOW
+    base_url: Annotated[str | None, typer.Option(metavar="URL")] = None
+    as_json: Json = False
+    project: Project = Path()
 
 
 def read_prompt(argument: str | None) -> str:
@@ -74,14 +87,36 @@ def read_prompt(argument: str | None) -> str:
     return prompt
 
 
+@run_app.command()
+@takes(RunOptions)
 def run_prompt(options: RunOptions) -> int:
-    """Run it, and answer the exit code. Raises what ends the run, `KeyboardInterrupt` on Ctrl-C among it."""
+    """Let a real model do something with the project's plugins and the tools of MCP servers.
+
+    The answer goes to stdout, everything else to stderr. Keys come from OPENAI_API_KEY and ANTHROPIC_API_KEY.
+    """
+    if options.approve is False and options.prompt in (None, "-"):
+        raise typer.BadParameter("--ask reads answers from stdin, so the prompt cannot come from there too")
+    if options.session == "":
+        raise typer.BadParameter("it is empty", param_hint="--session")
+    if options.go_on and options.session is not None:
+        raise typer.BadParameter("--continue takes the newest session, and --session names one: leave one of them out")
+    named = options.model
+    if named is None:
+        named = model_of_session(options.project, options.store, LAST if options.go_on else options.session)
+    prompt, plugins = read_prompt(options.prompt), import_plugins(options.plugins)
     console = stderr_console()
     prose = Prose(_terminal(as_json=options.as_json))
-    model = CommandModel(options.model, console, prose)
+    model = CommandModel(
+        named,
+        console,
+        prose,
+        base_url=options.base_url,
+        context_window=options.context_window,
+        max_tokens=options.max_tokens,
+    )
     try:
         with warnings_shown(console):
-            played = anyio.run(_play, options, model, console, prose)
+            played = anyio.run(_play, options, prompt, plugins, model, console, prose)
     finally:
         prose.end_line()
     session_id, outcome = played.session, played.outcome
@@ -102,7 +137,7 @@ def run_prompt(options: RunOptions) -> int:
             print_line(console, "trace", one_line(played.trace))
         command = "report" if played.trace else "sessions show"
         print_line(console, "look", one_line(_look_command(command, options, session_id)))
-        print_line(console, "go on", one_line(_resume_command(options, session_id)))
+        print_line(console, "go on", one_line(_resume_command(options, named, session_id)))
     print_line(console, "run", one_line(_summary(outcome, played.spent, session_id)))
     if outcome.reason == "completed":
         return 0
@@ -133,15 +168,17 @@ def _terminal(*, as_json: bool) -> TextIO | None:
     return next((stream for stream in streams if stream and stream.isatty()), None)
 
 
-async def _play(options: RunOptions, model: CommandModel, console: Console, prose: Prose) -> _Played:
+async def _play(
+    options: RunOptions, prompt: str, plugins: Sequence[Any], model: CommandModel, console: Console, prose: Prose
+) -> _Played:
     config = project_config(options.project, options.store)
     async with (
         # First of all, so that a missing key is told before any server is started.
         model,
-        Host(options.plugins, config=config, folder=options.project, approver=approver_of(options.approve)) as host,
+        Host(plugins, config=config, folder=options.project, approver=approver_of(options.approve)) as host,
     ):
         session_id = await _session_id(host.store, options)  # before any server is started, too
-        groups = await open_servers(host, options.mcp, console, project=options.project)
+        groups = await open_servers(host, options.mcp or (), console, project=options.project)
         print_line(console, "policies", one_line(host.judging))
         print_line(console, "store", one_line(_place(host.store)))
 
@@ -164,7 +201,7 @@ async def _play(options: RunOptions, model: CommandModel, console: Console, pros
                     outcome = await run_agent(
                         session,
                         model,
-                        options.prompt,
+                        prompt,
                         tools=tools,
                         system=options.system,
                         workspace_dir=str(options.project.resolve()),
@@ -209,11 +246,11 @@ def _look_command(command: str, options: RunOptions, session_id: str) -> str:
     return shlex.join(["hooksdk", *command.split(), session_id, *_place_options(options)])
 
 
-def _resume_command(options: RunOptions, session_id: str) -> str:
-    files = [word for path in options.mcp for word in ("--mcp", str(path))]
-    plugins = [word for name in options.plugin_names for word in ("--plugin", name)]
-    url = ["--base-url", options.model.base_url] if options.model.base_url else []
-    given = ["--model", options.model.model, *url, "--session", session_id, *files, *plugins]
+def _resume_command(options: RunOptions, model: str, session_id: str) -> str:
+    files = [word for path in options.mcp or () for word in ("--mcp", str(path))]
+    plugins = [word for name in options.plugins or () for word in ("--plugin", name)]
+    url = ["--base-url", options.base_url] if options.base_url else []
+    given = ["--model", model, *url, "--session", session_id, *files, *plugins]
     return shlex.join(["hooksdk", "run", *given, *_place_options(options), "PROMPT"])
 
 

@@ -15,8 +15,7 @@ from rich.console import Console
 from hooksdk.agent import ModelReply, ModelUnavailable, OnText
 from hooksdk.cli._console import CommandProblem, printable, safe
 from hooksdk.cli._run.timeline import Prose
-from hooksdk.cli._sessions.ids import find_session
-from hooksdk.cli._sessions.look import with_store
+from hooksdk.cli._sessions.look import find_session, with_store
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.formats import Message
 from hooksdk.models.anthropic import AnthropicModel
@@ -46,18 +45,10 @@ _PROVIDERS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelOptions:
-    """What the command line says of the model."""
-
-    model: str
-    base_url: str | None = None
-    context_window: int
-    max_tokens: int | None = None
-
-
-def check_model(text: str) -> str:
-    """`PROVIDER:NAME` as it is. Raises a usage error that says how to write it."""
+def check_model(text: str | None) -> str | None:
+    """`PROVIDER:NAME` as it is, if it was typed. Raises a usage error that says how to write it."""
+    if text is None:
+        return None
     provider, colon, name = text.partition(":")
     if not colon or not name.strip():
         raise typer.BadParameter(f"'{text}' is not PROVIDER:NAME, such as {_EXAMPLES}")
@@ -85,25 +76,34 @@ def model_of_session(project: Path, store: str | None, session: str | None) -> s
 class CommandModel:
     """The model of the command line, as an async context manager. Every error that it raises is one line."""
 
-    def __init__(self, options: ModelOptions, console: Console, prose: Prose) -> None:
-        named, _, self.name = options.model.partition(":")
-        self.context_window = options.context_window
+    def __init__(
+        self,
+        model: str,
+        console: Console,
+        prose: Prose,
+        *,
+        base_url: str | None,
+        context_window: int,
+        max_tokens: int | None,
+    ) -> None:
+        named, _, self.name = model.partition(":")
+        self.context_window = context_window
         self._console = console
         self._prose = prose
         self._failures = 0
         provider = self._provider = _PROVIDERS[named]
         self.format = provider.model.format
-        url = options.base_url or os.environ.get(provider.url) or None
+        url = base_url or os.environ.get(provider.url) or None
         self._place = f" at {re.sub(r'//[^/@]*@', '//', url)}" if url else ""
-        more: dict[str, Any] = {} if options.max_tokens is None else {"max_tokens": options.max_tokens}
+        more: dict[str, Any] = {} if max_tokens is None else {"max_tokens": max_tokens}
         if named == "anthropic":
             more["stream"] = True  # its SDK refuses long replies that are not streamed
         elif url and not os.environ.get(provider.key):
             more["api_key"] = "none"  # servers of one's own want no key, but the SDK does
         try:
-            self._model = provider.model(self.name, base_url=url, context_window=options.context_window, **more)
+            self._model = provider.model(self.name, base_url=url, context_window=context_window, **more)
         except ConfigError as error:
-            raise CommandProblem(f"--model {options.model}: {error.problems[0]}") from error
+            raise CommandProblem(f"--model {model}: {error.problems[0]}") from error
         self.provider = self._model.provider
 
     async def __aenter__(self) -> Self:

@@ -58,7 +58,7 @@ class Prose:
             self._mid_line = not text.endswith("\n")
 
     def begin_reply(self) -> None:
-        """What comes now is another reply, or another attempt at one."""
+        """Begin another reply, or another attempt at one."""
         self.end_line()
         self._told = ""
 
@@ -76,12 +76,12 @@ class Prose:
 
 @dataclass
 class _Session:
-    """What the lines so far have told of one session.
+    """The state of one session, as far as lines have been printed.
 
     Attributes:
         calls: Of this turn.
         open: The numbers of the calls that have no result yet: `1`, `1.2`.
-        beside: The ids of the tools that plugins offer to find others.
+        beside: The ids of bridge tools, such as `tool_search`.
     """
 
     turn: int = 0
@@ -206,7 +206,7 @@ def _value(value: object) -> str:
 
 
 def _searches(record: records.CallFinished, content: records.Content) -> list[tuple[str, str]]:
-    """What was searched for, and the names of the first hits."""
+    """The queries of a search, each with the names of its first hits."""
     groups = records.searches_in(content.text) if record.status in FINE else ()
     return [(group["query"], _hits([hit["name"] for hit in group["hits"]])) for group in groups]
 

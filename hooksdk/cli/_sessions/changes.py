@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hooksdk.calls import CallInDoubt, ToolResult, TrimReceipt
-from hooksdk.cli._console import CommandProblem, counted, one_line, safe, says_yes, stderr_console, stdout_console
+from hooksdk.cli._console import CommandProblem, View, counted, one_line, safe, says_yes, stderr_console, stdout_console
 from hooksdk.cli._options import Json, Project, StorePlace, seconds_of
-from hooksdk.cli._sessions.ids import find_session, place_of, unknown_session
-from hooksdk.cli._sessions.look import SessionId, with_session, with_store
-from hooksdk.cli._view import View
+from hooksdk.cli._sessions.look import SessionId, find_session, place_of, unknown_session, with_session, with_store
 from hooksdk.errors import SessionBusy
 from hooksdk.formats import FORMATS
 from hooksdk.stores import Store, list_summaries
@@ -41,14 +39,16 @@ Handles = Annotated[
 def trim_results(
     session_id: SessionId,
     handles: Handles,
-    replacement: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What is to be kept of the result; for one result at a time.")
-    ] = None,
+    replacement: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
     as_json: Json = False,
     project: Project = Path(),
     store: StorePlace = None,
 ) -> None:
-    """Let the model see a short note instead of these results. They stay stored, and `restore` brings them back."""
+    """Let the model see a short note instead of these results. They stay stored, and `restore` brings them back.
+
+    Options:
+        replacement: What is to be kept of the result; for one result at a time.
+    """
     if replacement is not None and len(handles) > 1:
         raise typer.BadParameter("it says what one result held: give one handle", param_hint="--replacement")
 
@@ -99,16 +99,20 @@ def _view(session_id: str, receipts: Sequence[TrimReceipt], words: Mapping[str, 
 
 def settle_call(
     session_id: SessionId,
-    call: Annotated[
-        str, typer.Argument(metavar="CALL", help="As `hooksdk sessions show` tells it: a call id or an effect id.")
-    ],
-    result: Annotated[str, typer.Argument(metavar="TEXT", help="What came of it, as the model is to read it.")],
-    failed: Annotated[bool, typer.Option("--failed", help="It did not take effect: the text is an error.")] = False,
+    call: Annotated[str, typer.Argument(metavar="CALL")],
+    result: Annotated[str, typer.Argument(metavar="TEXT")],
+    failed: Annotated[bool, typer.Option("--failed")] = False,
     as_json: Json = False,
     project: Project = Path(),
     store: StorePlace = None,
 ) -> None:
-    """Say what came of a call that is in doubt: it began, and nobody knows how it ended."""
+    """Say what came of a call that is in doubt: it began, and nobody knows how it ended.
+
+    Options:
+        call: As `hooksdk sessions show` tells it: a call id or an effect id.
+        result: What came of it, as the model is to read it.
+        failed: It did not take effect: the text is an error.
+    """
     from hooksdk.cli._audit.chains import note  # with the plugin, which no other command about sessions needs
 
     async def work(opened: Store, session_id: str) -> CallInDoubt:
@@ -143,18 +147,20 @@ async def _opened(store: Store, session_id: str) -> AsyncGenerator[Transcript]:
 
 
 def delete_sessions(
-    session_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID...]", help="As `hooksdk sessions list` shows them.")
-    ] = None,
-    older: Annotated[
-        str, typer.Option(metavar="DURATION", help="All that were last written so long ago, such as 30d.")
-    ] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Remove them without asking.")] = False,
+    session_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]")] = None,
+    older: Annotated[str, typer.Option(metavar="DURATION")] = "",
+    yes: Annotated[bool, typer.Option("--yes")] = False,
     as_json: Json = False,
     project: Project = Path(),
     store: StorePlace = None,
 ) -> None:
-    """Remove sessions for good. One that somebody holds is refused; with `--older` it stays."""
+    """Remove sessions for good. One that somebody holds is refused; with `--older` it stays.
+
+    Options:
+        session_ids: As `hooksdk sessions list` shows them.
+        older: All that were last written so long ago, such as 30d.
+        yes: Remove them without asking.
+    """
     if as_json and not yes:
         raise typer.BadParameter("--json prints nothing but the document, so nothing can be asked: add --yes")
     if bool(session_ids) == bool(older):

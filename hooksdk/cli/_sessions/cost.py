@@ -12,12 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
-from hooksdk.cli._console import CommandProblem, counted, one_line
+from hooksdk.cli._console import CommandProblem, View, counted, one_line
 from hooksdk.cli._options import Json, Project, StorePlace
 from hooksdk.cli._project import project_config
 from hooksdk.cli._sessions.look import Look, look_at, read_as_sent, with_session
 from hooksdk.cli._spent import spent_json
-from hooksdk.cli._view import View
 from hooksdk.costs import (
     PRICES,
     Bill,
@@ -79,19 +78,9 @@ class _History:
 
 
 def cost(
-    target: Annotated[
-        str,
-        typer.Argument(metavar="ID|FILE", help="A stored session, or a file as sessions import reads it; - for stdin."),
-    ],
-    source: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="The file's format; guessed by default.")
-    ] = None,
-    model: Annotated[
-        str,
-        typer.Option(
-            metavar="PROVIDER:NAME", help="The model whose prices and cache count.", show_default="a session's own"
-        ),
-    ] = "",
+    target: Annotated[str, typer.Argument(metavar="ID|FILE")],
+    source: Annotated[str | None, typer.Option("--format", metavar="NAME")] = None,
+    model: Annotated[str, typer.Option(metavar="PROVIDER:NAME", show_default="a session's own")] = "",
     read: Annotated[
         float | None,
         _amount("The price of a token from the cache; one without a cache is 1.", f"the model's, or {PRICES.read}"),
@@ -105,18 +94,11 @@ def cost(
         float | None,
         _amount("clear_tool_results: tokens, or a share of the window.", "16000, at most half of the window"),
     ] = RULE.trigger,
-    keep: Annotated[int, typer.Option(min=0, help="clear_tool_results: results that stay.")] = RULE.keep,
+    keep: Annotated[int, typer.Option(min=0)] = RULE.keep,
     clear_at_least: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="clear_tool_results: tokens that clearing must save.",
-            show_default="what the cache makes worth it",
-        ),
+        int | None, typer.Option(min=0, show_default="what the cache makes worth it")
     ] = RULE.clear_at_least,
-    context_window: Annotated[
-        int | None, typer.Option(min=1, metavar="TOKENS", help="The model's context window.")
-    ] = None,
+    context_window: Annotated[int | None, typer.Option(min=1, metavar="TOKENS")] = None,
     as_json: Json = False,
     project: Project = Path(),
     store: StorePlace = None,
@@ -128,6 +110,14 @@ def cost(
     only, by estimated tokens: in dollars where the model's price is known, else in prices of a token without a cache.
     The last row is the least that trims could bring the bill down to: every result is short once the model has read it,
     and the cache is never lost.
+
+    Options:
+        target: A stored session, or a file as sessions import reads it; - for stdin.
+        source: The file's format; guessed by default.
+        model: The model whose prices and cache count.
+        keep: clear_tool_results: results that stay.
+        clear_at_least: clear_tool_results: tokens that clearing must save.
+        context_window: The model's context window.
     """
     history = _history(target, source, project, store)
     model = model or history.model

@@ -1,4 +1,4 @@
-"""`hooksdk sessions doctor`: what is wrong with what is stored, what can be done, and doing it."""
+"""`hooksdk sessions doctor`: damages of stored sessions, and mending them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from typing import Annotated
 
 import typer
 
-from hooksdk.cli._console import counted, one_line
+from hooksdk.cli._console import View, counted, one_line
 from hooksdk.cli._doctor.store import outlived_lock
 from hooksdk.cli._options import Json, Project, StorePlace
-from hooksdk.cli._sessions.ids import find_session, place_of
-from hooksdk.cli._sessions.look import Damaged, holder_of, look_at, with_store
+from hooksdk.cli._sessions.look import Damaged, find_session, holder_of, look_at, place_of, with_store
 from hooksdk.cli._sessions.mend import Damage, Plan, plan_session, plan_values, session_bases, session_id_of
-from hooksdk.cli._view import View
 from hooksdk.errors import StoreError
 from hooksdk.stores import JsonlStore, Store
 from hooksdk.stores.files import replace_file
@@ -25,12 +23,8 @@ from hooksdk.stores.locks import Lease
 
 
 def examine_sessions(
-    session_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID...]", help="Only these; by default the whole store.")
-    ] = None,
-    mend: Annotated[
-        bool, typer.Option("--mend", help="Do what can be done, with a backup of each file that changes.")
-    ] = False,
+    session_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]")] = None,
+    mend: Annotated[bool, typer.Option("--mend")] = False,
     as_json: Json = False,
     project: Project = Path(),
     store: StorePlace = None,
@@ -38,6 +32,10 @@ def examine_sessions(
     """Find torn ends, damaged lines, lost messages, dead locks and unreadable values, and say what can be done.
 
     The code is 1 while there are problems.
+
+    Options:
+        session_ids: Only these; by default the whole store.
+        mend: Do what can be done, with a backup of each file that changes.
     """
 
     async def examine(opened: Store) -> tuple[list[Damage], str]:
@@ -83,7 +81,7 @@ async def _is_there(store: Store, session_id: str) -> bool:
 
 
 async def _examine_any(store: Store, session_ids: Sequence[str]) -> list[Damage]:
-    """Of a store without files: whether each session can be read."""
+    """The damaged sessions of a store without files: those that cannot be read."""
     findings: list[Damage] = []
     for session_id in session_ids or await store.list_sessions():
         try:
@@ -136,7 +134,7 @@ def _examine_session(base: Path, session_id: str | None, *, mend: bool) -> Itera
 
 
 def _carried_out(plan: Plan, who: str, *, mend: bool) -> Iterator[Damage]:
-    """What is wrong by the plan, after it was carried out if it is to be."""
+    """The damages of a plan; with `mend` the plan is carried out first."""
     backups: dict[str, str | None] = {}
     if mend:
         for path, content in plan.contents.items():

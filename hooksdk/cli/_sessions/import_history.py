@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,10 +10,9 @@ import anyio
 import typer
 
 from hooksdk import Config, Host
-from hooksdk.cli._console import CommandProblem, counted
+from hooksdk.cli._console import CommandProblem, View, counted
 from hooksdk.cli._options import Json, Project, StorePlace
 from hooksdk.cli._project import project_config
-from hooksdk.cli._view import View
 from hooksdk.config import without_password
 from hooksdk.histories import read_history
 from hooksdk.stores import open_store
@@ -20,27 +20,23 @@ from hooksdk.trimming import list_results
 
 
 def import_session(
-    file: Annotated[Path, typer.Argument(help="JSON, or one item a line.", exists=True, dir_okay=False)],
-    source: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="Where it comes from; guessed by default.")
-    ] = None,
-    into: Annotated[
-        str | None, typer.Option("--into", metavar="FORMAT", help="openai-chat, anthropic, openai-responses or gemini.")
-    ] = None,
-    session: Annotated[
-        str | None,
-        typer.Option(
-            "--session",
-            metavar="ID",
-            help="The new session, by default the file's name; of a file with several, which one.",
-        ),
-    ] = None,
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False)],
+    source: Annotated[str | None, typer.Option("--format", metavar="NAME")] = None,
+    into: Annotated[str | None, typer.Option("--into", metavar="FORMAT")] = None,
+    session: Annotated[str | None, typer.Option("--session", metavar="ID")] = None,
     store: StorePlace = None,
     project: Project = Path(),
     as_json: Json = False,
 ) -> None:
     """Record another program's history into a new session: OpenAI, Anthropic, Gemini, LangChain, pydantic-ai,
-    openai-agents, Claude Code, OpenClaw."""
+    openai-agents, Claude Code, OpenClaw.
+
+    Options:
+        file: JSON, or one item a line.
+        source: Where it comes from; guessed by default.
+        into: openai-chat, anthropic, openai-responses or gemini.
+        session: The new session, by default the file's name; of a file with several, which one.
+    """
     config = project_config(project, store)
     if config.store == "memory":
         raise CommandProblem("the store is in memory, so the session would be gone at once; write --store FOLDER")
@@ -48,15 +44,14 @@ def import_session(
     session_id = session or file.stem
 
     async def record() -> None:
-        opened = open_store(config.store)
-        try:
-            # No plugins: an import is nobody's turn.
-            async with Host(store=opened, config=Config()) as host, host.session(session_id) as new:
-                if new.messages:
-                    raise CommandProblem(f"session '{session_id}' has messages already; write --session with a new id")
-                await new.load(history.messages, history.format)
-        finally:
-            await opened.aclose()
+        async with (
+            aclosing(open_store(config.store)) as opened,
+            Host(store=opened, config=Config()) as host,  # without plugins: an import is nobody's turn
+            host.session(session_id) as new,
+        ):
+            if new.messages:
+                raise CommandProblem(f"session '{session_id}' has messages already; write --session with a new id")
+            await new.load(history.messages, history.format)
 
     anyio.run(record)
     results = list_results(history.messages, history.format)

@@ -10,12 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
+from hooksdk.cli._console import View
 from hooksdk.cli._options import Json, Project, StorePlace
 from hooksdk.cli._project import project_config
-from hooksdk.cli._sessions.ids import place_of, short_ids
-from hooksdk.cli._sessions.look import SIZES, Damaged, described, holder_of, look_at, with_store
+from hooksdk.cli._sessions.look import SIZES, Damaged, described, holder_of, look_at, place_of, short_ids, with_store
 from hooksdk.cli._spent import spent_json
-from hooksdk.cli._view import View
 from hooksdk.costs import PriceList, Request, in_dollars, requests_in
 from hooksdk.errors import StoreError
 from hooksdk.stores import JsonlStore, SessionSummary, Store, list_summaries
@@ -28,17 +27,18 @@ _DAMAGED = "damaged: hooksdk sessions doctor"
 
 
 def list_sessions(
-    sizes: Annotated[
-        bool, typer.Option("--sizes", help="Read all of each: messages, results, trims and tokens.")
-    ] = False,
-    used: Annotated[
-        bool, typer.Option("--used", help="What each has used, also with its sub-agents: requests, tokens, money.")
-    ] = False,
+    sizes: Annotated[bool, typer.Option("--sizes")] = False,
+    used: Annotated[bool, typer.Option("--used")] = False,
     as_json: Json = False,
     project: Project = Path(),
     store: StorePlace = None,
 ) -> None:
-    """List the sessions, the last changed first: what was asked, which model, where and when."""
+    """List the sessions, the last changed first: what was asked, which model, where and when.
+
+    Options:
+        sizes: Read all of each: messages, results, trims and tokens.
+        used: What each has used, also with its sub-agents: requests, tokens, money.
+    """
 
     async def look(opened: Store) -> tuple[list[dict[str, Any]], str]:
         found = [await _entry(opened, one) for one in await list_summaries(opened)]
@@ -108,7 +108,7 @@ def _folder(folder: str, project: Path) -> str:
 
 
 def _age(changed: str | None) -> str:
-    """How long ago: `now`, `5 min`, `3 h`, `12 days`, then the day."""
+    """The time since the last change: `now`, `5 min`, `3 h`, `12 days`, then the day itself."""
     if changed is None:
         return "-"
     minutes = int(time.time() - datetime.fromisoformat(changed).timestamp()) // 60

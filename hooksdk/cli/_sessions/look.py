@@ -1,9 +1,15 @@
-"""Stored sessions as the commands read them: without holding them, and whoever holds them; and files of histories."""
+"""Stored sessions as the commands read them: by the ids that people type, without holding them, and whoever holds them;
+and files of histories."""
 
 from __future__ import annotations
 
+import itertools
+import os
+import re
+import secrets
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BytesIO
@@ -14,13 +20,13 @@ import anyio
 import typer
 
 from hooksdk import schema
-from hooksdk.cli._console import CommandProblem, printable, stderr_console, warnings_shown
+from hooksdk.cli._console import CommandProblem, printable, warnings_shown
 from hooksdk.cli._project import project_config
-from hooksdk.cli._sessions.ids import find_session, unknown_session
-from hooksdk.errors import StoreError
+from hooksdk.config import state_folder
+from hooksdk.errors import StoreError, did_you_mean
 from hooksdk.formats import FORMATS, Message, get_format
 from hooksdk.histories import History, read_history
-from hooksdk.stores import JsonlStore, SessionSummary, Store, open_store, summarize
+from hooksdk.stores import JsonlStore, SessionSummary, Store, list_summaries, open_store, summarize
 from hooksdk.stores.jsonl import file_name
 from hooksdk.stores.locks import Lease, is_held
 from hooksdk.tasks import in_thread
@@ -36,6 +42,14 @@ SessionId = Annotated[
 ]
 # Characters of a prompt in a list at most.
 PROMPT_CHARS = 500
+LAST = "last"
+_DIGITS, _LETTERS = "0123456789", "bcdfghjkmnpqrstvwxyz"
+_PAIRS = 4
+# Matches an id that hooksdk made, in `new_id` or `host.session()`. A name that somebody gave is found whole only:
+# `user-1` is not `user-10`.
+_MADE = re.compile(rf"(?:[{_DIGITS}][{_LETTERS}]){{{_PAIRS}}}|[0-9a-f]{{32}}")
+_LEAST_PREFIX = 4
+_SHOWN_CHARS = 8
 
 
 class Damaged(CommandProblem):
@@ -64,14 +78,14 @@ class Look:
         return self.ledger.format_name
 
     def about(self) -> SessionSummary:
-        """What it is about."""
+        """The prompt, model and folder with which it began."""
         beginning = SessionBeginning(
             session_id=self.session_id, messages=self.messages, journal=self.journal, changed=self.changed
         )
         return summarize(beginning)
 
     def summary(self) -> dict[str, Any]:
-        """What `list --sizes` tells of it."""
+        """The entry of `list --sizes`."""
         ledger = self.ledger
         trimmed = sum(record.short_text is not None for record in ledger.records)
         tokens = sum(schema.estimate_tokens(message) for message in ledger.view)
@@ -81,7 +95,7 @@ class Look:
 
 
 def described(summary: SessionSummary) -> dict[str, Any]:
-    """What a session is about, as `list` tells it."""
+    """The entry of a session in `list`."""
     return {
         "id": summary.session_id,
         "prompt": clip(summary.prompt, PROMPT_CHARS),
@@ -114,12 +128,10 @@ def with_store(project: Path, place: str | None, work: Callable[[Store], Awaitab
     store = open_store(spec)
 
     async def open_and_close() -> T:
-        try:
+        async with aclosing(store):
             return await work(store)
-        finally:
-            await store.aclose()
 
-    with warnings_shown(stderr_console()):
+    with warnings_shown():
         return anyio.run(open_and_close)
 
 
@@ -166,7 +178,7 @@ def _look_at_files(base: Path) -> tuple[float, str]:
 
 
 def holder_of(lock_path: Path) -> str:
-    """Who holds this lock; empty when nobody does."""
+    """The holder of this lock, such as `process 4711`; empty when nobody has it."""
     try:
         return (Lease.holder(lock_path) or "another process") if is_held(lock_path) else ""
     except OSError:  # no lock yet, or a disk that can only be read: nobody writes there
@@ -183,3 +195,85 @@ def read_as_sent(file: Path, source: str | None = None) -> History:
 
     history = read(None)
     return read(history.source) if history.source in FORMATS else history
+
+
+async def new_id(store: Store) -> str:
+    """A new id that is short to type, such as `7k2m9x4q`: one of 1.6 thousand million. The session's lock keeps two
+    processes apart that make the same one at the same moment."""
+    while True:
+        made = "".join(secrets.choice(_DIGITS) + secrets.choice(_LETTERS) for _ in range(_PAIRS))
+        if not await store.session_exists(made):
+            return made
+
+
+def short_ids(ids: Sequence[str]) -> dict[str, str]:
+    """For each id the beginning that is enough to type. Only ids that hooksdk made are shortened."""
+    made = sorted(each for each in ids if _MADE.fullmatch(each))
+    shown = dict.fromkeys(made, _SHOWN_CHARS)
+    for one, other in itertools.pairwise(made):
+        needed = len(os.path.commonprefix([one, other])) + 1  # noqa: RUF071 - of characters
+        shown[one], shown[other] = max(shown[one], needed), max(shown[other], needed)
+    return {each: each[: shown.get(each)] for each in ids}
+
+
+async def find_session(store: Store, typed: str, project: Path) -> str:
+    """The session that is meant. Raises `CommandProblem` where there is none, or more than one."""
+    found = await match_session(store, typed, project)
+    if found is None:
+        raise await unknown_session(store, typed)
+    return found
+
+
+async def match_session(store: Store, typed: str, project: Path) -> str | None:
+    """The session with this id, or the newest for `last`, or the one whose id, made by hooksdk, begins with it; None
+    where there is none. Raises `CommandProblem` where several begin so, and for `last` where no session was begun
+    here."""
+    if await store.session_exists(typed):
+        return typed
+    if typed == LAST:
+        return (await newest(store, project)).session_id
+    if len(typed) < _LEAST_PREFIX or typed.isdigit():  # a number may well be somebody's own new name
+        return None
+    fitting = [each for each in await store.list_sessions() if each.startswith(typed) and _MADE.fullmatch(each)]
+    if len(fitting) > 1:
+        raise CommandProblem(await _several(store, typed, fitting))
+    return fitting[0] if fitting else None
+
+
+async def _several(store: Store, typed: str, fitting: Sequence[str]) -> str:
+    summaries = [one for one in await list_summaries(store) if one.session_id in fitting]
+    lines = [f"\n  {one.session_id}  {clip(' '.join(one.prompt.split()), 60)}" for one in summaries]
+    return f"'{printable(typed)}' fits {len(fitting)} sessions; type more of one:{''.join(lines)}"
+
+
+async def newest(store: Store, project: Path) -> SessionSummary:
+    """The session that was changed last, sub-agents' sessions left out. The state folder is shared by all projects, so
+    there only sessions that began in this folder count. Raises `CommandProblem` where there is none."""
+    summaries = await list_summaries(store)
+    ids = {one.session_id for one in summaries}
+    whole = [one for one in summaries if one.session_id.rpartition("/")[0] not in ids]
+    here = _real(project)
+    if isinstance(store, JsonlStore) and store.directory == state_folder() / "sessions":
+        whole = [one for one in whole if one.folder in {"", here}]
+    if not whole:
+        others = " `hooksdk sessions list` shows those of other folders." if ids else ""
+        raise CommandProblem(f"no session was begun in {printable(here)} yet.{others}")
+    return whole[0]
+
+
+def _real(folder: Path) -> str:
+    return str(folder.resolve())
+
+
+async def unknown_session(store: Store, session_id: str) -> CommandProblem:
+    """The problem of an id that names no session."""
+    known = await store.list_sessions()
+    hint = did_you_mean(session_id, known)
+    if not hint:
+        hint = " `hooksdk sessions list` shows those that are there." if known else " The store is empty."
+    return CommandProblem(f"there is no session '{session_id}' in {place_of(store)}.{hint}")
+
+
+def place_of(store: Store) -> str:
+    """The place of a store's sessions, for a message."""
+    return str(store.directory) if isinstance(store, JsonlStore) else "this store"

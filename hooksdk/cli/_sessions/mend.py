@@ -1,21 +1,75 @@
-"""What is wrong with the files of a `JsonlStore`, and how each would read without it. Nothing is written here.
+"""Damages in the files of a `JsonlStore`, and the content of each file without them. Nothing is written here.
 
-The same plan tells what could be done and does it, so nobody reads of one thing and gets another.
+Lines are read without holding the session and whatever state they are in. The same plan tells what could be done and
+does it, so nobody reads of one thing and gets another.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
 from hooksdk.cli._console import counted
-from hooksdk.cli._sessions.files import Line, Lines, read_lines, split_lines, unglued
 from hooksdk.errors import StoreError
 from hooksdk.formats import FORMATS, Message, get_format
 from hooksdk.stores.jsonl import VERSION, ValueFile, file_name
 from hooksdk.transcript import Entry, Ledger, encode
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of a file.
+
+    Attributes:
+        number: From 1.
+        data: With its line feed.
+        values: The one object that it holds; more where lines are glued together, none where it is empty or damaged.
+        problem: Why it is no line of the store's; empty where nothing is wrong.
+    """
+
+    number: int
+    data: bytes
+    values: tuple[dict[str, Any], ...]
+    problem: str = ""
+
+    @property
+    def is_glued(self) -> bool:
+        """Several whole objects: the line feeds between them are lost."""
+        return len(self.values) > 1
+
+
+@dataclass(kw_only=True)
+class Lines:
+    """A file of JSON objects, a line each, as `JsonlStore` writes it.
+
+    Attributes:
+        lines: Those of the whole steps.
+        whole: How many bytes the whole steps are.
+    """
+
+    data: bytes
+    lines: list[Line] = field(default_factory=list[Line])
+    whole: int = 0
+
+    @property
+    def torn(self) -> int:
+        """The bytes at the end that belong to no whole step, as after a crash."""
+        return len(self.data) - self.whole
+
+    @property
+    def problem(self) -> str:
+        """The damage of the first damaged line; empty where there is none."""
+        damaged = next((line for line in self.lines if line.problem), None)
+        return f"line {damaged.number} {damaged.problem}" if damaged else ""
+
+    @property
+    def values(self) -> list[dict[str, Any]]:
+        """Every object that can be read."""
+        return [value for line in self.lines for value in line.values]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +95,7 @@ class Damage:
 
 @dataclass(kw_only=True)
 class Plan:
-    """What is wrong with some files that belong together, and what would stand in those that can be mended.
+    """The damages of some files that belong together, and the content of those that can be mended.
 
     Attributes:
         contents: By file; None for one that is only moved aside.
@@ -63,7 +117,7 @@ def session_bases(directory: Path) -> list[Path]:
 
 
 def session_id_of(base: Path) -> str | None:
-    """Whose files these are; None where the journal does not say it any more."""
+    """The id of the session of these files; None where the journal does not say it any more."""
     try:
         values = read_lines(base.with_name(base.name + ".journal.jsonl")).values
     except OSError:
@@ -72,7 +126,7 @@ def session_id_of(base: Path) -> str | None:
 
 
 def plan_session(base: Path, known_id: str | None, *, is_held: bool) -> Plan:
-    """What is wrong with a session's two files. `known_id` is the session's id, where the caller knows it. While
+    """Plan the mending of a session's two files. `known_id` is the session's id, where the caller knows it. While
     somebody holds the session, its last line may be half written, which is no damage."""
     plan = Plan()
     journal_path, messages_path = (base.with_name(f"{base.name}.{kind}.jsonl") for kind in ("journal", "messages"))
@@ -203,7 +257,7 @@ def _is_about_lost(entry: Entry, count: int) -> bool:
 
 
 def plan_values(directory: Path) -> Iterator[Plan]:
-    """What is wrong with the plugins' values, a plan for each file of them."""
+    """Plan the mending of the plugins' values: a plan for each damaged file."""
     for path in sorted((directory / "values").glob("*.json")):
         try:
             ValueFile(path, path.stem).read()
@@ -212,3 +266,53 @@ def plan_values(directory: Path) -> Iterator[Plan]:
             remedy = "move the file aside: the plugin begins without stored values"
             plan.tell(path, f"the values {error.problem}", remedy)
             yield plan
+
+
+def read_lines(path: Path) -> Lines:
+    """All lines of a file; none of one that does not exist. Raises `OSError`."""
+    try:
+        return split_lines(path.read_bytes())
+    except FileNotFoundError:
+        return Lines(data=b"")
+
+
+def split_lines(data: bytes) -> Lines:
+    """The lines of a file's content. Every line of a step but the last begins with a blank."""
+    result = Lines(data=data)
+    step: list[Line] = []
+    end = 0
+    for number, text in enumerate(re.findall(rb"[^\n]*\n|[^\n]+", data), 1):
+        values, problem = _parse(text)
+        line = Line(number=number, data=text, values=tuple(values), problem=problem)
+        end += len(text)
+        is_complete = text.endswith(b"\n") or (not line.problem and bool(line.values))
+        step.append(line)
+        if not text.startswith(b" ") and is_complete:
+            result.lines += step
+            step, result.whole = [], end
+    return result
+
+
+def _parse(data: bytes) -> tuple[list[dict[str, Any]], str]:
+    if not data.strip():
+        return [], ""
+    if b"\0" in data:
+        return [], "holds a block of zeros, as after a power cut"
+    values: list[object] = []
+    try:
+        text = data.decode().strip()
+        while text:
+            value, end = json.JSONDecoder().raw_decode(text)
+            values.append(value)
+            text = text[end:].lstrip()
+    except (ValueError, RecursionError):
+        return [], "is not JSON"
+    if not all(isinstance(value, dict) for value in values):
+        return [], "is no JSON object"
+    objects = cast("list[dict[str, Any]]", values)
+    return objects, "is several lines glued together" if len(objects) > 1 else ""
+
+
+def unglued(line: Line) -> bytes:
+    """The objects of a glued line, a line each."""
+    return b"".join(encode(value) + b"\n" for value in line.values)

@@ -11,10 +11,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from hooksdk.calls import ResultInfo, ToolCall, shown_labels
-from hooksdk.cli._console import CommandProblem, counted, json_text, one_line, print_json, safe
+from hooksdk.cli._console import CommandProblem, View, counted, json_text, one_line, print_json, safe
 from hooksdk.cli._options import Json, Project, StorePlace
 from hooksdk.cli._sessions.look import Look, SessionId, look_at, timestamp, with_session
-from hooksdk.cli._view import View
 from hooksdk.formats import Message
 from hooksdk.formats.content import describe_part
 from hooksdk.transcript import Ledger, ResultRow, encode
@@ -64,18 +63,19 @@ def _fields(info: ResultInfo) -> dict[str, Any]:
 
 def export_session(
     session_id: SessionId,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="A new file; by default stdout.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE")] = None,
     view: ViewOption = False,
-    file_format: Annotated[
-        Literal["jsonl", "json"], typer.Option("--format", help="A message a line, or one JSON list.")
-    ] = "jsonl",
+    file_format: Annotated[Literal["jsonl", "json"], typer.Option("--format")] = "jsonl",
     as_json: Json = False,
     project: Project = Path(),
     store: StorePlace = None,
 ) -> None:
-    """Write a session's messages out, in the shape that their provider takes."""
+    """Write a session's messages out, in the shape that their provider takes.
+
+    Options:
+        output: A new file; by default stdout.
+        file_format: A message a line, or one JSON list.
+    """
     session_id, look = with_session(project, store, session_id, look_at)
     messages = look.ledger.view if view else look.messages
     facts = {"session": session_id, "format": look.format_name, "view": view}
@@ -112,13 +112,17 @@ def _write(output: Path, messages: Sequence[Message], file_format: Literal["json
 
 def show_session(
     session_id: SessionId,
-    full: Annotated[bool, typer.Option("--full", help="Every text whole, trimmed results too.")] = False,
+    full: Annotated[bool, typer.Option("--full")] = False,
     view: ViewOption = False,
     as_json: Json = False,
     project: Project = Path(),
     store: StorePlace = None,
 ) -> None:
-    """Show a session's messages, calls and results. Works while another process holds it."""
+    """Show a session's messages, calls and results. Works while another process holds it.
+
+    Options:
+        full: Every text whole, trimmed results too.
+    """
     _, look = with_session(project, store, session_id, look_at)
     ledger = look.ledger
     results = [{**_fields(ledger.info(record)), "text_in_place": record.short_text} for record in ledger.records]

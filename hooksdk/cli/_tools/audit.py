@@ -11,10 +11,9 @@ import anyio
 import typer
 
 from hooksdk import Config, Host, Tool
-from hooksdk.cli._console import CommandProblem, counted, one_line, stderr_console, warnings_shown
+from hooksdk.cli._console import CommandProblem, View, counted, one_line, stderr_console, warnings_shown
 from hooksdk.cli._options import Json, Mcp, Plugins, Project, import_plugins
 from hooksdk.cli._project import ThrowawayStore, open_servers, project_config, without_records
-from hooksdk.cli._view import View
 from hooksdk.config import PluginConfig, fold
 from hooksdk.errors import did_you_mean
 from hooksdk.stores import Store, open_store
@@ -25,20 +24,21 @@ AUDIT = "catalog_audit"
 def audit(
     mcp: Mcp = None,
     plugin: Plugins = None,
-    approve: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Approve a tool as it is now, by name or id; may be given several times."),
-    ] = None,
-    approve_all: Annotated[bool, typer.Option("--approve-all", help="Approve every tool as it is now.")] = False,
+    approve: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None,
+    approve_all: Annotated[bool, typer.Option("--approve-all")] = False,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
     """Report tools that changed, look like others or hold hidden text, and approve those that are right.
 
     The code is 1 when something is reported.
+
+    Options:
+        approve: Approve a tool as it is now, by name or id; may be given several times.
+        approve_all: Approve every tool as it is now.
     """
     wanted = None if approve_all else tuple(approve or ())
-    with warnings_shown(stderr_console()):
+    with warnings_shown():
         answer = anyio.run(_audit, project, tuple(mcp or ()), import_plugins(plugin), wanted)
     _view(answer).show(as_json=as_json)
     raise typer.Exit(1 if answer["tools"] or answer["servers_down"] else 0)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import typer
 
 from hooksdk.cli._tools.audit import audit
-from hooksdk.cli._tools.call import call_tool
-from hooksdk.cli._tools.look import list_tools, search_tools
+from hooksdk.cli._tools.look import call_tool, list_tools, search_tools
 
 tools_app = typer.Typer(help="Look at the tools that a model would get here.", no_args_is_help=True)
 tools_app.command("call")(call_tool)

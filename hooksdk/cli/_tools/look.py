@@ -1,8 +1,10 @@
-"""`hooksdk tools list` and `hooksdk tools search`: the tools that a model would get here, or find, and their price."""
+"""`hooksdk tools list`, `search` and `call`: the tools that a model would get here, or find, their price, and one call
+of one of them."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -12,29 +14,36 @@ from typing import Annotated, Any
 import anyio
 import typer
 
-from hooksdk import Config, Host, MemoryStore, Run, Tool, ToolCall, schema
+from hooksdk import Config, Host, MemoryStore, Run, Tool, ToolCall, ToolResult, schema
+from hooksdk.approvals import Approver
 from hooksdk.cli._console import (
     CommandProblem,
+    View,
     counted,
     first_sentence,
+    one_line,
+    print_json,
+    print_line,
     printable,
     safe,
     stderr_console,
     warnings_shown,
 )
-from hooksdk.cli._options import WINDOW, ContextWindow, Json, Mcp, Plugins, Project, import_plugins
+from hooksdk.cli._options import WINDOW, ContextWindow, Json, Mcp, Plugins, Project, import_plugins, key_values
+from hooksdk.cli._policy_calls import judge_call
 from hooksdk.cli._project import open_host, open_servers, project_config
-from hooksdk.cli._view import View
+from hooksdk.cli._run.approver import approver_of
 from hooksdk.config import PluginConfig, fold
 from hooksdk.formats import get_format
 
 SEARCH = "tool_search"
 _OFF = {"off", "false", "no", "0"}
+_NOT_RUN = {"invalid": ("not run", "wrong arguments for "), "unknown": ("not run", "there is no tool ")}
 
 
 @dataclass(frozen=True)
 class Look:
-    """Where to look."""
+    """The project, servers and plugins whose tools are listed or searched."""
 
     project: Path
     mcp: Sequence[Path]
@@ -54,29 +63,32 @@ def list_tools(
     The code is 1 when a server could not be started.
     """
     look = Look(project, tuple(mcp or ()), import_plugins(plugin), context_window)
-    with warnings_shown(stderr_console()):
+    with warnings_shown():
         listing = anyio.run(_list, look)
     _view_of_list(listing).show(as_json=as_json)
     raise typer.Exit(int(any(server["state"] in {"failed", "needs sign-in"} for server in listing["servers"])))
 
 
 def search_tools(
-    queries: Annotated[list[str], typer.Argument(metavar="QUERY...", help="One capability each, in quotes.")],
+    queries: Annotated[list[str], typer.Argument(metavar="QUERY...")],
     mcp: Mcp = None,
     plugin: Plugins = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Hits of one query at most.")] = None,
-    as_prompt: Annotated[
-        bool,
-        typer.Option("--as-prompt", help="Show what the first request holds when a user writes these as a prompt."),
-    ] = False,
+    limit: Annotated[int | None, typer.Option(min=1)] = None,
+    as_prompt: Annotated[bool, typer.Option("--as-prompt")] = False,
     as_json: Json = False,
     project: Project = Path(),
 ) -> None:
-    """Show what tool search would answer a model here, or show it for a prompt, with the tokens that it costs."""
+    """Show what tool search would answer a model here, or show it for a prompt, with the tokens that it costs.
+
+    Options:
+        queries: One capability each, in quotes.
+        limit: Hits of one query at most.
+        as_prompt: Show what the first request holds when a user writes these as a prompt.
+    """
     if not all(query.strip() for query in queries):
         raise typer.BadParameter("a query is empty", param_hint="QUERY")
     look = Look(project, tuple(mcp or ()), import_plugins(plugin))
-    with warnings_shown(stderr_console()):
+    with warnings_shown():
         if as_prompt:
             view = _view_of_prefetch(anyio.run(_prefetch, look, "\n".join(queries)))
         else:
@@ -188,7 +200,7 @@ async def _searchable(stack: AsyncExitStack, look: Look, prompt: str | None = No
 
 
 async def _prefetch(look: Look, prompt: str) -> dict[str, Any]:
-    """What a first request with this prompt holds, and what it costs."""
+    """The tools and texts in a first request with this prompt, with their tokens."""
     async with AsyncExitStack() as stack:
         run = await _searchable(stack, look, prompt)
         count = run.stats["prefetched"]
@@ -254,7 +266,7 @@ def _why_off(config: Config) -> str:
 
 
 def _with_search(config: Config) -> Config:
-    """The same configuration with tool search on, in the mode that has `tool_search`."""
+    """The configuration with tool search on, in the mode that has `tool_search`."""
     section = config.plugin(SEARCH) or PluginConfig()
     settings = {**section.config, "enabled": "on"}
     settings |= {"mode": "tools"} if "mode" in settings else {}
@@ -284,3 +296,80 @@ def view_of_search(answer: Mapping[str, Any], tokens: int) -> View:
         view.text(f"There are tools from {', '.join(owners)}.")
     view.text(f"{counted(answer['total_available'], 'tool')} searched; this answer costs the model {tokens:,} tokens.")
     return view
+
+
+def call_tool(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
+    mcp: Mcp = None,
+    plugin: Plugins = None,
+    approve: Annotated[bool | None, typer.Option("--yes/--ask")] = None,
+    as_json: Json = False,
+    project: Project = Path(),
+) -> None:
+    """Call one tool here as a model would: judged by the project's plugins, its arguments checked. Nothing is kept.
+
+    The code is 1 when the result is an error, whoever's it is.
+
+    Options:
+        name: The tool, as `hooksdk tools list` names it.
+        arguments: The arguments: KEY=VALUE each, or one JSON object; - reads it from stdin.
+        approve: Grant every approval, or ask on stdin; by default only a terminal is asked.
+    """
+    call = ToolCall("call", name, _read_arguments(arguments or []))
+    with warnings_shown():
+        approver = approver_of(approve)
+        status, tool_id, result = anyio.run(_call, call, tuple(mcp or ()), import_plugins(plugin), approver, project)
+    if as_json:
+        document = {"schema": 1, "tool": tool_id, "status": status, "is_error": result.is_error}
+        print_json({**document, "text": result.text, "blocks": result.blocks, "structured": result.structured})
+    else:
+        _print(result)
+        if status != "ok":
+            label, what = _NOT_RUN.get(status, (one_line(status), "the call of "))
+            print_line(stderr_console(), f"[yellow]{label}[/]", f"{what}{one_line(tool_id or name)}")
+    raise typer.Exit(1 if result.is_error else 0)
+
+
+def _read_arguments(words: list[str]) -> str | dict[str, str]:
+    """The arguments as they were typed. A usage error for bad JSON or no KEY=VALUE comes before any server is
+    started."""
+    if words == ["-"] or (len(words) == 1 and words[0].lstrip().startswith("{")):
+        text = sys.stdin.read() if words == ["-"] else words[0]
+        try:
+            schema.parse_arguments(text)
+        except schema.BadArguments as error:
+            raise typer.BadParameter(printable(str(error)), param_hint="ARGUMENTS") from None
+        return text
+    return key_values(words)
+
+
+async def _call(
+    call: ToolCall, mcp: Sequence[Path], plugins: Sequence[Any], approver: Approver, project: Path
+) -> tuple[str, str, ToolResult]:
+    """The call's status, the tool's id (empty for an unknown one) and the result."""
+    async with AsyncExitStack() as stack:
+        host = await open_host(stack, project_config(project), project, plugins, approver, records=True)
+        # An id names its server, so no other one is waited for.
+        source, _, owner = call.name.rpartition(":")[0].partition(":")
+        only = owner if source == "mcp" else ""
+        groups = await open_servers(host, mcp, stderr_console(), project=project, only=only)
+        session = await stack.enter_async_context(host.session())
+        run = await stack.enter_async_context(session.run(workspace_dir=str(await anyio.Path(project).resolve())))
+        await run.resolve_tools([tool for servers in groups for tool in servers.tools()])
+        judged = await judge_call(run, call)
+        result = judged.result or await judged.execute()
+        return str(judged.status), judged.tool.id if judged.tool else "", result
+
+
+def _print(result: ToolResult) -> None:
+    """The text for people and pipes, a line for what is none."""
+    if result.text:
+        print(printable(result.text) if sys.stdout.isatty() else result.text)
+    elif result.structured is not None:
+        print(json.dumps(result.structured, indent=2))
+    for block in result.blocks:
+        if block.get("type") != "text":
+            size = counted(len(str(block.get("data", ""))), "character")
+            kind = one_line(block.get("mimeType") or block.get("uri") or "")
+            print_line(stderr_console(), one_line(block.get("type", "content")), f"{kind} {size} (--json prints it)")

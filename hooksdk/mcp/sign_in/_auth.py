@@ -1,20 +1,29 @@
-"""The requests of a connection, with the token of a sign-in. Nobody is asked here: no client is registered, no page opened."""
+"""The requests of a connection, with the token of a sign-in, and what is asked of an authorization server without a
+person: a new token for an old one, and an end. No client is registered here, and no page opened."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import shlex
 from collections.abc import AsyncGenerator
-from typing import final
+from typing import Any, final
 
 import anyio
 import httpx2
+from mcp.client.auth.oauth2 import OAuthContext
+from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import ValidationError
 
 from hooksdk.errors import HookSDKError
 from hooksdk.mcp._config import ServerSpec
 from hooksdk.mcp.sign_in._store import LOCAL, SignIn, SignInProblem, SignIns, Stamp
-from hooksdk.mcp.sign_in._tokens import Ended, NotNow, renew
+
+# Seconds for an authorization server's answer.
+_PATIENCE = 15.0
+# What a refresh is refused with that no later one would mend.
+_ENDED = ("invalid_grant", "invalid_client", "unauthorized_client")
 
 
 def cure(name: str, holder: str) -> str:
@@ -25,12 +34,12 @@ def cure(name: str, holder: str) -> str:
 
 @final
 class SignedIn(httpx2.Auth):
-    """Adds the token of one server's sign-in to each request, and renews it. All processes of the user share it: before each
-    request the store is looked at, and a lock is held while it is renewed. What the server refuses is noted, never raised: an
-    error would end the connection, and with it every call that is under way.
+    """Adds the token of one server's sign-in to each request, and renews it. All processes of the user share it: before
+    each request the store is looked at, and a lock is held while it is renewed. A server's refusal is noted, never
+    raised: an error would end the connection, and with it every call that is under way.
 
     Attributes:
-        needs: Why a person must sign in, and what to type; empty where nobody must.
+        needs: Why a person must sign in, and the command to type; empty where nobody must.
         problem: Why the last request was refused besides that.
     """
 
@@ -98,8 +107,8 @@ class SignedIn(httpx2.Auth):
         return sign_in.expires is not None and self._sign_ins.clock() >= sign_in.expires
 
     async def _newer(self, old: SignIn) -> SignIn | None:
-        """The sign-in with another token than this: what somebody else was given meanwhile, or a renewed one; None where there is
-        none to be had."""
+        """The sign-in with another token than this: one that another process was given meanwhile, or a renewed one; None
+        where there is none to be had."""
         try:
             async with self._sign_ins.locked(self.server, self.holder):
                 now = await self._sign_ins.read(self.server, self.holder)
@@ -109,7 +118,8 @@ class SignedIn(httpx2.Auth):
                     return now
                 if not now.refresh_token:
                     return None
-                # Nothing may come between the server's new token, which takes the old one back, and its place in the store.
+                # Nothing may come between the server's new token, which takes the old one back, and its place in the
+                # store.
                 with anyio.CancelScope(shield=True):
                     return await self._renewed(now)
         except NotNow as problem:
@@ -148,7 +158,8 @@ def _add(request: httpx2.Request, sign_in: SignIn | None) -> None:
 
 
 def asks_for_sign_in(response: httpx2.Response, *, has_headers: bool) -> bool:
-    """True for a refusal that a sign-in may end. One that does not say so may be about a key in another header of the entry."""
+    """True for a refusal that a sign-in may end. One that does not say so may be about a key in another header of the
+    entry."""
     challenge = response.headers.get("WWW-Authenticate", "").lower()
     return response.status_code == 401 and (challenge.startswith("bearer") or not (challenge or has_headers))
 
@@ -156,3 +167,91 @@ def asks_for_sign_in(response: httpx2.Response, *, has_headers: bool) -> bool:
 def _field(response: httpx2.Response, name: str) -> str:
     found = re.search(rf'\b{name}=(?:"([^"]+)"|([^\s,]+))', response.headers.get("WWW-Authenticate", ""))
     return (found[1] or found[2]) if found else ""
+
+
+class Ended(Exception):
+    """The sign-in is over: the person must sign in anew. `client`: the client's registration is gone, too."""
+
+    def __init__(self, *, client: bool) -> None:
+        super().__init__()
+        self.client = client
+
+
+class NotNow(Exception):
+    """The authorization server could not be asked; the text says why."""
+
+
+async def renew(sign_in: SignIn, now: float) -> SignIn:
+    """The sign-in with a new access token. Raises `Ended` and `NotNow`."""
+    fields = {"grant_type": "refresh_token", "refresh_token": sign_in.refresh_token or ""}
+    if sign_in.resource:
+        fields["resource"] = sign_in.resource
+    try:
+        response = await _post(sign_in, sign_in.token_endpoint, fields)
+    except httpx2.HTTPError as error:
+        raise NotNow(type(error).__name__) from None
+    if response.status_code in {400, 401}:
+        problem = _error_of(response)
+        if problem in _ENDED:
+            raise Ended(client=problem != "invalid_grant")
+    if response.status_code != 200:
+        raise NotNow(f"HTTP {response.status_code} {response.reason_phrase}".strip())
+    try:
+        token = OAuthToken.model_validate_json(response.content)
+    except ValidationError:
+        raise NotNow("its answer is no token") from None
+    return with_token(sign_in, token, now)
+
+
+def with_token(sign_in: SignIn, token: OAuthToken, now: float) -> SignIn:
+    """The sign-in with what a token endpoint has answered. What an answer leaves out stays as it was."""
+    return sign_in.model_copy(
+        update={
+            "access_token": token.access_token,
+            "refresh_token": token.refresh_token or sign_in.refresh_token,
+            "expires": None if token.expires_in is None else now + token.expires_in,
+            "scope": token.scope or sign_in.scope,
+        }
+    )
+
+
+async def revoke(sign_in: SignIn) -> str:
+    """Tell the authorization server that the sign-in is over. Answers why that was not possible; empty where it was."""
+    if not sign_in.revocation_endpoint:
+        return "the server has no way to be told"
+    for kind, token in (("refresh_token", sign_in.refresh_token), ("access_token", sign_in.access_token)):
+        if not token:
+            continue
+        try:
+            fields = {"token": token, "token_type_hint": kind}
+            response = await _post(sign_in, sign_in.revocation_endpoint, fields)
+        except httpx2.HTTPError as error:
+            return f"the server could not be told: {type(error).__name__}"
+        if response.status_code != 200:
+            return f"the server could not be told: HTTP {response.status_code} {response.reason_phrase}".strip()
+    return ""
+
+
+async def _post(sign_in: SignIn, url: str, fields: dict[str, str]) -> httpx2.Response:
+    info = OAuthClientInformationFull.model_validate(
+        {
+            "client_id": sign_in.client_id,
+            "client_secret": sign_in.client_secret,
+            "redirect_uris": [sign_in.redirect_uri],
+            "token_endpoint_auth_method": sign_in.client_auth,
+        }
+    )
+    metadata = OAuthClientMetadata.model_validate({"redirect_uris": [sign_in.redirect_uri]})
+    nothing: Any = None
+    context = OAuthContext(sign_in.server, metadata, nothing, None, None, client_info=info)
+    data, headers = context.prepare_token_auth({**fields, "client_id": sign_in.client_id}, {})
+    async with httpx2.AsyncClient(timeout=_PATIENCE) as client:
+        return await client.post(url, data=data, headers=headers)
+
+
+def _error_of(response: httpx2.Response) -> str:
+    try:
+        body: Any = json.loads(response.content)
+        return str(body.get("error", ""))
+    except (ValueError, AttributeError):
+        return ""

@@ -17,10 +17,9 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from pydantic import ValidationError
 
 from hooksdk.mcp.sign_in._auth import asks_for_sign_in as _asks
+from hooksdk.mcp.sign_in._auth import revoke, with_token
 from hooksdk.mcp.sign_in._listener import Listener, Pasted, free_port, is_free, listening
-from hooksdk.mcp.sign_in._settings import CALLBACK_PATH, OAuthSettings, Target
-from hooksdk.mcp.sign_in._store import SignIn, SignInProblem, SignIns, canonical
-from hooksdk.mcp.sign_in._tokens import revoke, with_token
+from hooksdk.mcp.sign_in._store import CALLBACK_PATH, OAuthSettings, SignIn, SignInProblem, SignIns, Target, canonical
 from hooksdk.values import clip
 
 # Seconds that a person has for the page.
@@ -34,7 +33,8 @@ _running: ContextVar[bool] = ContextVar("hooksdk sign-in", default=False)
 
 @contextmanager
 def _quietly() -> Generator[None]:
-    """Keep the SDK from logging a traceback of what the person is told anyway; it may hold what a server has said of a secret."""
+    """Keep the SDK from logging a traceback of a problem that the person is told of anyway; it may hold a secret that the
+    server has named."""
 
     def is_news(_record: logging.LogRecord) -> bool:
         return not _running.get()
@@ -50,11 +50,16 @@ def _quietly() -> Generator[None]:
 
 
 async def sign_in(
-    target: Target, sign_ins: SignIns, *, show: Callable[[str], Awaitable[None]],
-    paste: Callable[[], Awaitable[str]] | None = None, client_secret: str = "", wait: float = WAIT,
-) -> SignIn:  # fmt: skip
-    """Sign a person in, and keep that. `show` is given the address of the page. With `paste` nothing listens: it answers the
-    address that the browser was sent to. Raises `SignInProblem`."""
+    target: Target,
+    sign_ins: SignIns,
+    *,
+    show: Callable[[str], Awaitable[None]],
+    paste: Callable[[], Awaitable[str]] | None = None,
+    client_secret: str = "",
+    wait: float = WAIT,
+) -> SignIn:
+    """Sign a person in, and keep the sign-in. `show` is given the address of the page. With `paste` nothing listens: it
+    answers the address that the browser was sent to. Raises `SignInProblem`."""
     try:
         old = await sign_ins.read(target.server, target.holder)
     except SignInProblem:
@@ -74,8 +79,8 @@ async def sign_in(
 
 
 async def sign_out(target: Target, sign_ins: SignIns) -> str | None:
-    """End a sign-in: at the server, where it can be told, and here. None where there was none; else why the server could not be
-    told, empty where it was."""
+    """End a sign-in: at the server, where it can be told, and here. None where there was none; else why the server could
+    not be told, empty where it was."""
     async with sign_ins.locked(target.server, target.holder):
         try:
             old = await sign_ins.read(target.server, target.holder)
@@ -101,7 +106,8 @@ async def asks_for_sign_in(target: Target) -> bool:
 
 
 def _way_back(settings: OAuthSettings, old: SignIn | None) -> tuple[str, int | None]:
-    """The address that the browser comes back to, and else its port: that of the entry, or of the client that was registered."""
+    """The address that the browser comes back to, or else its port: that of the entry, or of the client that was
+    registered."""
     if settings.redirect_uri or settings.callback_port or old is None or old.own_client or not old.client_id:
         return settings.redirect_uri, settings.callback_port
     port = urlsplit(old.redirect_uri).port
@@ -146,22 +152,31 @@ class _Kept:
 
 @final
 class _Flow(httpx2.Auth):
-    """One sign-in. The SDK's provider says what to ask whom; here it is told what the server's answer would be where the entry says
-    more than the server, and what goes wrong is put into words."""
+    """One sign-in. The SDK's provider knows the requests to make; here it is given the answers of a server whose entry
+    says more than the server does, and problems are put into words."""
 
     def __init__(
-        self, target: Target, old: SignIn | None, client: OAuthClientInformationFull | None, way_back: Listener | Pasted,
-        show: Callable[[str], Awaitable[None]], wait: float,
-    ) -> None:  # fmt: skip
+        self,
+        target: Target,
+        old: SignIn | None,
+        client: OAuthClientInformationFull | None,
+        way_back: Listener | Pasted,
+        show: Callable[[str], Awaitable[None]],
+        wait: float,
+    ) -> None:
         self._target, self._old, self._redirect = target, old, way_back.redirect
         self._show, self._way_back, self._wait = show, way_back, wait
         self._last: httpx2.Response | None = None
         # What the entry's own address says of the authorization server.
         self._metadata: OAuthMetadata | None = None
-        metadata = OAuthClientMetadata.model_validate({
-            "client_name": "hooksdk", "redirect_uris": [self._redirect], "grant_types": ["authorization_code", "refresh_token"],
-            "response_types": ["code"],
-        })  # fmt: skip
+        metadata = OAuthClientMetadata.model_validate(
+            {
+                "client_name": "hooksdk",
+                "redirect_uris": [self._redirect],
+                "grant_types": ["authorization_code", "refresh_token"],
+                "response_types": ["code"],
+            }
+        )
         self._provider = OAuthClientProvider(
             target.server, metadata, _Kept(client), redirect_handler=self._open, callback_handler=self._wait_for_person
         )
@@ -186,13 +201,20 @@ class _Flow(httpx2.Auth):
             metadata.token_endpoint if metadata else context.get_authorization_base_url(context.server_url) + "/token"
         )
         new = SignIn(
-            server=self._target.server, holder=self._target.holder, client_id=client.client_id,
-            client_secret=client.client_secret, client_auth=client.token_endpoint_auth_method,
-            own_client=bool(self._target.settings.client_id), redirect_uri=self._redirect, issuer=client.issuer,
+            server=self._target.server,
+            holder=self._target.holder,
+            client_id=client.client_id,
+            client_secret=client.client_secret,
+            client_auth=client.token_endpoint_auth_method,
+            own_client=bool(self._target.settings.client_id),
+            redirect_uri=self._redirect,
+            issuer=client.issuer,
             token_endpoint=str(endpoint),
-            revocation_endpoint=str(metadata.revocation_endpoint) if metadata and metadata.revocation_endpoint else None,
+            revocation_endpoint=str(metadata.revocation_endpoint)
+            if metadata and metadata.revocation_endpoint
+            else None,
             resource=context.get_resource_url() if context.should_include_resource_param(None) else None,
-        )  # fmt: skip
+        )
         return with_token(new, context.current_tokens, clock())
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:

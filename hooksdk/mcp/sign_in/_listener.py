@@ -12,8 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
 
-from hooksdk.mcp.sign_in._settings import CALLBACK_PATH
-from hooksdk.mcp.sign_in._store import SignInProblem
+from hooksdk.mcp.sign_in._store import CALLBACK_PATH, SignInProblem
 
 # Bytes of a request that are read.
 _LONGEST_HEAD = 16_384
@@ -26,7 +25,8 @@ _PAGE = (
 
 
 def answer_of(address: str, state: str) -> Mapping[str, str]:
-    """What an address brings that the browser came back with. Raises `SignInProblem` for one of another sign-in, and for a no."""
+    """The fields of an address that the browser came back with. Raises `SignInProblem` for one of another sign-in, and
+    for a refusal."""
     fields = {name: values[0] for name, values in parse_qs(urlsplit(address.strip()).query).items()}
     if fields.get("state") != state:
         raise SignInProblem(
@@ -114,8 +114,8 @@ class Listener:
 
 @asynccontextmanager
 async def listening(redirect: str, port: int | None) -> AsyncGenerator[Listener]:
-    """A listener at the address, or at `http://localhost:PORT/callback` where none is given; without a port at any that is free.
-    Raises `SignInProblem` for a port that somebody else has."""
+    """A listener at the address, or at `http://localhost:PORT/callback` where none is given; without a port at any that
+    is free. Raises `SignInProblem` for a port that another program has."""
     wanted = urlsplit(redirect).port if redirect else port
     host, other = "127.0.0.1", "::1"
     listeners: list[Any] = []

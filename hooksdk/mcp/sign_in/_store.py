@@ -1,21 +1,25 @@
-"""Where sign-ins are kept: in the system's keyring where there is one that works, else in files that only the user reads.
+"""The settings of sign-ins, as clients write them into an entry, and the place of sign-ins: the system's keyring where
+there is one that works, else files that only the user reads.
 
-One for each server's address and holder. A file says that there is one, and changes with it, so that every process of the user
-notices; with a keyring it holds no secret. Who changes one has its lock.
+There is one sign-in for each server's address and holder. A file says that there is one, and changes with it, so that
+every process of the user notices; with a keyring it holds no secret. Whoever changes a sign-in has its lock.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import ipaddress
 import json
 import os
 import time
-from collections.abc import AsyncGenerator, Callable
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, final
+from typing import Any, cast, final
 from urllib.parse import urlsplit, urlunsplit
 
 import anyio
@@ -23,19 +27,142 @@ import anyio.to_thread
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hooksdk.config import state_folder
-from hooksdk.errors import HookSDKError
+from hooksdk.errors import HookSDKError, did_you_mean
 from hooksdk.mcp._scope import LOCAL
 from hooksdk.stores.files import BINARY, replace_file
 from hooksdk.stores.locks import lock, unlock
 
+CALLBACK_PATH = "/callback"
+_KEYS = {
+    "clientId": "text",
+    "clientSecret": "text",
+    "callbackPort": "a port of this machine, such as 8787",
+    "redirectUri": "an address of this machine, such as http://localhost:8787/callback",
+    "scopes": 'a list of texts such as ["read"], or one text with blanks between',
+    "authServerMetadataUrl": "an address that begins with https://",
+}
 SERVICE = "hooksdk"
 # Seconds between two looks at a lock that somebody else has.
 _PAUSE = 0.02
 # The priority from which on a keyring's makers recommend it.
 _SUITABLE = 1
-
 # Another one says that a sign-in has changed.
 Stamp = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OAuthSettings:
+    """The `oauth` of an entry. Everything in it is optional: a server that lets clients register needs nothing.
+
+    Attributes:
+        client_id: The id of a client of one's own; empty: the server is asked to register one.
+        callback_port: The port that the browser comes back to; None: any that is free.
+        redirect_uri: The whole address that the browser comes back to, where the client was registered with another
+            than `http://localhost:PORT/callback`.
+        scopes: The rights to ask for; empty: those that the server names.
+        metadata_url: Where the authorization server describes itself, in place of looking for it.
+    """
+
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    callback_port: int | None = None
+    redirect_uri: str = ""
+    scopes: tuple[str, ...] = ()
+    metadata_url: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What is signed in to, and whose sign-in it is."""
+
+    name: str
+    server: str
+    settings: OAuthSettings
+    headers: Mapping[str, str] = field(repr=False)
+    holder: str
+
+
+def read_oauth(value: object, fill: Callable[[str], str]) -> OAuthSettings:
+    """The `oauth` of an entry, with its variables filled in. Raises `ValueError` with what is wrong, and no value."""
+    if not isinstance(value, Mapping):
+        raise ValueError('expected an object such as {"clientId": "..."}')  # noqa: TRY004 - as pydantic wants it
+    values = dict(cast("Mapping[str, Any]", value))
+    for key in values:
+        if key not in _KEYS:
+            known = did_you_mean(key, _KEYS) or f" Known: {', '.join(_KEYS)}"
+            raise ValueError(f"the key '{key}' is not known here.{known}")
+
+    def text(key: str) -> str:
+        one: object = values.get(key, "")
+        if not isinstance(one, str) or (key in values and not one.strip()):
+            raise ValueError(f"'{key}': expected {_KEYS[key]}")
+        return fill(one)
+
+    secret, client_id = text("clientSecret"), text("clientId")
+    if secret and not client_id:
+        raise ValueError("'clientSecret' belongs to a 'clientId', which is missing")
+    return OAuthSettings(
+        client_id=client_id,
+        client_secret=secret,
+        callback_port=_port(values.get("callbackPort")),
+        redirect_uri=_redirect(text("redirectUri")),
+        scopes=_scopes(values.get("scopes"), fill),
+        metadata_url=_metadata_url(text("authServerMetadataUrl")),
+    )
+
+
+def is_loopback(host: str | None) -> bool:
+    """True for a name or an address of this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
+def _port(value: object) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 65_536:
+        raise ValueError(f"'callbackPort': expected {_KEYS['callbackPort']}")
+    return value
+
+
+def _scopes(value: object, fill: Callable[[str], str]) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = fill(value).split()
+    if value is None:
+        return ()
+    scopes = cast("list[object]", value) if isinstance(value, list) else [None]
+    if not all(isinstance(one, str) and one and not one.isspace() for one in scopes):
+        raise ValueError(f"'scopes': expected {_KEYS['scopes']}")
+    return tuple(fill(cast("str", one)) for one in scopes)
+
+
+def _redirect(url: str) -> str:
+    if url:
+        parts = _split(url, "redirectUri")
+        if parts.scheme != "http" or not is_loopback(parts.hostname) or not parts.port:
+            raise ValueError(f"'redirectUri': expected {_KEYS['redirectUri']}")
+    return url
+
+
+def _metadata_url(url: str) -> str:
+    if url:
+        parts = _split(url, "authServerMetadataUrl")
+        if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname)):
+            raise ValueError(f"'authServerMetadataUrl': expected {_KEYS['authServerMetadataUrl']}")
+    return url
+
+
+def _split(url: str, key: str) -> Any:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise ValueError(f"'{key}': expected {_KEYS[key]}") from None
+    return parts
 
 
 class SignInProblem(HookSDKError):
@@ -78,10 +205,26 @@ class SignIn(BaseModel):
     wanted_scope: str | None = None
 
 
+@dataclass(eq=False)
+class SignInPage:
+    """A page on which a person signs in to a server. The browser comes back to a listener on this machine.
+
+    Attributes:
+        server: What the server is called.
+        over: Set once nobody waits for it any more.
+    """
+
+    server: str
+    url: str = field(repr=False)
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    over: anyio.Event = field(default_factory=anyio.Event)
+    signed_in: bool = False
+
+
 @final
 class SignIns:
-    """The sign-ins of this user, in `folder`; by default in the user's state folder. `clock` is compared with the moments at which
-    tokens expire."""
+    """The sign-ins of this user, in `folder`; by default in the user's state folder. `clock` is compared with the times
+    at which tokens expire."""
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, clock: Callable[[], float] = time.time) -> None:
         self._folder = None if folder is None else Path(folder)
@@ -93,7 +236,8 @@ class SignIns:
         return self._folder or state_folder() / "sign-ins"
 
     def stamp(self, server: str, holder: str = LOCAL) -> Stamp | None:
-        """Changes whenever the sign-in does, in whichever process; None where there is none. Costs one look at a file."""
+        """A value that changes whenever the sign-in does, in whichever process; None where there is none. Costs one look at
+        a file."""
         try:
             found = self._path(server, holder).stat()
         except OSError:
@@ -138,8 +282,8 @@ class SignIns:
 
     @asynccontextmanager
     async def locked(self, server: str, holder: str = LOCAL) -> AsyncGenerator[None]:
-        """Hold the lock of one sign-in, of all processes of this user; another holder's end is waited for. The system lets it go
-        with the process."""
+        """Hold the lock of one sign-in, among all processes of this user; another holder's end is waited for. The system
+        releases it with the process."""
         path = self._path(server, holder).with_suffix(".lock")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | BINARY, 0o600)
