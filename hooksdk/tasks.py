@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hooksdk._tasks.background import start_task
 from hooksdk._tasks.limits import (
     Attempt,
     cancel_requests,
@@ -20,4 +21,5 @@ __all__ = [
     "in_thread",
     "keep_trying",
     "run_shielded",
+    "start_task",
 ]

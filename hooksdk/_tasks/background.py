@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar, final
 
@@ -21,6 +21,23 @@ STOP_TIMEOUT = 10.0
 logger = logging.getLogger("hooksdk")
 
 
+# asyncio itself keeps only weak references to its tasks.
+_tasks: set[asyncio.Task[None]] = set()
+
+
+def start_task(work: Callable[..., Coroutine[Any, Any, None]], *args: object, name: str) -> None:
+    """Begin `work(*args)` as a task of the event loop's own, in an empty context: it ends by itself, or with the loop.
+    It must not raise."""
+    if cancel_requests() < 0:
+        import trio
+
+        trio.lowlevel.spawn_system_task(work, *args, name=name, context=contextvars.Context())
+        return
+    task = asyncio.get_running_loop().create_task(work(*args), name=name, context=contextvars.Context())
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+
+
 @final
 class Background:
     """A task group in a task of its own, for one host."""
@@ -29,7 +46,6 @@ class Background:
         self._group: TaskGroup | None = None
         self._stop = anyio.Event()
         self._ended = anyio.Event()
-        self._task: object = None
 
     async def start(self) -> None:
         """Begin the task, and wait until it takes work."""
@@ -54,14 +70,7 @@ class Background:
                 self._ended.set()
                 ready.set()
 
-        if cancel_requests() < 0:
-            import trio
-
-            trio.lowlevel.spawn_system_task(live, name="hooksdk host", context=contextvars.Context())
-        else:
-            self._task = asyncio.get_running_loop().create_task(
-                live(), name="hooksdk host", context=contextvars.Context()
-            )
+        start_task(live, name="hooksdk host")
         await ready.wait()
 
     @property

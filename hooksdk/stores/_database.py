@@ -1,19 +1,18 @@
-"""One database over SQLAlchemy: connections, the tables and their versions, and transactions that are tried again."""
+"""One database: the tables and their versions, and transactions that are tried again.
+
+Both drivers are synchronous. A transaction runs in a worker thread, so the same code serves asyncio, trio and a process
+that has forked.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import os
-import sqlite3
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, Protocol, TypeVar, final
 
-from sqlalchemy import Connection, CursorResult, TextClause, event, inspect, text
-from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+import anyio
 
 from hooksdk.errors import StoreError
 from hooksdk.tasks import in_thread, run_shielded
@@ -48,177 +47,143 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 )
 
 
-@final
-class Transaction:
+class Cursor(Protocol):
+    """What a statement has found or done, as the Python Database API names it (PEP 249)."""
+
+    @property
+    def rowcount(self) -> int: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+
+
+class Transaction(Protocol):
     """A transaction that is open now."""
 
-    def __init__(self, connection: AsyncConnection, texts: Callable[[str], TextClause]) -> None:
-        self._connection = connection
-        self._texts = texts
+    def execute(self, statement: str, parameters: Parameters | None = None) -> Cursor:
+        """Run one statement, with a mapping of its `:name`s, or once for each of a list of them. `{now}` in it is the
+        database's clock in seconds, `{skip_locked}` takes rows that nobody else takes, `{alone}` those that nobody else
+        changes until the transaction ends."""
+        ...
 
-    async def execute(self, statement: str, parameters: Parameters | None = None) -> CursorResult[Any]:
-        """One statement. `{now}` in it is the database's clock in seconds, `{skip_locked}` takes rows that nobody else
-        takes, `{alone}` those that nobody else changes until the transaction ends."""
-        return await self._connection.execute(self._texts(statement), parameters)
+
+class Driver(Protocol):
+    """What differs between the databases. All methods but `passes` and `is_away` may wait: call them in a thread."""
+
+    def run(self, step: Callable[[Transaction], T], *, writes: bool, patient: bool) -> T:
+        """Run `step` in one transaction; what it wrote is durable when this returns."""
+        ...
+
+    def version(self) -> int:
+        """The version of the tables; 0 where there are none. Makes what they stand in, as a file."""
+        ...
+
+    def is_absent(self) -> bool:
+        """True for a file that nobody has written yet; looking does not make it."""
+        ...
+
+    def problem(self, error: Exception) -> str | None:
+        """Why the database refuses, in one line; None for an error that is not its own."""
+        ...
+
+    def passes(self, error: Exception) -> bool:
+        """True for what another try may not meet again."""
+        ...
+
+    def is_away(self, error: Exception) -> bool:
+        """True for a server that goes down or starts, and for a connection that was lost."""
+        ...
+
+    def close(self) -> None:
+        """Close all connections."""
+        ...
 
 
 @final
 class Database:
-    """One database, on the event loop that made it."""
+    """One database, for every event loop and thread of this process."""
 
-    def __init__(self, url: URL, *, stall: float) -> None:
-        """`stall` is after how many seconds the server ends a transaction whose worker was suspended in the middle."""
-        self.where = url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
-        self.loop = asyncio.get_running_loop()
-        self._file = Path(url.database or "") if url.get_backend_name() == "sqlite" else None
+    def __init__(self, driver: Driver, where: str) -> None:
+        """`where` names it in errors, without a password."""
+        self.where = where
+        self._driver = driver
         self._ready = False
-        self._texts: dict[str, TextClause] = {}
-        # SQLite takes one writer at a time: who waits in this process waits in line instead of asking the file again
-        # and again.
-        size: dict[str, Any] = {"pool_size": 1, "max_overflow": 0, "pool_timeout": 600}
-        # A pooler gives each transaction another of the server's connections, where a prepared statement may be
-        # unknown.
-        unprepared: dict[str, Any] = {"connect_args": {"prepare_threshold": None}}
-        self.engine = create_async_engine(url, **(size if self._file else unprepared))
-        engine = self.engine.sync_engine
-        if self._file:
-            event.listen(engine, "connect", _set_up_sqlite)
-            event.listen(engine, "begin", _begin_sqlite)
-        else:
-            event.listen(engine, "begin", _begin_postgres(stall))
-
-    def _text(self, statement: str) -> TextClause:
-        if statement not in self._texts:
-            if self._file:
-                words = {"{now}": "((julianday('now') - 2440587.5) * 86400.0)", "{skip_locked}": "", "{alone}": ""}
-            else:
-                words = {
-                    "{now}": "extract(epoch FROM clock_timestamp())",
-                    "{skip_locked}": "FOR UPDATE SKIP LOCKED",
-                    "{alone}": "FOR UPDATE",
-                }
-            complete = functools.reduce(lambda whole, word: whole.replace(*word), words.items(), statement)
-            self._texts[statement] = text(complete)
-        return self._texts[statement]
 
     async def is_absent(self) -> bool:
         """True for an SQLite file that nobody has written yet; looking does not make it."""
-        return self._file is not None and not self._ready and not await in_thread(self._file.exists)
+        return not self._ready and await in_thread(self._driver.is_absent)
 
-    async def transaction(
-        self, step: Callable[[Transaction], Awaitable[T]], *, writes: bool = True, patient: bool = True
-    ) -> T:
-        """Run `step` in one transaction, to its end whoever cancels the caller: durable when this returns. It runs
-        again after a conflict, a busy file or a lost connection, a few times at most, and while the server restarts
-        half a minute long, if it is `patient`. Raises `StoreError`.
+    async def transaction(self, step: Callable[[Transaction], T], *, writes: bool = True, patient: bool = True) -> T:
+        """Run `step` in one transaction in a worker thread, to its end whoever cancels the caller: durable when this
+        returns. It runs again after a conflict, a busy file or a lost connection, a few times at most, and while the
+        server restarts half a minute long, if it is `patient`. Raises `StoreError`.
         """
-        return await run_shielded(self._persist, step, writes, RESTART if patient else 0)
+        return await run_shielded(self._persist, step, writes, patient)
 
-    async def _persist(self, step: Callable[[Transaction], Awaitable[T]], writes: bool, restart: int) -> T:
-        for number in range(len(PAUSES) + restart + 1):
+    async def _persist(self, step: Callable[[Transaction], T], writes: bool, patient: bool) -> T:
+        for number in range(len(PAUSES) + RESTART + 1):
             try:
-                if not self._ready:
-                    await self._prepare()
-                return await self._once(step, writes)
-            except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-                tries = len(PAUSES) + (restart if self._is_away(error) else 0)
-                if number >= tries or not self._passes(error):
-                    raise StoreError(self.where, _in_one_line(error)) from error
-            await asyncio.sleep(PAUSES[number] if number < len(PAUSES) else 1)
+                return await in_thread(self._once, step, writes, patient)
+            except Exception as error:
+                problem = self._driver.problem(error)
+                if problem is None:
+                    raise
+                tries = len(PAUSES) + (RESTART if patient and self._driver.is_away(error) else 0)
+                if number >= tries or not (self._driver.passes(error) or self._driver.is_away(error)):
+                    raise StoreError(self.where, problem) from error
+            await anyio.sleep(PAUSES[number] if number < len(PAUSES) else 1)
         raise AssertionError  # the last try answers or raises
 
-    async def _once(self, step: Callable[[Transaction], Awaitable[T]], writes: bool) -> T:
-        async with self.engine.connect() as connection:
-            await connection.execution_options(hooksdk_writes=writes)
-            async with connection.begin():
-                return await step(Transaction(connection, self._text))
+    def _once(self, step: Callable[[Transaction], T], writes: bool, patient: bool) -> T:
+        if not self._ready:
+            self._prepare()
+        return self._driver.run(step, writes=writes, patient=patient)
 
-    def _passes(self, error: Exception) -> bool:
-        """True for what another try may not meet again."""
-        original = error.orig if isinstance(error, DBAPIError) else error
-        if name := getattr(original, "sqlite_errorname", None):
-            return str(name).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
-        state = getattr(original, "sqlstate", None)
-        # Conflicts, deadlocks and waits for a lock; a server that has no connection to spare; one that ended the
-        # transaction.
-        return self._is_away(error) or str(state).startswith(("40", "55P03", "53300", "25P03"))
-
-    def _is_away(self, error: Exception) -> bool:
-        """True for a server that goes down or starts, and for a connection that was lost."""
-        original = error.orig if isinstance(error, DBAPIError) else error
-        state = getattr(original, "sqlstate", None)
-        if state is not None:
-            return str(state).startswith(("57P0", "08"))
-        is_lost = isinstance(error, DBAPIError) and error.connection_invalidated
-        return is_lost or (not self._file and self._ready and type(original).__name__ == "OperationalError")
-
-    async def _prepare(self) -> None:
+    def _prepare(self) -> None:
         """Make what is missing: the file, the tables, and what newer versions added to them."""
-        if self._file:
-            await in_thread(_make_file, self._file)
-        async with self.engine.connect() as connection:
-            version = await connection.run_sync(_version)
+        version = self._driver.version()
         if version < len(MIGRATIONS):
-            version = await self._once(self._migrate, writes=True)
+            version = self._driver.run(_migrate, writes=True, patient=True)
         if version > len(MIGRATIONS):
             problem = f"its tables were made by a newer hooksdk (version {version}, known up to {len(MIGRATIONS)})"
             raise StoreError(self.where, f"{problem}. Nothing was changed; update hooksdk")
         self._ready = True
 
-    async def _migrate(self, transaction: Transaction) -> int:
-        if not self._file:
-            await transaction.execute("SELECT pg_advisory_xact_lock(:lock)", {"lock": MIGRATION_LOCK})
-        await transaction.execute("CREATE TABLE IF NOT EXISTS hooksdk_schema (version INTEGER NOT NULL)")
-        version = (await transaction.execute("SELECT max(version) FROM hooksdk_schema")).scalar() or 0
-        for number, statements in enumerate(MIGRATIONS[version:], version + 1):
-            for statement in statements:
-                await transaction.execute(statement)
-            await transaction.execute("INSERT INTO hooksdk_schema (version) VALUES (:number)", {"number": number})
-        return max(version, len(MIGRATIONS))
-
     async def aclose(self) -> None:
         """Close all connections."""
-        await run_shielded(self.engine.dispose)
+        await run_shielded(in_thread, self._driver.close)
 
 
-def _version(connection: Connection) -> int:
-    if not inspect(connection).has_table("hooksdk_schema"):
-        return 0
-    return connection.execute(text("SELECT max(version) FROM hooksdk_schema")).scalar() or 0
+def _migrate(transaction: Transaction) -> int:
+    transaction.execute("{migration_lock}")
+    transaction.execute("CREATE TABLE IF NOT EXISTS hooksdk_schema (version INTEGER NOT NULL)")
+    version = transaction.execute("SELECT max(version) FROM hooksdk_schema").fetchone()[0] or 0
+    for number, statements in enumerate(MIGRATIONS[version:], version + 1):
+        for statement in statements:
+            transaction.execute(statement)
+        transaction.execute("INSERT INTO hooksdk_schema (version) VALUES (:number)", {"number": number})
+    return max(version, len(MIGRATIONS))
 
 
-def _make_file(path: Path) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+@functools.lru_cache(maxsize=256)
+def in_dialect(statement: str, dialect: type[Dialect]) -> str:
+    """A statement in the words and with the parameters of one database."""
+    for word, meaning in dialect.WORDS.items():
+        statement = statement.replace(word, meaning)
+    return re.sub(r"(?<![:\w]):(\w+)", dialect.PARAMETER, statement)
 
 
-def _set_up_sqlite(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # transactions begin where `_begin_sqlite` begins them
-    cursor = connection.cursor()
-    for pragma in (f"busy_timeout = {LOCK_SECONDS * 1000}", "journal_mode = WAL", "synchronous = FULL"):
-        cursor.execute(f"PRAGMA {pragma}")
-    cursor.close()
+class Dialect(Protocol):
+    """How one database says what both can: its words for `{now}` and the like, and how it writes a parameter."""
+
+    WORDS: Mapping[str, str]
+    PARAMETER: str
 
 
-def _begin_sqlite(connection: Connection) -> None:
-    # A writer takes its place at once: one that read first could not write after somebody else did.
-    writes = connection.get_execution_options().get("hooksdk_writes")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+def without_password(url: str) -> str:
+    """A URL as it may be shown: `***` in the place of a password, before the host or among the options."""
+    return re.sub(r"(://[^:/@?#]*:)[^@/?#]*(?=@)|(\bpassword=)[^&]*", r"\1\2***", url)
 
 
-def _begin_postgres(stall: float) -> Callable[[Connection], None]:
-    # For this transaction alone: behind a pooler the connection is somebody else's in the next moment.
-    limits = {"lock_timeout": LOCK_SECONDS * 1000, "idle_in_transaction_session_timeout": max(int(stall * 1000), 1)}
-    statements = "; ".join(f"SET LOCAL {name} = {value}" for name, value in limits.items())
-
-    def begin(connection: Connection) -> None:
-        connection.exec_driver_sql(statements)
-
-    return begin
-
-
-def _in_one_line(error: Exception) -> str:
-    original = error.orig if isinstance(error, DBAPIError) else error
-    if getattr(original, "sqlite_errorname", "") == "SQLITE_NOTADB":
-        return "this file is no SQLite database. Nothing was changed"
-    return f"the database says: {' '.join(str(original).split())}. What was stored before is whole"
+def file_of(url_place: str) -> Path:
+    """The file of an `sqlite:` URL."""
+    return Path(url_place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast, final
 
 import anyio
@@ -88,7 +88,7 @@ class SqlLog:
 
     async def _hold(
         self,
-        step: Callable[[Transaction], Awaitable[T]],
+        step: Callable[[Transaction], T],
         committed: Callable[[T], None] = lambda _: None,
         *,
         patient: bool = True,
@@ -96,19 +96,19 @@ class SqlLog:
         """Run a step in one transaction with a look at the lease, which is renewed; `committed` is told of its
         answer."""
 
-        async def held(transaction: Transaction) -> T:
-            if not (await transaction.execute(RENEW, self.row)).rowcount:
+        def held(transaction: Transaction) -> T:
+            if not transaction.execute(RENEW, self.row).rowcount:
                 raise SessionBusy(self.session_id, 0)
             was_doubtful = self._doubtful
             if was_doubtful:
                 if self._rewriting:  # whether the old journal is stored or the new one is decided by now
-                    self._lengths[JOURNAL] = (await transaction.execute(JOURNAL.end, self.row)).scalar_one()
+                    self._lengths[JOURNAL] = transaction.execute(JOURNAL.end, self.row).fetchone()[0]
                     self._rewriting = False
                 for table, length in self._lengths.items():
-                    await transaction.execute(table.cut, {**self.row, "length": length})
+                    transaction.execute(table.cut, {**self.row, "length": length})
             self._doubtful = True
             try:
-                return await step(transaction)
+                return step(transaction)
             except HookSDKError:  # of our own: this try is rolled back, and that is known
                 self._doubtful = was_doubtful
                 raise
@@ -127,8 +127,8 @@ class SqlLog:
     async def read(self) -> tuple[list[Message], list[Entry]]:
         """The messages and the journal. Raises `StoreError` for a row that is missing or is not JSON."""
 
-        async def look(transaction: Transaction) -> tuple[list[Message], list[Entry]]:
-            return await read_rows(transaction, self.session_id)
+        def look(transaction: Transaction) -> tuple[list[Message], list[Entry]]:
+            return read_rows(transaction, self.session_id)
 
         def count(read: tuple[list[Message], list[Entry]]) -> None:
             self._lengths = {MESSAGES: len(read[0]), JOURNAL: len(read[1])}
@@ -144,9 +144,9 @@ class SqlLog:
         """Show the journal and the messages to a reader; of those that an index covers nothing but their hash is looked
         at. They stay in memory as they are stored. Raises `StoreError`."""
 
-        async def look(transaction: Transaction) -> tuple[list[bytes], list[Entry], bytes]:
-            index = (await transaction.execute(INDEX, self.row)).scalar() or b""
-            return *(await read_encoded(transaction, self.session_id, PAGE)), bytes(index)
+        def look(transaction: Transaction) -> tuple[list[bytes], list[Entry], bytes]:
+            index = transaction.execute(INDEX, self.row).fetchone()
+            return *read_encoded(transaction, self.session_id, PAGE), bytes(index[0] if index else b"")
 
         def count(read: tuple[list[bytes], list[Entry], bytes]) -> None:
             self._encoded = EncodedMessages(read[0])
@@ -189,13 +189,13 @@ class SqlLog:
     async def _append(self, table: Table, values: Sequence[object], *, verify: bool = False) -> None:
         lines = [encode_for(f"session '{self.session_id}'", value) for value in values]
 
-        async def store(transaction: Transaction) -> None:
-            await self._compare(transaction, self._lengths if verify else (table,))
+        def store(transaction: Transaction) -> None:
+            self._compare(transaction, self._lengths if verify else (table,))
             key, start = self.row["key"], self._lengths[table]
             rows = [{"key": key, "position": start + n, "body": line.decode()} for n, line in enumerate(lines)]
             if rows:
-                await transaction.execute(table.insert, rows)
-                await transaction.execute(WRITTEN, self.row)
+                transaction.execute(table.insert, rows)
+                transaction.execute(WRITTEN, self.row)
 
         def count(_: object) -> None:
             self._lengths[table] += len(lines)
@@ -210,23 +210,23 @@ class SqlLog:
         """Store these entries instead of the journal, in one transaction."""
         bodies = [encode_for(f"session '{self.session_id}'", entry).decode() for entry in entries]
 
-        async def store(transaction: Transaction) -> None:
-            await self._compare(transaction)
+        def store(transaction: Transaction) -> None:
+            self._compare(transaction)
             self._rewriting = True
-            await transaction.execute(JOURNAL.cut, {**self.row, "length": 0})
+            transaction.execute(JOURNAL.cut, {**self.row, "length": 0})
             rows = [{"key": self.row["key"], "position": number, "body": body} for number, body in enumerate(bodies)]
             if rows:
-                await transaction.execute(JOURNAL.insert, rows)
+                transaction.execute(JOURNAL.insert, rows)
 
         def count(_: object) -> None:
             self._lengths[JOURNAL] = len(bodies)
 
         await self._hold(store, count)
 
-    async def _compare(self, transaction: Transaction, tables: Iterable[Table] = (MESSAGES, JOURNAL)) -> None:
+    def _compare(self, transaction: Transaction, tables: Iterable[Table] = (MESSAGES, JOURNAL)) -> None:
         for table in tables:
             length = self._lengths[table]
-            end = (await transaction.execute(table.end, self.row)).scalar()
+            end = transaction.execute(table.end, self.row).fetchone()[0]
             if end != length:
                 problem = f"the {table.name} end at {end}, and {length} were stored by this worker: somebody else changed them"
                 raise TranscriptChanged(self.session_id, self._lengths[MESSAGES], problem)
@@ -256,27 +256,27 @@ class SqlLog:
                 logger.warning("session %r is free only when its lease lapses: %s", self.session_id, error)
 
 
-async def read_rows(transaction: Transaction, session_id: str) -> tuple[list[Message], list[Entry]]:
+def read_rows(transaction: Transaction, session_id: str) -> tuple[list[Message], list[Entry]]:
     """Both sequences."""
-    lines, journal = await read_encoded(transaction, session_id)
-    return await in_thread(_parse, lines, MESSAGES, session_id), journal
+    lines, journal = read_encoded(transaction, session_id)
+    return _parse(lines, MESSAGES, session_id), journal
 
 
-async def read_encoded(transaction: Transaction, session_id: str, page: int = ALL) -> tuple[list[bytes], list[Entry]]:
+def read_encoded(transaction: Transaction, session_id: str, page: int = ALL) -> tuple[list[bytes], list[Entry]]:
     """Both sequences, the messages as their JSON. The journal first: the messages that it speaks of were stored before
     it was written. Who does not hold the session reads all at once: of several pages some may be deleted meanwhile."""
-    journal = await _read_bodies(transaction, session_id, JOURNAL, ALL)
-    entries = await in_thread(_parse, journal, JOURNAL, session_id)
-    return await _read_bodies(transaction, session_id, MESSAGES, page), entries
+    journal = _read_bodies(transaction, session_id, JOURNAL, ALL)
+    entries = _parse(journal, JOURNAL, session_id)
+    return _read_bodies(transaction, session_id, MESSAGES, page), entries
 
 
-async def _read_bodies(transaction: Transaction, session_id: str, table: Table, page: int) -> list[bytes]:
+def _read_bodies(transaction: Transaction, session_id: str, table: Table, page: int) -> list[bytes]:
     lines: list[bytes] = []
     is_end = False
     while not is_end:
         row = {"key": file_name(session_id), "start": len(lines), "limit": page}
-        rows = (await transaction.execute(table.select, row)).all()
-        lines += await in_thread(_bodies, rows, table, session_id, len(lines))
+        rows = transaction.execute(table.select, row).fetchall()
+        lines += _bodies(rows, table, session_id, len(lines))
         is_end = len(rows) < page
     return lines
 

@@ -8,29 +8,26 @@ transaction, so a worker that was suspended past its lease cannot write any more
 # ruff: noqa: S608 - the tables' names are fixed
 from __future__ import annotations
 
-import asyncio
 import functools
 import importlib.util
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import Any, TypeVar, final
+
+import anyio
 
 from hooksdk.config import split_store
 from hooksdk.errors import ConfigError, SessionBusy, StoreError
 from hooksdk.formats import Message
 from hooksdk.stores import _holders
 from hooksdk.stores._beginnings import FIRST_ENTRIES, FIRST_MESSAGES, MOST_BYTES, parse_line
+from hooksdk.stores._database import Cursor, Database, Driver, Transaction, without_password
 from hooksdk.stores._sql_log import JOURNAL, MESSAGES, RENEW, SqlLog, read_rows
 from hooksdk.stores.jsonl import file_name
-from hooksdk.tasks import cancel_requests, in_thread, keep_trying, run_shielded
+from hooksdk.tasks import in_thread, keep_trying, run_shielded, start_task
 from hooksdk.transcript import Entry, SessionBeginning, encode_for, is_same, unknown_session
-
-if TYPE_CHECKING:
-    from sqlalchemy.engine import URL
-
-    from hooksdk.stores._database import Database, Transaction
 
 logger = logging.getLogger("hooksdk")
 
@@ -77,8 +74,8 @@ class SqlStore:
     """Sessions in a database: `sqlite:///FILE` for the workers of one machine, `postgresql://...` for workers on many.
 
     `lease` is after how many seconds a session whose worker died or hangs is free for others; it is renewed three times
-    in that time. Needs the extra `sql`, for PostgreSQL `postgres`, and asyncio: SQLAlchemy does not run on trio. Raises
-    `ConfigError` for another URL, or where the extra is not installed.
+    in that time. PostgreSQL needs the extra `postgres`. Raises `ConfigError` for another URL, or where the extra is not
+    installed.
 
     ```python
     import asyncio
@@ -106,40 +103,37 @@ class SqlStore:
             raise ConfigError("store", (f"'{kind}' is no database: sqlite:///FILE or postgresql://USER@HOST/DATABASE",))
         if not lease > 0:
             raise ConfigError("store", (f"the lease must be above 0 s, not {lease:g}",))
-        needed = {"sqlalchemy": "sql", **({"aiosqlite": "sql"} if kind == "sqlite" else {"psycopg": "postgres"})}
-        for module, extra in needed.items():
+        needed = ("sqlite3",) if kind == "sqlite" else ("psycopg", "psycopg_pool")
+        for module in needed:
             if importlib.util.find_spec(module) is None:
-                raise ConfigError("store", (f"'{kind}' needs {module}: pip install 'hooksdk[{extra}]'",))
+                way = "this Python was built without it" if kind == "sqlite" else "pip install 'hooksdk[postgres]'"
+                raise ConfigError("store", (f"'{kind}' needs {module}: {way}",))
         self.lease = lease
-        self._file = Path(place) if kind == "sqlite" else None
         self._url = url
+        self._file = Path(place) if kind == "sqlite" else None
         self._database: Database | None = None
         self._logs: list[SqlLog] = []
         # By session: the holder under which it was claimed here.
         self._claims: dict[str, str] = {}
-        self._heartbeat: asyncio.Task[None] | None = None
+        self._heartbeat: anyio.CancelScope | None = None
+        self._beaten = anyio.Event()
 
     def __str__(self) -> str:
         """The URL, without a password."""
-        parts = self._parts()
-        return parts.set(drivername=parts.get_backend_name()).render_as_string(hide_password=True)
-
-    def _parts(self) -> URL:
-        from sqlalchemy.engine import URL, make_url
-
-        if self._file:
-            return URL.create("sqlite+aiosqlite", database=str(self._file))
-        return make_url(self._url).set(drivername="postgresql+psycopg")
+        return f"sqlite:///{self._file}" if self._file else without_password(self._url)
 
     def _open(self) -> Database:
-        if cancel_requests() < 0:
-            raise StoreError(
-                str(self), "SqlStore runs on asyncio alone, and this is another event loop. Take JsonlStore under trio"
-            )
-        if self._database is None or self._database.loop is not asyncio.get_running_loop():
-            from hooksdk.stores._database import Database
+        if self._database is None:
+            driver: Driver
+            if self._file:
+                from hooksdk.stores._sqlite import SqliteDriver
 
-            self._database = Database(self._parts(), stall=self.lease)
+                driver = SqliteDriver(self._file)
+            else:
+                from hooksdk.stores._postgres import PostgresDriver
+
+                driver = PostgresDriver(self._url, stall=self.lease)
+            self._database = Database(driver, str(self))
         return self._database
 
     # Sessions
@@ -153,19 +147,19 @@ class SqlStore:
         logs: list[SqlLog] = []
         rival = ""
 
-        async def take(transaction: Transaction) -> SqlLog | None:
+        def take(transaction: Transaction) -> SqlLog | None:
             nonlocal rival
-            token, name, rest = (await transaction.execute(TAKE, row)).scalar(), "", 0.0
+            token, name, rest = _value(transaction.execute(TAKE, row)), "", 0.0
             if token is None:
-                rival_row: Any = (await transaction.execute(HOLDER, row)).one_or_none()
+                rival_row: Any = transaction.execute(HOLDER, row).fetchone()
                 name, rest = rival_row or ("", 0)
                 if name and _holders.is_gone(name):  # its lease need not lapse
-                    token = (await transaction.execute(TAKE, {**row, "claim": name})).scalar()
+                    token = _value(transaction.execute(TAKE, {**row, "claim": name}))
             if token is None:
                 lapse = f"whose lease lapses in {max(rest, 0):.0f} s unless it is renewed"
                 rival = f"{_holders.readable(name)}, {lapse}" if name else ""
                 return None
-            lengths = {table: (await transaction.execute(table.end, row)).scalar_one() for table in (MESSAGES, JOURNAL)}
+            lengths = {table: _value(transaction.execute(table.end, row)) for table in (MESSAGES, JOURNAL)}
             return SqlLog(database, session_id, holder=holder, token=token, lease=self.lease, lengths=lengths)
 
         async def take_once() -> None:
@@ -184,21 +178,24 @@ class SqlStore:
                 await log.close()
             raise
         self._logs = [*(log for log in self._logs if log.is_open), logs[0]]
-        if self._heartbeat is None or self._heartbeat.done():
-            self._heartbeat = asyncio.create_task(self._beat(), name="hooksdk: leases")
+        if self._heartbeat is None or self._heartbeat.cancel_called:
+            self._heartbeat, self._beaten = anyio.CancelScope(), anyio.Event()
+            start_task(self._beat, self._heartbeat, self._beaten, name="hooksdk: leases")
         return logs[0]
 
-    async def _beat(self) -> None:
+    async def _beat(self, scope: anyio.CancelScope, ended: anyio.Event) -> None:
         """Renew the leases of all open sessions, until there is none."""
-        while True:
-            await asyncio.sleep(self.lease / 3)
-            rows = sorted((log.row for log in self._logs if log.is_open), key=lambda row: row["key"])
-            if not rows:
-                return
-            try:
-                await self._open().transaction(functools.partial(_renew, rows=rows), patient=False)
-            except StoreError as error:
-                logger.warning("the leases of %d sessions were not renewed: %s", len(rows), error)
+        try:
+            with scope:
+                while rows := sorted((log.row for log in self._logs if log.is_open), key=lambda row: row["key"]):
+                    await anyio.sleep(self.lease / 3)
+                    try:
+                        await self._open().transaction(functools.partial(_renew, rows=rows), patient=False)
+                    except StoreError as error:
+                        logger.warning("the leases of %d sessions were not renewed: %s", len(rows), error)
+        finally:
+            scope.cancel()
+            ended.set()
 
     async def claim_abandoned(self, limit: int = 1) -> list[str]:
         """Take over sessions whose worker died or hangs, those first that were left first; nobody else gets the same
@@ -212,8 +209,8 @@ class SqlStore:
         if await database.is_absent():
             return []
 
-        async def claim(transaction: Transaction) -> list[str]:
-            return [json.loads(name) for name in (await transaction.execute(CLAIM, row)).scalars()]
+        def claim(transaction: Transaction) -> list[str]:
+            return [json.loads(name) for (name,) in transaction.execute(CLAIM, row).fetchall()]
 
         sessions = await database.transaction(claim)
         _holders.live_with(holder, self)
@@ -226,20 +223,20 @@ class SqlStore:
         beginning = json.dumps(prefix)[:-1]
         row = {"beginning": beginning, "length": len(beginning)}
 
-        async def rows(transaction: Transaction) -> Sequence[Any]:
-            return (await transaction.execute(HELD, row)).all()
+        def rows(transaction: Transaction) -> Sequence[Any]:
+            return transaction.execute(HELD, row).fetchall()
 
         held = await self._look(rows, ())
         return {json.loads(name): bool(alive) and not _holders.is_gone(holder) for name, holder, alive in held}
 
-    async def _look(self, step: Callable[[Transaction], Awaitable[T]], absent: T) -> T:
+    async def _look(self, step: Callable[[Transaction], T], absent: T) -> T:
         """Read in one transaction; `absent` where there is no database yet."""
         database = self._open()
         return absent if await database.is_absent() else await database.transaction(step, writes=False)
 
     async def _rows(self, statement: str, **parameters: object) -> Sequence[Any]:
-        async def rows(transaction: Transaction) -> Sequence[Any]:
-            return (await transaction.execute(statement, parameters)).scalars().all()
+        def rows(transaction: Transaction) -> Sequence[Any]:
+            return [row[0] for row in transaction.execute(statement, parameters).fetchall()]
 
         return await self._look(rows, ())
 
@@ -260,8 +257,8 @@ class SqlStore:
     async def list_beginnings(self) -> list[SessionBeginning]:
         """The first rows of every session, and when it was last written."""
 
-        async def rows(transaction: Transaction) -> Sequence[Any]:
-            return (await transaction.execute(BEGINNINGS)).all()
+        def rows(transaction: Transaction) -> Sequence[Any]:
+            return transaction.execute(BEGINNINGS).fetchall()
 
         found = await self._look(rows, ())
         return await in_thread(lambda: [_beginning(*row) for row in found])
@@ -273,9 +270,9 @@ class SqlStore:
             return False
         log = await self.open_session(session_id, wait=wait)
 
-        async def delete(transaction: Transaction) -> None:
+        def delete(transaction: Transaction) -> None:
             for statement in DELETE:
-                await transaction.execute(statement, log.row)
+                transaction.execute(statement, log.row)
 
         try:
             await self._open().transaction(delete)
@@ -306,9 +303,9 @@ class SqlStore:
         row["body"] = encode_for(place, new).decode()
         begun = False
 
-        async def change(transaction: Transaction) -> bool:
+        def change(transaction: Transaction) -> bool:
             nonlocal begun
-            stored: str | None = (await transaction.execute(LOOK_AT_VALUE, row)).scalar()
+            stored: str | None = _value(transaction.execute(LOOK_AT_VALUE, row))
             if not is_same(place, None if stored is None else json.loads(stored), old):
                 if begun:  # by this, and its answer was lost, or by somebody else
                     raise StoreError(
@@ -319,7 +316,7 @@ class SqlStore:
                 return True
             begun = True
             statement = ADD_VALUE if stored is None else DELETE_VALUE if new is None else REPLACE_VALUE
-            return (await transaction.execute(statement, row)).rowcount > 0
+            return transaction.execute(statement, row).rowcount > 0
 
         return await self._open().transaction(change)
 
@@ -338,18 +335,22 @@ class SqlStore:
         """Let every session go, and close the connections."""
         for log in self._logs:
             await log.close()
-        if self._heartbeat is not None and not self._heartbeat.done():
+        if self._heartbeat is not None:
             self._heartbeat.cancel()
-            await asyncio.wait(
-                [self._heartbeat]
-            )  # it may be renewing, over a connection that must be back before the end
+            await self._beaten.wait()  # it may be renewing, over a connection that must be back before the end
         database, self._database, self._heartbeat = self._database, None, None
         if database is not None:
             await database.aclose()
 
 
-async def _renew(transaction: Transaction, rows: Sequence[dict[str, Any]]) -> None:
-    await transaction.execute(RENEW, rows)
+def _value(cursor: Cursor) -> Any:
+    """The one value that a statement has found; None where it found nothing."""
+    row = cursor.fetchone()
+    return None if row is None else row[0]
+
+
+def _renew(transaction: Transaction, rows: Sequence[dict[str, Any]]) -> None:
+    transaction.execute(RENEW, rows)
 
 
 def _beginning(name: str, changed: float | None, newest: str | None, *bodies: str | None) -> SessionBeginning:

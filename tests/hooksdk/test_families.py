@@ -67,8 +67,6 @@ async def kept(store: Store) -> list[str]:
 @pytest.fixture(params=["memory", "jsonl", "sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Store]:
     """Another worker's store over one place."""
-    if request.param in {"sqlite", "postgres"} and "trio" in request.node.name:
-        pytest.skip("SQLAlchemy runs on asyncio alone")
     memory = MemoryStore()
     if request.param == "memory":
         return lambda: memory

@@ -25,7 +25,7 @@ from hooksdk.transcript import Results
 from tests.pgbouncer import PORT, pooled
 from tests.postgres import Postgres, running
 
-pytestmark = [pytest.mark.heavy, pytest.mark.anyio, pytest.mark.in_ci(url=["sqlite"])]
+pytestmark = [pytest.mark.heavy, pytest.mark.anyio, pytest.mark.both_loops, pytest.mark.in_ci(url=["sqlite"])]
 CHILD = Path(__file__).with_name("sql_child.py")
 
 
@@ -340,13 +340,13 @@ async def test_a_change_whose_answer_was_lost_is_not_made_twice_and_the_doubt_is
     store, once = SqlStore(url), _database.Database._once
     await store.set_value("p", "k", 1)
 
-    async def losing(self: Any, step: Any, writes: bool) -> Any:
-        answer = await once(self, step, writes)
+    def losing(self: Any, step: Any, writes: bool, patient: bool) -> Any:
+        answer = once(self, step, writes, patient)
         if not writes or not lost.pop():
             return answer
-        from sqlalchemy.exc import DBAPIError
-
-        raise DBAPIError("", {}, ConnectionError("gone"), connection_invalidated=True)
+        error = sqlite3.OperationalError("gone")
+        error.sqlite_errorname = "SQLITE_BUSY"
+        raise error if url.startswith("sqlite") else psycopg.OperationalError("gone")
 
     lost = [False, True]
     monkeypatch.setattr(_database.Database, "_once", losing)
@@ -361,7 +361,10 @@ async def test_a_worker_that_stalls_in_a_transaction_is_thrown_out_by_the_server
     stalled, other = SqlStore(url, lease=0.3), SqlStore(url)
     log = await stalled.open_session("s")
 
-    async def stall(_: object) -> None:
+    def stall(_: object) -> None:
+        anyio.from_thread.run(follow)
+
+    async def follow() -> None:
         following = await other.open_session("s", wait=60)
         await following.append_messages([{"n": 2}])
 
@@ -423,15 +426,6 @@ async def test_older_tables_are_brought_up_to_date_and_newer_ones_left_alone(
         await worker().list_sessions()
 
 
-@pytest.mark.parametrize("anyio_backend", ["trio"], indirect=True)
-async def test_another_event_loop_than_asyncio_s_is_refused_clearly(tmp_path: Path) -> None:
-    store = SqlStore(f"sqlite:///{tmp_path / 'a.db'}")
-    for attempt in (store.open_session("s"), store.get_value("p", "k"), store.list_sessions()):
-        with pytest.raises(StoreError, match="SqlStore runs on asyncio alone"):
-            await attempt
-    await store.aclose()
-
-
 async def test_a_server_that_is_not_there_is_told_without_the_password(tmp_path: Path) -> None:
     store = SqlStore(f"postgresql://ann:s3cret@/agents?host={tmp_path}")
     with pytest.raises(StoreError, match=r"^postgresql://ann:\*\*\*@/agents.*the database says: ") as caught:
@@ -454,11 +448,13 @@ async def test_a_store_that_cannot_be_is_refused(options: dict[str, Any], proble
 
 async def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def find_spec(name: str) -> object:
-        return None if name == "psycopg" else object()
+        return None if name in {"psycopg", "sqlite3"} else object()
 
     monkeypatch.setattr("importlib.util.find_spec", find_spec)
     with pytest.raises(ConfigError, match=r"'postgresql' needs psycopg: pip install 'hooksdk\[postgres\]'"):
         SqlStore("postgresql://ann@host/agents")
+    with pytest.raises(ConfigError, match="'sqlite' needs sqlite3: this Python was built without it"):
+        SqlStore("sqlite:///a.db")
 
 
 @pytest.mark.anyio

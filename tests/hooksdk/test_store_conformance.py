@@ -8,11 +8,13 @@ import sqlite3
 import sys
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
+from functools import partial, partialmethod
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any, cast
 
 import anyio
+import psycopg
 import pytest
 
 from hooksdk import Approval, ApprovalRequest, hooks
@@ -32,8 +34,6 @@ Place = Callable[[], Store]
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Another worker's store over one place, which is empty at first. The kind is the parameter."""
     kind = request.param
-    if kind in {"sqlite", "postgres"} and "trio" in request.node.name:
-        pytest.skip("SQLAlchemy runs on asyncio alone")
     memory = MemoryStore()
     if kind == "memory":
         return lambda: memory
@@ -125,40 +125,33 @@ def broken_files(fault: Fault) -> Generator[None]:
 @contextmanager
 def broken_database(fault: Fault) -> Generator[None]:
     """Statements and commits in which this fault strikes."""
-    from hooksdk.stores import _database
 
-    real = _database.create_async_engine
+    def run(
+        real: Callable[..., Any], problem: type[Exception], connection: Any, statement: Any, *arguments: Any
+    ) -> Any:
+        strikes = fault.strikes()
+        if strikes and statement == "COMMIT" and fault.kind == "tear":
+            real(connection, statement)
+        if strikes:
+            raise problem("broken")
+        return real(connection, statement, *arguments)
 
-    def error() -> Exception:
-        from sqlalchemy.exc import DBAPIError
+    class Connection(sqlite3.Connection):
+        def execute(self, statement: Any, *arguments: Any) -> Any:
+            return run(sqlite3.Connection.execute, sqlite3.OperationalError, self, statement, *arguments)
 
-        broken = sqlite3.OperationalError("broken")
-        broken.sqlite_errorname = "SQLITE_IOERR"
-        return DBAPIError("", {}, broken)
+        def executemany(self, statement: Any, *arguments: Any) -> Any:
+            return run(sqlite3.Connection.executemany, sqlite3.OperationalError, self, statement, *arguments)
 
-    def create(*arguments: Any, **options: Any) -> Any:
-        from sqlalchemy import event
+    connect: Any = sqlite3.connect
 
-        engine = real(*arguments, **options)
-        commit = engine.sync_engine.dialect.do_commit
-
-        def before(*_: object) -> None:
-            if fault.strikes():
-                raise error()
-
-        def committing(connection: Any) -> None:
-            strikes = fault.strikes()
-            if not strikes or fault.kind == "tear":
-                commit(connection)
-            if strikes:
-                raise error()
-
-        event.listen(engine.sync_engine, "before_cursor_execute", before)
-        engine.sync_engine.dialect.do_commit = committing  # type: ignore[method-assign]
-        return engine
+    def connect_breaking(*places: Any, **options: Any) -> Any:
+        return connect(*places, factory=Connection, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_database, "create_async_engine", create)
+        patch.setattr(sqlite3, "connect", connect_breaking)
+        for kind, name in ((psycopg.Connection, "execute"), (psycopg.Cursor, "executemany")):
+            patch.setattr(kind, name, partialmethod(partial(run, getattr(kind, name), psycopg.InternalError)))
         yield
 
 

@@ -1,0 +1,206 @@
+"""SQLite: one file for all workers of a machine, one writer at a time, readers beside it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar, final
+
+from hooksdk.stores import _database
+from hooksdk.stores._database import Cursor, Parameters, Transaction, in_dialect
+
+T = TypeVar("T")
+
+# Steps that share one commit at most.
+SHARED = 64
+
+
+class _Step:
+    """A step of one caller that waits for its commit."""
+
+    def __init__(self, step: Callable[[Transaction], Any]) -> None:
+        self.step = step
+        self.answer: Any = None
+        self.error: BaseException | None = None
+        self.done = False
+
+
+class _Transaction:
+    """An open transaction of one connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, statement: str, parameters: Parameters | None = None) -> Cursor:
+        text = in_dialect(statement, SqliteDriver)
+        if isinstance(parameters, Sequence):
+            return self._connection.executemany(text, parameters)
+        return self._connection.execute(text, parameters or {})
+
+
+@final
+class SqliteDriver:
+    """The connections to one file: one that writes, and as many that read as are asked at once.
+
+    Steps of several callers that wait for the file are written with one commit, each in a savepoint of its own, so that
+    one which fails takes nothing from the others. A connection is never used, nor closed, in a process that was forked
+    from the one which opened it: SQLite's locks would be lost.
+    """
+
+    WORDS: ClassVar = {
+        "{now}": "((julianday('now') - 2440587.5) * 86400.0)",
+        "{skip_locked}": "",
+        "{alone}": "",
+        "{migration_lock}": "SELECT 1",  # who writes is alone already
+    }
+    PARAMETER = r":\1"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._forget()
+        _drivers.add(self)
+
+    def _forget(self) -> None:
+        self._writing = threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._readers: list[sqlite3.Connection] = []
+        self._waiting: deque[_Step] = deque()
+
+    def after_fork(self) -> None:
+        """Leave the parent's connections alone, in the child."""
+        _of_the_parent.extend(filter(None, [self._writer, *self._readers]))
+        self._forget()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, timeout=_database.LOCK_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        return connection
+
+    def run(self, step: Callable[[Transaction], T], *, writes: bool, patient: bool) -> T:  # noqa: ARG002 - a file does not restart
+        """Run `step` in one transaction; what it wrote is on disk when this returns."""
+        if not writes:
+            return self._read(step)
+        mine = _Step(step)
+        self._waiting.append(mine)
+        with self._writing:  # who comes first writes for all who wait by then
+            while not mine.done:
+                self._write([self._waiting.popleft() for _ in range(min(len(self._waiting), SHARED))])
+        if mine.error is not None:
+            raise mine.error
+        return mine.answer
+
+    def _write(self, steps: Sequence[_Step]) -> None:
+        connection, self._writer = self._writer, None
+        try:
+            connection = connection or self._connect()
+            with _transaction(connection, "BEGIN IMMEDIATE") as transaction:
+                for step in steps:
+                    if len(steps) == 1:
+                        step.answer = step.step(transaction)
+                        continue
+                    connection.execute("SAVEPOINT step")
+                    try:
+                        step.answer = step.step(transaction)
+                    except BaseException as error:
+                        if not connection.in_transaction:  # a full disk, say: nothing of anybody's is stored
+                            raise
+                        step.error = error
+                        connection.execute("ROLLBACK TO step")
+                    connection.execute("RELEASE step")
+        except BaseException as error:
+            for step in steps:
+                step.error = step.error or error
+        self._writer = _usable(connection)
+        for step in steps:
+            step.done = True
+
+    def _read(self, step: Callable[[Transaction], T]) -> T:
+        connection = self._readers.pop() if self._readers else self._connect()
+        try:
+            with _transaction(connection, "BEGIN") as transaction:
+                return step(transaction)
+        finally:
+            self._readers.extend(filter(None, [_usable(connection)]))
+
+    def version(self) -> int:
+        """The version of the tables; 0 where there are none. Makes the file, for its owner alone."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+
+        def look(transaction: Transaction) -> int:
+            tables = transaction.execute("SELECT name FROM sqlite_master WHERE name = 'hooksdk_schema'").fetchall()
+            return (transaction.execute("SELECT max(version) FROM hooksdk_schema").fetchone()[0] or 0) if tables else 0
+
+        return self._read(look)
+
+    def is_absent(self) -> bool:
+        """True for a file that nobody has written yet; looking does not make it."""
+        return not self._path.exists()
+
+    def problem(self, error: Exception) -> str | None:
+        """Why SQLite, or the file system, refuses; None for an error that is not theirs."""
+        if not isinstance(error, (sqlite3.Error, OSError)):
+            return None
+        if getattr(error, "sqlite_errorname", "") == "SQLITE_NOTADB":
+            return "this file is no SQLite database. Nothing was changed"
+        return f"the database says: {' '.join(str(error).split())}. What was stored before is whole"
+
+    def passes(self, error: Exception) -> bool:
+        """True for a file that another process writes."""
+        return str(getattr(error, "sqlite_errorname", "")).startswith(("SQLITE_BUSY", "SQLITE_LOCKED"))
+
+    def is_away(self, error: Exception) -> bool:  # noqa: ARG002
+        """Never: a file is there, or is made."""
+        return False
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._writing:
+            connections = [*filter(None, [self._writer]), *self._readers]
+            self._writer, self._readers = None, []
+        for connection in connections:
+            connection.close()
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, begin: str) -> Generator[Transaction]:
+    connection.execute(begin)
+    try:
+        yield _Transaction(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+        raise
+
+
+def _usable(connection: sqlite3.Connection | None) -> sqlite3.Connection | None:
+    """A connection for the next transaction; None for one that could not end its last, which is closed."""
+    if connection is None or not connection.in_transaction:
+        return connection
+    connection.close()
+    return None
+
+
+_drivers: weakref.WeakSet[SqliteDriver] = weakref.WeakSet()
+# Connections that this process has from its parent: to close one would take the parent's locks away.
+_of_the_parent: list[sqlite3.Connection] = []
+
+
+def _after_fork() -> None:
+    for driver in _drivers:
+        driver.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
