@@ -300,9 +300,8 @@ def test_a_judge_that_never_answers_is_late_and_the_call_is_refused(place: Place
         silent.bind(str(place.guard / "judge.sock"))
         silent.listen()
         monkeypatch.setenv("HOOKSDK_HOME", str(place.root / "state"))
-        monkeypatch.setattr(client, "ANSWER_SECONDS", 0.2)
         with pytest.raises(TimeoutError):
-            client.ask("claude-code", b"{}")
+            client.ask("claude-code", b"{}", 0.2)
 
 
 @pytest.mark.parametrize("name", ["Stop", "SessionEnd"])
