@@ -46,8 +46,8 @@ NEEDS = {
     "hooksdk.cli._mcp.servers hooksdk.cli._mcp.sign_in",
     "cli,prove": "hooksdk.cli._proofs.real",
     "mcp": "hooksdk.gateway.* hooksdk.mcp.*",
+    "postgres": "hooksdk.stores._postgres",
     "prove": "hooksdk.rules._model hooksdk.rules.proofs",
-    "sql": "hooksdk.stores._database",
     "testing": "pytest_hooksdk",
 }
 """Of which extras modules need all to be imported; `NAME.*` is a package with all in it that has no row of its own."""

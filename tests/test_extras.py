@@ -39,6 +39,7 @@ BRINGS = {
     "openai-agents": "agents openai",
     "opentelemetry-api": "opentelemetry",
     "opentelemetry-exporter-prometheus": "prometheus_client",
+    "psycopg-pool": "psycopg_pool",
     "pydantic": "pydantic pydantic_core",
     "pydantic-ai-slim": "pydantic_ai pydantic_graph",
     "python-dotenv": "dotenv",
@@ -60,7 +61,7 @@ LATER = {
     "hooksdk.gateway._metrics": "prometheus",
     "hooksdk.mcp.sign_in": "secrets",
     "hooksdk.models": "anthropic,openai",
-    "hooksdk.stores": "sql",
+    "hooksdk.stores": "postgres",
     "hooksdk.sync": "testing",
     "hooksdk.testing": "mcp",
 }

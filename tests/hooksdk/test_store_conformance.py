@@ -14,7 +14,6 @@ from subprocess import PIPE, Popen
 from typing import Any, cast
 
 import anyio
-import psycopg
 import pytest
 
 from hooksdk import Approval, ApprovalRequest, hooks
@@ -125,6 +124,7 @@ def broken_files(fault: Fault) -> Generator[None]:
 @contextmanager
 def broken_database(fault: Fault) -> Generator[None]:
     """Statements and commits in which this fault strikes."""
+    import psycopg
 
     def run(
         real: Callable[..., Any], problem: type[Exception], connection: Any, statement: Any, *arguments: Any
