@@ -93,6 +93,7 @@ def test_the_page_says_what_is_found_today_of_queries_as_a_model_types_them() ->
     assert absent == f"empty or marked weak: {weak:.3f}".replace("0.", ".")
 
 
+@pytest.mark.heavy
 def test_the_page_says_what_is_found_today_of_whole_tasks_in_one_query_and_in_several() -> None:
     several = measured()["several"]
     *told, hits = own_row("", *quality.SEVERAL)

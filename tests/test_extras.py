@@ -154,6 +154,7 @@ def test_a_package_brings_what_is_imported_of_it() -> None:
             assert required(name) & set(map(canonicalize_name, owners.get(module, ()))), f"{name} brings no {module}"
 
 
+@pytest.mark.heavy
 def test_no_row_is_of_something_that_is_no_more() -> None:
     imported = {name.partition(".")[0] for module in MODULES for name, _ in imports_in(module)}
     assert {one for modules in BRINGS.values() for one in modules.split()} - imported <= {"anthropic", "openai"}

@@ -121,6 +121,7 @@ async def test_one_that_its_user_closes_is_opened_anew_for_the_next_one() -> Non
         assert (await host.hold("s")).open
 
 
+@pytest.mark.heavy
 async def test_what_opening_raises_reaches_everybody_and_the_next_try_begins_anew() -> None:
     store = MemoryStore()
     async with Host(store=store) as host:
