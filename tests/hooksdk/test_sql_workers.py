@@ -466,3 +466,25 @@ async def test_a_file_that_is_no_database_is_told_and_left_alone(tmp_path: Path)
         await store.list_sessions()
     await store.aclose()
     assert path.read_bytes() == b"no database " * 100
+
+
+FORKS = """
+import os, sys, anyio
+from hooksdk.stores import SqlStore
+
+store = SqlStore(sys.argv[1])
+anyio.run(store.set_value, "p", "parent", 1)
+if not (child := os.fork()):
+    anyio.run(store.set_value, "p", "child", 2)
+    os._exit(0)
+status = os.waitpid(child, 0)[1]
+anyio.run(store.set_value, "p", "later", 3)
+print(status, anyio.run(store.list_keys, "p"))
+"""
+
+
+@pytest.mark.in_ci(url=["sqlite", "postgres"])
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not fork")
+def test_no_connection_is_used_in_a_forked_process(url: str) -> None:
+    done = subprocess.run([sys.executable, "-c", FORKS, url], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "0 ['child', 'later', 'parent']\n"
