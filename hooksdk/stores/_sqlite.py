@@ -81,8 +81,12 @@ class SqliteDriver:
         connection = sqlite3.connect(
             self._path, timeout=_database.LOCK_SECONDS, isolation_level=None, check_same_thread=False
         )
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def run(self, step: Callable[[Transaction], T], *, writes: bool, patient: bool) -> T:  # noqa: ARG002 - a file does not restart
