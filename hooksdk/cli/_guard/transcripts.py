@@ -115,7 +115,10 @@ def read_lately(
 
 
 def _newest(folder: Path, pattern: str) -> list[tuple[float, Path]]:
-    """Files with the time of their last change, the newest first."""
+    """Files with the time of their last change, the newest first. Raises `OSError` for a folder that may not be
+    read."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        next(folder.iterdir(), None)  # since Python 3.13 `glob` finds nothing there, and does not say why
     found: list[tuple[float, Path]] = []
     for path in folder.glob(pattern):
         with suppress(OSError):  # removed meanwhile
