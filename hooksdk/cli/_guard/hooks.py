@@ -11,6 +11,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -274,6 +275,14 @@ def own_folder(agent: str) -> Path:
     home = os.environ.get("GEMINI_CLI_HOME", "") if agent == "gemini" else ""
     own = os.environ.get(FACTS[agent].get("folder_variable", "")) or Path(home or Path.home()) / FOLDERS[agent]
     return Path(own).expanduser().absolute()
+
+
+def matching_files(folder: Path, pattern: str) -> Iterator[Path]:
+    """The files of a pattern in a folder; none where it does not exist. Raises `OSError` for one that may not be read:
+    since Python 3.13 `Path.glob` finds nothing there, and does not say why."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        next(folder.iterdir(), None)
+    return folder.glob(pattern)
 
 
 def managed_file(agent: str) -> Path:

@@ -16,7 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from hooksdk.cli._guard.hooks import FACTS, FOLDERS, LOADERS, TITLE, hook_command, is_guards, managed_file, own_folder
+from hooksdk.cli._guard.hooks import (
+    FACTS,
+    FOLDERS,
+    LOADERS,
+    TITLE,
+    hook_command,
+    is_guards,
+    managed_file,
+    matching_files,
+    own_folder,
+)
 from hooksdk.values import as_list, as_object, is_object, plain_json
 
 Whose = Literal["user", "project", "managed"]
@@ -182,7 +192,7 @@ _SWITCHES: Mapping[str, tuple[_Switch, ...]] = {
 def _matching(place: Path, name: str) -> list[Path]:
     """The files of a pattern; for an unreadable folder the pattern itself, which then cannot be read."""
     try:
-        return sorted(place.parent.glob(name[1:]))
+        return sorted(matching_files(place.parent, name[1:]))
     except OSError:
         return [Path(f"{place}{name}")]
 

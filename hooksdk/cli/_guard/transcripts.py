@@ -18,7 +18,7 @@ from typing import Any
 
 from hooksdk.cli._configuration import load_config
 from hooksdk.cli._console import counted
-from hooksdk.cli._guard.hooks import own_folder
+from hooksdk.cli._guard.hooks import matching_files, own_folder
 from hooksdk.cli._options import Scope
 from hooksdk.errors import ConfigError
 from hooksdk.guard import AGENTS, GuardConfig, last_seen
@@ -117,10 +117,8 @@ def read_lately(
 def _newest(folder: Path, pattern: str) -> list[tuple[float, Path]]:
     """Files with the time of their last change, the newest first. Raises `OSError` for a folder that may not be
     read."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        next(folder.iterdir(), None)  # since Python 3.13 `glob` finds nothing there, and does not say why
     found: list[tuple[float, Path]] = []
-    for path in folder.glob(pattern):
+    for path in matching_files(folder, pattern):
         with suppress(OSError):  # removed meanwhile
             if path.is_file():
                 found.append((path.stat().st_mtime, path))
