@@ -4,6 +4,7 @@ advice on settings that do not count."""
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 import sys
@@ -328,8 +329,8 @@ def split_store(spec: str) -> tuple[str, str]:
 
 
 def without_password(url: str) -> str:
-    """A store as it may be shown to anybody."""
-    start, mark, rest = url.partition("://")
+    """A store as it may be shown to anybody: `***` for a password, before the host or among the options."""
+    start, mark, rest = re.sub(r"([?&]password=)[^&]*", r"\1***", url).partition("://")
     login, at, place = rest.rpartition("@")
     user, colon, _ = login.partition(":")
     return f"{start}{mark}{user}{colon and ':***'}{at}{place}"

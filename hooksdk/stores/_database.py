@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol, TypeVar, final
 
 import anyio
@@ -127,8 +126,9 @@ class Database:
                 problem = self._driver.problem(error)
                 if problem is None:
                     raise
-                tries = len(PAUSES) + (RESTART if patient and self._driver.is_away(error) else 0)
-                if number >= tries or not (self._driver.passes(error) or self._driver.is_away(error)):
+                is_away = self._driver.is_away(error)
+                tries = len(PAUSES) + (RESTART if patient and is_away else 0)
+                if number >= tries or not (is_away or self._driver.passes(error)):
                     raise StoreError(self.where, problem) from error
             await anyio.sleep(PAUSES[number] if number < len(PAUSES) else 1)
         raise AssertionError  # the last try answers or raises
@@ -177,13 +177,3 @@ class Dialect(Protocol):
 
     WORDS: Mapping[str, str]
     PARAMETER: str
-
-
-def without_password(url: str) -> str:
-    """A URL as it may be shown: `***` in the place of a password, before the host or among the options."""
-    return re.sub(r"(://[^:/@?#]*:)[^@/?#]*(?=@)|(\bpassword=)[^&]*", r"\1\2***", url)
-
-
-def file_of(url_place: str) -> Path:
-    """The file of an `sqlite:` URL."""
-    return Path(url_place)

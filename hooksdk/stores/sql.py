@@ -18,12 +18,12 @@ from typing import Any, TypeVar, final
 
 import anyio
 
-from hooksdk.config import split_store
+from hooksdk.config import split_store, without_password
 from hooksdk.errors import ConfigError, SessionBusy, StoreError
 from hooksdk.formats import Message
 from hooksdk.stores import _holders
 from hooksdk.stores._beginnings import FIRST_ENTRIES, FIRST_MESSAGES, MOST_BYTES, parse_line
-from hooksdk.stores._database import Cursor, Database, Driver, Transaction, without_password
+from hooksdk.stores._database import Cursor, Database, Driver, Transaction
 from hooksdk.stores._sql_log import JOURNAL, MESSAGES, RENEW, SqlLog, read_rows
 from hooksdk.stores.jsonl import file_name
 from hooksdk.tasks import in_thread, keep_trying, run_shielded, start_task

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from hooksdk.cli._console import counted, one_line
+from hooksdk.cli._console import View, counted, one_line
 from hooksdk.cli._groups import GroupWithOptions
 from hooksdk.cli._options import (
     AskClientSecret,
@@ -33,7 +33,6 @@ from hooksdk.cli._options import (
     need_mcp,
     takes,
 )
-from hooksdk.cli._view import View
 from hooksdk.gateway.status import GatewayStatus, running_gateways
 
 gateway_app = typer.Typer(

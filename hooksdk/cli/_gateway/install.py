@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 
 from hooksdk.cli._configuration import read_config
-from hooksdk.cli._console import CommandProblem, counted, one_line, print_line, safe, says_yes, stderr_console
+from hooksdk.cli._console import CommandProblem, View, counted, one_line, print_line, safe, says_yes, stderr_console
 from hooksdk.cli._edits.client_text import ClientText, Hunk
 from hooksdk.cli._edits.files import FileEdit, agreed, decoded, read_bytes, secrets_of, tell_outcome
 from hooksdk.cli._edits.json_text import with_servers
@@ -33,7 +33,6 @@ from hooksdk.cli._gateway.places import (
 )
 from hooksdk.cli._mcp.servers import show_page
 from hooksdk.cli._options import GatewayInstall, typed
-from hooksdk.cli._view import View
 from hooksdk.errors import ConfigError
 from hooksdk.gateway import GatewayConfig, profile_of
 from hooksdk.mcp import McpServers, check_entry

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hooksdk.cli._console import CommandProblem
+from hooksdk.cli._console import CommandProblem, View
 from hooksdk.cli._edits.client_text import ClientText
 from hooksdk.cli._edits.files import FileEdit, agreed, read_bytes, secrets_of, tell_outcome
 from hooksdk.cli._edits.json_text import remove_member
 from hooksdk.cli._gateway.places import CLIENTS, Installation, all_records, find_place, read_record
 from hooksdk.cli._options import ClientOptions
-from hooksdk.cli._view import View
 from hooksdk.errors import ConfigError
 
 _EMPTY = {"mcpServers": dict[str, Any]()}

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hooksdk.cli._console import CommandProblem, counted, print_line, safe, stderr_console, stdout_console
+from hooksdk.cli._console import CommandProblem, View, counted, print_line, safe, stderr_console, stdout_console
 from hooksdk.cli._edits.configuration import record_trust
 from hooksdk.cli._edits.files import FileEdit, agreed, digest_of, read_bytes, secrets_of
 from hooksdk.cli._edits.json_text import set_member, with_servers
 from hooksdk.cli._gateway.places import ClientFile, client_files, essence, own_entry
 from hooksdk.cli._options import EditOptions
-from hooksdk.cli._view import View
 from hooksdk.config import is_inside, look_up_file, resolve, trusted_digests
 from hooksdk.errors import ConfigError, did_you_mean
 from hooksdk.mcp.settings import find_servers, load_file, plain_entry, read_text
