@@ -12,19 +12,20 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, final
 
 from hooksdk._transcript.encoding import Entry, encode, encode_for, is_same
-from hooksdk._transcript.facts import ResultRow
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.messages import EncodedMessages, MessageSource
 from hooksdk._transcript.pairing import NO_RESULT, MismatchError, check_message, gather_results, pair_results
 from hooksdk._transcript.reading import ledger_of
+from hooksdk._transcript.rows import ResultRow, RowKind, StoredRow
 from hooksdk._transcript.storage import (
     LazyLog,
     ListingStore,
-    MessageReader,
     RewritableLog,
+    RowLog,
     SessionBeginning,
     SessionLog,
+    SessionState,
     SharingStore,
     Store,
     unknown_session,
@@ -49,17 +50,20 @@ __all__ = [
     "Ledger",
     "ListingStore",
     "Message",
-    "MessageReader",
     "MessageSource",
     "MismatchError",
     "OnQueued",
     "ResultRow",
     "Results",
     "RewritableLog",
+    "RowKind",
+    "RowLog",
     "SessionBeginning",
     "SessionLog",
+    "SessionState",
     "SharingStore",
     "Store",
+    "StoredRow",
     "Transcript",
     "TranscriptEditor",
     "check_message",

@@ -21,9 +21,9 @@ from hooksdk._origins.labels import UNLABELLED, Labels, join_labels
 from hooksdk._origins.texts import NEVER, Moment, Place, Texts, quote_around
 from hooksdk._origins.values import parts_of
 from hooksdk._schema.fresh import peek
-from hooksdk._transcript.facts import USER, ResultRow
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.pairing import UNKNOWN
+from hooksdk._transcript.rows import USER
 from hooksdk.transcript import Transcript
 
 # The name of the agreed values among the session's states. No plugin has it.
@@ -65,8 +65,8 @@ class Reading:
             self.note(UNLABELLED)
         # Of the first results; None while there are none.
         self._labels: Labels | None = None
-        # How many of the transcript's results are in the labels.
-        self._results = 0
+        # The sets of labels that are joined in them.
+        self._joined_labels = set[Labels]()
         self._unrecorded: deque[_Unrecorded] = deque()
         # Of all that is unrecorded.
         self._characters = 0
@@ -107,20 +107,17 @@ class Reading:
 
     def begin_anew(self) -> None:
         """The labels of stored results are others now."""
-        self._labels, self._results, self._recorded, self._searched = None, 0, Texts(), 0
+        self._labels, self._recorded, self._searched = None, Texts(), 0
+        self._joined_labels.clear()
         self._repeats.clear()
 
     @property
     def labels(self) -> Labels | None:
         """Of all that was read, joined; None where that is nothing."""
-        for labels in self._transcript.ask(self._new_labels):
+        for labels in self._transcript.ask(lambda ledger: ledger.records.labels - self._joined_labels):
             self._labels = _joined(self._labels, labels)
+            self._joined_labels.add(labels)
         return self._noted if self._labels is None else _joined(self._noted, self._labels)
-
-    def _new_labels(self, ledger: Ledger) -> set[Labels]:
-        records, first = ledger.records, self._results
-        self._results = len(records.ids)
-        return {ResultRow(records, number).labels for number in range(first, self._results)}
 
     # Where values stand
 
@@ -158,13 +155,12 @@ class Reading:
     async def note_strangers(self, texts: Iterable[tuple[str, str]]) -> None:
         """Texts that stand in the user's place in a framework's list, each as it was given and as it is stored: what no
         caller has handed in as the user's, a middleware or whoever may have written. Durable when this returns."""
-        self._read_prompts()
         strange: dict[str, bool] = {}
         for given, text in texts:
             if text.strip() and text not in self._looked_at:
                 self._looked_at.add(text)
                 digest = schema.fingerprint(text)
-                if digest not in self._reasons and not {fold(given), fold(text)} & self._prompts.keys():
+                if digest not in self._reasons and not any(map(self._is_prompt, {fold(given), fold(text)})):
                     strange[digest] = False
         if strange:
             self.note(UNLABELLED)
@@ -173,6 +169,9 @@ class Reading:
     async def _note(self, reasons: dict[str, bool]) -> None:
         self._reasons.update(reasons)
         await self._transcript.save_state(REASONS, dict(sorted(self._reasons.items())))
+
+    def _is_prompt(self, folded: str) -> bool:
+        return folded in self._prompts or self._transcript.ask(lambda ledger: ledger.lookup.has_prompt(folded))
 
     def find_prompt(self, value: str) -> str | None:
         """What stands around the folded value where the user wrote it; None where that is nowhere."""
@@ -187,10 +186,10 @@ class Reading:
             self.say(text)
 
     def _new_prompts(self, ledger: Ledger) -> list[str]:
-        kinds, first = ledger.facts.kinds, self._messages
+        rows, first = ledger.rows, self._messages
         self._messages = ledger.count
         texts = [
-            ledger.need_format().text(ledger.messages[at]) for at in range(first, ledger.count) if kinds[at] == USER
+            ledger.need_format().text(ledger.messages[at]) for at in range(first, ledger.count) if rows[at].kind == USER
         ]
         return [text for text in texts if not self.is_reason(text)]
 
@@ -215,9 +214,8 @@ class Reading:
             arguments, tools = None, tuple[str, ...]()
             if row.call is not None:
                 arguments = peek(ledger.call_at(row.call), "arguments")
-                reply, _ = ledger.facts.call_place(row.call)
-                if reply != self._reply[0]:
-                    self._reply = reply, row.number
+                if row.call.position != self._reply[0]:
+                    self._reply = row.call.position, row.number
                 # What calls at once have said may stand in the result of each.
                 self.asked.note(row.tool, arguments, (self._reply[1], 0))
                 tools = self._repeated_by(ledger, arguments, row.number)
@@ -239,7 +237,7 @@ class Reading:
         named = [
             row.number
             for text in parts_of(arguments)[1]
-            for row in (*records.by_id(text.strip()), *filter(None, [records.by_handle(text.strip().lower())]))
+            for row in (*records.with_id(text.strip()), *filter(None, [records.by_handle(text.strip().lower())]))
         ]
         return tuple({tool for one in named if one < number for tool in (records[one].tool, *self._repeats[one])})
 

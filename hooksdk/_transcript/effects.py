@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import final
 
 from hooksdk._transcript.encoding import Entry
-from hooksdk._transcript.facts import Slot, Turns
+from hooksdk._transcript.turns import Slot, Turns
 from hooksdk.calls import CallInDoubt
 
 

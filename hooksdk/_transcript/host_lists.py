@@ -12,7 +12,6 @@ from hooksdk import schema
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.changes import same
 from hooksdk._transcript.encoding import Entry
-from hooksdk._transcript.facts import LOOSE, REPLY, read_message
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.pairing import (
@@ -24,6 +23,7 @@ from hooksdk._transcript.pairing import (
     pair_results,
     reads_as,
 )
+from hooksdk._transcript.turns import read_message
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FoundResult, HasRules, Message, MessageFormat
 from hooksdk.formats.kit import clean_text, with_call_ids
@@ -100,7 +100,7 @@ def _is_any(message: Message, ways: Sequence[Message], fingerprints: Container[s
 def _same_results(theirs: Message, ways: Sequence[Message], place: int, ledger: Ledger) -> bool:
     """True if a host's message has the same results and nothing else, in another shape of the format, such as text as a
     string or as one block."""
-    records, message_format = ledger.records.at(place), ledger.need_format()
+    records, message_format = ledger.results_at(place), ledger.need_format()
     if not records or message_format.check(theirs) or message_format.is_reply(theirs):
         return False
     if message_format.text(theirs) or message_format.text(ways[0]):
@@ -174,13 +174,9 @@ def _lost(ledger: Ledger, places: Collection[int], rewriting: str, run_id: str, 
 
     A run that is `rewriting` its list, as by a summary, has lost none of its own calls. Calls of an earlier run are
     lost also if their reply is the newest in the list, and the list has not their results (`told`)."""
-    effects, kinds = ledger.effects, ledger.facts.kinds[: max(places, default=-1) + 1]
+    effects = ledger.effects
     effects.sweep()
-    joined, known, before = ledger.need_format().joined, 0, False
-    for kind in kinds if effects.over else ():
-        is_reply = kind in (REPLY, LOOSE)
-        known += is_reply and not (joined and before)
-        before = is_reply
+    known = ledger.turn_at(max(places, default=-1))
     lost = [
         effect
         for effect, one in effects.over.items()
@@ -202,21 +198,16 @@ def _places_of(messages: Sequence[Message], ledger: Ledger) -> dict[int, int]:
             found[start] = place
         start += 1
     used = set(found.values())
-    stored: dict[str, list[int]] = {}
-    for place in range(ledger.count):
-        if place not in used and place not in ledger.loose_ends:
-            for way in {schema.fingerprint(ledger.messages[place]), *ledger.shown_before.get(place, ())}:
-                stored.setdefault(way, []).append(place)
     later = ledger.count
     for index in range(len(messages) - 1, start - 1, -1):
         theirs = messages[index]
-        candidates = stored.get(schema.fingerprint(theirs)) or [
+        candidates = ledger.lookup.places(schema.fingerprint(theirs)) or [
             row.position
             for result in ledger.need_format().results(theirs)
-            for row in ledger.records.by_id(result.call_id)
+            for row in ledger.records.with_id(result.call_id)
             if fits(theirs, row.position, ledger.shown_at(row.position), ledger)
         ]
-        free = [place for place in candidates if place not in used]
+        free = [place for place in candidates if place not in used and place not in ledger.loose_ends]
         if free:
             later = max((place for place in free if place < later), default=free[-1])
             found[index] = later

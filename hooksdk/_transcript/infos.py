@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hooksdk._transcript.facts import ResultRow, Turns
+from hooksdk._transcript.rows import ResultRow
 from hooksdk._transcript.trims import MIN_TOKENS_SAVED, MOST_NOTE_TOKENS, TOO_SHORT, saves_enough
+from hooksdk._transcript.turns import Turns
 from hooksdk.calls import ResultInfo
 from hooksdk.schema import estimate_tokens
 
@@ -11,7 +12,8 @@ from hooksdk.schema import estimate_tokens
 def result_info(turns: Turns, record: ResultRow, *, is_gone: bool) -> ResultInfo:
     """A result as plugins see it."""
     marks, handle = record.marks, record.handle
-    is_shared = any(each != record for each in turns.records.by_id(handle))
+    records = turns.records
+    is_shared = handle in records.handle_ids and any(each != record for each in records.with_id(handle))
     return ResultInfo(
         handle=handle.replace("r", "R", 1) if is_shared else handle,  # not the spelling of another one's call id
         call_id=record.call_id,
@@ -22,11 +24,12 @@ def result_info(turns: Turns, record: ResultRow, *, is_gone: bool) -> ResultInfo
         turns_ago=turns.replies - record.turn,
         arguments=record.summary,
         is_error=record.is_error,
-        disposable=turns.records.marks.get(record.number, marks).disposable,
+        disposable=(records[record.number].marks if record.argument_name else marks).disposable,
         trimmed=marks.short_text is not None,
         queued=marks.queued_entry is not None and marks.queued_entry["kind"] == "trim",
         why_not=(problem := why_not(turns, record, is_gone=is_gone)),
-        small=problem == TOO_SHORT and saves_enough(record.tokens, estimate_tokens(record.note), least=1),
+        small=problem == TOO_SHORT
+        and saves_enough(record.tokens, estimate_tokens(record.note(in_session=turns.in_session)), least=1),
         missed_trim=marks.missed_trim,
         labels=record.labels,
         argument=record.argument_name,
@@ -47,5 +50,7 @@ def why_not(turns: Turns, record: ResultRow, *, is_gone: bool) -> str | None:
         return "the model has not read it yet"
     if saves_enough(record.tokens, MOST_NOTE_TOKENS):  # whatever its note says
         return None
-    is_long = record.tokens > MIN_TOKENS_SAVED and saves_enough(record.tokens, estimate_tokens(record.note))
+    is_long = record.tokens > MIN_TOKENS_SAVED and saves_enough(
+        record.tokens, estimate_tokens(record.note(in_session=turns.in_session))
+    )
     return None if is_long else TOO_SHORT

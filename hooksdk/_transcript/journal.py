@@ -31,21 +31,24 @@ The kinds of entries, with their fields:
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hooksdk import schema
 from hooksdk._tasks.background import logger
 from hooksdk._transcript.changes import changed
-from hooksdk._transcript.effects import Effects
+from hooksdk._transcript.effects import Begun, Effects
 from hooksdk._transcript.encoding import Entry, load_result
-from hooksdk._transcript.facts import LOOSE, REPLY, Facts, Marks, ResultRow, Slot, Turns
 from hooksdk._transcript.messages import Messages
+from hooksdk._transcript.rows import LOOSE, REPLY, CallRow, Marks, ResultRow, RowKind, RowSource, StoredRow
+from hooksdk._transcript.turns import Slot, Turns
 from hooksdk.calls import ResultInfo, ToolCall
 from hooksdk.formats import HasArguments, HasRules, Message, MessageFormat
 from hooksdk.formats.sending import call_ids, sendable
+
+if TYPE_CHECKING:
+    from hooksdk._transcript.lookup import Lookup
 
 
 class Ledger(Turns):
@@ -55,29 +58,32 @@ class Ledger(Turns):
     Attributes:
         base: The messages of a compaction, in the place of the first `upto`: its own ones, and the positions of stored
             ones.
-        trimmed_messages: By position: the shortened message in the view.
-        tokens_at: By position: the tokens of the message in the view, or -1 until somebody asks for them.
-        shown_before: By position: the fingerprints of every message that ever stood there in the view.
-        used: The tokens that requests used, as journal entries; `hooksdk.costs` reads them.
+        trimmed_messages: By position: the shortened messages of the view; None until somebody asks for it.
+        tokens_at: By position: the tokens of messages of the view, as far as somebody has asked for them.
+        shown_before: By position, for messages of the view: the fingerprints of every other form in which it stood
+            there.
+        shown_forms: Such fingerprints, with their positions, that the store does not have among its rows.
+        void: The number of entries that may have become void since the journal was last checked.
         unlabelled: The number of results at the beginning that were loaded from elsewhere and have no labels yet.
     """
 
-    def __init__(
-        self, message_format: MessageFormat | None, messages: Messages | None = None, facts: Facts | None = None
-    ) -> None:
-        super().__init__(message_format, messages, facts)
+    def __init__(self, message_format: MessageFormat | None, messages: Messages | None = None) -> None:
+        super().__init__(message_format, messages)
         self.format_name: str | None = None
         self.queue: dict[int, tuple[Entry, ResultRow | None]] = {}
         self.trim_count = 0
         self.base: list[Message | int] = []
         self._kept_by_compaction: frozenset[int] = frozenset()
-        self.trimmed_messages: dict[int, Message] = {}
-        self.tokens_at: array[int] = array("q")
+        self.trimmed_messages: dict[int, Message | None] = {}
+        self.tokens_at: dict[int, int] = {}
         self.shown_before: dict[int, set[str]] = {}
+        self.shown_forms: list[tuple[str, int]] = []
+        self.shown_count = 0
         self.states: dict[str, dict[str, Any]] = {}
         self.effects = Effects(self)
-        self.used: list[Entry] = []
         self.unlabelled = 0
+        self.void = 0
+        self._lookup: Lookup | None = None
         self._unknown: set[str] = set()
         # The ids of the calls in the view, stored and sent, and the number of messages at which they were found.
         self._call_ids: tuple[int, list[tuple[str, str]]] = -1, []
@@ -88,24 +94,23 @@ class Ledger(Turns):
     ) -> Ledger:
         """The ledger of stored messages and journal entries."""
         ledger = cls(message_format)
-        for message in messages:
-            ledger.messages.append(message)
-            ledger.facts.add(message)
-        ledger.go_through(journal)
+        ledger.go_through(((message, 0) for message in messages), journal)
         return ledger
 
-    def go_through(self, journal: Iterable[Entry]) -> None:
-        """Apply the stored messages and these entries in the order in which they were stored."""
-        most, stored = 0, len(self.messages)
+    def go_through(self, messages: Iterable[tuple[Message, int]], journal: Iterable[Entry]) -> None:
+        """Apply stored messages, each with its size, and entries, all after those that were applied before, in the
+        order in which they were stored."""
+        most, waiting = 0, iter(messages)
         for entry in journal:
-            count = int(entry.get("m", 0))
-            most = max(most, count)
-            self.take_until(min(count, stored))
+            most = max(most, int(entry.get("m", 0)))
+            while self.count < most and (stored := next(waiting, None)) is not None:
+                self.add(*stored)
             self.apply(entry)
-        self.take_until(stored)
-        if most > stored:
+        for stored in waiting:
+            self.add(*stored)
+        if most > self.count:
             problem = "the journal was written when %d messages were stored, and now there are %d: what it says of lost ones is left out"
-            logger.warning(problem, most, stored)
+            logger.warning(problem, most, self.count)
 
     @property
     def ends_with_reply(self) -> bool:
@@ -114,7 +119,7 @@ class Ledger(Turns):
         if not places or not all(slot.record for slot in self.slots):
             return False
         last = places[-1]
-        return self.facts.kinds[last] in (REPLY, LOOSE) if isinstance(last, int) else self.need_format().is_reply(last)
+        return self.rows[last].kind in (REPLY, LOOSE) if isinstance(last, int) else self.need_format().is_reply(last)
 
     # The journal
 
@@ -133,8 +138,8 @@ class Ledger(Turns):
         name = entry["plugin"]
         self.states[name] = entry["state"] if "state" in entry else changed(self.states.get(name, {}), entry["change"])
 
-    def _apply_used(self, entry: Entry) -> None:
-        self.used.append(entry)
+    def _apply_used(self, _entry: Entry) -> None:
+        """What requests used is read from the journal itself."""
 
     def _slot_at(self, entry: Entry) -> Slot | None:
         reply, order = int(entry["reply"]), int(entry["order"])
@@ -161,7 +166,8 @@ class Ledger(Turns):
         for number, labels in entry["results"]:
             place = int(number)
             if 0 <= place < len(self.records):
-                self.records[place].own_marks.labels = frozenset(map(str, labels))
+                self.records.own_marks(self.records[place]).labels = frozenset(map(str, labels))
+        self.records.labels = {row.labels for row in self.records}
 
     def _apply_began(self, entry: Entry) -> None:
         self.effects.begin(entry)
@@ -184,7 +190,8 @@ class Ledger(Turns):
         self.trim_count = max(self.trim_count, n + 1)
         self.queue[n] = entry, record
         if record:
-            record.own_marks.queued_entry, record.own_marks.missed_trim = entry, None
+            marks = self.records.own_marks(record)
+            marks.queued_entry, marks.missed_trim = entry, None
 
     _apply_restore = _apply_trim
 
@@ -193,10 +200,10 @@ class Ledger(Turns):
         for n, status in entry["done"]:
             request, record = self.queue.pop(n, ({}, None))
             if by_name := record or self.records.by_handle(str(request.get("handle"))):
-                by_name.own_marks.missed_trim = status if status in {"stale", "gone"} else None
+                self.records.own_marks(by_name).missed_trim = status if status in {"stale", "gone"} else None
             if record is None:
                 continue
-            marks = record.own_marks
+            marks = self.records.own_marks(record)
             if marks.queued_entry is request:
                 marks.queued_entry = None
             if status == "applied":
@@ -206,33 +213,53 @@ class Ledger(Turns):
             self._show(position)
 
     def _show(self, position: int) -> None:
+        message = self._trimmed(position)
+        self.trimmed_messages[position] = message
+        self.tokens_at.pop(position, None)
+        forms = [message]
+        if isinstance(self.format, HasRules) and (mended := self.format.mend(message)[0]) is not message:
+            forms.append(mended)
+        before = self.shown_before.setdefault(position, set())
+        for form in map(schema.fingerprint, forms):
+            if form not in before:
+                before.add(form)
+                self.shown_forms.append((form, position))
+
+    def _trimmed(self, position: int) -> Message:
         message, message_format = self.messages[position], self.need_format()
-        for record in self.records.at(position):
+        for record in self.results_at(position):
             if record.short_text is not None:
                 message = message_format.replace(message, record.index, record.short_text)
-        for index, rows in self.records.arguments_at(position):
+        for index, rows in self.arguments_at(position):
             texts = {row.argument_name: row.short_text for row in rows if row.short_text is not None}
             if texts and isinstance(message_format, HasArguments):
                 message = message_format.with_arguments(message, index, texts)
-        self.trimmed_messages[position] = message
-        if position < len(self.tokens_at):
-            self.tokens_at[position] = -1
-        before = self.shown_before.setdefault(position, set())
-        before.add(schema.fingerprint(message))
-        if isinstance(self.format, HasRules) and (mended := self.format.mend(message)[0]) is not message:
-            before.add(schema.fingerprint(mended))
+        return message
 
     def _apply_compact(self, entry: Entry) -> None:
         upto = int(entry["upto"])
         # Messages may have been lost since, by hand or by a backup: then nothing that is still there may be hidden.
-        if "hash" not in entry or self.last_hash(upto) == entry["hash"]:
-            self.base, self.upto = entry["base"], min(upto, self.count)
-            self._call_ids = -1, []
-            self._kept_by_compaction = frozenset(place for place in self.base if isinstance(place, int))
-        else:
+        if "hash" in entry and self.last_hash(upto) != entry["hash"]:
             logger.warning(
                 "a compaction of %d messages is left out: the last of them is not stored there any more", upto
             )
+            return
+        before = self.upto
+        self.base, self.upto = entry["base"], min(upto, self.count)
+        self._call_ids = -1, []
+        kept = self._kept_by_compaction = frozenset(place for place in self.base if isinstance(place, int))
+        self.messages.pin(kept)
+        for known in (self.trimmed_messages, self.tokens_at, self.shown_before):
+            for place in [place for place in known if place < self.upto and place not in kept]:
+                del known[place]
+        # What was out of the view and is in it again may have been trimmed before.
+        for place in {*kept, *range(self.upto, before)}:
+            if place not in self.trimmed_messages and self._has_trims(place):
+                self._show(place)
+
+    def _has_trims(self, position: int) -> bool:
+        rows = [*self.results_at(position), *(row for _, rows in self.arguments_at(position) for row in rows)]
+        return any(row.short_text is not None for row in rows)
 
     def last_hash(self, count: int) -> str | None:
         """The fingerprint of the last of the first `count` stored messages; None where there is none."""
@@ -246,10 +273,8 @@ class Ledger(Turns):
 
     def infos(self, *, arguments: bool = False) -> list[ResultInfo]:
         """All results as plugins see them, with `arguments` each after the long arguments of its call."""
-        records = self.records
-        return [
-            self.info(row) for record in records for row in (records.with_arguments(record) if arguments else [record])
-        ]
+        rows = (row for record in self.records for row in (record.with_arguments if arguments else [record]))
+        return [self.info(row) for row in rows]
 
     def info(self, record: ResultRow) -> ResultInfo:
         """One result as plugins see it."""
@@ -272,13 +297,19 @@ class Ledger(Turns):
         for place, message in enumerate(self.messages.since(self.upto, copied=copied), self.upto):
             if place in self.loose_ends:
                 continue
-            trimmed = self.trimmed_messages.get(place)
-            yield place, message if trimmed is None else schema.clone(trimmed) if copied else trimmed
+            if place in self.trimmed_messages:
+                shown = self.shown_at(place)
+                yield place, schema.clone(shown) if copied else shown
+            else:
+                yield place, message
 
     def shown_at(self, position: int) -> Message:
         """The message in the view at the position of a stored one."""
-        trimmed = self.trimmed_messages.get(position)
-        return self.messages[position] if trimmed is None else trimmed
+        if position not in self.trimmed_messages:
+            return self.messages[position]
+        if (trimmed := self.trimmed_messages[position]) is None:
+            trimmed = self.trimmed_messages[position] = self._trimmed(position)
+        return trimmed
 
     def trimmed_results(self) -> dict[tuple[str, int], str]:
         """The texts of trimmed results, by the call id and the index among the results of the view with this id."""
@@ -287,7 +318,7 @@ class Ledger(Turns):
         found: dict[tuple[str, int], str] = {}
         times = Counter[str]()
         for place in self.places:
-            results = self.records.at(place) if isinstance(place, int) else self.need_format().results(place)
+            results = self.results_at(place) if isinstance(place, int) else self.need_format().results(place)
             for result in results:
                 if isinstance(result, ResultRow) and result.short_text is not None:
                     found[result.call_id, times[result.call_id]] = result.short_text
@@ -333,3 +364,100 @@ class Ledger(Turns):
         ids = [call.id for call in calls] or [result.call_id for result in message_format.results(message)]
         stored = [renamed.get(each, each) for each in ids]
         return message if stored == ids else message_format.with_call_ids(message, stored)
+
+    # What a store keeps of it
+
+    @property
+    def lookup(self) -> Lookup:
+        """Finds stored messages by what they are."""
+        if self._lookup is None:
+            from hooksdk._transcript.lookup import Lookup  # most hosts keep no list of their own
+
+            self._lookup = Lookup(self)
+        return self._lookup
+
+    def state(self) -> dict[str, Any] | None:
+        """What the next opening needs besides the rows, as JSON; None while calls of the newest reply are open."""
+        if self.queue or self.orphans or any(slot.record is None for slot in self.slots):
+            return None
+        self.effects.sweep()
+        return {
+            **{name: getattr(self, name) for name in _PLAIN_STATE},
+            "loose_ends": self.loose_ends.dump(),
+            "slots": [[slot.row, slot.record.number] for slot in self.slots if slot.record],
+            "unanswered": [*self.unanswered.values()],
+            "results": len(self.records),
+            "handle_ids": sorted(self.records.handle_ids),
+            "labels": sorted(map(sorted, self.records.labels)),
+            "trimmed": sorted(self.trimmed_messages),
+            "shown": {place: sorted(forms) for place, forms in self.shown_before.items()},
+            "effects": {
+                name: [[one.entry, one.in_doubt] for one in getattr(self.effects, name).values()] for name in _EFFECTS
+            },
+        }
+
+    @classmethod
+    def restore(
+        cls,
+        state: dict[str, Any],
+        count: int,
+        message_format: MessageFormat | None,
+        messages: Messages,
+        rows: RowSource,
+    ) -> Ledger:
+        """The ledger of the first `count` messages, from its state. Raises `KeyError` and the like for a state of
+        another kind."""
+        ledger = cls(message_format, messages)
+        for name in _PLAIN_STATE:
+            setattr(ledger, name, state[name])
+        ledger.rows.begin_after(count, rows)
+        ledger.records.begin_after(int(state["results"]), rows)
+        ledger.records.handle_ids = set(state["handle_ids"])
+        ledger.records.labels = {frozenset(map(str, labels)) for labels in state["labels"]}
+        ledger.loose_ends.load(state["loose_ends"])
+        ledger.unanswered = {row.id: row for row in map(CallRow.load, state["unanswered"])}
+        for order, (row, number) in enumerate(state["slots"]):
+            slot = Slot(CallRow.load(row), order, ledger.call_at, record=ledger.records[int(number)])
+            ledger.slots.append(slot)
+        for name in _EFFECTS:
+            for entry, in_doubt in state["effects"][name]:
+                getattr(ledger.effects, name)[str(entry["effect"])] = Begun(entry, in_doubt)
+        kept = ledger._kept_by_compaction = frozenset(place for place in ledger.base if isinstance(place, int))
+        messages.pin(kept)
+        ledger.shown_before = {int(place): set(forms) for place, forms in state["shown"].items()}
+        ledger.trimmed_messages = dict.fromkeys(state["trimmed"])
+        return ledger
+
+    def unstored(self) -> Iterator[tuple[RowKind, StoredRow]]:
+        """The rows that the store does not have as they are now."""
+        yield from self.lookup.unstored()
+        for _, record in self.records.unstored():
+            yield "result", record.dump()
+        for number, (form, place) in enumerate(self.shown_forms, self.shown_count):
+            yield "shown", StoredRow(number, form, str(place))
+
+    def note_stored(self, count: int, results: int, source: RowSource) -> None:
+        """The store has the rows of so many messages and results now, as they are."""
+        self.rows.note_stored(count, source)
+        self.records.note_stored(results, source)
+        self.shown_count += len(self.shown_forms)
+        self.shown_forms.clear()
+        self.lookup.forget()
+
+
+# The attributes of a ledger that are JSON as they are.
+_PLAIN_STATE = (
+    "replies",
+    "last_reply",
+    "first_user",
+    "last_kind",
+    "upto",
+    "base",
+    "format_name",
+    "trim_count",
+    "states",
+    "unlabelled",
+    "shown_count",
+    "void",
+)
+_EFFECTS = ("begun", "over", "lost")

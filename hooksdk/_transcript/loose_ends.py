@@ -53,3 +53,11 @@ class LooseEnds:
     def others(self, start: int, end: int) -> list[int]:
         """The positions in this range that are none."""
         return [position for position in range(start, end) if position not in self._positions]
+
+    def dump(self) -> list[list[int]]:
+        """As JSON."""
+        return [sorted(self._positions), self.newest]
+
+    def load(self, values: list[list[int]]) -> None:
+        """Take what `dump` gave."""
+        self._positions, self.newest = set(values[0]), [*values[1]]

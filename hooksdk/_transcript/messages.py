@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol, final, overload
 
 from hooksdk import schema
@@ -39,37 +39,33 @@ class EncodedMessages:
 class Messages(Sequence[Message]):
     """All stored messages. Those that are asked for may be shared with others: copy them before they are handed out."""
 
-    def __init__(self, first: int = 0, *, lazy: bool = False) -> None:
-        """`first` is how many of them stay in the store. Unless it is `lazy`, all that come later are kept."""
-        self.source: MessageSource | None = None
-        self._lazy = lazy
+    def __init__(self, source: MessageSource | None = None, first: int = 0) -> None:
+        """`first` is how many of them stay in the source. Without a source all that come later are kept."""
+        self._source = source
         self._first = first
         self._kept: list[Message] = []
         self._sizes: list[int] = []
         self._bytes = 0
+        # Older messages that a compaction has left in the view, by position.
+        self._pinned: dict[int, Message] = {}
 
     def append(self, message: Message, size: int = 0) -> None:
-        """One more, which is stored already, in `size` bytes. While a long session is read none is kept: nearly all
-        would be let go of again, and the garbage collector would look through them meanwhile."""
-        if self._lazy and self.source is None and self._first:
-            self._first += 1
-            return
+        """One more, which is stored already, in `size` bytes."""
         self._kept.append(message)
-        if self._lazy:
+        if self._source is not None:
             self._sizes.append(size)
             self._bytes += size
-            if self._bytes > (KEPT_BYTES if self.source is None else 2 * KEPT_BYTES):
-                self._let_go()
+            if self._bytes > 2 * KEPT_BYTES:
+                count = 0
+                while self._bytes > KEPT_BYTES and count < len(self._kept) - 1:
+                    self._bytes -= self._sizes[count]
+                    count += 1
+                del self._kept[:count], self._sizes[:count]
+                self._first += count
 
-    def _let_go(self) -> None:
-        count = 0
-        while self._bytes > KEPT_BYTES and count < len(self._kept) - 1:
-            self._bytes -= self._sizes[count]
-            count += 1
-        if self.source is None:
-            count, self._bytes = len(self._kept), 0
-        del self._kept[:count], self._sizes[:count]
-        self._first += count
+    def pin(self, positions: Iterable[int]) -> None:
+        """Keep these messages, and no others of the older ones."""
+        self._pinned = {place: self[place] for place in positions} if self._source is not None else {}
 
     def __len__(self) -> int:
         return self._first + len(self._kept)
@@ -84,13 +80,13 @@ class Messages(Sequence[Message]):
         position = index + len(self) if index < 0 else index
         if not 0 <= position < len(self):
             raise IndexError(index)
-        return (
-            self._kept[position - self._first] if position >= self._first else next(self._read(position, position + 1))
-        )
+        if position >= self._first:
+            return self._kept[position - self._first]
+        return self._pinned[position] if position in self._pinned else next(self._read(position, position + 1))
 
     def _read(self, start: int, stop: int) -> Iterator[Message]:
-        assert self.source is not None
-        return self.source.scan(start, stop)
+        assert self._source is not None
+        return self._source.scan(start, stop)
 
     def __iter__(self) -> Iterator[Message]:
         return self.since(0)

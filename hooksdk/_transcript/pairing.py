@@ -8,8 +8,9 @@ from typing import Any
 
 from hooksdk import schema
 from hooksdk._transcript.encoding import EncodedMessage, as_stored
-from hooksdk._transcript.facts import ResultRow, Slot, read_message
 from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.rows import ResultRow
+from hooksdk._transcript.turns import Slot, read_message
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.formats import FoundResult, Message, MessageFormat
 from hooksdk.formats.kit import with_call_ids, with_readable_arguments
@@ -132,7 +133,7 @@ def pair_results(
         for result in results:
             call = next((call for call in waiting if call.id == result.call_id), None)
             if call is None:
-                has_one = result.call_id in answered or (after is not None and after.records.by_id(result.call_id))
+                has_one = result.call_id in answered or (after is not None and after.records.with_id(result.call_id))
                 why = "has a result already" if has_one else "was made by no reply before it"
                 advice = "Leave this result out" if has_one else "Put the reply that made it first"
                 raise MismatchError(

@@ -1,33 +1,53 @@
-"""Reading a session: its ledger from what the store gives, and the index that makes the next reading short."""
+"""Reading a session: its ledger from what the store gives, and the rows and the state that make the next reading
+short."""
 
 from __future__ import annotations
 
-from typing import final
+import json
+from collections.abc import Iterator, Sequence
 
 import anyio
 
 from hooksdk._tasks.background import logger
-from hooksdk._tasks.limits import in_thread
-from hooksdk._transcript.encoding import Entry
-from hooksdk._transcript.facts import Facts
+from hooksdk._tasks.limits import describe, in_thread
+from hooksdk._transcript.encoding import Entry, encode
 from hooksdk._transcript.journal import Ledger
-from hooksdk._transcript.messages import Messages
-from hooksdk._transcript.storage import LazyLog, RewritableLog, SessionLog, Store, as_store_errors
+from hooksdk._transcript.messages import Messages, MessageSource
+from hooksdk._transcript.rows import ROWS_VERSION
+from hooksdk._transcript.storage import (
+    LazyLog,
+    RewritableLog,
+    RowLog,
+    SessionLog,
+    SessionState,
+    Store,
+    as_store_errors,
+)
 from hooksdk.errors import HookSDKError, StoreError
 from hooksdk.formats import FORMATS, Message, MessageFormat, get_format
 
+# The number of entries that later ones make void, after which the journal of an open session is checked for void ones:
+# about as many as make a new file worth its cost.
+MANY_VOID = 2000
+
 
 async def read_ledger(
-    log: SessionLog, session_id: str, message_format: MessageFormat | None
-) -> tuple[Ledger, list[Entry]]:
-    """The ledger of what is stored, and its journal. The format is the one that the journal names, where none is
-    given."""
-    where, reader = f"session '{session_id}'", _Reader(message_format)
+    log: SessionLog, session_id: str, message_format: MessageFormat | None, *, whole: bool = False
+) -> tuple[Ledger, list[Entry] | None]:
+    """The ledger of what is stored, and its journal where that was read `whole`, as it is where the log keeps no rows.
+    The format is the one that the journal names, where none is given."""
+    where = f"session '{session_id}'"
     try:
+        if isinstance(log, RowLog) and not whole:
+            with as_store_errors(where):
+                stored = await log.read_state()
+            ledger = await in_thread(_restore, log, stored, message_format) if stored else None
+            if ledger is not None and ledger.void < MANY_VOID:
+                return ledger, None
         if isinstance(log, LazyLog):
             with as_store_errors(where):
-                reader.messages.source = await log.read_lazily(reader)
-            return await in_thread(reader.ledger), reader.journal
+                source, lines, journal = await log.read_encoded()
+            return await in_thread(_replay, source, lines, journal, message_format), journal
         with as_store_errors(where):
             messages, journal = await log.read()
         return await in_thread(Ledger.replay, messages, journal, message_format or _format_in(journal)), journal
@@ -36,23 +56,62 @@ async def read_ledger(
         raise StoreError(where, problem) from error
 
 
-async def keep_index(log: SessionLog, ledger: Ledger) -> None:
-    """Let the log keep the facts about its messages, so that the next reading is short, if that is worth it."""
-    if isinstance(log, LazyLog) and log.index_is_due and _is_ours(ledger.format):
-        index = await in_thread(ledger.facts.dump)
-        try:
-            with as_store_errors("the index"):
-                await log.keep_index(index, ledger.count)
-        except HookSDKError as error:
-            logger.debug("no index was kept: %s", error)
+def _replay(
+    source: MessageSource, lines: Sequence[bytes], journal: list[Entry], message_format: MessageFormat | None
+) -> Ledger:
+    ledger = Ledger(message_format or _format_in(journal), Messages(source))
+    ledger.go_through(_parsed(lines), journal)
+    return ledger
 
 
-async def shorten_journal(session_id: str, log: SessionLog, journal: list[Entry], ledger: Ledger) -> None:
+def _restore(log: RowLog, stored: SessionState, message_format: MessageFormat | None) -> Ledger | None:
+    """The ledger by its rows; None where they are of no use to this version or this format."""
+    try:
+        state = json.loads(stored.state)
+        form = get_format(state["format"]) if state["format"] in FORMATS else None
+        if state["version"] != ROWS_VERSION or form is None or not _is_ours(message_format or form):
+            return None
+        messages = Messages(log, stored.known - len(stored.recent))
+        for message, size in _parsed(stored.recent):
+            messages.append(message, size)
+        ledger = Ledger.restore(state, stored.known, message_format or form, messages, log)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        logger.warning("a kept state is made anew, since it cannot be understood (%s)", describe(error))
+        return None
+    ledger.go_through(_parsed(stored.messages), stored.journal)
+    return ledger
+
+
+def _parsed(lines: Sequence[bytes]) -> Iterator[tuple[Message, int]]:
+    return ((json.loads(line), len(line)) for line in lines)
+
+
+async def keep_state(log: SessionLog, ledger: Ledger) -> None:
+    """Let the log keep what the next opening needs, if that is worth it."""
+    if not isinstance(log, RowLog) or not log.state_is_due or not _is_ours(ledger.format):
+        return
+    state = ledger.state()
+    if state is None:
+        return
+    body = encode({"version": ROWS_VERSION, "format": ledger.need_format().name, **state}).decode()
+    count, results = ledger.count, len(ledger.records)
+    anew = not ledger.rows.stored
+    try:
+        rows = await in_thread(lambda: [*ledger.unstored()])
+        with as_store_errors("the rows"):
+            await log.keep_state(body, rows, known=count, upto=ledger.upto, anew=anew)
+        ledger.note_stored(count, results, log)
+    except HookSDKError as error:
+        logger.warning("what a session knows of its messages was not kept: %s", error)
+
+
+async def shorten_journal(session_id: str, log: SessionLog, journal: list[Entry] | None, ledger: Ledger) -> None:
     """Store a journal that is mostly void anew, where the store can do that."""
-    if not isinstance(log, RewritableLog) or not ledger.format:
+    if not isinstance(log, RewritableLog) or not ledger.format or journal is None:
         return
     from hooksdk._transcript.rewriting import shorter_journal
 
+    ledger.void = 0
     shorter = await in_thread(shorter_journal, journal, ledger)
     if shorter is not None:
         try:
@@ -72,31 +131,6 @@ def _is_ours(message_format: MessageFormat | None) -> bool:
     """A host's own format may say something else of the same messages tomorrow."""
     name = message_format.name if message_format else None
     return name in FORMATS and type(message_format) is type(get_format(name))
-
-
-@final
-class _Reader:
-    """Takes what a `LazyLog` shows: the journal, then each message that the index does not know."""
-
-    def __init__(self, message_format: MessageFormat | None) -> None:
-        self._given = message_format
-        self.begin([], None)
-
-    def begin(self, journal: list[Entry], index: bytes | None) -> int:
-        self.journal, self.format = journal, self._given or _format_in(journal)
-        facts = Facts.load(index, self.format) if index is not None and _is_ours(self.format) else None
-        self.facts = Facts(self.format) if facts is None else facts
-        self.messages = Messages(len(self.facts), lazy=True)
-        return len(self.facts)
-
-    def take(self, message: Message, size: int) -> None:
-        self.facts.add(message)
-        self.messages.append(message, size)
-
-    def ledger(self) -> Ledger:
-        ledger = Ledger(self.format, self.messages, self.facts)
-        ledger.go_through(self.journal)
-        return ledger
 
 
 # Seconds before another attempt to read a session: a busy database may refuse one read, and nobody is asked about calls

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Literal
 
 from hooksdk._transcript.encoding import Entry, encode
-from hooksdk._transcript.facts import ResultRow
 from hooksdk._transcript.infos import why_not
 from hooksdk._transcript.journal import Ledger
+from hooksdk._transcript.rows import ResultRow
 from hooksdk._transcript.trims import (
     MIN_SHARE_SAVED,
     MIN_TOKENS_SAVED,
@@ -103,17 +103,18 @@ def _short_text(ledger: Ledger, record: ResultRow, replacement: str | None, *, l
 
     def fits(text: str) -> bool:
         # The kind of the content stays, as every format promises. Only this result is written, not its whole message.
-        in_parts = is_list(content) and record.argument < 0
+        in_parts = is_list(content) and not record.argument_name
         new: object = [{"type": "text", "text": text, **cache_marks(content)}] if in_parts else text
         is_shorter = len(text) <= most * record.characters and len(encode(new)) <= most * stored_length
         return is_shorter and saves_enough(tokens, _tokens_of(text), least)
 
-    if not fits(record.note):
+    short = record.note(in_session=ledger.in_session)
+    if not fits(short):
         return None
     summary = clean(replacement or "", MAX_SUMMARY)
 
     def with_summary(length: int) -> str:
-        return f"{record.note}\nSummary: {clip(summary, length)}" if length else record.note
+        return f"{short}\nSummary: {clip(summary, length)}" if length else short
 
     # A text that is longer never saves enough if a shorter one does not.
     longest = bisect.bisect_left(range(1, len(summary) + 1), x=True, key=lambda length: not fits(with_summary(length)))
@@ -153,7 +154,7 @@ def _receipt(
 def find_record(ledger: Ledger, reference: str) -> ResultRow:
     """The result with this handle or unambiguous call id. Raises `UnknownResult`, which names similar ones."""
     reference, records = reference.strip(), ledger.records
-    same_id = records.by_id(reference)
+    same_id = records.with_id(reference)
     handle, dot, argument = reference.partition(".")
     if record := records.by_handle(f"{handle.lower()}{dot}{argument}"):
         if others := [each.handle for each in same_id if each != record]:
@@ -189,13 +190,13 @@ def find_record(ledger: Ledger, reference: str) -> ResultRow:
 
 def _sent_as(ledger: Ledger, call_id: str) -> ResultRow | None:
     """The result that is sent under this id and stored under another; else None."""
-    if ledger.format is None or not ledger.records.in_session or call_id not in ledger.stored_ids():
+    if ledger.format is None or not ledger.in_session or call_id not in ledger.stored_ids():
         return None
     names = CallIds(ledger.format)
     for place, message in ledger.shown():
         _, sent = names.of_message(message, ledger.format)
-        if isinstance(place, int) and call_id in sent and ledger.records.at(place):
-            return ledger.records.at(place)[sent.index(call_id)]
+        if isinstance(place, int) and call_id in sent and (rows := ledger.results_at(place)):
+            return rows[sent.index(call_id)]
     return None
 
 
@@ -204,7 +205,8 @@ def message_tokens(ledger: Ledger) -> list[int]:
     place they stand."""
     _fill_sizes(ledger)
     tokens = [0] * ledger.count
-    tokens[ledger.upto :] = ledger.tokens_at[ledger.upto :]
+    for place in range(ledger.upto, ledger.count):
+        tokens[place] = ledger.tokens_at[place]
     for place in ledger.base:
         if isinstance(place, int):
             tokens[place] += ledger.tokens_at[place]
@@ -216,21 +218,21 @@ def message_tokens(ledger: Ledger) -> list[int]:
 def _fill_sizes(ledger: Ledger) -> None:
     """Find the sizes that are not known yet. Neighbouring messages are read together."""
     sizes = ledger.tokens_at
-    sizes.extend([-1] * (ledger.count - len(sizes)))
     for place in ledger.base:
-        if isinstance(place, int) and sizes[place] < 0:
+        if isinstance(place, int) and place not in sizes:
             sizes[place] = _size_at(ledger, place, ledger.shown_at(place))
-    missing = (place for place in range(ledger.upto, ledger.count) if sizes[place] < 0)
+    missing = (place for place in range(ledger.upto, ledger.count) if place not in sizes)
     for start in missing:
-        stop = next((place for place in range(start, ledger.count) if sizes[place] >= 0), ledger.count)
+        stop = next((place for place in range(start, ledger.count) if place in sizes), ledger.count)
         for place, message in enumerate(ledger.messages.since(start, stop), start):
-            sizes[place] = _size_at(ledger, place, ledger.trimmed_messages.get(place, message))
+            shown = ledger.shown_at(place) if place in ledger.trimmed_messages else message
+            sizes[place] = _size_at(ledger, place, shown)
 
 
 def _size_at(ledger: Ledger, position: int, message: Message) -> int:
     tokens = estimate_tokens(message)
     # An image costs less than its data is long.
-    for result in ledger.need_format().results(message) if ledger.records.at(position) else ():
+    for result in ledger.need_format().results(message) if ledger.results_at(position) else ():
         tokens += size_of(result.content).tokens - estimate_tokens(result.content)
     return max(tokens, 0)
 

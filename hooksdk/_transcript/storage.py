@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 
 from hooksdk._tasks.limits import describe
 from hooksdk._transcript.encoding import Entry
 from hooksdk._transcript.messages import MessageSource
+from hooksdk._transcript.rows import RowKind, StoredRow
 from hooksdk.errors import HookSDKError, StoreError
 from hooksdk.formats import Message
 
@@ -26,12 +27,10 @@ class SessionLog(Protocol):
     Attributes:
         existed: The session had been opened before.
         token: Rises with every holder. One who lost the session gets `SessionBusy` or `StoreError` for an append.
-        materialized: True when the store wants `write_view` after each drain.
     """
 
     existed: bool
     token: int
-    materialized: bool
 
     async def read(self) -> tuple[list[Message], list[Entry]]:
         """The messages and the journal. A last line torn by a crash is left out; other damage is a `StoreError`."""
@@ -44,10 +43,6 @@ class SessionLog(Protocol):
 
     async def append_journal(self, entries: Sequence[Entry], *, verify: bool = False) -> None:
         """Store more journal entries in one atomic step; with `verify`, only if `verify()` finds nothing changed."""
-        ...
-
-    async def write_view(self, messages: Sequence[Message]) -> None:
-        """Write the model's view beside the stored messages, for tools that read it."""
         ...
 
     async def verify(self) -> None:
@@ -82,36 +77,66 @@ class RewritableLog(Protocol):
         ...
 
 
-class MessageReader(Protocol):
-    """Who reads a session from a `LazyLog`."""
-
-    def begin(self, journal: list[Entry], index: bytes | None) -> int:
-        """The reading begins, or begins anew. `index` is what was kept with `keep_index`, if it fits what is stored.
-        Answers how many of the first messages the reader knows by it; 0 where it is of no use."""
-        ...
-
-    def take(self, message: Message, size: int) -> None:
-        """The next message that the reader does not know, stored in `size` bytes."""
-        ...
-
-
 @runtime_checkable
 class LazyLog(Protocol):
     """What a `SessionLog` may do besides: leave the messages where they are, and read one when it is asked for."""
 
+    async def read_encoded(self) -> tuple[MessageSource, Sequence[bytes], list[Entry]]:
+        """The journal and the messages as `read` would give them, each message as its JSON, and where to read messages
+        again: these, and those that are appended later."""
+        ...
+
+
+class SessionState(NamedTuple):
+    """What a session opens with, instead of all that is stored.
+
+    Attributes:
+        state: The JSON that was kept with the rows; of another version it may be of no use.
+        known: The number of messages whose rows are stored.
+        recent: The newest of those messages, as JSON, the oldest first.
+        messages: The messages that came later, as JSON.
+        journal: The entries that came after the state was kept.
+    """
+
+    state: str
+    known: int
+    recent: Sequence[bytes]
+    messages: Sequence[bytes]
+    journal: list[Entry]
+
+
+@runtime_checkable
+class RowLog(Protocol):
+    """What a `SessionLog` may do besides: keep rows of what is known about the messages, so that a long session opens
+    without them. Rows and state are never needed: what is damaged or of another version is made anew from what `read`
+    gives."""
+
     @property
-    def index_is_due(self) -> bool:
-        """True when so much was stored since the index was kept that the next opening would be slow."""
+    def state_is_due(self) -> bool:
+        """True when so much was stored since the state was kept that the next opening would be slow."""
         ...
 
-    async def read_lazily(self, reader: MessageReader) -> MessageSource:
-        """Show the journal and each message to a reader, as `read` would give them, in a worker thread. What is
-        answered reads messages again: these, and those that are appended later."""
+    async def read_state(self) -> SessionState | None:
+        """The state that was kept, and what came later; None where there is none."""
         ...
 
-    async def keep_index(self, index: bytes, count: int) -> None:
-        """Keep what the next reader needs to know of the first `count` messages. It is never needed: one that is lost,
-        damaged, or does not fit what is stored is not used."""
+    async def keep_state(
+        self, state: str, rows: Sequence[tuple[RowKind, StoredRow]], *, known: int, upto: int, anew: bool
+    ) -> None:
+        """Keep the state of the first `known` messages, which are all, and of all entries, and more rows, or other ones with the same
+        numbers, in one atomic step. The view begins after `upto` messages. `anew`: no earlier row counts any more."""
+        ...
+
+    def scan(self, start: int, stop: int) -> Iterator[Message]:
+        """See `MessageSource`."""
+        ...
+
+    def read_rows(self, kind: RowKind, start: int, stop: int) -> list[StoredRow]:
+        """See `RowSource`."""
+        ...
+
+    def find_rows(self, kind: RowKind, tag: str) -> list[StoredRow]:
+        """See `RowSource`."""
         ...
 
 

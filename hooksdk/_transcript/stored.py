@@ -22,7 +22,7 @@ from hooksdk._transcript.effects import Begun
 from hooksdk._transcript.encoding import EncodedMessage, Entry, as_stored, encode_for
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.pairing import MismatchError
-from hooksdk._transcript.reading import keep_index, read_ledger, shorten_journal
+from hooksdk._transcript.reading import MANY_VOID, keep_state, read_ledger, shorten_journal
 from hooksdk._transcript.storage import SessionLog, as_store_errors
 from hooksdk.calls import CallInDoubt, ToolCall, ToolResult
 from hooksdk.errors import HookSDKError, SessionClosed, StoreError, TranscriptChanged
@@ -32,9 +32,6 @@ from hooksdk.tools import Tool
 S = TypeVar("S", bound="Stored")
 T = TypeVar("T")
 P = ParamSpec("P")
-# The number of entries that later ones make void, after which the journal of an open session is checked for void ones:
-# about as many as make a new file worth its cost.
-MANY_VOID = 2000
 
 
 def alone(
@@ -113,8 +110,6 @@ class Stored:
         # The effects that have ended before their caller has confirmed it.
         self._unconfirmed: set[str] = set()
         self._next_commit: _Commit | None = None
-        # The number of entries that may have become void since the journal was last checked.
-        self._void: int = 0
         # True during a step and after an interrupted one: the next step reads the log again first.
         self._must_reload = False
         self.unwritten = Unwritten(may_be_full=log.existed)  # the files of a new session have just been made
@@ -125,11 +120,11 @@ class Stored:
         stored = cls(log, session_id)
         await run_shielded(shorten_journal, session_id, log, await stored._load(None), stored._ledger)
         stored._replies_before = stored._ledger.replies
-        await run_shielded(keep_index, log, stored._ledger)
+        await run_shielded(keep_state, log, stored._ledger)
         return stored
 
-    async def _load(self, message_format: MessageFormat | None) -> list[Entry]:
-        self._ledger, journal = await read_ledger(self._log, self.session_id, message_format)
+    async def _load(self, message_format: MessageFormat | None, *, whole: bool = False) -> list[Entry] | None:
+        self._ledger, journal = await read_ledger(self._log, self.session_id, message_format, whole=whole)
         self._ledger.effects.end(self._ended)
         self._must_reload = False
         return journal
@@ -173,9 +168,10 @@ class Stored:
 
     async def _shorten(self) -> None:
         """Store a long journal without its void entries, in a session that keeps no messages: it may live for weeks."""
-        if self._void >= MANY_VOID and not self._ledger.count:
-            self._void = 0
-            await shorten_journal(self.session_id, self._log, await self._load(self._ledger.format), self._ledger)
+        if self._ledger.void >= MANY_VOID and not self._ledger.count:
+            await shorten_journal(
+                self.session_id, self._log, await self._load(self._ledger.format, whole=True), self._ledger
+            )
 
     async def _store(self, messages: Sequence[Message]) -> None:
         if messages:
@@ -183,6 +179,7 @@ class Stored:
             await self._write(self._log.append_messages(ready))
             for message in ready:
                 self._ledger.add(message)
+            await keep_state(self._log, self._ledger)
 
     # Calls that may take effect, between their judgement and their result
 
@@ -206,7 +203,7 @@ class Stored:
             commit.error = error
             raise
         commit.is_stored = True
-        self._void += len(commit.entries)
+        self._ledger.void += len(commit.entries)
         await self._shorten()
 
     def end(self, effect_id: str, *, confirmed: bool = True) -> None:
@@ -298,7 +295,7 @@ class Stored:
         change = change_of(self._ledger.states.get(plugin, {}), fresh)
         if change is not None:
             await self._journal({"kind": "state", "plugin": plugin, "change": change})
-            self._void += 1
+            self._ledger.void += 1
         await self._shorten()
 
     # The end
@@ -316,7 +313,7 @@ class Stored:
                 if self._ended:
                     with suppress(StoreError):
                         await self._journal()
-                await keep_index(self._log, self._ledger)
+                await keep_state(self._log, self._ledger)
         finally:
             with as_store_errors(self._where):
                 await self._log.close()

@@ -17,15 +17,15 @@ from hooksdk._transcript.encoding import (
     plain_result,
     save_result,
 )
-from hooksdk._transcript.facts import Slot, read_message
 from hooksdk._transcript.journal import Ledger
 from hooksdk._transcript.loose_ends import without_loose_ends
 from hooksdk._transcript.pairing import NO_RESULT, MismatchError, plan_append, with_our_ids
 from hooksdk._transcript.storage import as_store_errors
 from hooksdk._transcript.stored import Stored, alone
 from hooksdk._transcript.trims import DrainReport, Plan
+from hooksdk._transcript.turns import Slot, read_message
 from hooksdk.calls import CallInDoubt, ResultInfo, ToolCall, ToolResult, TrimReceipt
-from hooksdk.errors import ConfigError, StoreError, WrongArgument
+from hooksdk.errors import ConfigError, WrongArgument
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.formats.content import result_of
 from hooksdk.formats.sending import sendable
@@ -78,7 +78,7 @@ class Transcript(Stored):
             if self._ledger.count:
                 await self._load(message_format)
             else:
-                self._ledger.use(message_format)
+                self._ledger.format = message_format
         await self._flush()
 
     @property
@@ -354,19 +354,7 @@ class Transcript(Stored):
 
         entry, trims = plan_drain(self._ledger)
         await self._journal(entry, verify=True)
-        await self._publish()
         return DrainReport(trims)
-
-    async def _publish(self) -> None:
-        """Write the view beside the stored messages, where the store wants that."""
-        if self._log.materialized and self._ledger.format:
-            try:
-                with as_store_errors(self._where):
-                    await self._log.write_view(self._ledger.view)
-            except StoreError as error:
-                logger.warning("the view of session %r could not be written: %s", self.session_id, error)
-
-    publish = alone(_publish)
 
     @alone
     async def compact(self, messages: Sequence[Message]) -> None:
@@ -377,7 +365,6 @@ class Transcript(Stored):
 
         self._need_format()
         await self._journal(plan_compaction(self._ledger, messages))
-        await self._publish()
 
     # Fence, end
 

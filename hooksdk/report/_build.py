@@ -180,7 +180,7 @@ def join(runs: Sequence[Run], ledger: Ledger, journal: Sequence[Mapping[str, Any
                 steps[step.call_id].append((run.started + step.at, step))
     times = _times(ledger, journal)
     for call_id, made in steps.items():
-        records = ledger.records.by_id(call_id)
+        records = ledger.records.with_id(call_id)
         if len(records) == len(made):
             pairs = [(step, record) for (_, step), record in zip(made, records, strict=True)]
         else:
@@ -206,14 +206,14 @@ def _times(ledger: Ledger, journal: Sequence[Mapping[str, Any]]) -> dict[int, fl
         elif entry.get("kind") == "staged":
             staged[as_text(entry["call"][0])].append(float(entry.get("time", 0)))
     for call_id, moments in staged.items():
-        records = ledger.records.by_id(call_id)
+        records = ledger.records.with_id(call_id)
         if len(records) == len(moments):
             times.update({record.number: moment for record, moment in zip(records, moments, strict=True)})
     return times
 
 
 def _results_at(ledger: Ledger, position: int) -> list[ResultRow]:
-    return ledger.records.at(position) if 0 <= position < ledger.count else []
+    return ledger.results_at(position) if 0 <= position < ledger.count else []
 
 
 def _during(start: float, step: Step, records: Sequence[ResultRow], times: Mapping[int, float]) -> ResultRow | None:

@@ -116,7 +116,7 @@ class _Reader:
         """A stored message."""
         message = self._ledger.messages[position]
         hidden = position < self._ledger.upto and position not in self._kept
-        return self._read(message, position, self._ledger.records.at(position), hidden=hidden)
+        return self._read(message, position, self._ledger.results_at(position), hidden=hidden)
 
     def in_place(self, message: Message) -> model.Message:
         """A message that a compaction has made."""

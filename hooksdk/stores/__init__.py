@@ -1,4 +1,4 @@
-"""Where sessions are kept: in memory, in two append-only files each, or in a database.
+"""Where sessions are kept: in memory, or in a database.
 
 Status: stable.
 """
@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hooksdk.config import split_store
+from hooksdk.config import split_store, state_folder
 from hooksdk.errors import ConfigError
 from hooksdk.stores.memory import MemoryStore
 from hooksdk.transcript import SessionLog, Store
@@ -54,23 +54,19 @@ if not TYPE_CHECKING:
 
 
 def open_store(spec: str | PathLike[str] | None) -> Store:
-    """The store that a configuration names: `memory` (also where it names none), `jsonl`, `jsonl:DIRECTORY`,
-    `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`. A `Path` is the folder of a `JsonlStore`. Raises
-    `ConfigError`."""
-    if isinstance(spec, PathLike):
-        from hooksdk.stores.jsonl import JsonlStore
-
-        return JsonlStore(Path(spec))
+    """The store that a configuration names: `memory` (also where it names none), `jsonl` for the user's state folder,
+    `jsonl:FOLDER`, `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`. A `Path` is a folder, too; the file in it is
+    `hooksdk.db`. Raises `ConfigError`."""
     if spec is None or spec == "memory":
         return MemoryStore()
+    from hooksdk.stores.sql import SqlStore
+
+    if isinstance(spec, PathLike):
+        return SqlStore(spec)
     try:
         kind, place = split_store(spec)
     except ValueError as error:
         raise ConfigError("store", (str(error),)) from None
     if kind == "jsonl":
-        from hooksdk.stores.jsonl import JsonlStore
-
-        return JsonlStore(place or None)
-    from hooksdk.stores.sql import SqlStore
-
+        return SqlStore(Path(place)) if place else SqlStore(state_folder(), old_files=state_folder() / "sessions")
     return SqlStore(spec)

@@ -14,9 +14,12 @@ from typing import Any, Protocol, TypeVar, final
 import anyio
 
 from hooksdk.errors import StoreError
+from hooksdk.stores._tables import VERSION, migrate
 from hooksdk.tasks import in_thread, run_shielded
 
 T = TypeVar("T")
+# Runs a step in one transaction.
+Run = Callable[["Callable[[Transaction], Any]"], Any]
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 # Seconds before each further try of a transaction that met a conflict, a busy file or a lost connection.
@@ -27,23 +30,6 @@ RESTART = 30
 LOCK_SECONDS = 2
 # Two workers that start at the same time make the tables one after the other.
 MIGRATION_LOCK = 0x686F6F6B73646B
-
-# The statements that lead from each version of the tables to the next. What was released is never changed: add one.
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        """CREATE TABLE hooksdk_sessions (
-            key TEXT PRIMARY KEY, name TEXT NOT NULL, token BIGINT NOT NULL, holder TEXT, expires DOUBLE PRECISION)""",
-        "CREATE INDEX hooksdk_sessions_expires ON hooksdk_sessions (expires) WHERE expires IS NOT NULL",
-        """CREATE TABLE hooksdk_messages (
-            key TEXT NOT NULL, position BIGINT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (key, position))""",
-        """CREATE TABLE hooksdk_journal (
-            key TEXT NOT NULL, position BIGINT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (key, position))""",
-        """CREATE TABLE hooksdk_values (
-            space TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (space, key))""",
-    ),
-    ("ALTER TABLE hooksdk_sessions ADD COLUMN changed DOUBLE PRECISION",),
-    ("CREATE TABLE hooksdk_indexes (key TEXT PRIMARY KEY, body BYTEA NOT NULL)",),
-)
 
 
 class Cursor(Protocol):
@@ -66,10 +52,17 @@ class Transaction(Protocol):
 
 
 class Driver(Protocol):
-    """What differs between the databases. All methods but `passes` and `is_away` may wait: call them in a thread."""
+    """What differs between the databases. All methods but `passes` and `is_away` may wait: call them in a thread.
+
+    Attributes:
+        is_remote: True for a server.
+    """
+
+    is_remote: bool
 
     def run(self, step: Callable[[Transaction], T], *, writes: bool, patient: bool) -> T:
-        """Run `step` in one transaction; what it wrote is durable when this returns."""
+        """Run `step` in one transaction; what it wrote is durable when this returns. All that it reads without
+        `writes` is of one moment."""
         ...
 
     def version(self) -> int:
@@ -101,8 +94,10 @@ class Driver(Protocol):
 class Database:
     """One database, for every event loop and thread of this process."""
 
-    def __init__(self, driver: Driver, where: str) -> None:
-        """`where` names it in errors, without a password."""
+    def __init__(self, driver: Driver, where: str, begin: Callable[[Run], None] | None = None) -> None:
+        """`where` names it in errors, without a password. `begin` is called before the first transaction, once the
+        tables are there, in a worker thread."""
+        self._begin = begin
         self.where = where
         self._driver = driver
         self._ready = False
@@ -117,6 +112,25 @@ class Database:
         server restarts half a minute long, if it is `patient`. Raises `StoreError`.
         """
         return await run_shielded(self._persist, step, writes, patient)
+
+    async def work(self, task: Callable[[Run], T]) -> T:
+        """Run a task of several transactions in a worker thread, to its end. Raises `StoreError`."""
+
+        def prepared() -> T:
+            if not self._ready:
+                self._prepare()
+            return task(self._run)
+
+        try:
+            return await run_shielded(in_thread, prepared)
+        except Exception as error:
+            problem = self._driver.problem(error)
+            if problem is None:
+                raise
+            raise StoreError(self.where, problem) from error
+
+    def _run(self, step: Callable[[Transaction], Any]) -> Any:
+        return self._driver.run(step, writes=True, patient=True)
 
     async def _persist(self, step: Callable[[Transaction], T], writes: bool, patient: bool) -> T:
         for number in range(len(PAUSES) + RESTART + 1):
@@ -141,27 +155,33 @@ class Database:
     def _prepare(self) -> None:
         """Make what is missing: the file, the tables, and what newer versions added to them."""
         version = self._driver.version()
-        if version < len(MIGRATIONS):
-            version = self._driver.run(_migrate, writes=True, patient=True)
-        if version > len(MIGRATIONS):
-            problem = f"its tables were made by a newer hooksdk (version {version}, known up to {len(MIGRATIONS)})"
+        if version < VERSION:
+            version = self._driver.run(migrate, writes=True, patient=True)
+        if version > VERSION:
+            problem = f"its tables were made by a newer hooksdk (version {version}, known up to {VERSION})"
             raise StoreError(self.where, f"{problem}. Nothing was changed; update hooksdk")
+        if self._begin is not None:
+            self._begin(self._run)
         self._ready = True
+
+    def look(self, step: Callable[[Transaction], T]) -> T:
+        """Read in one transaction, in the caller's thread, which waits. Raises `StoreError`."""
+        try:
+            return self._once(step, writes=False, patient=False)
+        except Exception as error:
+            problem = self._driver.problem(error)
+            if problem is None:
+                raise
+            raise StoreError(self.where, problem) from error
+
+    @property
+    def is_remote(self) -> bool:
+        """True where each look waits for a server."""
+        return self._driver.is_remote
 
     async def aclose(self) -> None:
         """Close all connections."""
         await run_shielded(in_thread, self._driver.close)
-
-
-def _migrate(transaction: Transaction) -> int:
-    transaction.execute("{migration_lock}")
-    transaction.execute("CREATE TABLE IF NOT EXISTS hooksdk_schema (version INTEGER NOT NULL)")
-    version = transaction.execute("SELECT max(version) FROM hooksdk_schema").fetchone()[0] or 0
-    for number, statements in enumerate(MIGRATIONS[version:], version + 1):
-        for statement in statements:
-            transaction.execute(statement)
-        transaction.execute("INSERT INTO hooksdk_schema (version) VALUES (:number)", {"number": number})
-    return max(version, len(MIGRATIONS))
 
 
 @functools.lru_cache(maxsize=256)

@@ -48,6 +48,7 @@ class PostgresDriver:
         "{migration_lock}": f"SELECT pg_advisory_xact_lock({_database.MIGRATION_LOCK})",
     }
     PARAMETER = r"%(\1)s"
+    is_remote = True
 
     def __init__(self, url: str, *, stall: float) -> None:
         """`stall` is after how many seconds the server ends a transaction whose worker was suspended in the middle."""
@@ -75,7 +76,7 @@ class PostgresDriver:
                 )
             return self._pool
 
-    def run(self, step: Callable[[Transaction], T], *, writes: bool, patient: bool) -> T:  # noqa: ARG002 - one way for both
+    def run(self, step: Callable[[Transaction], T], *, writes: bool, patient: bool) -> T:
         """Run `step` in one transaction; what it wrote is durable when this returns."""
         pool = self._open()
         try:
@@ -84,7 +85,8 @@ class PostgresDriver:
             self._connect().close()  # raises why there is none
             raise
         try:
-            connection.execute(cast("Any", f"BEGIN; {self._limits}"))
+            begin = "BEGIN" if writes else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+            connection.execute(cast("Any", f"{begin}; {self._limits}"))
             answer = step(_Transaction(connection))
             connection.execute("COMMIT")
         except BaseException:

@@ -60,6 +60,7 @@ class SqliteDriver:
         "{migration_lock}": "SELECT 1",  # who writes is alone already
     }
     PARAMETER = r":\1"
+    is_remote = False
 
     def __init__(self, path: Path) -> None:
         self._path = path

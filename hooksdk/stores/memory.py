@@ -14,8 +14,6 @@ from hooksdk.tasks import keep_trying
 from hooksdk.transcript import (
     EncodedMessages,
     Entry,
-    MessageReader,
-    MessageSource,
     SessionBeginning,
     encode_for,
     is_same,
@@ -43,10 +41,8 @@ class MemoryLog:
 
     Attributes:
         volatile: True: the log ends with the process, so no beginning of a call is kept for a later one.
-        index_is_due: False: an index would be gone with the messages.
     """
 
-    materialized = False
     volatile = True
 
     def __init__(self, session_id: str, stored: _StoredSession) -> None:
@@ -70,19 +66,11 @@ class MemoryLog:
         self._check()
         return self._stored.read()
 
-    index_is_due = False
-
-    async def read_lazily(self, reader: MessageReader) -> MessageSource:
-        """Show the journal and the messages to a reader; the messages stay as they are stored."""
+    async def read_encoded(self) -> tuple[EncodedMessages, Sequence[bytes], list[Entry]]:
+        """The journal and the messages; these stay as they are stored."""
         self._check()
         lines = self._stored.messages
-        reader.begin([json.loads(line) for line in self._stored.journal], None)
-        for line in lines:
-            reader.take(json.loads(line), len(line))
-        return EncodedMessages(lines)
-
-    async def keep_index(self, index: bytes, count: int) -> None:
-        """Do nothing."""
+        return EncodedMessages(lines), lines[:], [json.loads(line) for line in self._stored.journal]
 
     async def append_messages(self, messages: Sequence[Message]) -> None:
         self._check()
@@ -98,9 +86,6 @@ class MemoryLog:
         """Store these entries instead of the journal."""
         self._check()
         self._stored.journal = self._encode(entries)
-
-    async def write_view(self, messages: Sequence[Message]) -> None:
-        """Do nothing: the view is for readers of files."""
 
     async def verify(self) -> None:
         self._check()
@@ -176,7 +161,7 @@ class MemoryStore:
 
     async def list_beginnings(self) -> list[SessionBeginning]:
         """The first lines of every session, and when it was last written."""
-        from hooksdk.stores._beginnings import FIRST_ENTRIES, FIRST_MESSAGES
+        from hooksdk.stores.summaries import FIRST_ENTRIES, FIRST_MESSAGES
 
         return [
             SessionBeginning(

@@ -13,8 +13,9 @@ import importlib.util
 import json
 import logging
 from collections.abc import Callable, Sequence
+from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar, cast
 
 import anyio
 
@@ -22,10 +23,12 @@ from hooksdk.config import split_store, without_password
 from hooksdk.errors import ConfigError, SessionBusy, StoreError
 from hooksdk.formats import Message
 from hooksdk.stores import _holders
-from hooksdk.stores._beginnings import FIRST_ENTRIES, FIRST_MESSAGES, MOST_BYTES, parse_line
-from hooksdk.stores._database import Cursor, Database, Driver, Transaction
-from hooksdk.stores._sql_log import JOURNAL, MESSAGES, RENEW, SqlLog, read_rows
-from hooksdk.stores.jsonl import file_name
+from hooksdk.stores._database import Database, Driver, Transaction
+from hooksdk.stores._hashes import NO_ROWS, digest, session_key
+from hooksdk.stores._names import file_name
+from hooksdk.stores._old_files import journal_of, old_files, take_over, take_over_session
+from hooksdk.stores._sql_log import RENEW, SqlLog, ends_in, read_session
+from hooksdk.stores.summaries import FIRST_ENTRIES, FIRST_MESSAGES
 from hooksdk.tasks import in_thread, keep_trying, run_shielded, start_task
 from hooksdk.transcript import Entry, SessionBeginning, encode_for, is_same, unknown_session
 
@@ -35,24 +38,30 @@ __all__ = ["SqlLog", "SqlStore"]
 
 T = TypeVar("T")
 
+# Bytes of the longest of these rows that is read: instructions and pasted text may be long.
+MOST_BYTES = 256 * 1024
+# The name of the database in a folder.
+FILE_NAME = "hooksdk.db"
 TAKE = """
-INSERT INTO hooksdk_sessions (key, name, token, holder, expires) VALUES (:key, :name, 1, :holder, {now} + :lease)
-ON CONFLICT (key) DO UPDATE SET token = hooksdk_sessions.token + 1, holder = excluded.holder, expires = excluded.expires
-WHERE hooksdk_sessions.expires IS NULL OR hooksdk_sessions.expires <= {now} OR hooksdk_sessions.holder = :claim
-RETURNING token"""
-HOLDER = "SELECT holder, expires - {now} FROM hooksdk_sessions WHERE key = :key"
+INSERT INTO hooksdk_sessions VALUES (:id, :name, 1, :holder, {now} + :lease, NULL, 0, :no_rows, 0, :no_rows)
+ON CONFLICT (id) DO UPDATE SET token = hooksdk_sessions.token + 1, holder = excluded.holder, expires = excluded.expires
+WHERE hooksdk_sessions.name = excluded.name AND (
+hooksdk_sessions.expires IS NULL OR hooksdk_sessions.expires <= {now} OR hooksdk_sessions.holder = :claim)
+RETURNING token, messages, messages_hash, journal, journal_hash"""
+HOLDER = "SELECT holder, expires - {now} FROM hooksdk_sessions WHERE id = :id"
 CLAIM = """
 WITH picked AS MATERIALIZED (
-    SELECT key FROM hooksdk_sessions WHERE expires <= {now} ORDER BY expires LIMIT :limit {skip_locked})
+    SELECT id FROM hooksdk_sessions WHERE expires <= {now} ORDER BY expires LIMIT :limit {skip_locked})
 UPDATE hooksdk_sessions SET token = token + 1, holder = :holder, expires = {now} + :lease
-FROM picked WHERE hooksdk_sessions.key = picked.key RETURNING hooksdk_sessions.name"""
+FROM picked WHERE hooksdk_sessions.id = picked.id RETURNING hooksdk_sessions.name"""
 HELD = """
 SELECT name, holder, expires > {now} FROM hooksdk_sessions WHERE expires IS NOT NULL AND substr(name, 1, :length) = :beginning"""
-DELETE = [f"DELETE FROM hooksdk_{name} WHERE key = :key" for name in ("messages", "journal", "indexes", "sessions")]
+DELETE = [f"DELETE FROM hooksdk_{name} WHERE session = :id" for name in ("messages", "journal", "rows", "states")]
+DELETE.append("DELETE FROM hooksdk_sessions WHERE id = :id")
 BEGINNINGS = (
-    "SELECT name, changed, (SELECT body FROM hooksdk_journal AS last WHERE last.key = hooksdk_sessions.key ORDER BY position DESC LIMIT 1)"
+    "SELECT name, changed, (SELECT body FROM hooksdk_journal AS last WHERE last.session = hooksdk_sessions.id ORDER BY position DESC LIMIT 1)"
     + "".join(
-        f", (SELECT body FROM hooksdk_{table} AS line WHERE line.key = hooksdk_sessions.key AND position = {position}"
+        f", (SELECT body FROM hooksdk_{table} AS line WHERE line.session = hooksdk_sessions.id AND position = {position}"
         f" AND length(body) <= {MOST_BYTES})"
         for table, count in (("messages", FIRST_MESSAGES), ("journal", FIRST_ENTRIES))
         for position in range(count)
@@ -61,17 +70,18 @@ BEGINNINGS = (
 )
 """Each body is looked up by its key: a condition on the position alone would go through all rows."""
 SET_VALUE = """
-INSERT INTO hooksdk_values (space, key, name, body) VALUES (:space, :key, :name, :body)
-ON CONFLICT (space, key) DO UPDATE SET body = excluded.body"""
+INSERT INTO hooksdk_values VALUES (:space, :key, :name, :body, :hash)
+ON CONFLICT (space, key) DO UPDATE SET body = excluded.body, hash = excluded.hash"""
 ADD_VALUE = SET_VALUE.partition("DO UPDATE")[0] + "DO NOTHING"
-LOOK_AT_VALUE = "SELECT body FROM hooksdk_values WHERE space = :space AND key = :key {alone}"
-REPLACE_VALUE = "UPDATE hooksdk_values SET body = :body WHERE space = :space AND key = :key"
+LOOK_AT_VALUE = "SELECT body, hash FROM hooksdk_values WHERE space = :space AND key = :key"
+REPLACE_VALUE = "UPDATE hooksdk_values SET body = :body, hash = :hash WHERE space = :space AND key = :key"
 DELETE_VALUE = "DELETE FROM hooksdk_values WHERE space = :space AND key = :key"
 
 
-@final
 class SqlStore:
     """Sessions in a database: `sqlite:///FILE` for the workers of one machine, `postgresql://...` for workers on many.
+    A `Path` names a folder, in which the file is `hooksdk.db`; what earlier versions have kept there in files of JSON
+    lines is taken over when it is first opened, and these files stay in a folder beside it.
 
     `lease` is after how many seconds a session whose worker died or hangs is free for others; it is renewed three times
     in that time. PostgreSQL needs the extra `postgres`. Raises `ConfigError` for another URL, or where the extra is not
@@ -79,12 +89,13 @@ class SqlStore:
 
     ```python
     import asyncio
+    from pathlib import Path
 
     from hooksdk import Host
     from hooksdk.stores import SqlStore
 
     async def main() -> None:
-        store = SqlStore("sqlite:///sessions.db")
+        store = SqlStore(Path("sessions"))
         for resumed in (False, True):
             async with Host(store=store) as host, host.session("ann") as session:
                 assert session.resumed is resumed
@@ -94,7 +105,15 @@ class SqlStore:
     ```
     """
 
-    def __init__(self, url: str, *, lease: float = 15.0) -> None:
+    def __init__(self, place: str | PathLike[str], *, lease: float = 15.0, old_files: Path | None = None) -> None:
+        """`old_files` is the folder of earlier versions' files; None for that of the database, where `place` is a
+        folder."""
+        self._old_files = old_files
+        if isinstance(place, PathLike):
+            folder = Path(place).expanduser()
+            self._old_files = old_files or folder
+            place = f"sqlite:///{folder / FILE_NAME}"
+        url = place
         try:
             kind, place = split_store(url)
         except ValueError as error:
@@ -133,8 +152,17 @@ class SqlStore:
                 from hooksdk.stores._postgres import PostgresDriver
 
                 driver = PostgresDriver(self._url, stall=self.lease)
-            self._database = Database(driver, str(self))
+            begin = functools.partial(take_over, folder=self._old_files) if self._old_files else None
+            self._database = Database(driver, str(self), begin)
         return self._database
+
+    async def _take_over(self, session_id: str) -> None:
+        """Take over what files of an earlier version have of this session. Raises `SessionBusy` while such a version
+        has it open, and `StoreError` for damage."""
+        folder, database = self._old_files, self._open()
+        if folder is None or not journal_of(folder, session_id).exists():
+            return
+        await database.work(lambda run: take_over_session(run, folder, session_id))
 
     # Sessions
 
@@ -142,25 +170,28 @@ class SqlStore:
         """Take hold of a session, new or old. Raises `SessionBusy` when another holder does not let go, and its lease
         does not lapse, in time."""
         database, holder = self._open(), _holders.new_holder()
-        row = {"key": file_name(session_id), "name": json.dumps(session_id), "holder": holder, "lease": self.lease}
+        row = {"id": session_key(session_id), "name": json.dumps(session_id), "holder": holder, "lease": self.lease}
+        row |= {"no_rows": NO_ROWS}
         row["claim"] = self._claims.pop(session_id, "")
+        await self._take_over(session_id)
         logs: list[SqlLog] = []
         rival = ""
 
         def take(transaction: Transaction) -> SqlLog | None:
             nonlocal rival
-            token, name, rest = _value(transaction.execute(TAKE, row)), "", 0.0
-            if token is None:
+            taken: Any = transaction.execute(TAKE, row).fetchone()
+            name, rest = "", 0.0
+            if taken is None:
                 rival_row: Any = transaction.execute(HOLDER, row).fetchone()
                 name, rest = rival_row or ("", 0)
                 if name and _holders.is_gone(name):  # its lease need not lapse
-                    token = _value(transaction.execute(TAKE, {**row, "claim": name}))
-            if token is None:
+                    taken = transaction.execute(TAKE, {**row, "claim": name}).fetchone()
+            if taken is None:
                 lapse = f"whose lease lapses in {max(rest, 0):.0f} s unless it is renewed"
                 rival = f"{_holders.readable(name)}, {lapse}" if name else ""
                 return None
-            lengths = {table: _value(transaction.execute(table.end, row)) for table in (MESSAGES, JOURNAL)}
-            return SqlLog(database, session_id, holder=holder, token=token, lease=self.lease, lengths=lengths)
+            ends = ends_in(taken[1:])
+            return SqlLog(database, session_id, holder=holder, token=taken[0], lease=self.lease, ends=ends)
 
         async def take_once() -> None:
             logs.extend(filter(None, [await database.transaction(take)]))
@@ -187,7 +218,7 @@ class SqlStore:
         """Renew the leases of all open sessions, until there is none."""
         try:
             with scope:
-                while rows := sorted((log.row for log in self._logs if log.is_open), key=lambda row: row["key"]):
+                while rows := sorted((log.row for log in self._logs if log.is_open), key=lambda row: row["id"]):
                     await anyio.sleep(self.lease / 3)
                     try:
                         await self._open().transaction(functools.partial(_renew, rows=rows), patient=False)
@@ -206,7 +237,7 @@ class SqlStore:
         """
         database, holder = self._open(), _holders.new_holder()
         row = {"holder": holder, "lease": self.lease, "limit": limit}
-        if await database.is_absent():
+        if await self._is_absent():
             return []
 
         def claim(transaction: Transaction) -> list[str]:
@@ -231,8 +262,13 @@ class SqlStore:
 
     async def _look(self, step: Callable[[Transaction], T], absent: T) -> T:
         """Read in one transaction; `absent` where there is no database yet."""
-        database = self._open()
-        return absent if await database.is_absent() else await database.transaction(step, writes=False)
+        return absent if await self._is_absent() else await self._open().transaction(step, writes=False)
+
+    async def _is_absent(self) -> bool:
+        """True where nothing was ever stored; looking makes no file."""
+        folder = self._old_files
+        has_files = folder is not None and bool(await in_thread(old_files, folder))
+        return not has_files and await self._open().is_absent()
 
     async def _rows(self, statement: str, **parameters: object) -> Sequence[Any]:
         def rows(transaction: Transaction) -> Sequence[Any]:
@@ -242,13 +278,15 @@ class SqlStore:
 
     async def read_session(self, session_id: str) -> tuple[list[Message], list[Entry]]:
         """The messages and the journal of a session as they are now, whoever holds it. Raises `StoreError`."""
-        if not await self.session_exists(session_id):
+        await self._take_over(session_id)
+        stored = await self._look(functools.partial(read_session, session_id=session_id), None)
+        if stored is None:
             raise unknown_session(session_id)
-        return await self._look(functools.partial(read_rows, session_id=session_id), ([], []))
+        return stored
 
     async def session_exists(self, session_id: str) -> bool:
         """True when the session has been opened before."""
-        return bool(await self._rows("SELECT 1 FROM hooksdk_sessions WHERE key = :key", key=file_name(session_id)))
+        return bool(await self._rows("SELECT 1 FROM hooksdk_sessions WHERE id = :id", id=session_key(session_id)))
 
     async def list_sessions(self) -> list[str]:
         """The ids of all sessions, sorted."""
@@ -284,14 +322,15 @@ class SqlStore:
 
     async def get_value(self, space: str, key: str, default: Any = None) -> Any:
         """A stored value, a fresh copy."""
-        statement = "SELECT body FROM hooksdk_values WHERE space = :space AND key = :key"
-        bodies = await self._rows(statement, space=file_name(space), key=file_name(key))
-        return json.loads(bodies[0]) if bodies else default
+        row = {"space": file_name(space), "key": file_name(key)}
+        body = await self._look(functools.partial(_value_in, row=row), None)
+        return default if body is None else json.loads(body)
 
     async def set_value(self, space: str, key: str, value: Any) -> None:
         """Store a JSON value; durable when this returns."""
-        row = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
-        row["body"] = encode_for(f"storage '{space}'", value).decode()
+        row: dict[str, Any] = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
+        row["body"] = body = encode_for(f"storage '{space}'", value).decode()
+        row["hash"] = digest(row["space"], row["key"], body)
         await self._open().transaction(lambda transaction: transaction.execute(SET_VALUE, row))
 
     async def change_value(self, space: str, key: str, old: Any, new: Any) -> bool:
@@ -299,13 +338,14 @@ class SqlStore:
         returns. Raises `StoreError`, also where the connection was lost in between, and it is not known whether it was
         stored."""
         place = f"storage '{space}'"
-        row = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
-        row["body"] = encode_for(place, new).decode()
+        row: dict[str, Any] = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key)}
+        row["body"] = body = encode_for(place, new).decode()
+        row["hash"] = digest(row["space"], row["key"], body)
         begun = False
 
         def change(transaction: Transaction) -> bool:
             nonlocal begun
-            stored: str | None = _value(transaction.execute(LOOK_AT_VALUE, row))
+            stored = _value_in(transaction, row, alone=True)
             if not is_same(place, None if stored is None else json.loads(stored), old):
                 if begun:  # by this, and its answer was lost, or by somebody else
                     raise StoreError(
@@ -323,7 +363,7 @@ class SqlStore:
     async def delete_value(self, space: str, key: str) -> None:
         """Remove a value; one that is not there is no error."""
         database, row = self._open(), {"space": file_name(space), "key": file_name(key)}
-        if not await database.is_absent():
+        if not await self._is_absent():
             await database.transaction(lambda transaction: transaction.execute(DELETE_VALUE, row))
 
     async def list_keys(self, space: str) -> list[str]:
@@ -343,23 +383,36 @@ class SqlStore:
             await database.aclose()
 
 
-def _value(cursor: Cursor) -> Any:
-    """The one value that a statement has found; None where it found nothing."""
-    row = cursor.fetchone()
-    return None if row is None else row[0]
+def _value_in(transaction: Transaction, row: dict[str, Any], *, alone: bool = False) -> str | None:
+    """The JSON of a stored value; with `alone` nobody else changes it until the transaction ends. Raises `StoreError`
+    for one that somebody else has changed."""
+    found: Any = transaction.execute(f"{LOOK_AT_VALUE} {{alone}}" if alone else LOOK_AT_VALUE, row).fetchone()
+    if found is not None and digest(row["space"], row["key"], found[0]) != bytes(found[1]):
+        where = f"hooksdk_values, space {row['space']}, key {row['key']}"
+        raise StoreError(
+            where, "this row was changed by somebody else. Nothing was changed here; delete the value, or set it anew"
+        )
+    return found and found[0]
 
 
 def _renew(transaction: Transaction, rows: Sequence[dict[str, Any]]) -> None:
     transaction.execute(RENEW, rows)
 
 
+def _parsed(body: str) -> dict[str, Any]:
+    value: object = json.loads(body)
+    if not isinstance(value, dict):
+        raise ValueError(f"a row is a {type(value).__name__}, not an object")  # noqa: TRY004 - as json says of what it cannot read
+    return cast("dict[str, Any]", value)
+
+
 def _beginning(name: str, changed: float | None, newest: str | None, *bodies: str | None) -> SessionBeginning:
     session_id: str = json.loads(name)
     try:
         if changed is None and newest is not None:  # not written since tables have a time
-            changed = parse_line(newest).get("time")
+            changed = _parsed(newest).get("time")
         messages, journal = (
-            [parse_line(body) for body in part if body is not None]
+            [_parsed(body) for body in part if body is not None]
             for part in (bodies[:FIRST_MESSAGES], bodies[FIRST_MESSAGES:])
         )
     except ValueError as error:

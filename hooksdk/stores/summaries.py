@@ -10,7 +10,12 @@ from hooksdk.errors import StoreError
 from hooksdk.formats import FORMATS, Message, get_format
 from hooksdk.transcript import ListingStore, SessionBeginning, Store
 
-__all__ = ["SessionSummary", "list_summaries", "summarize"]
+__all__ = ["FIRST_ENTRIES", "FIRST_MESSAGES", "SessionSummary", "list_summaries", "summarize"]
+
+FIRST_MESSAGES = 4
+"""The number of messages among which instructions and the user's first words stand."""
+FIRST_ENTRIES = 4
+"""The number of entries among which the one with format, model and folder stands."""
 
 
 @final

@@ -103,7 +103,6 @@ class _NoLog:
 
     existed = False
     token = 1
-    materialized = False
 
     async def read(self) -> tuple[list[Message], list[Entry]]:
         return [], []
@@ -111,8 +110,6 @@ class _NoLog:
     async def append_messages(self, messages: Sequence[Message]) -> None: ...
 
     async def append_journal(self, entries: Sequence[Entry], *, verify: bool = False) -> None: ...
-
-    async def write_view(self, messages: Sequence[Message]) -> None: ...
 
     async def verify(self) -> None: ...
 

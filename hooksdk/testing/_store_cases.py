@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import anyio
 import anyio.lowlevel
 
 from hooksdk.errors import SessionBusy, StoreError
-from hooksdk.transcript import Entry, LazyLog, ListingStore, Message, RewritableLog, Store
+from hooksdk.transcript import LazyLog, ListingStore, RewritableLog, RowLog, Store, StoredRow
 
 # Makes a store over the same place each time, as another worker would have it. A store that lives in one process alone
 # may answer the same object each time.
@@ -128,39 +129,48 @@ async def messages_and_journal_come_back_in_order(worker: Workers) -> None:
     _same((await log.read())[0][3:], [{"n": 4}], "what it goes on with")
 
 
-class _Reader:
-    """Knows the messages of an index that says `known`."""
-
-    def begin(self, journal: list[Entry], index: bytes | None) -> int:
-        self.journal, self.messages = journal, list[Message]()
-        return 3 if index == b"known" else 0
-
-    def take(self, message: Message, size: int) -> None:
-        _same(size > 0, True, "a message's size")
-        self.messages.append(message)
-
-
 async def messages_that_stay_in_the_store_are_read_as_they_were_stored(worker: Workers) -> None:
-    log, reader = await worker().open_session("s"), _Reader()
+    log = await worker().open_session("s")
     if not isinstance(log, LazyLog):
         return
     await log.append_messages([{"n": 1}, MESSAGE])
     await log.append_journal([{"kind": "a"}])
-    source = await log.read_lazily(reader)
-    _same((reader.messages, reader.journal), ([{"n": 1}, MESSAGE], [{"kind": "a"}]), "what the reader is shown")
+    source, lines, journal = await log.read_encoded()
+    _same(([json.loads(line) for line in lines], journal), ([{"n": 1}, MESSAGE], [{"kind": "a"}]), "what is read")
     await log.append_messages([{"n": 3}])
+    _same(len(lines), 2, "the messages that were read, after one more")
     _same(list(source.scan(0, 3)), [{"n": 1}, MESSAGE, {"n": 3}], "what is read again, with what came since")
     _same([list(source.scan(1, 2)), list(source.scan(2, 2))], [[MESSAGE], []], "a part of it")
-    next(source.scan(1, 2)).clear()
+    next(iter(source.scan(1, 2))).clear()
     _same(list(source.scan(1, 2)), [MESSAGE], "a message after its copy was changed")
-    await log.keep_index(b"known", 3)
-    await log.append_messages([{"n": 4}])
-    await log.close()
+
+
+async def rows_and_a_state_spare_the_next_opening_the_messages(worker: Workers) -> None:
     log = await worker().open_session("s")
-    assert isinstance(log, LazyLog)
-    source = await log.read_lazily(reader)
-    _same(reader.messages in ([{"n": 4}], [{"n": 1}, MESSAGE, {"n": 3}, {"n": 4}]), True, "what an index leaves out")
-    _same(list(source.scan(0, 4)), [{"n": 1}, MESSAGE, {"n": 3}, {"n": 4}], "what the next worker reads")
+    if not isinstance(log, RowLog):
+        return
+    _same(await log.read_state(), None, "the state of a new session")
+    await log.append_messages([{"n": 1}, MESSAGE])
+    await log.append_journal([{"kind": "a"}])
+    rows = [StoredRow(0, "one", "[0]"), StoredRow(1, "two \0\ud800", "[1]"), StoredRow(2, "one", '["é"]')]
+    await log.keep_state('{"of": 2}', [("result", row) for row in rows], known=2, upto=1, anew=True)
+    await log.append_messages([{"n": 3}])
+    await log.append_journal([{"kind": "b"}])
+    await log.close()
+    log = await worker().open_session("s", wait=LONG)
+    assert isinstance(log, RowLog)
+    state = await log.read_state()
+    assert state is not None
+    lines = [[*map(json.loads, part)] for part in (state.recent, state.messages)]
+    _same((json.loads(state.state), state.known, state.journal), ({"of": 2}, 2, [{"kind": "b"}]), "the state")
+    _same(lines, [[MESSAGE], [{"n": 3}]], "the newest of the view, and what came after the state")
+    _same([row.body for row in log.read_rows("result", 1, 3)], ["[1]", '["é"]'], "rows by number")
+    _same([row.number for row in log.find_rows("result", "one")], [0, 2], "rows by tag")
+    _same(log.find_rows("message", "one"), [], "rows of another kind")
+    await log.keep_state('{"of": 3}', [("result", StoredRow(1, "one", "[2]"))], known=3, upto=1, anew=False)
+    _same([row.body for row in log.find_rows("result", "one")], ["[0]", "[2]", '["é"]'], "rows after a change of one")
+    await log.keep_state('{"of": 3}', [], known=3, upto=1, anew=True)
+    _same(log.find_rows("result", "one"), [], "rows once all are made anew")
 
 
 async def what_is_not_json_is_refused_and_nothing_of_the_step_is_stored(worker: Workers) -> None:

@@ -173,5 +173,5 @@ def _ledger(messages: Sequence[GivenMessage], format: str | MessageFormat | None
         ledger = Ledger.replay(whole, (), message_format)
     except MismatchError as error:
         raise ConfigError("messages", (f"message {error.position}: {error}",)) from None
-    ledger.records.in_session = False
+    ledger.in_session = False
     return ledger

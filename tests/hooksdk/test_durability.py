@@ -148,7 +148,7 @@ class SlowLog:
         self.log = log
         self.written = anyio.Event()
         self.pause = 0.01
-        self.existed, self.token, self.materialized = log.existed, log.token, log.materialized
+        self.existed, self.token = log.existed, log.token
 
     async def slowly(self, step: Awaitable[None]) -> None:
         await anyio.sleep(0.01)

@@ -47,7 +47,7 @@ class ShoutingLog:
 
     def __init__(self, log: SessionLog) -> None:
         self.log = log
-        self.existed, self.token, self.materialized = log.existed, log.token, log.materialized
+        self.existed, self.token = log.existed, log.token
 
     async def read(self) -> tuple[list[Message], list[Entry]]:
         return await self.log.read()

@@ -174,11 +174,11 @@ class _Messages:
             for position, message in enumerate(ledger.messages):
                 if position == ledger.upto > 0:
                     self._view.markup("[dim]the model sees a shorter form of what stands above: --view shows it[/]")
-                self._message(f"#{position}", message, ledger.records.at(position))
+                self._message(f"#{position}", message, ledger.results_at(position))
             return
         for place, message in ledger.shown():
             if isinstance(place, int):
-                self._message(f"#{place}", message, ledger.records.at(place), view=True)
+                self._message(f"#{place}", message, ledger.results_at(place), view=True)
             else:
                 self._message("#-", message, ())
 

@@ -1,0 +1,418 @@
+"""What a session knows of its messages without their texts: a row for each message and for each tool result.
+
+The newest rows are in memory. Older ones are read where the store has them (`RowSource`), when somebody asks for one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeVar, final, overload
+
+from hooksdk._origins.labels import UNLABELLED, Labels
+from hooksdk._transcript.encoding import Entry, encode
+from hooksdk._transcript.trims import note, plain_name
+
+R = TypeVar("R")
+
+# The version of the rows. Raise it when a format finds other calls or results in the same message, or when sizes are
+# estimated otherwise: rows that an earlier version kept are not used then.
+ROWS_VERSION: Final = 6
+
+OTHER, REPLY, USER, LOOSE = range(4)
+"""The kinds of messages: `USER` is a person's message without results, `LOOSE` a reply that is a loose end."""
+
+# The handle of a result, or of an argument of its call.
+HANDLE = re.compile(r"r([1-9][0-9]*)(?:\.(.+))?", re.DOTALL)
+# Rows of one page that is read from the store, and pages that are kept.
+PAGE = 256
+MOST_PAGES = 64
+# The newest rows that stay in memory once the store has them.
+KEPT_ROWS = 2_000
+
+RowKind = Literal["message", "result", "shown", "prompt"]
+"""The kinds of rows in a store: of messages (their tag is the fingerprint), of results (the call's id), of each other
+form in which the view has shown a message (its fingerprint), and of each prompt of a user (the fingerprint of its folded
+text)."""
+
+
+class StoredRow(NamedTuple):
+    """A row as a store keeps it: a number has one row of each kind, and a tag may have many. The tag need not come
+    back from the store."""
+
+    number: int
+    tag: str
+    body: str
+
+
+class RowSource(Protocol):
+    """Where older rows are stored. All methods wait for the store in the caller's thread."""
+
+    def read_rows(self, kind: RowKind, start: int, stop: int) -> list[StoredRow]:
+        """The rows from `start` to before `stop`, by number. Raises `StoreError` where one is not what was stored."""
+        ...
+
+    def find_rows(self, kind: RowKind, tag: str) -> list[StoredRow]:
+        """The rows with this tag, by number."""
+        ...
+
+
+class MessageRow(NamedTuple):
+    """What is known of one message.
+
+    Attributes:
+        kind: One of `OTHER`, `REPLY`, `USER` and `LOOSE`.
+        turn: The number of replies up to it, itself counted.
+        results: The number of results up to it, its own counted.
+    """
+
+    kind: int
+    turn: int
+    results: int
+
+
+@final
+class CallRow(NamedTuple):
+    """A call of a stored reply.
+
+    Attributes:
+        position: The position of the message that made it.
+        at: Its index among the calls of that message.
+        summary: Its arguments in one short line.
+        arguments: Its long arguments: name, characters, tokens.
+    """
+
+    position: int
+    at: int
+    id: str
+    name: str
+    summary: str = ""
+    arguments: tuple[tuple[str, int, int], ...] = ()
+
+    @classmethod
+    def load(cls, body: Sequence[Any]) -> CallRow:
+        """The call of a JSON list."""
+        return cls(*body[:5], arguments=tuple((name, size, tokens) for name, size, tokens in body[5]))
+
+
+@dataclass(slots=True)
+class Marks:
+    """What the journal says of one result beside its text.
+
+    Attributes:
+        ran: The name of the tool that ran, where the call named a bridge.
+        answer_hash: The hash of the run's own text, where the format may have stored it in other words.
+        short_text: The text in its place once a trim is applied.
+        queued_entry: Its last trim or restore that waits for the drain.
+        missed_trim: The reason why the last drain of its trim changed nothing.
+        labels: The labels of its text; None where nobody has labelled it, which counts as `untrusted`.
+    """
+
+    disposable: bool = False
+    ran: str = ""
+    answer_hash: str | None = None
+    short_text: str | None = None
+    queued_entry: Entry | None = None
+    missed_trim: Literal["stale", "gone"] | None = None
+    content_hash: str | None = field(default=None, repr=False)
+    labels: Labels | None = None
+
+    @classmethod
+    def of(cls, entry: Entry) -> Marks:
+        """The marks in an entry of the kind `staged` or `answered`."""
+        labels = frozenset(map(str, entry["labels"])) if "labels" in entry else None
+        return cls(bool(entry["disposable"]), str(entry.get("ran", "")), entry.get("said"), labels=labels)
+
+    def dump(self) -> dict[str, Any]:
+        """As JSON. A queued entry is not in it: rows are stored while none waits."""
+        values: dict[str, Any] = {name: value for name in _STORED_MARKS if (value := getattr(self, name))}
+        return values if self.labels is None else {**values, "labels": sorted(self.labels)}
+
+    @classmethod
+    def load(cls, values: dict[str, Any]) -> Marks:
+        """The marks of `dump`."""
+        labels = values.pop("labels", None)
+        return cls(**values, labels=None if labels is None else frozenset(labels))
+
+
+_STORED_MARKS = ("disposable", "ran", "answer_hash", "short_text", "missed_trim", "content_hash")
+
+
+@final
+@dataclass(slots=True, eq=False)
+class ResultRow:
+    """One result of the stored messages, or a long argument of the call that it answers.
+
+    Attributes:
+        number: Its number among all results, from 0.
+        position: The position of the message with the result, or with the call of the argument.
+        index: Its index among the results of its message.
+        turn: The number of replies before it.
+        refusal: The reason why it cannot be shortened.
+        call: The call that it answers; None where no call is known.
+        argument_name: The name of the argument; empty for a result.
+        arguments: The long arguments of its call, if it is the first result of that call.
+    """
+
+    number: int
+    position: int
+    index: int
+    call_id: str
+    turn: int
+    characters: int
+    tokens: int
+    is_error: bool = False
+    refusal: str | None = None
+    call: CallRow | None = None
+    argument_name: str = ""
+    arguments: list[ResultRow] = field(default_factory=list["ResultRow"], repr=False)
+    marks: Marks = field(default_factory=Marks)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ResultRow) and (self.number, self.argument_name) == (
+            other.number,
+            other.argument_name,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.number, self.argument_name))
+
+    def take_call(self, call: CallRow) -> None:
+        """Note the call that it is the first to answer."""
+        self.call = call
+        for name, characters, tokens in call.arguments:
+            row = ResultRow(self.number, call.position, -1, self.call_id, self.turn, characters, tokens, call=call)
+            row.argument_name = name
+            self.arguments.append(row)
+
+    @property
+    def with_arguments(self) -> list[ResultRow]:
+        """The long arguments of its call, and the result."""
+        return [*self.arguments, self]
+
+    @property
+    def handle(self) -> str:
+        handle = f"r{self.number + 1}"
+        return f"{handle}.{self.argument_name}" if self.argument_name else handle
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool that ran; empty where no call is known."""
+        return self.marks.ran or (self.call.name if self.call else "")
+
+    @property
+    def labels(self) -> Labels:
+        """The labels of the text. An argument is the model's own text, for which nobody vouches."""
+        if self.argument_name:
+            return frozenset()
+        return UNLABELLED if self.marks.labels is None else self.marks.labels
+
+    @property
+    def summary(self) -> str:
+        """The call's arguments in one short line."""
+        return self.call.summary if self.call else ""
+
+    def note(self, *, in_session: bool) -> str:
+        """The shortest text that a trim puts in its place."""
+        what = "Argument" if self.argument_name else "Result"
+        return note(self.handle, self.tool, self.characters, is_error=self.is_error, in_session=in_session, what=what)
+
+    @property
+    def short_text(self) -> str | None:
+        """The text that stands in its place, once a trim is applied."""
+        return self.marks.short_text
+
+    @property
+    def will_be_trimmed(self) -> bool:
+        """True when a drain would leave it trimmed."""
+        marks = self.marks
+        return marks.queued_entry["kind"] == "trim" if marks.queued_entry else marks.short_text is not None
+
+    def dump(self) -> StoredRow:
+        """As a store keeps it."""
+        own = [self.position, self.index, self.turn, self.characters, self.tokens, self.is_error, self.refusal]
+        arguments = {row.argument_name: row.marks.dump() for row in self.arguments}
+        body = [self.call_id, *own, self.call, arguments if self.arguments else None, self.marks.dump()]
+        return StoredRow(self.number, self.call_id, encode(body).decode())
+
+    @classmethod
+    def load(cls, row: StoredRow) -> ResultRow:
+        """The row of `dump`."""
+        *own_values, call, arguments, marks = json.loads(row.body)
+        call_id, position, index, *others = own_values
+        own = cls(row.number, position, index, call_id, *others)
+        own.marks = Marks.load(marks)
+        if call is not None:
+            own.call = CallRow.load(call)
+            if arguments is not None:
+                own.take_call(own.call)
+                for argument in own.arguments:
+                    argument.marks = Marks.load(arguments[argument.argument_name])
+        return own
+
+
+class Rows(Sequence[R], Generic[R]):
+    """Rows of one kind, by number: the newest in memory, the others in the store."""
+
+    def __init__(self, kind: RowKind, load: Callable[[StoredRow], R]) -> None:
+        self.source: RowSource | None = None
+        self.kind: RowKind = kind
+        self._load = load
+        # The number of rows that are in the store alone, and the rows after them.
+        self._first = 0
+        self._kept: list[R] = []
+        # How many of all rows the store has.
+        self.stored = 0
+        # Pages of the older rows, by their first number, those read last at the end.
+        self._pages: dict[int, list[R]] = {}
+        # Older rows that have changed since they were stored, by number.
+        self.changed: dict[int, R] = {}
+
+    def begin_after(self, count: int, source: RowSource) -> None:
+        """Take the first `count` rows from a source."""
+        self.source, self._first, self.stored = source, count, count
+
+    def append(self, row: R) -> None:
+        """Add the next row."""
+        self._kept.append(row)
+
+    def __len__(self) -> int:
+        return self._first + len(self._kept)
+
+    @overload
+    def __getitem__(self, index: int) -> R: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[R]: ...
+    def __getitem__(self, index: int | slice) -> R | list[R]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        number = index + len(self) if index < 0 else index
+        if not 0 <= number < len(self):
+            raise IndexError(index)
+        if number >= self._first:
+            return self._kept[number - self._first]
+        changed = self.changed.get(number)
+        return self._page(number - number % PAGE)[number % PAGE] if changed is None else changed
+
+    def _page(self, start: int) -> list[R]:
+        page = self._pages.pop(start, None)
+        if page is None:
+            assert self.source is not None
+            stop = min(start + PAGE, self._first)
+            page = [self._load(row) for row in self.source.read_rows(self.kind, start, stop)]
+            if len(self._pages) >= MOST_PAGES:
+                del self._pages[next(iter(self._pages))]
+        self._pages[start] = page
+        return page
+
+    def __iter__(self) -> Iterator[R]:
+        return (self[number] for number in range(len(self)))
+
+    def find(self, tag: str) -> list[R]:
+        """The rows with this tag that the store alone has, oldest first."""
+        if self.source is None:
+            return []
+        found = [row.number for row in self.source.find_rows(self.kind, tag)] if self._first else []
+        return [self[number] for number in found if number < self._first]
+
+    @property
+    def kept(self) -> tuple[int, Sequence[R]]:
+        """The number of the first row in memory, and the rows from there on."""
+        return self._first, self._kept
+
+    def mark(self, number: int, row: R) -> None:
+        """Note that a row has changed."""
+        if number < self.stored:
+            self.changed[number] = row
+
+    def unstored(self) -> Iterator[tuple[int, R]]:
+        """What the store does not have as it is now: changed rows, and new ones."""
+        yield from self.changed.items()
+        for number in range(self.stored, len(self)):
+            yield number, self[number]
+
+    def note_stored(self, count: int, source: RowSource) -> None:
+        """The first `count` rows are stored now as they are. Of them only the newest stay in memory."""
+        self.source, self.stored = source, count
+        if self.changed:
+            self.changed.clear()
+            self._pages.clear()
+        let_go = max(0, min(count, len(self) - KEPT_ROWS) - self._first)
+        if let_go:
+            del self._kept[:let_go]
+            self._pages.clear()
+            self._first += let_go
+
+
+@final
+class ResultRows(Rows[ResultRow]):
+    """All results, oldest first.
+
+    Attributes:
+        handle_ids: The ids of calls that read like the handle of a result.
+        labels: The labels of results, each set once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("result", ResultRow.load)
+        self.handle_ids: set[str] = set()
+        self.labels: set[Labels] = set()
+        # By call id: the numbers of the results in memory.
+        self._by_id: dict[str, list[int]] = {}
+
+    def append(self, row: ResultRow) -> None:
+        """Add the next result."""
+        super().append(row)
+        self._by_id.setdefault(row.call_id, []).append(row.number)
+        self.labels.add(row.labels)
+        if HANDLE.fullmatch(row.call_id):
+            self.handle_ids.add(row.call_id)
+
+    def own_marks(self, row: ResultRow) -> Marks:
+        """The marks of a result or an argument, to write."""
+        whole = row if not row.argument_name else self[row.number]
+        self.mark(row.number, whole)
+        return row.marks
+
+    def label(self, row: ResultRow, labels: Labels | None) -> None:
+        """Give a result its labels, before anybody has read it."""
+        self.own_marks(row).labels = labels
+        self.labels.add(row.labels)
+
+    def with_id(self, call_id: str) -> list[ResultRow]:
+        """The results whose call has this id, oldest first."""
+        first, kept = self.kept
+        older = self.find(call_id)
+        return [*older, *(kept[number - first] for number in self._by_id.get(call_id, ()) if number >= first)]
+
+    def by_handle(self, handle: str) -> ResultRow | None:
+        """The result or argument with this handle, which may be written as its note has it."""
+        match = HANDLE.fullmatch(handle)
+        number = int(match[1]) - 1 if match and len(match[1]) < 20 else len(self)
+        if match is None or number >= len(self):
+            return None
+        rows, name = self[number].with_arguments, match[2] or ""
+        named = [row for row in rows if row.argument_name == name] or [
+            row for row in rows if plain_name(row.handle) == handle
+        ]
+        return named[0] if len(named) == 1 else None
+
+    def note_stored(self, count: int, source: RowSource) -> None:
+        """The first `count` results are stored now as they are."""
+        super().note_stored(count, source)
+        first, _ = self.kept
+        kept = {call_id: [number for number in each if number >= first] for call_id, each in self._by_id.items()}
+        self._by_id = {call_id: each for call_id, each in kept.items() if each}
+
+
+def numbered(rows: Iterable[tuple[int, MessageRow]], tag_of: Callable[[int], str]) -> Iterator[StoredRow]:
+    """Rows of messages as a store keeps them."""
+    for number, row in rows:
+        yield StoredRow(number, tag_of(number), json.dumps(row))
+
+
+def load_message_row(row: StoredRow) -> MessageRow:
+    """The row of a message that a store has kept."""
+    return MessageRow(*json.loads(row.body))

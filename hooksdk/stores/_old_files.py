@@ -1,0 +1,286 @@
+"""Sessions that earlier versions have kept in files of JSON lines: read, and taken over into a database.
+
+`NAME.messages.jsonl` has the messages, `NAME.journal.jsonl` the entries after a line that names the session, and
+`values/SPACE.json` the plugins' values. A step of several lines was stored whole or not at all: each of its lines but
+the last begins with a blank. A crash may have left a torn last step, or zeros in its place: it was never acknowledged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, final
+
+from hooksdk.errors import SessionBusy, StoreError
+from hooksdk.stores._hashes import digest, session_key
+from hooksdk.stores._names import file_name
+from hooksdk.stores._sql_log import JOURNAL, MESSAGES, End, chained, named_ends
+from hooksdk.stores.files import BINARY
+from hooksdk.stores.locks import lock
+
+if TYPE_CHECKING:
+    from hooksdk.stores._database import Run, Transaction
+
+logger = logging.getLogger("hooksdk")
+
+# The version in a journal's first line. A file of a higher version is refused.
+VERSION = 1
+# Sessions that are taken over in one transaction.
+BATCH = 100
+# The folder, beside the files, in which they stay once their content is in the database.
+KEPT = "before-hooksdk.db"
+# The space of values that names what was taken over, with the hash of each file.
+TAKEN = "hooksdk.taken"
+INSERT_SESSION = """
+INSERT INTO hooksdk_sessions VALUES (
+    :id, :name, :token, NULL, NULL, :changed, :messages, :messages_hash, :journal, :journal_hash)
+ON CONFLICT (id) DO NOTHING"""
+INSERT_VALUE = """
+INSERT INTO hooksdk_values VALUES (:space, :key, :name, :body, :hash) ON CONFLICT (space, key) DO NOTHING"""
+FIND_VALUE = "SELECT body FROM hooksdk_values WHERE space = :space AND key = :key"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OldSession:
+    """One session as its files have it.
+
+    Attributes:
+        messages: Each as its JSON.
+        journal: Each entry as its JSON, without the line that names the session.
+        token: The number of its holders so far.
+        changed: When its files were last written, in seconds since 1970.
+        fingerprint: The hash of the journal's file, which is moved last.
+    """
+
+    session_id: str
+    messages: Sequence[bytes]
+    journal: Sequence[bytes]
+    token: int
+    changed: float
+    fingerprint: str
+
+
+def old_files(folder: Path) -> list[Path]:
+    """The journals of sessions, and the files of values, that are not in the database yet."""
+    return sorted([*folder.glob("*.journal.jsonl"), *folder.glob("values/*.json")])
+
+
+def journal_of(folder: Path, session_id: str) -> Path:
+    """The journal that a session of this id has, if it has files."""
+    return folder / f"{file_name(session_id)}.journal.jsonl"
+
+
+def named_in(journal: Path) -> str | None:
+    """The id of the session whose journal this is; None if its first line does not name it."""
+    try:
+        with journal.open("rb") as file:
+            return _session_in(journal, file.readline())
+    except (OSError, StoreError):
+        return None
+
+
+def read_old_session(journal: Path) -> OldSession:
+    """The session of this journal. Raises `StoreError` for damage other than a torn end."""
+    messages = journal.with_name(journal.name.replace(".journal.jsonl", ".messages.jsonl"))
+    try:
+        data = [path.read_bytes() if path.exists() else b"" for path in (journal, messages)]
+        changed = max(path.stat().st_mtime for path in (journal, messages) if path.exists())
+    except OSError as error:
+        raise StoreError(str(journal), f"cannot be read: {error}") from error
+    entries, lines = (whole_lines(path, each) for path, each in zip((journal, messages), data, strict=True))
+    if not entries:
+        raise StoreError(str(journal), "this file is empty, so no session is named. Nothing was changed")
+    session_id = _session_in(journal, entries[0])
+    for path, each in ((journal, entries), (messages, lines)):
+        for number, line in enumerate(each, 1):
+            parse_line(path, line, number)
+    fingerprint = hashlib.sha256(data[0]).hexdigest()
+    token = _token(journal.with_name(journal.name.replace(".journal.jsonl", ".lock")))
+    return OldSession(session_id, lines, entries[1:], token, changed, fingerprint)
+
+
+def _session_in(journal: Path, line: bytes) -> str:
+    header = parse_line(journal, line, 1)
+    version = header.get("version")
+    if header.get("hooksdk") != "journal" or not isinstance(version, int) or "session" not in header:
+        raise StoreError(f"{journal}, line 1", "this is not the header of a journal. Nothing was changed")
+    if version > VERSION:
+        raise StoreError(str(journal), f"it was written by a newer hooksdk (version {version}). Nothing was changed")
+    return str(header["session"])
+
+
+def whole_lines(path: Path, data: bytes) -> list[bytes]:
+    """The lines of all whole steps, without blanks around them. What a crash left at the end is left out."""
+    lines = data.split(b"\n")
+    tail = lines.pop().strip(b"\0")
+    if tail.strip() and not tail.startswith((b"{", b" ")):
+        raise _damage(path, len(lines) + 1, "this is no line that was begun here, but foreign text")
+    text = tail.decode(errors="replace").lstrip(" ")
+    try:
+        _, end = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        end = 0  # nothing, or the rest of a torn write
+    if end and text[end:].strip():
+        raise _damage(path, len(lines) + 1, "this line is not JSON (two lines glued together?)")
+    if end and not tail.startswith(b" "):
+        lines.append(tail)
+    while lines and lines[-1].startswith(b" "):
+        lines.pop()
+    return [line.strip() for line in lines if line.strip()]
+
+
+def parse_line(path: Path, line: bytes, number: int) -> dict[str, Any]:
+    """The object of a whole line. Raises `StoreError` with its place."""
+    try:
+        value: object = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        glued = " (two lines glued together?)" if b"}{" in line else " (a block of zeros)" if b"\0" in line else ""
+        raise _damage(path, number, f"this line is not JSON{glued}: {error}") from error
+    if not isinstance(value, dict):
+        raise _damage(path, number, f"this line is a {type(value).__name__}, not an object")
+    return cast("dict[str, Any]", value)
+
+
+def _damage(path: Path, number: int, problem: str) -> StoreError:
+    advice = "`hooksdk sessions doctor --mend` leaves it out"
+    return StoreError(f"{path}, line {number}", f"{problem}. Nothing was changed; {advice}")
+
+
+def _token(path: Path) -> int:
+    try:
+        return int(path.read_bytes().split()[0])
+    except (OSError, ValueError, IndexError):
+        return 1
+
+
+# Taking over
+
+
+def take_over(run: Run, folder: Path) -> None:
+    """Take everything over that the files of this folder have. They stay, in a folder beside. What an earlier version
+    has open, and what is damaged, is left for later and told of in the log. Raises `StoreError` where the database
+    cannot be written."""
+    paths = old_files(folder)
+    if len(paths) > BATCH:
+        logger.warning("%d files of an earlier version are taken over from %s", len(paths), folder)
+    for start in range(0, len(paths), BATCH):
+        with ExitStack() as locks:
+            batch = [path for path in paths[start : start + BATCH] if locks.enter_context(_held(path))]
+            taken = [path for path in batch if (step := _step(path)) is not None and run(step)]
+            for path in taken:
+                _keep(path)
+
+
+def take_over_session(run: Run, folder: Path, session_id: str) -> None:
+    """Take one session over, if it is in files still. Raises `SessionBusy` while an earlier version has it open, and
+    `StoreError` for damage."""
+    path = journal_of(folder, session_id)
+    if not path.exists():
+        return
+    with _held(path) as is_ours:
+        if is_ours:
+            session = read_old_session(path)
+            if not run(lambda transaction: _insert(transaction, path, session)):
+                problem = "the database has another session of this id"
+                raise StoreError(str(path), f"{problem}. Move this file away, or import it under another id")
+            _keep(path)
+        elif path.exists():
+            raise SessionBusy(session_id, 0)
+
+
+def _step(path: Path) -> Callable[[Transaction], bool] | None:
+    try:
+        if path.suffix == ".json":
+            data = path.read_bytes()
+            content = json.loads(data)
+            space, values = str(content["space"]), dict(content["values"])
+            return lambda transaction: _insert_values(transaction, path, data, space, values)
+        session = read_old_session(path)
+    except (StoreError, OSError, ValueError, KeyError, TypeError) as error:
+        logger.warning("%s is not taken over: %s", path, error)
+        return None
+    return lambda transaction: _insert(transaction, path, session)
+
+
+def _insert(transaction: Transaction, path: Path, session: OldSession) -> bool:
+    """Store a session. False where another one of this id is stored already."""
+    before = _taken_before(transaction, path)
+    if before is not None:  # and the process died before it moved the files
+        return before == session.fingerprint
+    row: dict[str, Any] = {"id": session_key(session.session_id), "name": json.dumps(session.session_id)}
+    parts = [
+        (MESSAGES, *chained(row["id"], End(), session.messages, [{} for _ in session.messages])),
+        (JOURNAL, *chained(row["id"], End(), session.journal, list(map(_kind, session.journal)))),
+    ]
+    row |= {"token": session.token, "changed": session.changed, **named_ends({table: end for table, _, end in parts})}
+    if not transaction.execute(INSERT_SESSION, row).rowcount:
+        logger.warning("%s is not taken over: the database has another session '%s'", path, session.session_id)
+        return False
+    for table, rows, _ in parts:
+        if rows:
+            transaction.execute(table.insert, rows)
+    _note_taken(transaction, path, session.fingerprint)
+    return True
+
+
+def _kind(line: bytes) -> dict[str, str]:
+    return {"kind": str(json.loads(line).get("kind", ""))[:80]}
+
+
+def _insert_values(transaction: Transaction, path: Path, data: bytes, space: str, values: dict[str, Any]) -> bool:
+    """Store the values of a space. Those that are stored already stay as they are."""
+    fingerprint = hashlib.sha256(data).hexdigest()
+    if _taken_before(transaction, path) == fingerprint:
+        return True
+    for key, value in values.items():
+        _insert_value(transaction, space, key, json.dumps(value))
+    _note_taken(transaction, path, fingerprint)
+    return True
+
+
+def _insert_value(transaction: Transaction, space: str, key: str, body: str) -> None:
+    row: dict[str, Any] = {"space": file_name(space), "key": file_name(key), "name": json.dumps(key), "body": body}
+    transaction.execute(INSERT_VALUE, {**row, "hash": digest(row["space"], row["key"], body)})
+
+
+def _taken_before(transaction: Transaction, path: Path) -> str | None:
+    row = {"space": file_name(TAKEN), "key": file_name(path.name)}
+    found: Any = transaction.execute(FIND_VALUE, row).fetchone()
+    return json.loads(found[0]) if found else None
+
+
+def _note_taken(transaction: Transaction, path: Path, fingerprint: str) -> None:
+    _insert_value(transaction, TAKEN, path.name, json.dumps(fingerprint))
+
+
+@contextmanager
+def _held(path: Path) -> Generator[bool]:
+    """True while this process alone has the session, or the values, of a file that is still there."""
+    is_values = path.suffix == ".json"
+    beside = path.with_suffix(".lock") if is_values else path.with_name(path.name.replace(".journal.jsonl", ".lock"))
+    fd = os.open(beside, os.O_RDWR | os.O_CREAT | BINARY, 0o600)
+    try:
+        is_ours = lock(fd)
+        if not is_ours:
+            logger.warning("%s is not taken over: a process with an earlier version of hooksdk has it open", path)
+        yield is_ours and path.exists()
+    finally:
+        os.close(fd)
+
+
+def _keep(path: Path) -> None:
+    """Move the files of a session, or of values, into the folder of those that are in the database."""
+    name = path.name.removesuffix(".journal.jsonl")
+    kept = path.parent / KEPT
+    kept.mkdir(mode=0o700, exist_ok=True)
+    ends = (".messages.jsonl", ".view.jsonl", ".index", ".lock", ".journal.jsonl")
+    for each in [path] if path.suffix == ".json" else [path.with_name(name + end) for end in ends]:
+        if each.exists():
+            each.replace(kept / each.name)

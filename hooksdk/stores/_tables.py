@@ -1,0 +1,126 @@
+"""The tables, and the steps that lead from each of their versions to the next.
+
+A new database gets the newest tables. What was released is never changed: add a step, and change `TABLES` with it.
+"""
+
+# ruff: noqa: S608 - the tables' names are fixed
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from hooksdk.stores._hashes import NO_ROWS, chain, digest, session_key
+
+if TYPE_CHECKING:
+    from hooksdk.stores._database import Transaction
+
+VERSION = 4
+
+TABLES = (
+    """CREATE TABLE hooksdk_sessions (
+        id BIGINT PRIMARY KEY, name TEXT NOT NULL, token BIGINT NOT NULL, holder TEXT, expires DOUBLE PRECISION,
+        changed DOUBLE PRECISION, messages BIGINT NOT NULL, messages_hash BYTEA NOT NULL,
+        journal BIGINT NOT NULL, journal_hash BYTEA NOT NULL)""",
+    "CREATE INDEX hooksdk_sessions_lease ON hooksdk_sessions (expires) WHERE expires IS NOT NULL",
+    """CREATE TABLE hooksdk_messages (
+        session BIGINT NOT NULL, position BIGINT NOT NULL, body TEXT NOT NULL, hash BYTEA NOT NULL,
+        PRIMARY KEY (session, position))""",
+    """CREATE TABLE hooksdk_journal (
+        session BIGINT NOT NULL, position BIGINT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL, hash BYTEA NOT NULL,
+        PRIMARY KEY (session, position))""",
+    "CREATE INDEX hooksdk_journal_kind ON hooksdk_journal (kind, session) WHERE kind = 'used'",
+    """CREATE TABLE hooksdk_rows (
+        session BIGINT NOT NULL, kind TEXT NOT NULL, number BIGINT NOT NULL, tag BYTEA NOT NULL, body TEXT NOT NULL,
+        hash BYTEA NOT NULL, PRIMARY KEY (session, kind, number))""",
+    "CREATE INDEX hooksdk_rows_tag ON hooksdk_rows (session, kind, tag)",
+    """CREATE TABLE hooksdk_states (
+        session BIGINT PRIMARY KEY, messages BIGINT NOT NULL, journal BIGINT NOT NULL, upto BIGINT NOT NULL,
+        body TEXT NOT NULL, hash BYTEA NOT NULL)""",
+    """CREATE TABLE hooksdk_values (
+        space TEXT NOT NULL, key TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, hash BYTEA NOT NULL,
+        PRIMARY KEY (space, key))""",
+)
+# Rows that are copied at a time.
+PAGE = 5_000
+
+
+def migrate(transaction: Transaction) -> int:
+    """Make the tables, or lead them to this version. Answers their version, which may be a newer one."""
+    transaction.execute("{migration_lock}")
+    transaction.execute("CREATE TABLE IF NOT EXISTS hooksdk_schema (version INTEGER NOT NULL)")
+    version = transaction.execute("SELECT max(version) FROM hooksdk_schema").fetchone()[0] or 0
+    if version >= VERSION:
+        return version
+    if version == 0:
+        for statement in TABLES:
+            transaction.execute(statement)
+    elif version == 1:
+        transaction.execute("ALTER TABLE hooksdk_sessions ADD COLUMN changed DOUBLE PRECISION")
+    if version:
+        _add_hashes(transaction)
+    transaction.execute("INSERT INTO hooksdk_schema (version) VALUES (:version)", {"version": VERSION})
+    return VERSION
+
+
+def _add_hashes(transaction: Transaction) -> None:
+    """Copy everything of version 3 into tables with hashes. The old tables stay beside them, under other names, until a
+    person drops them."""
+    transaction.execute("DROP INDEX hooksdk_sessions_expires")
+    transaction.execute("DROP TABLE IF EXISTS hooksdk_indexes")
+    for name in ("sessions", "messages", "journal", "values"):
+        transaction.execute(f"ALTER TABLE hooksdk_{name} RENAME TO hooksdk_old_{name}")
+    for statement in TABLES:
+        transaction.execute(statement)
+    sessions = transaction.execute(
+        "SELECT key, name, token, holder, expires, changed FROM hooksdk_old_sessions"
+    ).fetchall()
+    for key, name, token, holder, expires, changed in sessions:
+        row: dict[str, Any] = {"id": session_key(json.loads(name)), "name": name, "token": token, "holder": holder}
+        row |= {"expires": expires, "changed": changed}
+        for table in ("messages", "journal"):
+            row[table], row[f"{table}_hash"] = _copy(transaction, table, key, row["id"])
+        transaction.execute(
+            """INSERT INTO hooksdk_sessions VALUES (
+            :id, :name, :token, :holder, :expires, :changed, :messages, :messages_hash, :journal, :journal_hash)""",
+            row,
+        )
+    values = transaction.execute("SELECT space, key, name, body FROM hooksdk_old_values").fetchall()
+    rows = [
+        {"space": space, "key": key, "name": name, "body": body, "hash": digest(space, key, body)}
+        for space, key, name, body in values
+    ]
+    if rows:
+        transaction.execute("INSERT INTO hooksdk_values VALUES (:space, :key, :name, :body, :hash)", rows)
+
+
+def _copy(transaction: Transaction, table: str, key: str, session: int) -> tuple[int, bytes]:
+    count, end = 0, NO_ROWS
+    columns = ":session, :position, :body, :hash" if table == "messages" else ":session, :position, :kind, :body, :hash"
+    for page in _pages(transaction, table, key):
+        rows: list[dict[str, Any]] = []
+        for position, body in page:  # a missing row stays one, and is told of when the session is opened
+            end = chain(end, body.encode())
+            count = position + 1
+            kind = {} if table == "messages" else {"kind": kind_of(body)}
+            rows.append({"session": session, "position": position, "body": body, "hash": end, **kind})
+        if rows:
+            transaction.execute(f"INSERT INTO hooksdk_{table} VALUES ({columns})", rows)
+    return count, end
+
+
+def _pages(transaction: Transaction, table: str, key: str) -> Iterator[list[Any]]:
+    statement = f"""SELECT position, body FROM hooksdk_old_{table} WHERE key = :key AND position >= :start
+        ORDER BY position LIMIT :limit"""
+    row = {"key": key, "start": 0, "limit": PAGE}
+    while page := transaction.execute(statement, row).fetchall():
+        row["start"] = page[-1][0] + 1
+        yield page
+
+
+def kind_of(body: str) -> str:
+    """The kind of a journal entry; empty where it names none."""
+    try:
+        return str(json.loads(body).get("kind", ""))[:80]
+    except (ValueError, AttributeError):
+        return ""
