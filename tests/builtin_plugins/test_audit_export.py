@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from builtin_plugins.audit._recorder import StoreChain
 from builtin_plugins.audit._writer import FileChain
-from hooksdk.audit import Head, Report, event_of, file_source, parse_line, public_text, read_records, seal, verify
+from hooksdk import MemoryStore
+from hooksdk.audit import (
+    Head,
+    Report,
+    StoredValues,
+    event_of,
+    file_source,
+    parse_line,
+    public_text,
+    read_records,
+    record_in,
+    seal,
+    verify,
+)
 from hooksdk.cli._app import run
 from tests.builtin_plugins.chains import KEY, OTHER_KEY, Written, write
 
@@ -73,6 +87,22 @@ def test_a_batch_is_verified_too_however_it_is_indented(
     assert found(batch)[0] == "changed"
     batch.write_text("[]")
     assert found(batch)[0] == "empty"
+
+
+@pytest.mark.anyio
+async def test_a_chain_in_a_store_is_exported_and_verified_as_one_in_files(tmp_path: Path) -> None:
+    values, chain = StoredValues(MemoryStore()), StoreChain(KEY)
+    for number in range(4):
+        await chain.append(values, {"kind": "decision", "call_id": f"c{number}"})
+    lines = [line async for line in _lines(values)]
+    put(tmp_path / "events.jsonl", [event_of(record, PUB) for line in lines if (record := record_in(line))])
+    assert chain.head is not None
+    assert found(tmp_path / "events.jsonl", chain.head) == ("", "")
+
+
+async def _lines(values: StoredValues) -> AsyncIterator[bytes]:
+    for key in await values.keys():
+        yield (await values.get(key)).encode()
 
 
 Change = Callable[[Events], Events]
