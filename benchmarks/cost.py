@@ -83,9 +83,9 @@ COLUMNS = [
     Column("ideal", PRICES, _ideal),
     Column("Anthropic, our marks", PRICES, MarkedCache, choose_marks),
     Column("Anthropic, last message marked", PRICES, MarkedCache, mark_last, reach=LOOK_BACK),
-    *(Column(f"OpenAI {read:.2g}".replace("0.", "."), Prices(read=read, write=1), PrefixCache) for read in (0.5, 0.1)),
-    Column("GPT-5.6, earlier found", BREAKPOINT_PRICES, partial(BreakpointCache, earlier=True), reach=inf),
-    Column("GPT-5.6, newest alone", BREAKPOINT_PRICES, BreakpointCache, reach=0),
+    Column("OpenAI .1", Prices(read=0.1, write=1), PrefixCache),
+    Column("GPT-5.6 earlier", BREAKPOINT_PRICES, partial(BreakpointCache, earlier=True), reach=inf),
+    Column("GPT-5.6 newest", BREAKPOINT_PRICES, BreakpointCache, reach=0),
     Column("none", Prices(read=1, write=1), lambda _: NoCache()),
 ]  # fmt: skip
 HEAD = [*(column.name for column in COLUMNS), "drains", "lost"]
