@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Protocol, final
 
 from hooksdk.costs._estimate import BREAKPOINT_PRICES, NO_CACHE_PRICES, PREFIX_PRICES, PRICES, Prices
@@ -131,7 +132,7 @@ class BreakpointCache:
         sizes = _sizes(request)
         marks = [at for at, block in enumerate(request) if block.life or at == len(request) - 1]
         marks = [at for at in marks if sizes[at] >= self._least][-MOST_MARKS:]
-        life, known = self.prices.life, list(self._ends)[-_CONSIDERED:]
+        life, known = self.prices.life, islice(reversed(self._ends), _CONSIDERED)
         found = {key for key in known if self._earlier or key == self._newest} | {request[at].key for at in marks}
         held = [
             at

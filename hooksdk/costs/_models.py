@@ -37,7 +37,7 @@ _OLDER_READ = {"gpt-4.1": 0.25, "gpt-4o": 0.5, "chatgpt-4o": 0.5, "o1": 0.5, "o3
 # OpenAI's older models keep a prompt for five to ten minutes, and for an hour at most.
 _OLDER_LIFE = 3_600
 _CLAUDE = re.compile(r"claude-(?:([a-z]+)-)?(\d{1,2})(?!\d)(?:[-.](\d{1,2})(?!\d))?(?:-([a-z]+))?")
-_GPT = re.compile(r"(?:chat)?gpt-(\d+)(?:\.(\d+))?")
+_GPT = re.compile(r"(?:chat)?gpt-(\d{1,4})(?:\.(\d{1,4}))?")
 # Beginnings of the names of OpenAI's and Google's models: other servers with OpenAI's API have other models.
 WITH_PREFIXES = ("gpt-", "chatgpt-", "o1", "o3", "o4", "gemini-")
 # The first version of OpenAI's models whose cache keeps prompts up to breakpoints.

@@ -112,23 +112,23 @@ def _with(**fields: Any) -> Change:
     return lambda events: [*events[:2], {**events[2], **fields}, *events[3:]]
 
 
-@pytest.mark.parametrize(
-    ("change", "kind", "words"),
-    [
-        (_with(data={"n": 3, "kind": "decision", "call_id": "c9"}), "changed", "event 3 says something else"),
-        (_with(subject="another"), "changed", "event 3 says something else"),
-        (_with(more=True), "changed", "event 3 says something else"),
-        (_with(signedline="{}"), "changed", "event 3 is an event without the signed line"),
-        (_with(signedline=None), "changed", "event 3 is an event without the signed line"),
-        (_with(source="urn:hooksdk:audit:another"), "changed", "event 3 is an event of another source"),
-        (lambda events: [*events[:2], {"specversion": "1.0", "type": "build.done"}, *events[3:]], "changed", "event 3"),
-        (lambda events: [*events[:2], *events[3:]], "left_out", "event 3 is record 4"),
-        (lambda events: events[2:], "left_out", "event 1 does not begin a file"),
-        (lambda events: [*events[:3], events[2], *events[3:]], "added", "event 4 is record 3"),
-        (lambda events: [*events, *events], "added", "is record 1, which should stand before, or once"),
-        (lambda events: [events[1], events[0], *events[2:]], "left_out", "event 1"),
-    ],
-)
+DAMAGES: list[tuple[Change, str, str]] = [
+    (_with(data={"n": 3, "kind": "decision", "call_id": "c9"}), "changed", "event 3 says something else"),
+    (_with(subject="another"), "changed", "event 3 says something else"),
+    (_with(more=True), "changed", "event 3 says something else"),
+    (_with(signedline="{}"), "changed", "event 3 is an event without the signed line"),
+    (_with(signedline=None), "changed", "event 3 is an event without the signed line"),
+    (_with(source="urn:hooksdk:audit:another"), "changed", "event 3 is an event of another source"),
+    (lambda events: [*events[:2], {"specversion": "1.0", "type": "build.done"}, *events[3:]], "changed", "event 3"),
+    (lambda events: [*events[:2], *events[3:]], "left_out", "event 3 is record 4"),
+    (lambda events: events[2:], "left_out", "event 1 does not begin a file"),
+    (lambda events: [*events[:3], events[2], *events[3:]], "added", "event 4 is record 3"),
+    (lambda events: [*events, *events], "added", "is record 1, which should stand before, or once"),
+    (lambda events: [events[1], events[0], *events[2:]], "left_out", "event 1"),
+]
+
+
+@pytest.mark.parametrize(("change", "kind", "words"), DAMAGES)
 def test_what_was_done_to_an_export_is_named(exported: Path, change: Change, kind: str, words: str) -> None:
     put(exported, change(events_of(exported)))
     got, text = found(exported)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from hooksdk.formats.usage import Usage
 from tests.hooksdk.test_costs import result
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+trim_cost: Any = import_module("trim_cost")
 
 
 def blocks(*sizes: int, keys: str = "abcdefgh", marked: str = "") -> list[CacheBlock]:
@@ -63,6 +66,15 @@ def test_the_prices_are_those_of_the_models_page(
     provider: str | None, model: str | None, read: float, write: float, life: float, *, beginnings: bool
 ) -> None:
     assert cache_prices(provider, model) == Prices(read=read, write=write, life=life, beginnings=beginnings)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ":", "/", "gpt-", "gpt-" + "9" * 5_000, "claude-" * 20_000, "claude-9" + "9" * 5_000, "\ud800", "GPT-5.6"],
+)
+def test_a_name_that_says_nothing_is_no_error(name: str) -> None:
+    cache_of(name)
+    assert cache_prices("openai", name).read in {0.1, 0.05}
 
 
 # The cache with breakpoints
@@ -117,13 +129,11 @@ def test_only_the_last_80_prompts_are_looked_through_and_each_for_thirty_minutes
 @pytest.mark.heavy
 @pytest.mark.parametrize("earlier", [True, False])
 def test_no_short_session_costs_more_by_either_reading_of_the_page(*, earlier: bool) -> None:
-    from trim_cost import FOLDER, load
-
     form, rule = get_format("openai-chat"), clearing(Clearing(), BREAKPOINT_PRICES)
-    files = sorted(FOLDER.glob("*.jsonl"))
+    files = sorted(trim_cost.FOLDER.glob("*.jsonl"))
     assert len(files) == 29
     for file in files:
-        messages = load(file)
+        messages = trim_cost.load(file)
         whole = replay(messages, form, cache=BreakpointCache(earlier=earlier)).price
         assert replay(messages, form, rule, cache=BreakpointCache(earlier=earlier)).price <= whole
 
