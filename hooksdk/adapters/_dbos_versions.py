@@ -28,7 +28,7 @@ STEPS = 1
 # The prefix of the workers' executor ids, and of the sessions whose leases show that a worker lives. Other executors
 # of DBOS are left alone.
 PREFIX = "hooksdk~"
-ACTIVE = ("PENDING", "ENQUEUED", "DELAYED")
+ACTIVE = ["PENDING", "ENQUEUED", "DELAYED"]
 # The spaces with the version of each living worker, by executor id, and with the names of DBOS's schemas: whoever has
 # the store alone learns from them that there are workflows, and where.
 WORKERS, SCHEMAS = "hooksdk.dbos.workers", "hooksdk.dbos.schemas"
@@ -62,12 +62,8 @@ def version_of(config: Mapping[str, Any]) -> str | None:
     """The version of an application whose configuration names none. Upgrades of hooksdk and of DBOS leave it as it is
     while `STEPS` is; the code of workflows that are not hooksdk's counts, as it does for DBOS. None where somebody else
     has decided, or that code cannot be read: DBOS takes its own then, which is another one in each version of DBOS."""
-    if (
-        not config.get("name")
-        or config.get("application_version")
-        or config.get("enable_patching")
-        or os.environ.get("DBOS__APPVERSION")
-    ):
+    decided = config.get("application_version") or config.get("enable_patching") or os.environ.get("DBOS__APPVERSION")
+    if decided or not config.get("name"):
         return None
     try:
         # In public DBOS tells nobody which workflows there are.
@@ -81,15 +77,19 @@ def version_of(config: Mapping[str, Any]) -> str | None:
 
 
 async def find_standing(engine: type[DBOS] | DBOSClient, store: Store) -> list[StandingRuns]:
-    """The open runs of versions of which no worker lives. None are found while a worker begins: it may be of any."""
-    versions = await engine.list_application_versions_async()
-    names = [one["version_name"] for one in versions] or [""]
-    runs = await engine.list_workflows_async(status=[*ACTIVE], app_version=names, load_input=False, load_output=False)
-    # Leases are read after the runs, since a worker takes its lease before it runs anything.
-    held = await cast("SharingStore", store).list_held(PREFIX)
-    alive = {await store.get_value(WORKERS, name) for name, lives in held.items() if lives}
-    if None in alive:
-        return []
+    """The open runs of versions of which no worker lives."""
+    pauses = iter([0.5] * 20)
+    while True:
+        versions = await engine.list_application_versions_async()
+        names = [one["version_name"] for one in versions] or [""]
+        runs = await engine.list_workflows_async(status=ACTIVE, app_version=names, load_input=False, load_output=False)
+        # Leases are read after the runs, since a worker takes its lease before it runs anything.
+        held = await cast("SharingStore", store).list_held(PREFIX)
+        alive = {await store.get_value(WORKERS, name) for name, lives in held.items() if lives}
+        pause = next(pauses, None) if None in alive else None
+        if pause is None:
+            break
+        await asyncio.sleep(pause)  # a worker begins: it may be of any version
     found = defaultdict[tuple[str, str], list[WorkflowStatus]](list)  # the oldest first
     for run in runs:
         executor = run.executor_id or ""

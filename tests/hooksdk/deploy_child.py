@@ -7,6 +7,7 @@
 - `workflow`: the code of a workflow beside the agent's.
 - `database`, `schema`: where DBOS's tables are, if not at URL.
 - `name`: the application's.
+- `agent`: the agent's name.
 
 It runs until stdin ends. What it logs goes to stderr, and "ready VERSION" to stdout.
 """
@@ -58,7 +59,7 @@ def register(code: str) -> None:
 async def main(url: str, options: dict[str, Any]) -> None:
     model = ScriptedModel(reply, name=options.get("model", "scripted"))
     limits = Limits(turns=options.get("turns", 5))
-    agent = DurableAgent("till", model, tools=[pay], polling=0.05, limits=limits)
+    agent = DurableAgent(options.get("agent", "till"), model, tools=[pay], polling=0.05, limits=limits)
     if code := options.get("workflow"):
         register(code)
     config: Any = {

@@ -14,7 +14,7 @@ from hooksdk.calls import CallInDoubt
 from hooksdk.cli._console import CommandProblem, View, counted
 from hooksdk.cli._options import Json, Project, StorePlace
 from hooksdk.cli._project import project_config
-from hooksdk.cli._sessions.look import Damaged, look_at, place_of, short_ids, timestamp, with_store
+from hooksdk.cli._sessions.look import Damaged, look_at, place_of, timestamp, with_store
 from hooksdk.desk import ApprovalRecord, ApprovalRecords
 from hooksdk.errors import ConfigError
 from hooksdk.stores import Store
@@ -58,10 +58,9 @@ def list_waiting(
 
     waits, problems, where = with_store(project, store, look)
     view = View({"waiting": waits, "problems": problems})
-    short = short_ids([one["session"] for one in waits])
-    rows = [[one["since"][:16].replace("T", " "), one["for"], short[one["session"]], one["what"]] for one in waits]
+    rows = [[one["since"][:16].replace("T", " "), one["for"], one["session"], one["what"]] for one in waits]
     if rows:
-        view.table(("since", "waits for", "session", "what"), rows)
+        view.table(("since", "waits for", "session", "what"), [[cell or "-" for cell in row] for row in rows])
     elif not problems:
         view.text(f"Nothing waits in {where}.")
     for problem in problems:
@@ -99,7 +98,7 @@ async def _in_sessions(store: Store) -> tuple[list[dict[str, Any]], list[str]]:
             continue
         waits += [_of_doubt(session_id, one) for one in doubts]
         if held.get(session_id) is False:
-            waits.append(_wait("left", session_id, seen.changed or 0.0, _WORKERS, "its worker is gone"))
+            waits.append(_wait("left", session_id, seen.changed, _WORKERS, "its worker is gone"))
     return waits, problems
 
 
@@ -110,8 +109,9 @@ async def _still(store: Store, session_id: str, doubts: Sequence[CallInDoubt]) -
     return [one for one in doubts if one.effect_id in now]
 
 
-def _wait(kind: str, session: str, since: float, whom: str, what: str, **more: Any) -> dict[str, Any]:
-    return {"kind": kind, "session": session, "since": timestamp(since), "for": whom, "what": what, **more}
+def _wait(kind: str, session: str, since: float | None, whom: str, what: str, **more: Any) -> dict[str, Any]:
+    when = "" if since is None else timestamp(since)  # not known of a session without messages
+    return {"kind": kind, "session": session, "since": when, "for": whom, "what": what, **more}
 
 
 def _of_doubt(session_id: str, call: CallInDoubt) -> dict[str, Any]:
@@ -131,9 +131,8 @@ def _of_question(record: ApprovalRecord) -> dict[str, Any]:
 
 
 def _of_runs(runs: StandingRuns) -> dict[str, Any]:
-    what = (
-        f"{counted(len(runs.workflows), 'run')} of {runs.application}{'' if runs.is_latest else ', an older version'}"
-    )
+    older = "" if runs.is_latest else ", an older version"
+    what = f"{counted(len(runs.workflows), 'run')} of {runs.application}{older}"
     more = {"application": runs.application, "version": runs.version, "is_latest": runs.is_latest}
     ids = [one.workflow_id for one in runs.workflows]
     return _wait("runs", "", runs.since, f"{_WORKERS} of version {runs.version}", what, **more, workflows=ids)
