@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, cast, final
 
-from dbos import DBOS, DBOSClient, WorkflowStatus, _dbos, error  # pyright: ignore[reportPrivateUsage]
+from dbos import DBOS, DBOSClient, DBOSConfig, WorkflowStatus, _dbos, error  # pyright: ignore[reportPrivateUsage]
 from sqlalchemy.exc import SQLAlchemyError
 
 from hooksdk.config import without_password
@@ -35,8 +35,8 @@ WORKERS, SCHEMAS = "hooksdk.dbos.workers", "hooksdk.dbos.schemas"
 
 
 STANDING = (
-    "open runs that stand still: %d of version '%s'. No worker of it lives, and this one is of '%s'. Start a worker of it, "
-    "or move the runs to this one: https://hooksdk.readthedocs.io/en/latest/how-to/many-workers/#deploy-a-new-version"
+    "%s, stand still: no worker of it lives, and this one is of '%s'. Start a worker of it, or move the runs to this one: "
+    "https://hooksdk.readthedocs.io/en/latest/how-to/many-workers/#deploy-a-new-version"
 )
 
 
@@ -47,41 +47,40 @@ class StandingRuns:
 
     Attributes:
         since: When the oldest of them was started, in seconds since 1970.
-        is_latest: No newer version of the application has begun: the next worker takes them up.
         workflows: As DBOS lists them, without input and output, the oldest first.
     """
 
     application: str
     version: str
     since: float
-    is_latest: bool
     workflows: Sequence[WorkflowStatus]
 
+    def __str__(self) -> str:
+        count = len(self.workflows)
+        return f"{count} run{'' if count == 1 else 's'} of {self.application}, version {self.version}"
 
-def version_of(config: Mapping[str, Any]) -> str | None:
-    """The version of an application whose configuration names none. Upgrades of hooksdk and of DBOS leave it as it is
-    while `STEPS` is; the code of workflows that are not hooksdk's counts, as it does for DBOS. None where somebody else
-    has decided, or that code cannot be read: DBOS takes its own then, which is another one in each version of DBOS."""
+
+def with_version(config: DBOSConfig) -> DBOSConfig:
+    """The configuration with the application's version. Where it names none, upgrades of hooksdk and of DBOS leave it as
+    it is while `STEPS` is; the code of workflows that are not hooksdk's counts, as it does for DBOS. Nothing is added
+    where that code cannot be read: DBOS takes a version of its own then, another one in each release of it."""
     decided = config.get("application_version") or config.get("enable_patching") or os.environ.get("DBOS__APPVERSION")
-    if decided or not config.get("name"):
-        return None
     try:
         # In public DBOS tells nobody which workflows there are.
         workflows: Mapping[str, Any] = attrgetter("_dbos_global_registry.workflow_info_map")(_dbos)
         own = [one for one in workflows.values() if one.__module__.partition(".")[0] not in ("hooksdk", "dbos")]
         sources = sorted(map(inspect.getsource, own))
     except (AttributeError, OSError, TypeError):
-        return None
+        return config
     digest = f"-{hashlib.sha256(chr(0).join(sources).encode()).hexdigest()[:12]}" if sources else ""
-    return f"{config['name']}-hooksdk-{STEPS}{digest}"
+    return config if decided else {**config, "application_version": f"{config.get('name')}-hooksdk-{STEPS}{digest}"}
 
 
 async def find_standing(engine: type[DBOS] | DBOSClient, store: Store) -> list[StandingRuns]:
     """The open runs of versions of which no worker lives."""
     pauses = iter([0.5] * 20)
     while True:
-        versions = await engine.list_application_versions_async()
-        names = [one["version_name"] for one in versions] or [""]
+        names = [one["version_name"] for one in await engine.list_application_versions_async()]
         runs = await engine.list_workflows_async(status=ACTIVE, app_version=names, load_input=False, load_output=False)
         # Leases are read after the runs, since a worker takes its lease before it runs anything.
         held = await cast("SharingStore", store).list_held(PREFIX)
@@ -97,12 +96,8 @@ async def find_standing(engine: type[DBOS] | DBOSClient, store: Store) -> list[S
             alive.add(run.app_version)
         elif executor.startswith(PREFIX):
             found[run.application_name or "", run.app_version or ""].append(run)
-    latest = {one["application_name"]: one["version_name"] for one in reversed(versions)}
     standing = [(*key, runs) for key, runs in found.items() if key[1] not in alive]
-    return [
-        StandingRuns(name, version, (runs[0].created_at or 0) / 1000, latest.get(name, version) == version, runs)
-        for name, version, runs in standing
-    ]
+    return [StandingRuns(name, version, (runs[0].created_at or 0) / 1000, runs) for name, version, runs in standing]
 
 
 async def warn_of_standing(store: Store, application: str | None, told: Collection[str]) -> Collection[str]:
@@ -111,7 +106,7 @@ async def warn_of_standing(store: Store, application: str | None, told: Collecti
     standing = [one for one in await find_standing(DBOS, store) if one.application == application]
     for one in standing:
         if one.version not in told:
-            logger.warning(STANDING, len(one.workflows), one.version, DBOS.application_version)
+            logger.warning(STANDING, one, DBOS.application_version)
     return [one.version for one in standing]
 
 

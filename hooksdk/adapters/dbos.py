@@ -235,10 +235,7 @@ class Worker:
         self._lease = await self._take_lease()  # before anything runs under its id
         for agent in self.agents:
             await agent.open_in(self, self._stack)
-        given: DBOSConfig = {**self.config, "executor_id": self.executor_id}
-        if version := versions.version_of(self.config):
-            given["application_version"] = version
-        DBOS(config=given)
+        DBOS(config=versions.with_version({**self.config, "executor_id": self.executor_id}))
         if DBOS.executor_id != self.executor_id:
             raise ConfigError(
                 "worker", ("DBOS was made before it: give its configuration to Worker(..., config), which makes it",)
@@ -246,7 +243,7 @@ class Worker:
         self._stack.push_async_callback(self._stop)
         DBOS.launch()
         await self.host.store.set_value(versions.SCHEMAS, self.config.get("dbos_system_schema") or "dbos", True)
-        await self._note_version()
+        await self.host.store.set_value(versions.WORKERS, self.executor_id, DBOS.application_version)
         for agent in self.agents:
             await DBOS.register_queue_async(
                 agent.name,
@@ -354,11 +351,8 @@ class Worker:
         except (SessionBusy, StoreError):  # another worker has taken this one for dead
             await self._lease.close()
             self._lease = await self._take_lease()
-            await self._note_version()
+            await self.host.store.set_value(versions.WORKERS, self.executor_id, DBOS.application_version)
         return self._lease
-
-    async def _note_version(self) -> None:
-        await self.host.store.set_value(versions.WORKERS, self.executor_id, DBOS.application_version)
 
     async def _let_lease_go(self) -> None:
         if self._lease is not None:

@@ -146,8 +146,8 @@ async def test_runs_of_a_version_without_a_worker_are_said_once_and_listed_until
     await until(lambda: STILL in newer.said())
     await asyncio.sleep(1)  # twenty looks
     lines = [line for line in newer.said().splitlines() if STILL in line]
-    assert [line.partition(" No worker")[0] for line in lines] == [
-        "WARNING hooksdk open runs that stand still: 2 of version 'v1'."
+    assert [line.partition(": no worker")[0] for line in lines] == [
+        "WARNING hooksdk 2 runs of shop, version v1, stand still"
     ]
     assert "go on elsewhere" not in newer.said()
     assert await shop.standing() == [("shop", "v1", ["run-a", "run-b"])]
@@ -156,11 +156,8 @@ async def test_runs_of_a_version_without_a_worker_are_said_once_and_listed_until
     waits = json.loads(done.out)["waiting"]
     assert (done.code, done.err) == (0, "")
     runs = next(one for one in waits if one["kind"] == "runs")
-    assert (runs["for"], sorted(runs["workflows"]), runs["is_latest"]) == (
-        "a worker of version v1",
-        ["run-a", "run-b"],
-        False,
-    )
+    assert (runs["for"], runs["version"]) == ("a worker of that version", "v1")
+    assert sorted(runs["workflows"]) == ["run-a", "run-b"]
     others = {(one["kind"], one["session"], one["for"]) for one in waits if one is not runs}
     assert others == {("question", "a", "a person"), ("question", "b", "a person")}
     if shop.url == shop.database:
@@ -249,23 +246,21 @@ async def test_a_database_that_is_not_there_is_named_without_its_password_and_no
     await store.aclose()
 
 
-@pytest.mark.parametrize(
-    "config", [{}, {"name": "x", "application_version": "1"}, {"name": "x", "enable_patching": True}]
-)
-async def test_a_version_that_somebody_else_has_decided_stays(config: dict[str, Any]) -> None:
-    assert versions.version_of(config) is None
+@pytest.mark.parametrize("config", [{"name": "x", "application_version": "1"}, {"name": "x", "enable_patching": True}])
+async def test_a_version_that_somebody_else_has_decided_stays(config: Any) -> None:
+    assert versions.with_version(config) == config
 
 
 async def test_the_variable_of_dbos_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DBOS__APPVERSION", "7")
-    assert versions.version_of({"name": "x"}) is None
+    assert versions.with_version({"name": "x"}) == {"name": "x"}
 
 
 async def test_a_second_agent_is_no_other_version() -> None:
     found: list[str | None] = []
     for name in ("one", "two"):
         DurableAgent(name, ScriptedModel(["Hello."]))
-        found.append(versions.version_of({"name": "x"}))
+        found.append(versions.with_version({"name": "x"}).get("application_version"))
     assert found == ["x-hooksdk-1", "x-hooksdk-1"]
 
 

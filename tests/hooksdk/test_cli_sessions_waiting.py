@@ -137,7 +137,7 @@ async def test_options_before_the_command_count_for_it(tmp_path: Path) -> None:
     for words in (["--store", str(tmp_path / "b"), "waiting"], ["waiting", "--store", str(tmp_path / "b")]):
         done = await hooksdk("sessions", *words, folder=tmp_path)
         assert (done.code, "Send a mail?" in done.out, "Delete" in done.out) == (0, True, False)
-    done = await hooksdk("sessions", "--project", "project", "waiting", folder=tmp_path)
+    done = await hooksdk("sessions", "--json", "waiting", "--project", "project", folder=tmp_path)
     assert (done.code, done.out) == (1, "")
     assert "keeps sessions in memory" in done.err
 

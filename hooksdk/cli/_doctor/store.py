@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from hooksdk.cli._console import counted
 from hooksdk.cli._doctor.examination import Symptom
 from hooksdk.cli._sessions.waiting import standing_runs
 from hooksdk.errors import HookSDKError
@@ -36,15 +35,14 @@ def examine_store(store: Store) -> Iterator[Symptom]:
 
 
 async def examine_runs(store: Store, url: str) -> list[Symptom]:
-    """The runs on DBOS that no worker will take up, since a newer version of their application has begun."""
+    """The runs on DBOS of which no worker lives."""
     try:
-        runs = [one for one in await standing_runs(store, url) if not one.is_latest]
+        runs = await standing_runs(store, url)
     except HookSDKError as error:
         return [Symptom(severity="notice", who="store", what=f"runs on DBOS are not looked at: {error}")]
-    what = "{} of {}, version {}, stand still: no worker of it lives"
+    what = "stand still: no worker of it lives"
     advice = "Start a worker of that version, or move them: hooksdk sessions waiting --json has their ids"
-    whats = [what.format(counted(len(one.workflows), "run"), one.application, one.version) for one in runs]
-    return [Symptom(severity="problem", who="store", what=one, advice=advice) for one in whats]
+    return [Symptom(severity="problem", who="store", what=f"{one}, {what}", advice=advice) for one in runs]
 
 
 def why_not_writable(directory: Path) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
 from hooksdk.cli._groups import GroupWithOptions
@@ -18,12 +15,10 @@ from hooksdk.cli._sessions.views import export_session, list_results, show_sessi
 from hooksdk.cli._sessions.waiting import list_waiting
 
 sessions_app = typer.Typer(cls=GroupWithOptions, no_args_is_help=True)
-# That of the subcommand says which project it is; said before it, it is handed on.
-ProjectBefore = Annotated[Path | None, typer.Option("--project", help="The folder whose configuration counts.")]
 
 
 @sessions_app.callback()
-def sessions(as_json: Json = False, project: ProjectBefore = None, store: StorePlace = None) -> None:
+def sessions(as_json: Json = False, store: StorePlace = None) -> None:
     """Look at stored sessions, and change them."""
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hooksdk.calls import CallInDoubt
-from hooksdk.cli._console import CommandProblem, View, counted
+from hooksdk.cli._console import CommandProblem, View
 from hooksdk.cli._options import Json, Project, StorePlace
 from hooksdk.cli._project import project_config
 from hooksdk.cli._sessions.look import Damaged, look_at, place_of, timestamp, with_store
@@ -27,16 +27,12 @@ if TYPE_CHECKING:
 # The space in which workers of `hooksdk.adapters.dbos` note where DBOS's tables are, and the prefix of their own
 # leases. The adapter itself cannot be imported where DBOS is not installed.
 _DBOS, _WORKER = "hooksdk.dbos.schemas", "hooksdk~"
-_TITLE_CHARS = 80
-_PERSON, _WORKERS = "a person", "a worker"
 
 
-def list_waiting(
-    dbos: Annotated[str | None, typer.Option("--dbos", metavar="URL")] = None,
-    as_json: Json = False,
-    project: Project = Path(),
-    store: StorePlace = None,
-) -> None:
+Dbos = Annotated[str | None, typer.Option("--dbos", metavar="URL")]
+
+
+def list_waiting(dbos: Dbos = None, as_json: Json = False, project: Project = Path(), store: StorePlace = None) -> None:
     """Show what waits, since when and for whom: questions, answers that no call has taken, calls in doubt, sessions
     whose worker is gone, and runs on DBOS of a version without a worker.
 
@@ -84,9 +80,7 @@ async def standing_runs(store: Store, url: str, *, dbos: str | None = None) -> S
 async def _in_sessions(store: Store) -> tuple[list[dict[str, Any]], list[str]]:
     """The calls in doubt, the sessions whose worker is gone, and what is wrong with sessions that cannot be read."""
     waits, problems = list[dict[str, Any]](), list[str]()
-    for session_id in await store.list_sessions():
-        if session_id.startswith(_WORKER):
-            continue
+    for session_id in [one for one in await store.list_sessions() if not one.startswith(_WORKER)]:
         try:
             seen = await look_at(store, session_id)
             held = await store.list_held(session_id) if isinstance(store, SharingStore) else {}
@@ -98,7 +92,7 @@ async def _in_sessions(store: Store) -> tuple[list[dict[str, Any]], list[str]]:
             continue
         waits += [_of_doubt(session_id, one) for one in doubts]
         if held.get(session_id) is False:
-            waits.append(_wait("left", session_id, seen.changed, _WORKERS, "its worker is gone"))
+            waits.append(_wait("left", session_id, seen.changed, "a worker", "its worker is gone"))
     return waits, problems
 
 
@@ -116,23 +110,22 @@ def _wait(kind: str, session: str, since: float | None, whom: str, what: str, **
 
 def _of_doubt(session_id: str, call: CallInDoubt) -> dict[str, Any]:
     what = f"{call.name} may have taken effect ({call.effect_id})"
-    return _wait("in_doubt", session_id, call.began, _PERSON, what, call=asdict(call))
+    return _wait("in_doubt", session_id, call.began, "a person", what, call=asdict(call))
 
 
 def _of_question(record: ApprovalRecord) -> dict[str, Any]:
     """What waits for the answer to a question, or has it and has not taken it; empty when neither does."""
     more = {"number": record.number, "requester": record.requester}
-    what = f"question {record.number}, {clip(record.title, _TITLE_CHARS)} ({record.tool})"
+    what = f"question {record.number}, {clip(record.title, 80)} ({record.tool})"
     if record.state == "pending":
-        return _wait("question", record.session, record.made, _PERSON, what, **more)
-    told, since = f"{what}: {record.state}, and not taken", record.answered or record.made
-    is_open = record.state in {"granted", "denied"}
-    return _wait("answer", record.session, since, _WORKERS, told, **more) if is_open else {}
+        return _wait("question", record.session, record.made, "a person", what, **more)
+    if record.state not in {"granted", "denied"}:
+        return {}
+    told = f"{what}: {record.state}, and not taken"
+    return _wait("answer", record.session, record.answered, "a worker", told, **more)
 
 
 def _of_runs(runs: StandingRuns) -> dict[str, Any]:
-    older = "" if runs.is_latest else ", an older version"
-    what = f"{counted(len(runs.workflows), 'run')} of {runs.application}{older}"
-    more = {"application": runs.application, "version": runs.version, "is_latest": runs.is_latest}
+    more = {"application": runs.application, "version": runs.version}
     ids = [one.workflow_id for one in runs.workflows]
-    return _wait("runs", "", runs.since, f"{_WORKERS} of version {runs.version}", what, **more, workflows=ids)
+    return _wait("runs", "", runs.since, "a worker of that version", str(runs), **more, workflows=ids)
