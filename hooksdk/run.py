@@ -370,6 +370,10 @@ class Run(AsyncOnly):
         call."""
         return self._state.secrets.value(value) if self._state.secrets.active else value
 
+    async def still_held(self) -> bool:
+        """As `ToolContext.still_held`, for tools that run elsewhere. Their fences are `run.info.fences`."""
+        return await self._state.still_held()
+
     async def fill_secrets(self, tool: Tool, value: Any, *, shared: bool = False) -> Any:
         """A copy of a JSON value with each `{{secret:NAME}}` filled in, as for a call of `tool`: for what is started
         before the first call, such as a server with a key in its environment. `shared` is for what others use as well:

@@ -71,6 +71,17 @@ class Context:
         return self._state.ledger.effect_id(self._work)
 
     @property
+    def fence(self) -> int:
+        return [*self.fences.values()][-1]
+
+    @property
+    def fences(self) -> Mapping[str, int]:
+        return self._state.info.fences
+
+    async def still_held(self) -> bool:
+        return await self._state.still_held()
+
+    @property
     def _over(self) -> bool:
         return self._work.stage in {Stage.LEFT, Stage.ENDED}
 

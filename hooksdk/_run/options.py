@@ -41,8 +41,9 @@ def make_info(
     provider: str | None,
     model: str | None,
     transcript: bool,
+    fences: Mapping[str, int],
 ) -> RunInfo:
-    """Where the run comes from. In a sub-agent's session much of it is the parent's: `above` is that run. `family` is the
+    """Where the run comes from. In a sub-agent's session much of it is the parent's: `above` is that run. `fences` are the session's own. `family` is the
     one that the host names, `left_open` the one that an earlier run of the session has left open, if any."""
     if trigger is None:
         trigger = "subagent" if parent else "user"
@@ -77,6 +78,7 @@ def make_info(
         triggers=(*above.triggers, trigger) if above else (trigger,),
         agents=(*above.agents, agent_id) if above else (agent_id,),
         transcript=transcript,
+        fences={**around.fences, **fences},
         metadata=json_value("session.run(metadata=...)", {**extra, **(metadata or {})}),
     )
 
