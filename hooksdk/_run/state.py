@@ -24,16 +24,7 @@ from hooksdk._run.unmatched import UnmatchedNames
 from hooksdk.approvals import Approver
 from hooksdk.calls import CallInDoubt, Labels, TrimReceipt
 from hooksdk.catalog import Catalog
-from hooksdk.errors import (
-    ConfigError,
-    MissingGrant,
-    RunAlreadyOpen,
-    RunClosed,
-    SessionBusy,
-    SessionClosed,
-    check_function,
-    refuse,
-)
+from hooksdk.errors import ConfigError, MissingGrant, RunAlreadyOpen, RunClosed, check_function, refuse
 from hooksdk.formats import MessageFormat
 from hooksdk.hooks import EndReason, RunInfo
 from hooksdk.patterns import ToolPattern
@@ -323,17 +314,6 @@ class RunState:
     async def trace(self, record: Record, content: Callable[[], Content] | None = None) -> None:
         """Hand a record of this run to the trace; `content` is asked only where somebody listens to it."""
         await self.parts.dispatcher.trace(self.info, record, content)
-
-    async def still_held(self) -> bool:
-        """True while this worker holds the session, and those of the runs around it. Raises what the store raises."""
-        run: RunState | None = self
-        try:
-            while run is not None:
-                await run.parts.transcript.verify()
-                run = run.parts.parent_run
-        except (SessionBusy, SessionClosed):
-            return False
-        return True
 
     def results(self, owner: str) -> Results:
         """The session's results, bound to a plugin; what it queues is told to the trace."""

@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,7 @@ from hooksdk.testing import ScriptedModel, Turn, call
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
 
-from fenced_bank import Bank, announcing
-
+fenced: Any = import_module("fenced_bank")
 LEASE = 0.5
 
 
@@ -32,9 +32,9 @@ class Worker:
 
     def __init__(self, store: str, folder: Path, *, stops: bool) -> None:
         self.folder, self.stops = folder, stops
-        self.bank, self.other = Bank(folder / "bank.db"), folder / "paid"
+        self.bank, self.other = fenced.Bank(folder / "bank.db"), folder / "paid"
         self.store = SqlStore(store, lease=LEASE)
-        self.host = Host([announcing(self.bank)], store=self.store, approver=self.person)
+        self.host = Host([fenced.announcing(self.bank)], store=self.store, approver=self.person)
         self.tools = [Tool.from_function(self.pay, source="host")]
         self.model = ScriptedModel(self.reply)
 
