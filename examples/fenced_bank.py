@@ -57,7 +57,7 @@ def announcing(bank: Bank) -> type:
 
 async def work(folder: Path, prompt: str | None = None) -> None:
     """Begin a run, or go on with what the session has open."""
-    bank, store = Bank(folder / "bank.db"), SqlStore(f"sqlite:///{folder / 'sessions.db'}", lease=1)
+    bank, store = Bank(folder / "bank.db"), SqlStore(f"sqlite:///{folder / 'sessions.db'}", lease=3)
 
     async def pay(payee: str, context: ToolContext) -> str:
         """Pay somebody."""

@@ -1,6 +1,6 @@
 """Run by test_fences.py in a process of its own: a worker whose tool stops it before the effect, where it is told to.
 
-python fence_child.py LOOP STORE FOLDER [stops]
+python fence_child.py LOOP STORE FOLDER ANSWER [stops]
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ LEASE = 0.5
 class Worker:
     """A host with a tool that pays at the bank with fences, and at one that only knows effects."""
 
-    def __init__(self, store: str, folder: Path, *, stops: bool) -> None:
-        self.folder, self.stops = folder, stops
+    def __init__(self, store: str, folder: Path, answer: str, *, stops: bool) -> None:
+        self.folder, self.answer, self.stops = folder, answer, stops
         self.bank, self.other = fenced.Bank(folder / "bank.db"), folder / "paid"
         self.store = SqlStore(store, lease=LEASE)
         self.host = Host([fenced.announcing(self.bank)], store=self.store, approver=self.person)
@@ -43,6 +43,8 @@ class Worker:
         seen: dict[str, Any] = {"fence": context.fence, "before": await context.still_held()}
         if self.stops:
             os.kill(os.getpid(), signal.SIGSTOP)
+            while not (self.folder / "go").exists():
+                await anyio.sleep(0.02)
         seen["held"] = await context.still_held()
         with self.other.open("a") as file:
             file.write(f"{payee}\n")
@@ -58,7 +60,7 @@ class Worker:
 
     async def person(self, request: ApprovalRequest) -> Approval:
         self.tell("asked", request.title)
-        return Approval(False, "ann looks herself")
+        return Approval(self.answer == "yes", "ann looks herself")
 
     def reply(self, turn: Turn) -> Any:
         return turn.result.text if turn.results else call("pay", payee="ann")
@@ -82,7 +84,8 @@ class Worker:
         from hooksdk.adapters.dbos import Worker as DBOSWorker
 
         agent = DurableAgent("till", self.model, tools=self.tools, polling=0.05)
-        config: Any = {"name": "shop", "system_database_url": url, "log_level": "ERROR",
+        schema = f"dbos_{url.rpartition('place')[2]}" if url.startswith("postgres") else None  # one for each test
+        config: Any = {"name": "shop", "system_database_url": url, "dbos_system_schema": schema, "log_level": "ERROR",
                        "notification_listener_polling_interval_sec": 0.05}  # fmt: skip
         async with self.host as host, DBOSWorker(host, [agent], config, look=0.1, drain=1):
             if self.stops:
@@ -94,8 +97,8 @@ class Worker:
 
 
 if __name__ == "__main__":
-    _, loop, url, place, *stops = sys.argv
-    worker = Worker(url, Path(place), stops=bool(stops))
+    _, loop, url, place, answer, *stops = sys.argv
+    worker = Worker(url, Path(place), answer, stops=bool(stops))
     if loop == "own":
         anyio.run(worker.run)
     else:
