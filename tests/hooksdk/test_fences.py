@@ -500,7 +500,7 @@ def start(*arguments: object) -> subprocess.Popen[bytes]:
 
 async def until(path: Path) -> Any:
     """What a worker has written there."""
-    with anyio.fail_after(120):
+    with anyio.fail_after(240):
         while not path.exists():
             await anyio.sleep(0.02)
     return json.loads(path.read_text())
