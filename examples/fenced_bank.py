@@ -1,4 +1,4 @@
-"""A worker that was taken for dead wakes in a payment, and a bank that keeps the highest fence refuses it. Not on Windows.
+"""A worker that was taken for dead wakes in a payment: a bank that keeps the highest fence refuses it. Not on Windows.
 
 Worker A is stopped in its tool, before the effect. Worker B takes the session over, and a person says no. Then A wakes.
 """

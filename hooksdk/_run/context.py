@@ -29,8 +29,8 @@ def without_secrets(state: RunState, work: CallInProgress, value: T) -> T:
 
 
 async def still_held(run: RunState | None) -> bool:
-    """True while this worker holds the run's session, and those of the runs around it: another worker may have taken over
-    one of them alone. Raises what the store raises."""
+    """True while this worker holds the run's session, and those of the runs around it: another worker may have taken
+    over one of them alone. Raises what the store raises."""
     try:
         while run is not None:
             await run.parts.transcript.verify()

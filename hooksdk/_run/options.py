@@ -44,8 +44,8 @@ def make_info(
     fences: Mapping[str, int],
 ) -> RunInfo:
     """Where the run comes from. In a sub-agent's session much of it is the parent's: `above` is that run. `fences` are
-    the session's own. `family` is the one that the host names, `left_open` the one that an earlier run of the session has
-    left open, if any."""
+    the session's own. `family` is the one that the host names, `left_open` the one that an earlier run of the session
+    has left open, if any."""
     if trigger is None:
         trigger = "subagent" if parent else "user"
     if trigger not in TRIGGERS:  # a rule about a trigger would hold for no run with a misspelt one

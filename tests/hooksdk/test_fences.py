@@ -1,5 +1,5 @@
-"""A number that rises with every holder of a session, and whether the worker still holds it: what a tool may ask before it takes
-effect, and what its service compares."""
+"""A number that rises with every holder of a session, and whether the worker still holds it: what a tool may ask before
+it takes effect, and what its service compares."""
 
 from __future__ import annotations
 
@@ -525,8 +525,8 @@ def has_open_transaction(url: str) -> bool:
 
 
 async def stopped(process: subprocess.Popen[bytes], url: str) -> None:
-    """Wait until it has stopped itself, and stop it elsewhere if that was in a transaction of one of its threads, which would
-    keep all others from writing."""
+    """Wait until it has stopped itself, and stop it elsewhere if that was in a transaction of one of its threads, which
+    would keep all others from writing."""
     while True:
         _, status = await anyio.to_thread.run_sync(os.waitpid, process.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status), "it is in its tool, before the effect"
