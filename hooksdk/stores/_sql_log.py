@@ -102,10 +102,18 @@ class SqlLog:
     """
 
     def __init__(
-        self, database: Database, session_id: str, *, holder: str, token: int, lease: float, ends: Ends
+        self,
+        database: Database,
+        session_id: str,
+        *,
+        existed: bool,
+        holder: str,
+        token: int,
+        lease: float,
+        ends: Ends,
     ) -> None:
         self.session_id = session_id
-        self.existed = token > 1
+        self.existed = existed
         self.token = token
         self.is_open = True
         self.row: dict[str, Any] = {"id": session_key(session_id), "token": token, "holder": holder, "lease": lease}

@@ -12,6 +12,7 @@ import functools
 import importlib.util
 import json
 import logging
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from os import PathLike
 from pathlib import Path
@@ -44,11 +45,12 @@ MOST_BYTES = 256 * 1024
 # The name of the database in a folder.
 FILE_NAME = "hooksdk.db"
 TAKE = """
-INSERT INTO hooksdk_sessions VALUES (:id, :name, 1, :holder, {now} + :lease, NULL, 0, :no_rows, 0, :no_rows)
+INSERT INTO hooksdk_sessions VALUES (:id, :name, :first, :holder, {now} + :lease, NULL, 0, :no_rows, 0, :no_rows)
 ON CONFLICT (id) DO UPDATE SET token = hooksdk_sessions.token + 1, holder = excluded.holder, expires = excluded.expires
 WHERE hooksdk_sessions.name = excluded.name AND (
 hooksdk_sessions.expires IS NULL OR hooksdk_sessions.expires <= {now} OR hooksdk_sessions.holder = :claim)
 RETURNING token, messages, messages_hash, journal, journal_hash"""
+EXISTS = "SELECT 1 FROM hooksdk_sessions WHERE id = :id"
 HOLDER = "SELECT holder, expires - {now} FROM hooksdk_sessions WHERE id = :id"
 CLAIM = """
 WITH picked AS MATERIALIZED (
@@ -185,7 +187,8 @@ class SqlStore:
         does not lapse, in time."""
         database, holder = self._open(), _holders.new_holder()
         row = {"id": session_key(session_id), "name": json.dumps(session_id), "holder": holder, "lease": self.lease}
-        row |= {"no_rows": NO_ROWS}
+        # A session that was deleted and begins again has a higher token than any holder of it had.
+        row |= {"no_rows": NO_ROWS, "first": int(time.time())}
         row["claim"] = self._claims.pop(session_id, "")
         await self._take_over(session_id)
         logs: list[SqlLog] = []
@@ -193,6 +196,7 @@ class SqlStore:
 
         def take(transaction: Transaction) -> SqlLog | None:
             nonlocal rival
+            existed = transaction.execute(EXISTS, row).fetchone() is not None
             taken: Any = transaction.execute(TAKE, row).fetchone()
             name, rest = "", 0.0
             if taken is None:
@@ -205,7 +209,10 @@ class SqlStore:
                 rival = f"{_holders.readable(name)}, {lapse}" if name else ""
                 return None
             ends = ends_in(taken[1:])
-            return SqlLog(database, session_id, holder=holder, token=taken[0], lease=self.lease, ends=ends)
+            token: int = taken[0]
+            return SqlLog(
+                database, session_id, existed=existed, holder=holder, token=token, lease=self.lease, ends=ends
+            )
 
         async def take_once() -> None:
             logs.extend(filter(None, [await database.transaction(take)]))
@@ -300,7 +307,7 @@ class SqlStore:
 
     async def session_exists(self, session_id: str) -> bool:
         """True when the session has been opened before."""
-        return bool(await self._rows("SELECT 1 FROM hooksdk_sessions WHERE id = :id", id=session_key(session_id)))
+        return bool(await self._rows(EXISTS, id=session_key(session_id)))
 
     async def list_sessions(self) -> list[str]:
         """The ids of all sessions, sorted."""
