@@ -83,7 +83,7 @@ def _restore(log: RowLog, stored: SessionState, message_format: MessageFormat | 
 
 
 def _parsed(lines: Sequence[bytes]) -> Iterator[tuple[Message, int]]:
-    return ((json.loads(line), len(line)) for line in lines)
+    return ((json.loads(line.decode()), len(line)) for line in lines)
 
 
 async def keep_state(log: SessionLog, ledger: Ledger) -> None:

@@ -570,7 +570,7 @@ def _check_ends(transaction: Transaction, session_id: str, ends: Ends) -> None:
 def _parse(lines: Sequence[bytes], table: Table, session_id: str, start: int = 0) -> Iterator[dict[str, Any]]:
     for position, line in enumerate(lines, start):
         try:
-            value = json.loads(line)
+            value = json.loads(line.decode())
         except (ValueError, RecursionError) as error:
             raise _damage(table, session_id, position, f"this row is not JSON: {error}") from error
         if not isinstance(value, dict):
