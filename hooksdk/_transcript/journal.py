@@ -86,6 +86,9 @@ class Ledger(Turns):
         self.effects = Effects(self)
         self.unlabelled = 0
         self.void = 0
+        self._used: list[Entry] = []
+        # Where the entries are that were not gone through here.
+        self._journal: RowSource | None = None
         self._lookup: Lookup | None = None
         self._unknown: set[str] = set()
         # The ids of the calls in the view, stored and sent, and the number of messages at which they were found.
@@ -141,8 +144,13 @@ class Ledger(Turns):
         name = entry["plugin"]
         self.states[name] = entry["state"] if "state" in entry else changed(self.states.get(name, {}), entry["change"])
 
-    def _apply_used(self, _entry: Entry) -> None:
-        """What requests used is read from the journal itself."""
+    def _apply_used(self, entry: Entry) -> None:
+        self._used.append(entry)
+
+    @property
+    def used(self) -> list[Entry]:
+        """The tokens that requests used, as journal entries; `hooksdk.costs` reads them."""
+        return self._used if self._journal is None else self._journal.read_entries("used")
 
     def _apply_chain(self, _entry: Entry) -> None:
         """Said for whoever reads the journal: nothing changes."""
@@ -416,6 +424,7 @@ class Ledger(Turns):
         ledger = cls(message_format, messages)
         for name in _PLAIN_STATE:
             setattr(ledger, name, state[name])
+        ledger._journal = rows
         ledger.rows.begin_after(count, rows)
         ledger.records.begin_after(int(state["results"]), rows)
         ledger.records.handle_ids = set(state["handle_ids"])

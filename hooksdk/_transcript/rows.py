@@ -58,6 +58,10 @@ class RowSource(Protocol):
         """The rows with this tag, by number."""
         ...
 
+    def read_entries(self, kind: str) -> list[Entry]:
+        """All entries of this kind in the journal."""
+        ...
+
 
 class MessageRow(NamedTuple):
     """What is known of one message.

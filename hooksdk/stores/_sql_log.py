@@ -54,6 +54,10 @@ ON CONFLICT (session, kind, number) DO UPDATE SET tag = excluded.tag, body = exc
 ROWS = """
 SELECT number, tag, body, hash FROM hooksdk_rows
 WHERE session = :id AND kind = :kind AND number >= :start AND number < :stop ORDER BY number"""
+ENTRIES = """
+SELECT entry.position, entry.body, entry.hash, coalesce(before.hash, :no_rows) FROM hooksdk_journal AS entry
+LEFT JOIN hooksdk_journal AS before ON before.session = entry.session AND before.position = entry.position - 1
+WHERE entry.session = :id AND entry.kind = :kind ORDER BY entry.position"""
 FIND_ROWS = """
 SELECT number, tag, body, hash FROM hooksdk_rows
 WHERE session = :id AND kind = :kind AND tag = :tag ORDER BY number"""
@@ -290,6 +294,18 @@ class SqlLog:
     def find_rows(self, kind: RowKind, tag: str) -> list[StoredRow]:
         """The rows with this tag, by number. Raises `StoreError` as `read_rows`."""
         return self._rows(FIND_ROWS, kind, tag=self._seal.tag(tag))
+
+    def read_entries(self, kind: str) -> list[Entry]:
+        """All entries of this kind in the journal."""
+        row = {**self.row, "kind": kind, "no_rows": NO_ROWS}
+        entries: list[Entry] = []
+        for position, body, stored_hash, before in self._database.look(
+            lambda transaction: transaction.execute(ENTRIES, row).fetchall()
+        ):
+            if chain(bytes(before), body.encode()) != bytes(stored_hash):
+                raise _damage(JOURNAL, self.session_id, position, "this row was changed by somebody else")
+            entries.append(json.loads(self._seal.open(body, self.row["id"], JOURNAL.name, position)))
+        return entries
 
     def _rows(self, statement: str, kind: RowKind, **row: object) -> list[StoredRow]:
         parameters = {**self.row, "kind": kind, **row}
