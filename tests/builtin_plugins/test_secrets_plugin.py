@@ -16,8 +16,9 @@ from typing import Any
 import anyio
 import pytest
 
-from hooksdk import JsonlStore, Tool, ToolResult
+from hooksdk import Tool, ToolResult
 from hooksdk.errors import ConfigError
+from hooksdk.stores import SqlStore
 from hooksdk.testing import open_host
 from tests.stage import Stage, make, playing
 
@@ -446,7 +447,7 @@ async def test_neither_the_stored_files_nor_the_log_hold_what_was_redacted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    stage = await answering(f"{token()} and {token(1)}", store=JsonlStore(tmp_path / "s"))
+    stage = await answering(f"{token()} and {token(1)}", store=SqlStore(tmp_path / "s"))
     stored = "".join(path.read_text() for path in (tmp_path / "s").rglob("*") if path.is_file())
     assert "[redacted: gitlab-pat] and [redacted: gitlab-pat]" in stored
     assert stage.run.stats["counters"] == {"secrets_redacted": 2}

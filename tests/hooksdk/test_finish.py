@@ -27,7 +27,7 @@ from hooksdk.hooks import (
     Trace,
 )
 from hooksdk.report import page
-from hooksdk.stores import JsonlStore
+from hooksdk.stores import SqlStore
 from hooksdk.stores._append_file import AppendFile
 from hooksdk.testing import ScriptedModel, Turn, call, open_session, recorder
 
@@ -361,7 +361,7 @@ async def test_after_a_crash_the_model_reads_the_reason_and_the_limit_is_not_new
             raise Dies
         return "one"
 
-    store = JsonlStore(tmp_path)
+    store = SqlStore(tmp_path)
     async with open_session(NeedsProof, store=store, session_id="s") as session:
         with pytest.raises(Dies):
             await run_agent(session, ScriptedModel(script), "Prove it.")
@@ -377,7 +377,7 @@ async def test_an_answer_that_a_crash_has_left_unjudged_is_judged_first(tmp_path
         def die(self, event: BeforeAnswer) -> None:
             raise KeyboardInterrupt
 
-    store = JsonlStore(tmp_path)
+    store = SqlStore(tmp_path)
     async with open_session(Dying, store=store, session_id="s") as session:
         with pytest.raises(KeyboardInterrupt):
             await answer(session, "one")
@@ -405,7 +405,7 @@ async def test_wherever_a_crash_cuts_the_writing_the_model_reads_the_reason(
         left[0] -= 1
         return append(self, *given, **named)
 
-    store = JsonlStore(tmp_path)
+    store = SqlStore(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(AppendFile, "append", dying)
         with pytest.raises(Dies):

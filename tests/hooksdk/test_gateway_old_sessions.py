@@ -12,10 +12,11 @@ import anyio
 import pytest
 from mcp import Client
 
-from hooksdk import Annotations, Host, JsonlStore, Tool, hooks
+from hooksdk import Annotations, Host, Tool, hooks
 from hooksdk.desk import ApprovalDesk
 from hooksdk.gateway import Gateway
 from hooksdk.hooks import Ask, BeforeToolCall
+from hooksdk.stores import SqlStore
 from tests.hooksdk.gateways import client, text_of
 from tests.hooksdk.mcp_servers import until
 
@@ -64,7 +65,7 @@ class Asks:
 async def at_gateway(folder: Path, notes: Notes) -> AsyncGenerator[Client]:
     """One client at a gateway whose sessions are files."""
     async with (
-        Host(plugins=[Asks], store=JsonlStore(folder)) as host,
+        Host(plugins=[Asks], store=SqlStore(folder)) as host,
         Gateway(host, notes, approver=ApprovalDesk(wait=0), folder=folder) as made,
         client(made, "legacy") as connected,
     ):

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from hooksdk import Host, JsonlStore, Run, Tool, ToolCall, ToolResult, hooks
+from hooksdk import Host, Run, Tool, ToolCall, ToolResult, hooks
 from hooksdk._transcript import stored
 from hooksdk.errors import ConfigError
 from hooksdk.hooks import AgentEnd, BeforeToolCall, Block, NarrowTools, TransformToolResult, Withhold
 from hooksdk.state import PluginState
+from hooksdk.stores import SqlStore
 from hooksdk.testing import open_host
 from tests.stage import USER, make, playing
 
@@ -56,7 +57,7 @@ async def test_the_journal_of_states_that_change_with_every_call_is_shortened_me
     monkeypatch.setattr(stored, "MANY_VOID", 100)
     largest = 0
     async with (
-        Host(plugins=[Counting], store=JsonlStore(tmp_path)) as host,
+        Host(plugins=[Counting], store=SqlStore(tmp_path)) as host,
         host.session("s") as session,
         session.run(transcript=False) as run,
     ):
@@ -65,7 +66,7 @@ async def test_the_journal_of_states_that_change_with_every_call_is_shortened_me
             await call_often(run, start, start + 50)
             largest = max(largest, sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()))
     assert largest < 350_000  # of more than 500_000 that were written
-    async with Host(plugins=[Counting], store=JsonlStore(tmp_path)) as host, host.session("s") as session:
+    async with Host(plugins=[Counting], store=SqlStore(tmp_path)) as host, host.session("s") as session:
         assert session.plugin("counting").state["calls"] == 500
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import anyio
 import pytest
 
-from hooksdk import JsonlStore, MemoryStore, PluginState, Storage, Tool, ToolCall, ToolContext, ToolResult, hooks
+from hooksdk import MemoryStore, PluginState, Storage, Tool, ToolCall, ToolContext, ToolResult, hooks
 from hooksdk.errors import PolicyFailed, RunBlocked, TranscriptChanged
 from hooksdk.hooks import (
     AddContext,
@@ -32,6 +32,7 @@ from hooksdk.hooks import (
     Trace,
     TransformToolResult,
 )
+from hooksdk.stores import SqlStore
 from hooksdk.testing import open_host
 from tests.hooksdk.test_secrets import CANARIES, leaks
 from tests.stage import Stage, make, playing, reply
@@ -256,7 +257,7 @@ async def test_storage_and_state_keep_no_value_in_values_or_keys(tmp_path: Path)
         await context.storage.delete(KEY)
         return str(await context.storage.keys())
 
-    async with playing(Vault, Keeps, tools=[*FILES, any_tool("keep", keep)], store=JsonlStore(tmp_path)) as stage:
+    async with playing(Vault, Keeps, tools=[*FILES, any_tool("keep", keep)], store=SqlStore(tmp_path)) as stage:
         await write_secret(stage)
         await stage.run.prepare_messages()
         assert (await stage.call("keep")).text == "['t']"
@@ -564,7 +565,7 @@ async def test_no_canary_comes_out_of_the_session_later_by_any_outlet(
     config = {"plugins": {"trace_file": {"config": {"path": str(trace)}}}}
     tools = [*FILES, any_tool("interrupts", interrupts)]
     came_out: list[str] = []
-    async with playing(Vault, Outlets, "trace_file", tools=tools, config=config, store=JsonlStore(folder)) as stage:
+    async with playing(Vault, Outlets, "trace_file", tools=tools, config=config, store=SqlStore(folder)) as stage:
         for name in CANARIES:
             await write_secret(stage, name, name)
         for name, value in CANARIES.items():

@@ -13,7 +13,7 @@ from hooksdk import session as session_module
 from hooksdk.errors import ConfigError, SessionBusy, SessionClosed, TranscriptChanged, WrongArgument
 from hooksdk.hooks import AfterToolCall, SessionEnd
 from hooksdk.state import PluginState
-from hooksdk.stores import JsonlStore
+from hooksdk.stores import SqlStore
 from hooksdk.testing import open_host
 from hooksdk.transcript import Store
 from tests.stage import USER, OwnStore, make, reply
@@ -88,7 +88,7 @@ async def test_a_call_is_observed_though_its_result_could_not_be_stored(tmp_path
         async def watch(self, event: AfterToolCall) -> None:
             seen.append(event.status)
 
-    async with open_host(Watch, store=JsonlStore(tmp_path)) as host, host.session("s") as session:
+    async with open_host(Watch, store=SqlStore(tmp_path)) as host, host.session("s") as session:
         run = await session.run().__aenter__()
         await run.resolve_tools([make()])
         call = ToolCall("c", "read_file", {})

@@ -30,7 +30,7 @@ from transcripts import (
 from hooksdk.calls import ToolCall, ToolResult
 from hooksdk.errors import ConfigError, SessionClosed, StoreError, TranscriptChanged
 from hooksdk.formats import Message, MessageFormat
-from hooksdk.stores import JsonlStore, SessionLog, Store
+from hooksdk.stores import SessionLog, SqlStore, Store
 from hooksdk.transcript import Entry, Results, Transcript
 
 pytestmark = pytest.mark.anyio
@@ -112,7 +112,7 @@ async def test_a_message_that_is_not_json_is_refused_and_breaks_nothing(store: S
 
 async def test_numbers_that_json_lacks_are_stored_as_null(tmp_path: Path) -> None:
     """Readers of other languages refuse `NaN`."""
-    store = JsonlStore(tmp_path)
+    store = SqlStore(tmp_path)
     async with opened(store) as transcript:
         await transcript.append([{"role": "user", "content": "x", "n": [math.nan, math.inf, -math.inf, 1.5]}])
         assert transcript.view[0]["n"] == [None, None, None, 1.5]
