@@ -14,7 +14,9 @@ import argparse
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,9 @@ from _data import data_folder
 from trim_cost import load
 
 from hooksdk.costs import (
+    BREAKPOINT_PRICES,
     PRICES,
+    BreakpointCache,
     Clearing,
     MarkedCache,
     Marks,
@@ -67,8 +71,8 @@ class Column:
     prices: Prices
     make: Callable[[Prices], PromptCache]
     marks: Marks = no_marks
-    loses_all: bool = False
-    """True where nothing is found that stands more than 20 blocks before the last message."""
+    reach: float | None = None
+    """How many blocks before the last message the end of an earlier request is found; None where every beginning is."""
 
 
 def _ideal(prices: Prices) -> PromptCache:
@@ -78,8 +82,10 @@ def _ideal(prices: Prices) -> PromptCache:
 COLUMNS = [
     Column("ideal", PRICES, _ideal),
     Column("Anthropic, our marks", PRICES, MarkedCache, choose_marks),
-    Column("Anthropic, last message marked", PRICES, MarkedCache, mark_last, loses_all=True),
-    *(Column(f"OpenAI {read:.2g}".replace("0.", "."), Prices(read=read, write=1), PrefixCache) for read in (0.5, 0.1)),
+    Column("Anthropic, last message marked", PRICES, MarkedCache, mark_last, reach=LOOK_BACK),
+    Column("OpenAI .1", Prices(read=0.1, write=1), PrefixCache),
+    Column("GPT-5.6 earlier", BREAKPOINT_PRICES, partial(BreakpointCache, earlier=True), reach=inf),
+    Column("GPT-5.6 newest", BREAKPOINT_PRICES, BreakpointCache, reach=0),
     Column("none", Prices(read=1, write=1), lambda _: NoCache()),
 ]  # fmt: skip
 HEAD = [*(column.name for column in COLUMNS), "drains", "lost"]
@@ -201,9 +207,9 @@ def best_moments(messages: Sequence[Message], column: Column) -> Policy:
             return without(last, at, at + 1)
         first = min(fresh)
         held = tokens_before[first] - saved[last]
-        if column.loses_all:  # but what stands so near the end that the cache finds it
+        if column.reach is not None:  # but what stands so near the end that the cache finds it
             known = bisect_right(ends, first) - 1
-            near = known >= last and len(requests[at]) - len(requests[known]) < LOOK_BACK
+            near = known >= last and len(requests[at]) - len(requests[known]) < column.reach
             held = whole[known] - saved[last] if near else 0
         return read * held + write * (whole[at] - saved[at] - held)
 
@@ -300,11 +306,7 @@ def measure(messages: Sequence[Message]) -> list[list[str]]:
         shares: list[str] = []
         for column, whole in zip(COLUMNS, untrimmed, strict=True):
             key: Any = (
-                (column.prices, column.loses_all)
-                if name == ORACLE
-                else column.prices
-                if name.startswith(RULE)
-                else None
+                (column.prices, column.reach) if name == ORACLE else column.prices if name.startswith(RULE) else None
             )
             if key not in recorded:
                 policy = best_moments(messages, column) if name == ORACLE else POLICIES[name](column.prices)

@@ -513,7 +513,6 @@ class Run(AsyncOnly):
             close_turn,
             partial(messaging.drain_trims, self._state),
             partial(self._parts.family.end_run, reason),
-            self._transcript.publish,
             self._parts.reading.save,
             self._parts.states.save,
             self._transcript.write_ended,

@@ -18,10 +18,17 @@ from typing import Annotated, Any, Literal, Self
 import anyio
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
-from builtin_plugins.audit._recorder import HeadSender, Recorder, StoreChain, check_url, describe_call, describe_record
+from builtin_plugins.audit._recorder import (
+    HeadSender,
+    Recorder,
+    StoreChain,
+    check_url,
+    describe_call,
+    describe_record,
+    digest_of_call,
+)
 from builtin_plugins.audit._writer import FileChain
 from hooksdk import hooks
-from hooksdk.approvals import digest_of
 from hooksdk.audit import StoredValues, load_key, numbered_files, public_text
 from hooksdk.catalog import Storage
 from hooksdk.config import ProjectSettings, state_folder
@@ -168,12 +175,12 @@ class Audit:
     def note_result(self, event: TransformToolResult) -> None:
         """Note the digests of a call, which the trace does not have."""
         result = hashlib.sha256(event.result.text.encode("utf-8", "surrogatepass")).hexdigest()
-        self._digests[event.call.id] = {"arguments_sha256": digest_of(dict(event.arguments)), "result_sha256": result}
+        self._digests[event.call.id] = {"arguments_sha256": digest_of_call(event), "result_sha256": result}
 
     @hooks.trace(timeout=WAIT)
     async def write(self, event: Trace) -> None:
         """Write all other records, in the order of events."""
-        fields = describe_record(event)
+        fields = describe_record(event, arguments=self._config.arguments)
         if fields is None:
             return
         record = event.record

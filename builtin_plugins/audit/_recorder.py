@@ -9,6 +9,7 @@ import json
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, final
 from urllib.parse import urlsplit
@@ -16,13 +17,14 @@ from urllib.parse import urlsplit
 import anyio
 
 from builtin_plugins.audit._writer import FileChain
-from hooksdk import audit
+from hooksdk import audit, schema
 from hooksdk.approvals import Question, digest_of
 from hooksdk.audit import Head, Values
 from hooksdk.errors import StoreError
-from hooksdk.hooks import Event, RecordDecision, Trace
-from hooksdk.records import HookFired, RunEnded, SessionEnded
+from hooksdk.hooks import Event, RecordDecision, Trace, TransformToolResult
+from hooksdk.records import CallFinished, HookFired, RunEnded, SessionEnded
 from hooksdk.tasks import describe, in_abandonable_thread
+from hooksdk.values import clip
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -49,6 +51,8 @@ DECIDING = frozenset(
     {"agent_start", "narrow_tools", "rewrite_tool_call", "before_tool_call", "resolve_secrets", "tool_call_start"}
 )
 ONLY_TRUE = ("shadow", "in_doubt", "unanswered")
+# The most characters of a name that is no known tool's.
+LONGEST_NAME = 128
 # Threads that may write, or wait for a hanging disk.
 THREADS = 40
 # Fields of the trace that are not about decisions, and those that are written only if they are true.
@@ -124,6 +128,16 @@ def describe_call(event: RecordDecision, *, arguments: bool) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+def digest_of_call(event: TransformToolResult) -> str:
+    """The digest of a call's arguments as they were judged. Where it came to no judgement, since its tool is unknown or
+    its arguments cannot be read, of what it was called with."""
+    given: object = dict(event.arguments)
+    if not given and (given := event.call.arguments) is not None:
+        with suppress(ValueError):
+            given = schema.parse_arguments(given)
+    return digest_of({} if given is None else given)
+
+
 def _question(question: Question, *, title: bool) -> dict[str, Any]:
     fields = {"plugin": question.plugin, "rule": question.rule, "severity": question.severity}
     evidence = [one.place for one in question.evidence]
@@ -131,8 +145,10 @@ def _question(question: Question, *, title: bool) -> dict[str, Any]:
     return {**fields, **words, "evidence": evidence}
 
 
-def describe_record(event: Trace) -> dict[str, Any] | None:
-    """The chain's form of a trace record, or None if the chain does not have it."""
+def describe_record(event: Trace, *, arguments: bool) -> dict[str, Any] | None:
+    """The chain's form of a trace record, or None if the chain does not have it. The name of a call to no known tool
+    is the model's own text, which may be a secret or long: the chain has its digest, or with `arguments` its
+    beginning."""
     record = event.record
     failed = isinstance(record, HookFired) and record.outcome == "failed" and record.hook in DECIDING
     if record.kind not in KINDS and not failed:
@@ -141,6 +157,9 @@ def describe_record(event: Trace) -> dict[str, Any] | None:
     own |= {name: value for name in ONLY_TRUE if (value := getattr(record, name, False))}
     if isinstance(record, (RunEnded, SessionEnded)):
         own = {"reason": record.reason}
+    if isinstance(record, CallFinished) and record.tool is None:
+        name = own.pop("name")
+        own |= {"name_sha256": digest_of(name)} | ({"name": clip(name, LONGEST_NAME)} if arguments else {})
     kind = "handler_failed" if failed else record.kind
     return {"kind": kind, **_place(event), "happened": round(event.time, 6), **own}
 

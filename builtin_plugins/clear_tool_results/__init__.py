@@ -25,8 +25,9 @@ __all__ = ["ClearToolResults"]
 DEFAULTS = Clearing()
 ENOUGH = 4_096
 """The least tokens before a trim by which the usage shows whether the cache held them."""
-MISSES = 2
-"""The number of trims in a row after which the cache is taken to hold whole prompts only, if it held no beginning."""
+SURPRISES = 2
+"""The number of trims in a row after which the cache is taken to keep beginnings, or not, as it did and not as its
+maker's page says."""
 logger = logging.getLogger("hooksdk")
 
 
@@ -77,7 +78,7 @@ class ClearToolResults:
         self._expected = deque[int]()
         # The same for the next request, for trims at the end of the run.
         self._held = 0
-        self._misses = 0
+        self._surprises = 0
         self._state = state
         self._context_window: int | None = None
         # How many messages the last request had; None: not known, so all.
@@ -89,8 +90,9 @@ class ClearToolResults:
     def clear_before_request(self, event: BeforeModelCall) -> Trim | None:
         """Trim before the request is sent."""
         self._context_window = event.context_window
-        beginnings = not self._state.get("whole_prompts", False)
-        self._prices = replace(cache_prices(event.info.provider), beginnings=beginnings, **self._given)
+        prices = cache_prices(event.info.provider, event.info.model)
+        beginnings = not self._state.get("whole_prompts", not prices.beginnings)
+        self._prices = replace(prices, beginnings=beginnings, **self._given)
         choice = self._choose(event.results)
         sizes = event.results.message_tokens()
         held = self._held_before(choice, event.results)
@@ -102,23 +104,26 @@ class ClearToolResults:
         return Trim(choice[0], _reason(choice[1]), small=True) if choice else None
 
     def _held_before(self, choice: tuple[list[str], TrimCost] | None, results: Results) -> int:
-        """Tokens before the first trim, which a cache of beginnings keeps; 0 without a trim."""
-        if choice is None:
+        """Tokens before the first trim, which a cache of beginnings keeps; 0 without a trim, and without a cache."""
+        if choice is None or choice[1].cold:
             return 0
         first = min(info.position for info in self._list(results) if info.handle in choice[0])
         return sum(results.message_tokens()[: first if self._cached is None else min(first, self._cached)])
 
     @hooks.after_model_call
-    def learn(self, event: AfterModelCall) -> None:
+    async def learn(self, event: AfterModelCall) -> None:
         """Read from the provider's usage whether its cache held the tokens before a trim. If only the last message has
-        a mark, it did not: a trim then costs the whole prompt."""
+        a mark, it did not: a trim then costs the whole prompt. On the event loop it waits for no thread, which a busy
+        machine may not have in time."""
         expected = self._expected.popleft() if self._expected else 0
         usage = usage_of(event.usage)
         if usage is None or expected < ENOUGH or not usage.written:
             return
-        self._misses = self._misses + 1 if usage.read < expected / 2 else 0
-        if self._misses == MISSES:
-            self._state["whole_prompts"] = True
+        held, believed = usage.read >= expected / 2, self._prices.beginnings
+        self._surprises = self._surprises + 1 if held is not believed else 0
+        if self._surprises == SURPRISES:
+            self._surprises = 0
+            self._state["whole_prompts"] = believed
 
     def _tell_too_long(self, tokens: int, event: BeforeModelCall) -> None:
         """Log once that the request is too long although all is cleared that may be."""

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from hooksdk import Annotations, ResultInfo, ToolContext, ToolError, ToolResult, TrimReceipt, hooks, tool
-from hooksdk.costs import estimate
+from hooksdk.costs import PRICES, Prices, cache_prices, estimate
 from hooksdk.errors import HookSDKError, UnknownResult
 from hooksdk.hooks import BeforeToolCall, Block, NarrowTools, Withhold
 from hooksdk.transcript import Results
@@ -55,10 +55,12 @@ class ToolResults:
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        self._prices = PRICES
 
     @hooks.narrow_tools
     def narrow(self, event: NarrowTools) -> Withhold | None:
-        """Withhold the tools from a run that keeps no results."""
+        """Withhold the tools from a run that keeps no results, and note what its model's cache costs."""
+        self._prices = cache_prices(event.info.provider, event.info.model)
         own = [tool.id for tool in event.tools if tool.source == "plugin" and tool.owner == "tool_results"]
         return Withhold(own, "this run keeps no transcript") if own and not event.info.transcript else None
 
@@ -110,7 +112,7 @@ class ToolResults:
             raise ToolError(f"Nothing was trimmed. {error}") from None
         except HookSDKError as error:
             raise ToolError(f"Nothing was trimmed: {error}") from None
-        return _answer(receipt, _pay_back(context.results))
+        return _answer(receipt, _pay_back(context.results, self._prices))
 
     @tool(name="recall-tool-result", core=True, disposable=True, annotations=Annotations(read_only=True))
     async def recall_result(
@@ -196,10 +198,10 @@ def _row(info: ResultInfo) -> dict[str, Any]:
     return row if info.trimmable else {**row, "why_not": info.why_not}
 
 
-def _pay_back(results: Results) -> str:
+def _pay_back(results: Results, prices: Prices) -> str:
     """One line about all queued trims, which are applied together."""
     queued = [info for info in results.list(arguments=True) if info.queued]
-    requests = estimate(queued, results.message_tokens()).pays_back_after
+    requests = estimate(queued, results.message_tokens(), prices=prices).pays_back_after
     trims = "this trim" if len(queued) == 1 else f"the {len(queued)} trims that wait"
     if not requests:
         return f"{trims}: {'never' if requests is None else 'at once'}"

@@ -161,9 +161,10 @@ async def drain_trims(state: RunState) -> None:
     state.stats.drained(report)
     cost = None
     if tracing:
-        from hooksdk.costs import estimate_change  # the one figure of ring 2 that a trace has
+        from hooksdk.costs import cache_prices, estimate_change  # the one figure of ring 2 that a trace has
 
-        cost = estimate_change(before, state.parts.transcript.message_tokens())
+        prices = cache_prices(state.info.provider, state.info.model)
+        cost = estimate_change(before, state.parts.transcript.message_tokens(), prices=prices)
     for trim in report.trims:
         await state.trace(
             TrimDrained(

@@ -63,6 +63,7 @@ class Ledger(Turns):
         shown_before: By position, for messages of the view: the fingerprints of every other form in which it stood
             there.
         shown_forms: Such fingerprints, with their positions, that the store does not have among its rows.
+        kept_upto: The beginning of the view when its state was kept.
         void: The number of entries that may have become void since the journal was last checked.
         unlabelled: The number of results at the beginning that were loaded from elsewhere and have no labels yet.
     """
@@ -79,6 +80,7 @@ class Ledger(Turns):
         self.shown_before: dict[int, set[str]] = {}
         self.shown_forms: list[tuple[str, int]] = []
         self.shown_count = 0
+        self.kept_upto = 0
         self.states: dict[str, dict[str, Any]] = {}
         self.effects = Effects(self)
         self.unlabelled = 0
@@ -424,6 +426,7 @@ class Ledger(Turns):
                 getattr(ledger.effects, name)[str(entry["effect"])] = Begun(entry, in_doubt)
         kept = ledger._kept_by_compaction = frozenset(place for place in ledger.base if isinstance(place, int))
         messages.pin(kept)
+        ledger.kept_upto = ledger.upto
         ledger.shown_before = {int(place): set(forms) for place, forms in state["shown"].items()}
         ledger.trimmed_messages = dict.fromkeys(state["trimmed"])
         return ledger
@@ -440,6 +443,7 @@ class Ledger(Turns):
         """The store has the rows of so many messages and results now, as they are."""
         self.rows.note_stored(count, source)
         self.records.note_stored(results, source)
+        self.kept_upto = self.upto
         self.shown_count += len(self.shown_forms)
         self.shown_forms.clear()
         self.lookup.forget()

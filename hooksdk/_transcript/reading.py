@@ -88,7 +88,10 @@ def _parsed(lines: Sequence[bytes]) -> Iterator[tuple[Message, int]]:
 
 async def keep_state(log: SessionLog, ledger: Ledger) -> None:
     """Let the log keep what the next opening needs, if that is worth it."""
-    if not isinstance(log, RowLog) or not log.state_is_due or not _is_ours(ledger.format):
+    if not isinstance(log, RowLog) or not _is_ours(ledger.format):
+        return
+    is_long_ago = ledger.upto > ledger.kept_upto and ledger.rows.stored  # the next opening would read an older view
+    if not (log.state_is_due or is_long_ago):
         return
     state = ledger.state()
     if state is None:

@@ -38,6 +38,7 @@ from hooksdk.audit._chain import (
     seal,
     written_lines,
 )
+from hooksdk.audit._exported import event_of, record_in
 from hooksdk.audit._stored import StoredValues, Values, read_store, record_key, record_keys
 from hooksdk.audit._verify import Damage, DamageKind, Report, Source, file_source, verify
 
@@ -58,6 +59,7 @@ __all__ = [
     "Source",
     "StoredValues",
     "Values",
+    "event_of",
     "file_source",
     "hash_of",
     "is_genuine",
@@ -68,6 +70,7 @@ __all__ = [
     "read_public_key",
     "read_records",
     "read_store",
+    "record_in",
     "record_key",
     "record_keys",
     "seal",

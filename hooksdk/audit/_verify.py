@@ -15,13 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, final
 
 from hooksdk.audit import _chain as chain
-from hooksdk.audit._chain import ChainRecord, Head, is_genuine
+from hooksdk.audit._chain import ChainRecord, Head, is_genuine, public_text
+from hooksdk.audit._exported import file_lines, read_line, record_in
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 # Records for which one signature is checked; so many are in memory at a time.
 ROW = 10_000
+
+_BEGINNINGS = frozenset({chain.CHAIN_BEGUN, chain.FILE_BEGUN})
+# Seconds by which the time of a record may be before that of the one before: clocks of several writers differ.
+CLOCK_TOLERANCE = 1.0
 
 # What is wrong, in this order: a record is not as it was signed, or not signed with this key; one is missing; one is at
 # a place where it was not written; the chain ends before a head; it is another chain than the head's; there is no
@@ -78,8 +83,8 @@ class Source:
 
 
 def file_source(path: Path) -> Source:
-    """A file of the chain."""
-    return Source(str(path), lambda: chain.written_lines(path))
+    """A file of the chain, or an export of it."""
+    return Source(str(path), lambda: file_lines(path))
 
 
 def verify(sources: Sequence[Source], key: Ed25519PublicKey, heads: Iterable[Head] = ()) -> Report:
@@ -98,7 +103,7 @@ def _in_order(sources: Sequence[Source]) -> list[Source]:
     """The sources by the number of their first record; those without a record last."""
     firsts: list[tuple[float, int, Source]] = []
     for place, source in enumerate(sources):
-        records = (record for line, _ in source.lines() if (record := chain.parse_line(line)) is not None)
+        records = (record for line, _ in source.lines() if (record := record_in(line)) is not None)
         first = next(records, None)
         firsts.append((float("inf") if first is None else first.number, place, source))
     return [source for _, _, source in sorted(firsts, key=lambda one: one[:2])]
@@ -115,6 +120,8 @@ class _Placed:
 
     Attributes:
         is_first: True for the first record of a file.
+        exported: True for an event of an export, which has all files of a chain as one, without unfinished lines.
+        problem: What is wrong where it is no record.
     """
 
     source: str
@@ -123,6 +130,8 @@ class _Placed:
     raw: bytes
     ended: bool
     is_first: bool
+    exported: bool
+    problem: str
 
 
 @final
@@ -138,21 +147,30 @@ class _Check:
         # Records with fitting hashes, whose signatures are not checked yet.
         self._row: list[_Placed] = []
         self._torn: _Placed | None = None
+        # The numbers of records whose time is before that of the one before, and by how many seconds.
+        self._set_back: list[tuple[int, float]] = []
         # The last records of removed files, by number, with their hashes.
         self._removed: dict[int, str] = {}
         self._before = Head(0, chain.NO_HASH)
 
     def read(self, sources: Sequence[Source]) -> None:
         """Read all sources. Raises `_Found`."""
-        for placed in _placed(sources):
+        for placed in _placed(sources, public_text(self._key)):
             self._take(placed)
         self._check_row()
         if self._torn is not None:
+            if self._torn.exported and not self._torn.ended:
+                self._say("cut", self._torn, "ends in the middle of an event", number=self._next)
             if self._torn.ended or self._torn.source != sources[-1].name:
-                self._say("changed", self._torn, "is no record", number=self._next)
+                self._say("changed", self._torn, self._torn.problem, number=self._next)
             where = f"{self._torn.source}, line {self._torn.line}"
             words = "bytes without an end, which a writer did not finish, or which are left of a cut"
             self.report.notes.append(f"{where}: {len(self._torn.raw)} {words}")
+        if self._set_back:
+            number, seconds = self._set_back[0]
+            times = f"{len(self._set_back)} times, first" if len(self._set_back) > 1 else "once,"
+            text = f"time runs backwards {times} by {seconds:,.0f} s at record {number}: a clock was set back, or the writers' clocks differ"
+            self.report.notes.append(text)
         if self._last is None:
             raise _Found(Damage(kind="empty", text="there is no record"))
         self._check_beginning()
@@ -165,12 +183,12 @@ class _Check:
         record = placed.record
         if record is None:
             if self._torn is not None:
-                self._say("changed", self._torn, "is no record", number=self._next)
+                self._say("changed", self._torn, self._torn.problem, number=self._next)
             self._torn = placed
             return
         if self._torn is not None:
             self._check_torn(self._torn, placed, record)
-        elif record.kind == chain.LINE_TORN:
+        elif record.kind == chain.LINE_TORN and not placed.exported:
             self._check_signature(placed)
             text = "tells of an unfinished line, which should stand before it"
             self._say("left_out", placed, text, number=record.number)
@@ -178,10 +196,12 @@ class _Check:
             self._begin(placed, record)
         elif record.number != self._next or record.previous != self._last.hash:
             self._tell_break(placed, record)
-        elif (record.kind in {chain.CHAIN_BEGUN, chain.FILE_BEGUN}) is not placed.is_first:
+        elif (begins := record.kind in _BEGINNINGS) is not placed.is_first and not (begins and placed.exported):
             self._check_signature(placed)
             within, first = "begins a file, and stands within one", "does not begin a file, and stands first in one"
             self._say("added", placed, first if placed.is_first else within, number=record.number)
+        else:
+            self._compare_times(self._last, record)
         self._last = record
         self._row.append(placed)
         self.report.records += 1
@@ -193,6 +213,11 @@ class _Check:
                 self._removed[through] = last_hash
         if len(self._row) >= ROW:
             self._check_row()
+
+    def _compare_times(self, before: ChainRecord, record: ChainRecord) -> None:
+        """Note a time that runs backwards. It is no damage: clocks are set back, and those of several writers differ."""
+        if record.written and before.written - record.written > CLOCK_TOLERANCE:
+            self._set_back.append((record.number, before.written - record.written))
 
     def _begin(self, placed: _Placed, record: ChainRecord) -> None:
         expected = chain.CHAIN_BEGUN if record.number == 1 else chain.FILE_BEGUN
@@ -212,7 +237,7 @@ class _Check:
             or fields.get("sha256") != chain.hash_of(torn.raw)
             or torn.source != placed.source
         ):
-            self._say("changed", torn, "is no record", number=self._next)
+            self._say("changed", torn, torn.problem, number=self._next)
         self.report.notes.append(f"{torn.source}, line {torn.line}: {len(torn.raw)} bytes that a writer did not finish")
         self._torn = None
 
@@ -290,14 +315,14 @@ class _Check:
     def _say(self, kind: DamageKind, placed: _Placed, text: str, *, number: int | None = None) -> None:
         if self._row:
             self._check_row()
-        where = f"{placed.source}, line {placed.line}"
+        where = f"{placed.source}, {'event' if placed.exported else 'line'} {placed.line}"
         raise _Found(Damage(kind=kind, text=f"{where} {text}", record=number, source=placed.source, line=placed.line))
 
 
-def _placed(sources: Iterable[Source]) -> Iterator[_Placed]:
+def _placed(sources: Iterable[Source], key: str) -> Iterator[_Placed]:
     for source in sources:
         is_first = True
         for number, (raw, ended) in enumerate(source.lines(), 1):
-            record = chain.parse_line(raw)
-            yield _Placed(source.name, number, record, raw, ended, is_first)
+            record, exported, problem = read_line(raw, key)
+            yield _Placed(source.name, number, record, raw, ended, is_first, exported, problem)
             is_first = is_first and record is None

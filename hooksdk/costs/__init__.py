@@ -18,18 +18,19 @@ Status: stable.
 
 from __future__ import annotations
 
-from hooksdk.costs._caches import MarkedCache, NoCache, PrefixCache, PromptCache, cache_of
+from hooksdk.costs._caches import BreakpointCache, MarkedCache, NoCache, PrefixCache, PromptCache, cache_of
 from hooksdk.costs._clearing import Clearing
 from hooksdk.costs._estimate import (
+    BREAKPOINT_PRICES,
     NO_CACHE_PRICES,
     PREFIX_PRICES,
     PRICES,
     Prices,
     TrimCost,
-    cache_prices,
     estimate,
     estimate_change,
 )
+from hooksdk.costs._models import cache_prices
 from hooksdk.costs._money import ModelCost, Price, PriceList, Spent, check_prices, in_dollars
 from hooksdk.costs._replay import (
     Bill,
@@ -47,10 +48,12 @@ from hooksdk.costs._stored import CacheReading, cache_readings, replay_as_stored
 from hooksdk.formats.usage import Request, Usage, model_name, requests_in, usage_of
 
 __all__ = [
+    "BREAKPOINT_PRICES",
     "NO_CACHE_PRICES",
     "PREFIX_PRICES",
     "PRICES",
     "Bill",
+    "BreakpointCache",
     "CacheReading",
     "Clearing",
     "MarkedCache",

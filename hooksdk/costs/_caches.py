@@ -4,11 +4,17 @@ They read no clock: each request brings its time."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import Protocol, final
 
-from hooksdk.costs._estimate import NO_CACHE_PRICES, PREFIX_PRICES, PRICES, Prices
-from hooksdk.formats.prompt_cache import LOOK_BACK, CacheBlock
+from hooksdk.costs._estimate import BREAKPOINT_PRICES, NO_CACHE_PRICES, PREFIX_PRICES, PRICES, Prices
+from hooksdk.costs._models import WITH_PREFIXES, cache_prices, has_breakpoints, is_claude, least_prefix
+from hooksdk.formats.prompt_cache import LOOK_BACK, MOST_MARKS, CacheBlock
 from hooksdk.formats.usage import Usage
+
+# The newest prompts among which OpenAI's cache looks for the beginning of a request.
+_CONSIDERED = 80
 
 
 class PromptCache(Protocol):
@@ -26,7 +32,7 @@ class MarkedCache:
     """Anthropic's cache: it keeps marked beginnings, and finds them from a mark up to 20 blocks further on.
     https://platform.claude.com/docs/en/build-with-claude/prompt-caching
 
-    `least` is the smallest beginning that it stores: 1,024 tokens for most models.
+    `least` is the smallest beginning that it stores: 512 to 4,096 tokens, by model (`cache_of`).
 
     ```python
     from hooksdk.costs import MarkedCache
@@ -61,9 +67,9 @@ class MarkedCache:
 
 @final
 class PrefixCache:
-    """OpenAI's cache, and Gemini's implicit one: they hold the beginning that a request shares with an earlier one, in
-    steps of 128 tokens from 1,024 on. https://platform.openai.com/docs/guides/prompt-caching,
-    https://ai.google.dev/gemini-api/docs/caching
+    """The cache of OpenAI's models before GPT-5.6, and Gemini's implicit one: they hold the beginning that a request
+    shares with an earlier one, in steps of 128 tokens from `least` on.
+    https://developers.openai.com/api/docs/guides/prompt-caching, https://ai.google.dev/gemini-api/docs/caching
 
     With `least=0, step=1` it serves every beginning, which no provider does: the most that a cache could save.
 
@@ -96,6 +102,54 @@ class PrefixCache:
 
 
 @final
+class BreakpointCache:
+    """The cache of OpenAI's models from GPT-5.6 on: it keeps a prompt up to its last message, and up to each block that
+    the request marks (`prompt_cache_breakpoint`). https://developers.openai.com/api/docs/guides/prompt-caching
+
+    Two readings of the page are possible. With `earlier` a request finds the longest of the last 80 prompts with which
+    it begins; without, the newest one, and otherwise only what ends at a mark of its own. By the second reading a trim
+    costs more.
+
+    ```python
+    from hooksdk.costs import BreakpointCache
+    from hooksdk.formats.prompt_cache import CacheBlock
+
+    cache = BreakpointCache()
+    first = [CacheBlock(key="a", tokens=2_000)]
+    assert cache.send(first).written == 2_000
+    assert cache.send([*first, CacheBlock(key="b", tokens=500)]).read == 2_000
+    ```
+    """
+
+    def __init__(self, prices: Prices = BREAKPOINT_PRICES, *, least: int = 1_024, earlier: bool = False) -> None:
+        self.prices = prices
+        self._least, self._earlier = least, earlier
+        # The time at which each end of a prompt was last used, by its key, the oldest first.
+        self._ends: dict[Hashable, float] = {}
+        self._newest: Hashable = None
+
+    def send(self, request: Sequence[CacheBlock], now: float = 0) -> Usage:
+        sizes = _sizes(request)
+        marks = [at for at, block in enumerate(request) if block.life or at == len(request) - 1]
+        marks = [at for at in marks if sizes[at] >= self._least][-MOST_MARKS:]
+        life, known = self.prices.life, islice(reversed(self._ends), _CONSIDERED)
+        found = {key for key in known if self._earlier or key == self._newest} | {request[at].key for at in marks}
+        held = [
+            at
+            for at, block in enumerate(request)
+            if block.key in found and now - self._ends.get(block.key, -life) < life
+        ]
+        for at in (*held, *marks):
+            self._ends.pop(request[at].key, None)
+            self._ends[request[at].key] = now
+        self._newest = request[marks[-1]].key if marks else None
+        read, written = sizes[max(held)] if held else 0, sizes[marks[-1]] if marks else 0
+        return Usage(
+            fresh=sum(block.tokens for block in request) - max(read, written), read=read, written=max(written - read, 0)
+        )
+
+
+@final
 class NoCache:
     """No cache at all."""
 
@@ -112,22 +166,23 @@ def cache_of(model: str, prices: Prices | None = None) -> PromptCache | None:
     known. `prices` replace those of the cache.
 
     ```python
-    from hooksdk.costs import MarkedCache, cache_of
+    from hooksdk.costs import BreakpointCache, MarkedCache, cache_of
 
     assert isinstance(cache_of("anthropic:claude-sonnet-4-5"), MarkedCache)
+    assert isinstance(cache_of("openai:gpt-5.6-sol"), BreakpointCache)
     assert cache_of("acme:small") is None
     ```
     """
-    provider, _, name = model.rpartition(":")
-    if "claude" in name or provider == "anthropic":
-        return MarkedCache(prices or PRICES)
-    if name.rpartition("/")[2].startswith(_WITH_PREFIXES):
-        return PrefixCache(prices or PREFIX_PRICES)
+    provider, _, name = model.lower().rpartition(":")
+    if is_claude(provider, model.lower()):
+        return MarkedCache(prices or cache_prices(provider, model), least=least_prefix(model.lower()))
+    name = name.rpartition("/")[2]
+    if has_breakpoints(name):
+        return BreakpointCache(prices or cache_prices(provider, name), least=least_prefix(name))
+    if name.startswith(WITH_PREFIXES):
+        own = replace(cache_prices(provider, name), life=PREFIX_PRICES.life)
+        return PrefixCache(prices or own, least=least_prefix(name))
     return None
-
-
-# Beginnings of the names of OpenAI's and Google's models: other servers with OpenAI's API have other models.
-_WITH_PREFIXES = ("gpt-", "chatgpt-", "o1", "o3", "o4", "gemini-")
 
 
 def _sizes(request: Sequence[CacheBlock]) -> list[int]:

@@ -17,8 +17,8 @@ class Prices:
     """A provider's prices for a token of a prompt, in units of a token without a cache, and how long its cache lives.
 
     The defaults are Anthropic's for the cache of five minutes:
-    https://platform.claude.com/docs/en/build-with-claude/prompt-caching. If writing is free, as with OpenAI's automatic
-    cache, `write` is 1.
+    https://platform.claude.com/docs/en/build-with-claude/prompt-caching. If writing is free, as with OpenAI's models
+    before GPT-5.6, `write` is 1.
 
     ```python
     from hooksdk.costs import Prices
@@ -30,9 +30,9 @@ class Prices:
         read: The price of a token that the cache holds.
         write: The price of a token that the cache stores.
         life: Seconds without a request after which the cache is gone.
-        beginnings: True if the cache keeps what stands before a trim: OpenAI's and Gemini's do, and Anthropic's with
-            marks of hooksdk's (`hooksdk.formats.prompt_cache`). False for Anthropic's with a mark on the last message
-            alone, where a trim far back costs the whole prompt.
+        beginnings: True if the cache keeps what stands before a trim: Gemini's and that of OpenAI's older models do,
+            and Anthropic's with marks of hooksdk's (`hooksdk.formats.prompt_cache`). False for Anthropic's with a mark
+            on the last message alone, where a trim far back costs the whole prompt.
     """
 
     read: float = 0.1
@@ -48,18 +48,14 @@ class Prices:
 
 # The default prices.
 PRICES = Prices()
-# The prices of OpenAI's newer models and Gemini's; gpt-4.1 takes .25, gpt-4o .5.
-# https://platform.openai.com/docs/guides/prompt-caching, https://ai.google.dev/gemini-api/docs/caching
+# The prices of OpenAI's models before GPT-5.6 and of Gemini's. `cache_prices` has the models that differ.
+# https://developers.openai.com/api/docs/guides/prompt-caching, https://ai.google.dev/gemini-api/docs/caching
 PREFIX_PRICES = Prices(read=0.1, write=1)
+# The prices of OpenAI's models from GPT-5.6 on, as if a request found the newest entry alone: a trim before its end
+# costs the whole prompt then.
+BREAKPOINT_PRICES = Prices(read=0.1, write=1.25, life=1_800, beginnings=False)
 # The prices without a cache: no trim costs anything.
 NO_CACHE_PRICES = Prices(read=1, write=1, life=0)
-_BY_PROVIDER = {"openai": PREFIX_PRICES, "google": PREFIX_PRICES, "gemini": PREFIX_PRICES}
-
-
-def cache_prices(provider: str | None) -> Prices:
-    """The prices of this provider's cache (`session.run(provider=...)`): for an unknown one the highest, which are
-    Anthropic's."""
-    return _BY_PROVIDER.get((provider or "").lower(), PRICES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -121,6 +121,46 @@ async def test_arguments_and_titles_are_digests_unless_they_are_asked_for(home: 
     assert ("hunter2" in text, "May it?" in text) == (arguments, arguments)
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({"path": "hunter2"}, {"path": "hunter2"}),
+        ('{"path": "hunter2"}', {"path": "hunter2"}),
+        ('{"path": "hunter2', '{"path": "hunter2'),
+        ("[]", "[]"),
+        (None, {}),
+        ({}, {}),
+    ],
+)
+async def test_the_digest_of_a_call_to_an_unknown_tool_is_that_of_what_it_was_called_with(
+    home: Path, given: Any, meant: Any
+) -> None:
+    async with a_host() as host, host.session("s") as session, session.run() as run:
+        await run.resolve_tools([make()])
+        for number, name in enumerate(("invented", "read_file")):
+            call = ToolCall(f"c{number}", name, given)
+            await run.record(reply(call))
+            await run.call_tool(call)
+    ends = records(home / "audit" / "audit.jsonl", "call_finished")
+    assert [one["arguments_sha256"] for one in ends] == [digest_of(meant)] * 2
+
+
+@pytest.mark.parametrize("arguments", [False, True])
+async def test_an_invented_name_brings_neither_secrets_nor_long_text_into_the_chain(
+    home: Path, *, arguments: bool
+) -> None:
+    name = "sk-live-hunter2" + "x" * 5_000
+    async with a_host(arguments=arguments) as host, host.session("s") as session, session.run() as run:
+        await run.resolve_tools([make()])
+        call = ToolCall("c1", name, {})
+        await run.record(reply(call))
+        await run.call_tool(call)
+    path = home / "audit" / "audit.jsonl"
+    (end,) = records(path, "call_finished")
+    assert (end["status"], end["name_sha256"]) == ("unknown", digest_of(name))
+    assert ("hunter2" in path.read_text(), "x" * 200 in path.read_text()) == (arguments, False)
+
+
 async def test_a_call_in_doubt_that_is_settled_is_recorded(home: Path) -> None:
     async with a_host() as host, host.session("s") as session:
         async with session.run() as run:

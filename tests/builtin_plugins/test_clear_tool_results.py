@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from typing import Any
 
 import pytest
 
+from builtin_plugins.clear_tool_results import ClearToolResults
 from hooksdk import MemoryStore, Session, hooks, tool
 from hooksdk.errors import ConfigError
 from hooksdk.hooks import Trace
@@ -218,6 +220,38 @@ async def test_where_the_cache_holds_no_beginnings_it_learns_to_clear_seldom(usa
         for page in range(11):
             await play(session, [call("fetch", page=page), Reply("Read.", usage=usage)])
         assert len(trimmed(session)) == clears
+
+
+def gpt(*script: Any) -> Any:
+    """A model of OpenAI's that charges for its cache."""
+    model: Any = ScriptedModel(list(script))
+    model.provider, model.name = "openai", "gpt-5.6-sol"
+    return model
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(("usage", "most"), [(MISSED, 8), (SEEN, 30)])
+async def test_of_a_page_that_can_be_read_in_two_ways_the_dearer_counts_until_the_provider_shows_the_other(
+    usage: Any, most: int
+) -> None:
+    counted = {"prompt_tokens": 55_010, "prompt_tokens_details": {
+        "cached_tokens": usage["cache_read_input_tokens"], "cache_write_tokens": usage["cache_creation_input_tokens"]}}  # fmt: skip
+    drains: list[int] = []
+    async with open_session(PLUGIN, tools=[fetch], config=config()) as session:
+        await play(session, gpt("Ask."), prompt="A long question. " * 1_500)
+        for page in range(32):
+            before = len(trimmed(session))
+            await play(session, gpt(call("fetch", page=page), Reply("Read.", usage=counted)))
+            drains += [page] * (len(trimmed(session)) > before)
+    assert 2 <= len(drains) <= most
+    assert drains[0] > 5  # a trim costs the whole prompt, as far as is known
+    if usage is SEEN:
+        assert drains[-1] - drains[-2] < drains[1] - drains[0]
+
+
+def test_what_the_usage_shows_is_learned_without_a_thread() -> None:
+    """A handler that waits for a thread is late on a slow machine, and its failure is logged at each request."""
+    assert inspect.iscoroutinefunction(ClearToolResults.learn)
 
 
 def fetch_line(page: int) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 
-from hooksdk.audit import ChainRecord, Source, file_source, numbered_files, parse_line, read_store
+from hooksdk.audit import ChainRecord, Source, file_source, numbered_files, read_store, record_in
 from hooksdk.cli._console import CommandProblem, print_line, printable, safe, stderr_console
 from hooksdk.cli._project import AUDIT, project_config
 from hooksdk.config import Config
@@ -72,7 +72,7 @@ def sources_of(project: Path, files: Sequence[str]) -> list[Source]:
 
 def records_of(sources: Iterable[Source]) -> Iterator[ChainRecord]:
     """The records of these sources as they are, in the order of their files' first records."""
-    parsed = (map(parse_line, (line for line, _ in source.lines())) for source in sources)
+    parsed = (map(record_in, (line for line, _ in source.lines())) for source in sources)
     rows = [(record for record in records if record is not None) for records in parsed]
     firsts = [(first, row) for row in rows if (first := next(row, None)) is not None]
     for first, row in sorted(firsts, key=lambda one: one[0].number):

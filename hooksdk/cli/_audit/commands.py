@@ -9,13 +9,12 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from hooksdk.audit import ChainRecord, Head, Report, public_text, read_public_key, verify
+from hooksdk.audit import ChainRecord, Head, Report, event_of, public_text, read_public_key, verify
 from hooksdk.cli._audit.chains import audit_plugin, records_of, sources_of, typed_sources
 from hooksdk.cli._console import CommandProblem, View, counted, json_text, one_line
 from hooksdk.cli._options import Json, Project
@@ -34,7 +33,9 @@ _WORDS = {"left_out": "left out", "cut": "cut off", "anew": "made anew"}
 
 audit_app = typer.Typer(help="Verify and show the chain of records that the plugin audit writes.", no_args_is_help=True)
 
-_FILES = "Files of the chain, in any order, or the store that has it; older files beside audit.jsonl come along."
+_FILES = (
+    "Files of the chain, in any order, an export, or the store that has it; older files beside audit.jsonl come along."
+)
 Files = Annotated[
     list[str] | None, typer.Argument(metavar="[FILE|URL]...", help=f"{_FILES} By default those of the configuration.")
 ]
@@ -193,7 +194,8 @@ def export_records(
     """
     with _readable():
         sources = sources_of(project, files or ())
-        events = _events(_wanted(records_of(sources), session), _key_in(records_of(sources)))
+        key = _key_in(records_of(sources))
+        events = (event_of(record, key) for record in _wanted(records_of(sources), session))
         if as_json:
             text = iter([f"{json_text(list(events), indent=2)}\n"])
         else:
@@ -206,24 +208,6 @@ def _key_in(records: Iterator[ChainRecord]) -> str:
     """The key in the chain's first record."""
     first = next(records, None)
     return str(first.fields.get("key", "")) if first is not None else ""
-
-
-def _events(records: Iterable[ChainRecord], key: str) -> Iterator[dict[str, Any]]:
-    """Records in the form of CloudEvents 1.0. `source` is the chain, by its key; `signedline` is the record as it was
-    signed, from which a chain can be put together again."""
-    for record in records:
-        session = record.fields.get("session_id")
-        yield {
-            "specversion": "1.0",
-            "id": str(record.number),
-            "source": f"urn:hooksdk:audit:{key}",
-            "type": f"hooksdk.audit.{record.kind}",
-            "time": datetime.fromtimestamp(record.happened, UTC).isoformat().replace("+00:00", "Z"),
-            **({"subject": str(session)} if session else {}),
-            "datacontenttype": "application/json",
-            "data": dict(record.fields),
-            "signedline": record.line.decode("ascii"),
-        }
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +31,7 @@ from hooksdk.costs import (
     at_each_agent_end,
     at_each_request,
     cache_of,
+    cache_prices,
     cache_readings,
     clearing,
     in_dollars,
@@ -88,7 +89,10 @@ def cost(
     write: Annotated[
         float | None, _amount("The price of a token that is written to the cache.", f"the model's, or {PRICES.write}")
     ] = None,
-    life: Annotated[float, _amount("Seconds that the cache lives without a request.")] = PRICES.life,
+    life: Annotated[
+        float | None,
+        _amount("Seconds that the cache lives without a request.", f"the model's, or {PRICES.life:g}"),
+    ] = None,
     pause: Annotated[float, _amount("Seconds between two runs; messages carry no times.")] = 0,
     trigger: Annotated[
         float | None,
@@ -123,8 +127,11 @@ def cost(
     model = model or history.model
     price_list = PriceList(project_config(project).prices if model else None)
     price = price_list.price(model) if model else None
-    own = price.prices() if price else PRICES
-    prices = Prices(read=own.read if read is None else read, write=own.write if write is None else write, life=life)
+    provider, _, name = model.rpartition(":")
+    by_page = cache_prices(provider, name)
+    own = replace(by_page, read=paid.read, write=paid.write) if price and (paid := price.prices()) else by_page
+    typed = {"read": read, "write": write, "life": life}
+    prices = replace(own, **{key: value for key, value in typed.items() if value is not None})
     rule = Clearing(trigger=trigger, keep=keep, clear_at_least=clear_at_least)
     cache = functools.partial(cache_of, model, prices) if cache_of(model) else None
     bills = compare(
