@@ -27,6 +27,7 @@ from hooksdk import Host, MemoryStore, PluginState, ToolResult, hooks
 from hooksdk.hooks import Replace, ResolveSecrets, Secrets, TransformToolResult
 from hooksdk.stores import SqlStore
 from hooksdk.testing import open_host
+from tests.hooksdk.tables import text_in
 
 pytest.importorskip("pydantic_monty", reason="code mode needs the extra 'code'")
 pytestmark = [pytest.mark.heavy, pytest.mark.anyio, pytest.mark.both_loops]
@@ -311,7 +312,7 @@ async def test_a_placeholder_stays_one_and_is_filled_in_for_the_tool_alone(tmp_p
         await answer(stage, "shown = await call('login', token=token)")
         assert await value(stage, "[token[::-1], shown]") == ["}}NEKOT:terces{{", "{{secret:TOKEN}}"]
     assert given == ["hunter2-and-more"]
-    assert not any("hunter2" in path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+    assert "hunter2" not in text_in(tmp_path)
 
 
 async def test_a_value_that_becomes_known_as_a_secrets_is_masked_from_then_on(tmp_path: Any) -> None:

@@ -20,6 +20,7 @@ from hooksdk import Tool, ToolResult
 from hooksdk.errors import ConfigError
 from hooksdk.stores import SqlStore
 from hooksdk.testing import open_host
+from tests.hooksdk.tables import text_in
 from tests.stage import Stage, make, playing
 
 pytestmark = pytest.mark.anyio
@@ -448,7 +449,7 @@ async def test_neither_the_stored_files_nor_the_log_hold_what_was_redacted(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     stage = await answering(f"{token()} and {token(1)}", store=SqlStore(tmp_path / "s"))
-    stored = "".join(path.read_text() for path in (tmp_path / "s").rglob("*") if path.is_file())
+    stored = text_in(tmp_path / "s")
     assert "[redacted: gitlab-pat] and [redacted: gitlab-pat]" in stored
     assert stage.run.stats["counters"] == {"secrets_redacted": 2}
     assert "secrets: redacted in a result of host:core:answer: 2 gitlab-pat" in caplog.text

@@ -15,6 +15,7 @@ from hooksdk import Host, MemoryStore, Run, Session, Tool, ToolCall, ToolResult
 from hooksdk.stores import SqlStore
 from hooksdk.testing import open_session
 from hooksdk.transcript import Results, Store
+from tests.hooksdk.tables import rewrite
 from tests.hooksdk.transcripts import opened
 from tests.stage import reply
 
@@ -142,8 +143,7 @@ async def test_a_trim_of_a_result_that_was_changed_meanwhile_is_told_in_the_next
         await model.run.record(reply(text="I have read it."))
     async with opened(store, "s") as transcript:
         assert (await Results(transcript, "p").trim("r1")).status == "queued"
-    (path,) = tmp_path.glob("*.messages.jsonl")
-    path.write_text(path.read_text().replace("brown fox", "white fox"))
+    await rewrite(store, lambda messages: json.loads(json.dumps(messages).replace("brown fox", "white fox")))
     async with a_session(store) as session, a_run(session) as model:
         row = (await model.rows())[0]
         assert (row["already_trimmed"], row["trimmable"]) == (False, True)

@@ -136,8 +136,8 @@ async def play(form: str, enabled: str, folder: Path) -> Ran:
             outcome = await run_agent(session, model, "Bill the order in order.txt.", tools=[CORE], system="Be brief.")
         kept.requests = server.requests
     kept.text, kept.stats = outcome.text, dict(outcome.stats)
-    (messages,) = folder.glob("*.messages.jsonl")
-    kept.stored = [json.loads(line) for line in messages.read_text("utf-8").splitlines()]
+    (session_id,) = await store.list_sessions()
+    kept.stored = (await store.read_session(session_id))[0]
     kept.trace = [json.loads(line) for line in trace.read_text("utf-8").splitlines()]
     return kept
 

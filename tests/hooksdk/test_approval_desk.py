@@ -526,7 +526,8 @@ async def test_only_its_owner_reads_what_is_kept(records: ApprovalRecords) -> No
 def kept(records: ApprovalRecords) -> list[Path]:
     """The files of the store."""
     assert isinstance(records.store, SqlStore)
-    return [path for path in records.store.directory.rglob("*") if path.is_file()]
+    folder = Path(str(records.store).removeprefix("sqlite:///")).parent
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 async def change(records: ApprovalRecords, **fields: Any) -> None:
@@ -603,7 +604,7 @@ async def test_a_store_that_cannot_change_a_value_refuses_at_the_desk_alone(capl
         assert (await attempt(stage)).endswith("the approval could not be asked for")
         assert (await stage.call("other", {})).text
     assert "Older: records of approvals need a store with change_value(space, key, old, new)" in caplog.text
-    with pytest.raises(StoreError, match=r"Give them another: ApprovalRecords\(SqlStore\(\)\)"):
+    with pytest.raises(StoreError, match=r"Give them another: ApprovalRecords\(JsonlStore\(\)\)"):
         ApprovalRecords(older)
 
 

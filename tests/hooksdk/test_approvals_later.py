@@ -593,6 +593,7 @@ async def test_the_agent_pauses_says_which_calls_wait_and_goes_on_when_it_is_run
 
 FIRST = """
 import sys
+from pathlib import Path
 import anyio
 from hooksdk.stores import SqlStore
 from hooksdk.agent import run_agent

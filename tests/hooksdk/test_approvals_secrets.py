@@ -12,6 +12,7 @@ from hooksdk.approvals import Later, Remembered
 from hooksdk.errors import ApprovalPending
 from hooksdk.hooks import Ask, BeforeToolCall, ResolveSecrets, Secrets
 from hooksdk.stores import SqlStore
+from tests.hooksdk.tables import text_in
 from tests.stage import Stage, make, playing
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +34,7 @@ class Quotes:
 
 
 def files(folder: Path) -> str:
-    return "".join(path.read_text() for path in folder.rglob("*") if path.is_file())
+    return text_in(folder)
 
 
 async def make_known(stage: Stage) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -92,8 +93,10 @@ class Bank:
             yield session, run
 
     def journal(self, folder: Path | None = None) -> list[dict[str, Any]]:
-        (path,) = (self.live if folder is None else folder).glob("*.journal.jsonl")
-        return [json.loads(line) for line in path.read_text().splitlines()]
+        place = (self.live if folder is None else folder) / "hooksdk.db"
+        with closing(sqlite3.connect(place)) as database:
+            rows = database.execute("SELECT body FROM hooksdk_journal ORDER BY position").fetchall()
+        return [json.loads(body) for (body,) in rows]
 
     def kinds(self) -> list[str]:
         return [entry["kind"] for entry in self.journal() if entry.get("kind") in {"began", "done", "doubt"}]
@@ -584,9 +587,9 @@ async def test_a_call_that_was_cancelled_is_in_doubt(tmp_path: Path) -> None:
         assert [one.call_id for one in session.in_doubt] == ["c1"]
 
 
-@pytest.mark.parametrize("kind", ["files", "memory"])
+@pytest.mark.parametrize("kind", ["sqlite", "memory"])
 async def test_a_call_whose_time_is_up_is_in_doubt(tmp_path: Path, kind: str) -> None:
-    store = SqlStore(tmp_path) if kind == "files" else MemoryStore()
+    store = SqlStore(tmp_path) if kind == "sqlite" else MemoryStore()
     async with Host(store=store) as host, host.session("s") as session, session.run() as run:
         await run.resolve_tools([Hanging().tool.copy(timeout=0.05)])
         await run.record([USER, reply(PAY)])
@@ -733,17 +736,17 @@ class Interrupted:
     """A store whose first read of each session is cut off."""
 
     def __init__(self, folder: Path) -> None:
-        self._files = SqlStore(folder)
+        self._stored = SqlStore(folder)
         self._reads: set[str] = set()
 
     async def read_session(self, session_id: str) -> Any:
         if session_id not in self._reads:
             self._reads.add(session_id)
             raise StoreError("the store", "the line was lost")
-        return await self._files.read_session(session_id)
+        return await self._stored.read_session(session_id)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._files, name)
+        return getattr(self._stored, name)
 
 
 async def test_a_read_that_is_cut_off_leaves_no_call_unknown(bank: Bank) -> None:

@@ -19,7 +19,6 @@ from transcripts import (
     body,
     call,
     history,
-    messages_file,
     open_transcript,
     opened,
     shape,
@@ -32,6 +31,7 @@ from hooksdk.errors import ConfigError, SessionClosed, StoreError, TranscriptCha
 from hooksdk.formats import Message, MessageFormat
 from hooksdk.stores import SessionLog, SqlStore, Store
 from hooksdk.transcript import Entry, Results, Transcript
+from tests.hooksdk.tables import select
 
 pytestmark = pytest.mark.anyio
 
@@ -116,7 +116,8 @@ async def test_numbers_that_json_lacks_are_stored_as_null(tmp_path: Path) -> Non
     async with opened(store) as transcript:
         await transcript.append([{"role": "user", "content": "x", "n": [math.nan, math.inf, -math.inf, 1.5]}])
         assert transcript.view[0]["n"] == [None, None, None, 1.5]
-    assert messages_file(store).read_text() == '{"role":"user","content":"x","n":[null,null,null,1.5]}\n'
+    ((stored,),) = await select(store, "SELECT body FROM hooksdk_messages")
+    assert stored == '{"role":"user","content":"x","n":[null,null,null,1.5]}'
 
 
 async def test_text_with_half_a_surrogate_pair_is_stored_as_it_is(store: Store) -> None:
